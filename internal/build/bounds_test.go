@@ -47,48 +47,48 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"an alias of itself": {map[string]string{"a.yaml": ouroboros},
+		"a recursive alias": {map[string]string{"a.yaml": ouroboros},
 			"a.yaml, line 4: the alias *a is recursive"},
-		"an alias of itself in a listed file": {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros},
+		"a recursive alias in a listed file": {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros},
 			"a.yaml, line 4: the alias"},
-		"an alias of itself in a file of JSON": {map[string]string{"kustomization.yaml": "resources: [a]\n",
+		"a recursive alias in a JSON file": {map[string]string{"kustomization.yaml": "resources: [a]\n",
 			"a": ouroboros}, "a, line 4: the alias"},
-		"an alias of itself by a merge": {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
+		"a recursive alias in a merge key": {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
 			"the alias *a"},
-		"an alias of itself in a patch": {map[string]string{"kustomization.yaml": listed +
+		"a recursive alias in a patch": {map[string]string{"kustomization.yaml": listed +
 			"patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, "p.yaml, line 4: the alias"},
-		"in a patch in place": {map[string]string{"kustomization.yaml": listed +
+		"in an inline patch": {map[string]string{"kustomization.yaml": listed +
 			"patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")}, "kustomization.yaml, line 4: the alias"},
-		"in an old patch in place": {map[string]string{"kustomization.yaml": listed +
+		"in an inline patchesStrategicMerge": {map[string]string{"kustomization.yaml": listed +
 			"patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, "the alias"},
 		"in a plugin": {map[string]string{"kustomization.yaml": listed +
 			"transformers: [t.yaml]\n", "a.yaml": cm("a"),
 			"t.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}\n"},
 			"the alias"},
-		"in a plugin in place": {map[string]string{"kustomization.yaml": listed + "transformers:\n- " +
+		"in an inline plugin": {map[string]string{"kustomization.yaml": listed + "transformers:\n- " +
 			inline("apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}"),
 			"a.yaml": cm("a")}, "the alias"},
 		"in the kustomization": {map[string]string{"kustomization.yaml": listed +
 			"commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, "kustomization.yaml cannot be read"},
 		"in another encoding": {map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") +
 			"\n---\n" + utf16(ouroboros)}, "the alias"},
-		"aliases that multiply": {map[string]string{"a.yaml": bomb(5)},
+		"aliases that expand exponentially": {map[string]string{"a.yaml": bomb(5)},
 			"a.yaml, line 10: its aliases stand for more than 50000 values"},
 		"deep maps": {map[string]string{"a.yaml": deep("{a: ", "}")},
 			"a.yaml, line 4: more than 200 levels"},
 		"deep lists": {map[string]string{"a.yaml": deep("[", "]")}, "more than 200 levels"},
 		"deep keys": {map[string]string{"a.yaml": cm("a") + "x:\n  " +
 			strings.Repeat("? ", 3000) + "a\n"}, "more than 200 levels"},
-		"deeper than YAML goes": {map[string]string{"a.yaml": cm("a") + "x: " +
+		"deeper than the YAML parser allows": {map[string]string{"a.yaml": cm("a") + "x: " +
 			strings.Repeat("[", 20000)}, "a.yaml is not valid YAML: line 4: exceeded max depth"},
-		"lists of objects in each other": {map[string]string{
+		"nested lists of objects": {map[string]string{
 			"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)},
 			"more than 4 lists of objects"},
 		"lists whose kind is an alias": {map[string]string{
 			"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
 				strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
 			"more than 4 lists of objects"},
-		"a map of very many keys": {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
+		"a map with very many keys": {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
 			"a.yaml is too large for being so deep, or its maps are too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 	}
 	if _, err := (&decrypt.Keys{}).File(t.Context(), "a.yaml",
 		[]byte(strings.Replace(s.Encrypt("yaml", secretNamed("a")), "name: a", "name: &a\n    x: *a", 1))); err == nil {
-		t.Error("an alias of itself in an encrypted file passed")
+		t.Error("a recursive alias in an encrypted file was accepted")
 	}
 }
 
@@ -126,9 +126,9 @@ func utf16(text string) string {
 
 func TestWhatIsUsualIsNotRefused(t *testing.T) {
 	for reason, manifest := range map[string]string{
-		"anchors and merges": cm("a") + "data: &d {a: b}\nx: {<<: *d, c: d}\ny: [*d, *d]\n",
-		"some thousand keys": cm("a") + "data:\n" + keys(5000),
-		"many levels":        cm("a") + "x: " + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + "\n",
+		"anchors and merges":  cm("a") + "data: &d {a: b}\nx: {<<: *d, c: d}\ny: [*d, *d]\n",
+		"a few thousand keys": cm("a") + "data:\n" + keys(5000),
+		"many levels":         cm("a") + "x: " + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + "\n",
 		"a list in a list": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n" +
 			"  items:\n  - " + strings.ReplaceAll(strings.TrimSpace(cm("a")), "\n", "\n    ") + "\n",
 		"an empty list":        cm("a") + "---\napiVersion: v1\nkind: List\nitems: []\n",

@@ -62,10 +62,10 @@ func TestBuildMakesObjects(t *testing.T) {
 				"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
 			Request{}, "g",
 		},
-		"a directory without manifests makes nothing": {
+		"a directory without manifests has no objects": {
 			map[string]string{"app/readme.md": "x"}, Request{Path: "app", TargetNamespace: "ns"}, "",
 		},
-		"a kustomization without anything makes nothing": {
+		"an empty kustomization has no objects": {
 			map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
 				"kind: Kustomization\nresources: []\n"}, Request{}, "",
 		},
@@ -77,12 +77,12 @@ func TestBuildMakesObjects(t *testing.T) {
 		"an absolute path starts at the root of the source": {
 			map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, Request{Path: "//app/"}, "a",
 		},
-		"a path over a symlink is that of its target": {
+		"a path through a symlink is resolved to its target": {
 			map[string]string{"link": "symlink:env/prod", "env/prod/kustomization.yaml": "resources: [../../base]\n",
 				"base/a.yaml": cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
 			Request{Path: "link"}, "a",
 		},
-		"bases are relative to where they are, not to the symlink that leads there": {
+		"bases are relative to the resolved directory, not to the symlink": {
 			map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
 				"deep/down/app/kustomization.yaml":  "resources: [../base]\n",
 				"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
@@ -96,7 +96,7 @@ func TestBuildMakesObjects(t *testing.T) {
 				"metadata: {name: ks, namespace: flux-system}\n"},
 			Request{}, "flux-system/ks",
 		},
-		"the order is that of the files": {
+		"objects are in the order of the files": {
 			map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")}, Request{},
 			"c a b z",
 		},
@@ -105,13 +105,13 @@ func TestBuildMakesObjects(t *testing.T) {
 				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
 			Request{}, "x/a y/a",
 		},
-		"what is for local use stays": {
+		"local-config objects are kept": {
 			map[string]string{"a.yaml": cm("a"),
 				"b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
 					"{config.kubernetes.io/local-config: 'true'}}\n"},
 			Request{}, "a",
 		},
-		"lists are taken apart": {
+		"lists are split into their items": {
 			map[string]string{"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
 				"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
 			Request{}, "a b",
@@ -140,7 +140,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		path  string
 		says  string
 	}{
-		"a path that is not there": {map[string]string{"deploy/a.yaml": cm("a")}, "depoly",
+		"a path that does not exist": {map[string]string{"deploy/a.yaml": cm("a")}, "depoly",
 			"the source has: deploy"},
 		"a path out of the source": {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
 		"a base out of the source": {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
@@ -171,7 +171,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		"a duplicate key": {map[string]string{
 			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "",
 			"a.yaml is not valid YAML: "},
-		"a list where an object should": {map[string]string{"a.yaml": "- a\n- b\n"}, "",
+		"a list instead of an object": {map[string]string{"a.yaml": "- a\n- b\n"}, "",
 			"a.yaml, line 1: this is not a Kubernetes object"},
 		"a generated name": {map[string]string{
 			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "",
@@ -199,7 +199,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 			"base/a.yaml": cm("a")}, "", "base"},
 		"a path to a file": {map[string]string{"a.yaml": cm("a")}, "a.yaml",
 			"is not a directory of the source"},
-		"a path over a symlink out": {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link",
+		"a path through a symlink out": {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link",
 			"symlink out of the source"},
 		"a generator's file out": {map[string]string{
 			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"}, "", "reaches out"},

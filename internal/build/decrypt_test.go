@@ -99,7 +99,7 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"a patch that is none": {map[string]string{
+		"an invalid patch": {map[string]string{
 			"kustomization.yaml": "resources: [s.yaml]\npatches: [{path: p.yaml, target: {kind: Secret}}]\n",
 			"s.yaml":             s.Encrypt("yaml", secretNamed("a")),
 			"p.yaml":             s.Encrypt("binary", "hunter2: [hunter2"),
@@ -112,7 +112,8 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 			strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, "decrypted from s.yaml"},
 		"no object": {map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")},
 			"s.yaml, line 1: this is not a Kubernetes object"},
-		"a plain error beside": {map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")), "b.yaml": "x: [\n"},
+		"an error in a plain file": {map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")),
+			"b.yaml": "x: [\n"},
 			"b.yaml is not valid YAML"},
 	} {
 		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Decryption: keys,

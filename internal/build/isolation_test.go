@@ -103,7 +103,7 @@ func TestABuildEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// canceling is content whose reading ends a context.
+// canceling is content that cancels a context when it is read.
 type canceling struct {
 	artifact.Content
 	cancel func()
@@ -125,7 +125,7 @@ func TestABuildEndsWhileItReads(t *testing.T) {
 	}
 }
 
-// contentOf gives a tree's contents by ID.
+// contentOf returns the contents of a tree by ID.
 func contentOf(tree *artifact.Tree) artifact.Content {
 	c := byID{}
 	_ = tree.Walk(func(name string, e *artifact.Entry) error {
@@ -142,7 +142,7 @@ func (c byID) Size(id string) (int64, error)  { return int64(len(c[id])), nil }
 func (c byID) Read(id string) ([]byte, error) { return c[id], nil }
 
 func TestABuildThatGrowsWithoutEndIsEnded(t *testing.T) {
-	// Each base takes the one below it twice, so that the last one would hold 2^40 objects.
+	// Each base lists the one below it twice, so the last one would have 2^40 objects.
 	files := map[string]string{"0/kustomization.yaml": "resources: [a.yaml]\n", "0/a.yaml": cm("a")}
 	for i := 1; i <= 40; i++ {
 		for _, side := range []string{"l", "r"} {

@@ -37,7 +37,7 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 	}
 	for reason, files := range map[string]map[string]string{
 		"a resource": {"kustomization.yaml": "resources: ['" + url + "']\n"},
-		"a resource that is there as well": {"kustomization.yaml": "resources: ['" + url + "']\n", dir +
+		"a resource that exists locally": {"kustomization.yaml": "resources: ['" + url + "']\n", dir +
 			"/x.yaml": cm("a")},
 		"with a single slash": {"kustomization.yaml": "resources: ['" + dir + "/x.yaml']\n", dir +
 			"/x.yaml": cm("a")},
@@ -46,10 +46,10 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 		"a base":       {"kustomization.yaml": "bases: ['" + url + "']\n"},
 		"a component":  {"kustomization.yaml": "components: ['" + server.URL + "/a/b']\n"},
 		"a repository": {"kustomization.yaml": "resources: [github.com/a/b]\n"},
-		"a repository that is there as well": {"kustomization.yaml": "resources: [github.com/a/b]\n",
+		"a repository that exists locally": {"kustomization.yaml": "resources: [github.com/a/b]\n",
 			"github.com/a/b/kustomization.yaml": "resources: [c.yaml]\n", "github.com/a/b/c.yaml": cm("c")},
 		"a repository by SSH": {"kustomization.yaml": "resources: ['git@example.com:a/b.git']\n"},
-		"a repository by SSH, there as well": {"kustomization.yaml": "resources: ['me@host/a/b']\n",
+		"a repository by SSH that exists locally": {"kustomization.yaml": "resources: ['me@host/a/b']\n",
 			"me@host/a/b/kustomization.yaml": "namePrefix: x\n"},
 		"a repository with a forced protocol": {
 			"kustomization.yaml": "resources: ['git::https://example.com/a/b']\n"},
@@ -80,7 +80,7 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 			url + "']}]\n"},
 		"a generator's variables": {"kustomization.yaml": "configMapGenerator: [{name: g, envs: ['" +
 			url + "']}]\n"},
-		"a generator's variables, in old words": {"kustomization.yaml": "configMapGenerator: [{name: g, env: '" + url +
+		"a generator's env": {"kustomization.yaml": "configMapGenerator: [{name: g, env: '" + url +
 			"'}]\n"},
 		"in a base": {"kustomization.yaml": "resources: [base]\n",
 			"base/kustomization.yaml": "resources: ['" + url + "']\n"},
@@ -88,7 +88,7 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 			"']\n"},
 		"in a plugin's file": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n",
 			"a.yaml": cm("a"), "t.yaml": builtin("PatchTransformer", "path: '"+url+"'")},
-		"in a plugin in place": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: " +
+		"in an inline plugin": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: " +
 			"['{apiVersion: builtin, kind: PatchTransformer, metadata: {name: p}, path: \"" + url + "\"}']\n",
 			"a.yaml": cm("a")},
 		"in a generator's plugin": {"kustomization.yaml": "generators: [g.yaml]\n",
@@ -142,9 +142,9 @@ func TestPluginsThatAreBuiltInRun(t *testing.T) {
 		"from a file": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: [l.yaml]\n", "l.yaml": labels},
 		"from a directory": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: [./more]\n",
 			"more/kustomization.yaml": "resources: [../l.yaml]\n", "l.yaml": labels},
-		"in place": {"kustomization.yaml": "resources: [a.yaml]\ntransformers:\n- |\n  " +
+		"inline": {"kustomization.yaml": "resources: [a.yaml]\ntransformers:\n- |\n  " +
 			strings.ReplaceAll(strings.TrimSpace(labels), "\n", "\n  ") + "\n"},
-		"in place, a line": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: ['{apiVersion: builtin, " +
+		"inline, one line": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: ['{apiVersion: builtin, " +
 			"kind: AnnotationsTransformer, metadata: {name: x}, annotations: {team: a}, fieldSpecs: [{path: " +
 			"metadata/annotations, create: true}]}']\n"},
 	} {

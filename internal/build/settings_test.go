@@ -76,7 +76,7 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 				{Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
 			[]string{`"image":"nginx@sha256:000`}, nil,
 		},
-		"components work on what the file makes": {
+		"components apply to the output of the file": {
 			"resources: [d.yaml]\n", Request{Components: []string{"../comp"}},
 			[]string{`"replicas":7`}, nil,
 		},
@@ -89,7 +89,7 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 			Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
 			[]string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"}, nil,
 		},
-		"common metadata is set on the object and nowhere inside": {
+		"common metadata is set on the object, not on its templates": {
 			"resources: [d.yaml]\n", Request{Labels: map[string]string{"app": "ours", "team": "a"},
 				Annotations: map[string]string{"note": "n"}},
 			[]string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
@@ -99,7 +99,7 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 			"", Request{TargetNamespace: "ours", NamePrefix: "x-"},
 			[]string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`}, nil,
 		},
-		"what else the file says stays": {
+		"other fields of the file are kept": {
 			"resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
 				"sortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, " +
 				"metadata: {name: web}, spec: {paused: true}}']\n",

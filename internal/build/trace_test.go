@@ -32,7 +32,7 @@ func TestTraceKnowsWhatWasRead(t *testing.T) {
 		"an unrelated file, generated": {"plain",
 			map[string]string{"readme.md": "y", "base/a.yaml": cm("z")}, true},
 		"an unrelated directory": {"plain", map[string]string{"new/a.yaml": cm("n")}, true},
-		"a file that a base does not name": {"app",
+		"a file that a base does not refer to": {"app",
 			map[string]string{"base/unused.yaml": "?", "base/more.yaml": "?"}, true},
 		"a file of a base": {"app", map[string]string{"base/a.yaml": cm("z")}, false},
 		"a kustomization of a base": {"app",
@@ -82,7 +82,7 @@ func TestTraceKnowsWhatWasRead(t *testing.T) {
 	}
 }
 
-// unreadable gives the same tree, of which only symlinks can be read: comparing must not read files.
+// unreadable returns the same tree with unreadable files, except for symlinks: a comparison must not read files.
 func unreadable(tree *artifact.Tree) *artifact.Tree {
 	links := byID{}
 	_ = tree.Walk(func(name string, e *artifact.Entry) error {
