@@ -36,7 +36,8 @@ func (s *harness) policies() {
 			s.Fatal(err)
 		}
 	}
-	verifier := &gate.AuthorVerifier{Client: s.Client, Reader: s.Client, Clock: testingclock.NewFakePassiveClock(tenOClock())}
+	verifier := &gate.AuthorVerifier{Client: s.Client, Reader: s.Client,
+		Clock: testingclock.NewFakePassiveClock(tenOClock())}
 	testenv.Eventually(s, "the policies are enforced", func() error {
 		verifier.Clock.(*testingclock.FakePassiveClock).SetTime(verifier.Clock.Now().Add(time.Hour))
 		_, err := verifier.VerifyApprovals(s.Context(), s.Namespace)
@@ -57,11 +58,11 @@ func (s *harness) noPolicies() {
 		}
 	}
 	testenv.Eventually(s, "the policies are enforced no more", func() error {
-		return s.Client.Create(s.Context(), s.approval("forged", "alice@example.com"), client.DryRunAll)
+		return s.Client.Create(s.Context(), s.approval("impersonated", "alice@example.com"), client.DryRunAll)
 	})
 }
 
-// person is a client of somebody who may do with gates and approvals of the namespace what the verbs say.
+// person returns the client of a user who has the given verbs for gates and approvals of the namespace.
 func (s *harness) person(name string, groups []string, verbs ...string) client.Client {
 	s.Helper()
 	account := strings.ReplaceAll(name, "@", "-")
@@ -110,20 +111,21 @@ func TestApprovals(t *testing.T) {
 			Groups: []string{"managers"}}})
 	t.Log("without the policy no approval counts")
 	s.gateIs("release", false, "PolicyMissing", "Gate closed by default")
-	s.Create(s.approval("old", "alice@example.com")) // forged, and taken
-	s.NotReady(&gatingv1.Gate{}, "release", "PolicyMissing", "Approvals are disabled: admission policy 'sluice-gate-approvals' is not installed")
+	s.Create(s.approval("old", "alice@example.com")) // in the name of another user, and accepted
+	s.NotReady(&gatingv1.Gate{}, "release", "PolicyMissing",
+		"Approvals are disabled: admission policy 'sluice-gate-approvals' is not installed")
 
 	s.policies()
 	verbs := []string{"get", "list", "create", "update", "patch", "delete"}
 	alice := s.person("alice@example.com", nil, verbs...)
 	bob := s.person("bob@example.com", []string{"managers", "system:authenticated"}, verbs...)
 
-	t.Log("nobody approves in another's name, or as one of a group that he is not in")
-	denied(t, bob.Create(t.Context(), s.approval("forged", "alice@example.com")),
+	t.Log("a user cannot approve in the name of another user, or of a group without being a member")
+	denied(t, bob.Create(t.Context(), s.approval("impersonated", "alice@example.com")),
 		"spec.user must be who creates the approval: bob@example.com")
-	denied(t, s.Client.Create(t.Context(), s.approval("forged", "alice@example.com")),
+	denied(t, s.Client.Create(t.Context(), s.approval("impersonated", "alice@example.com")),
 		"spec.user must be who creates the approval")
-	denied(t, alice.Create(t.Context(), s.approval("forged", "alice@example.com", "managers")),
+	denied(t, alice.Create(t.Context(), s.approval("impersonated", "alice@example.com", "managers")),
 		"a group that who creates the approval is not in")
 
 	t.Log("two people who may, once the policy is no longer new")
@@ -209,8 +211,8 @@ func TestEmergencyOpen(t *testing.T) {
 		}
 	}
 	denied(t, override(bob, complete("bob@example.com")), "bob@example.com may not override gates")
-	denied(t, override(bob, complete("alice@example.com")), "must name who asks")
-	denied(t, override(alice, complete("bob@example.com")), "must name who asks")
+	denied(t, override(bob, complete("alice@example.com")), "must name the requester")
+	denied(t, override(alice, complete("bob@example.com")), "must name the requester")
 	denied(t, override(alice, func(a map[string]string) { a[gatingv1.OverrideRequestedAtAnnotation] = now }),
 		"takes a reason")
 	if err := override(alice, complete("alice@example.com")); err != nil {
@@ -226,12 +228,12 @@ func TestEmergencyOpen(t *testing.T) {
 
 	t.Log("what was asked in her name cannot be changed by another")
 	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }),
-		"must name who asks")
+		"must name the requester")
 
 	t.Log("everybody may close")
 	s.TurnGate("release", gatingv1.Closed)
 
-	t.Log("and ask in his own name, whatever was asked before")
+	t.Log("and send a request in their own name after an earlier request of another user")
 	if err := override(bob, func(a map[string]string) {
 		a[gatingv1.CloseRequestedAtAnnotation] = stamp(time.Now())
 	}); err != nil {

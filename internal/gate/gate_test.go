@@ -110,7 +110,7 @@ func TestGateOpensForWindow(t *testing.T) {
 	for _, h := range g.Status.History {
 		turns = append(turns, string(h.State)+" "+h.Reason)
 		if h.Reason == "Requested" && h.From == "" {
-			t.Errorf("nobody knows from where it was %s", h.State)
+			t.Errorf("transition to %s has no origin (From is empty)", h.State)
 		}
 	}
 	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested",
@@ -204,7 +204,8 @@ func TestGateChecks(t *testing.T) {
 		case "/hangs":
 			<-r.Context().Done()
 		case "/api/v1/query":
-			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.%d"]}]}}`, status.Load()/100)
+			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[`+
+				`{"metric":{},"value":[1,"0.%d"]}]}}`, status.Load()/100)
 		default:
 			w.WriteHeader(int(status.Load()))
 		}

@@ -154,7 +154,7 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 			s.RequestReconcile(k.object, k.name)
 		}
 	}
-	each("all are blocked, ready, and tell what waits", func(k kept) error {
+	each("all are blocked and ready, and report the pending change", func(k kept) error {
 		held := k.object.Held().Pending
 		switch {
 		case !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") ||

@@ -62,7 +62,7 @@ func TestKustomizationWaitsForApproval(t *testing.T) {
 	s.Ready("app", first)
 	s.says(k, "app", "Approved", metav1.ConditionTrue, "GateOpen", "Reconciliation is approved.")
 
-	t.Log("closed, it stays Ready for what is applied, and tells what waits")
+	t.Log("closed, it stays Ready for the applied revision, and reports the pending change")
 	s.TurnGate("approval", gatingv1.Closed)
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed", waits)
 	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2"), "b.yaml": "",
@@ -92,10 +92,10 @@ func TestKustomizationWaitsForApproval(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
-// pending waits until a Kustomization tells of a change that waits.
+// pending waits until a Kustomization reports a pending change.
 func (s *harness) pending(name, commit string, created, configured, deleted int32) {
 	s.Helper()
-	testenv.Eventually(s, name+" tells what waits", func() error {
+	testenv.Eventually(s, name+" reports the pending change", func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, name); err != nil {
 			return err
@@ -128,7 +128,7 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	blocked := fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is closed.", s.Namespace)
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
 	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
-	testenv.Eventually(t, "it tells what waits", func() error {
+	testenv.Eventually(t, "it reports the pending change", func() error {
 		if err := s.Get(g, "app"); err != nil {
 			return err
 		}
