@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// policies puts the policies in place, and waits until they are enforced.
+// policies installs the policies, and waits until they are enforced.
 func (s *harness) policies() {
 	s.Helper()
 	objects, err := config.Policies()
@@ -45,7 +45,7 @@ func (s *harness) policies() {
 	})
 }
 
-// noPolicies takes them away.
+// noPolicies removes the policies.
 func (s *harness) noPolicies() {
 	s.Helper()
 	for _, name := range []string{gate.ApprovalsPolicy, gate.RequestsPolicy} {
@@ -57,7 +57,7 @@ func (s *harness) noPolicies() {
 			}
 		}
 	}
-	testenv.Eventually(s, "the policies are enforced no more", func() error {
+	testenv.Eventually(s, "the policies are no longer enforced", func() error {
 		return s.Client.Create(s.Context(), s.approval("impersonated", "alice@example.com"), client.DryRunAll)
 	})
 }
@@ -99,7 +99,7 @@ func (s *harness) approval(name, user string, groups ...string) *gatingv1.GateAp
 func denied(t *testing.T, err error, says string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, want a refusal that says %q", err, says)
+		t.Errorf("got %v, want a rejection with %q", err, says)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestApprovals(t *testing.T) {
 	denied(t, alice.Create(t.Context(), s.approval("impersonated", "alice@example.com", "managers")),
 		"a group that who creates the approval is not in")
 
-	t.Log("two people who may, once the policy is no longer new")
+	t.Log("two people with permission approve, after the enforcement delay of the policy")
 	probe := s.approval("probe", "alice@example.com")
 	testenv.Eventually(t, "seconds have passed", func() error {
 		probe.ResourceVersion = ""
@@ -164,7 +164,7 @@ func TestApprovals(t *testing.T) {
 		}
 	}
 
-	t.Log("an approval is what it was, until it is withdrawn")
+	t.Log("an approval cannot be changed, only deleted")
 	changed := first.DeepCopy()
 	changed.Spec.Revision = "main@sha1:def"
 	denied(t, alice.Update(t.Context(), changed), "an approval cannot be changed")
@@ -226,11 +226,11 @@ func TestEmergencyOpen(t *testing.T) {
 	s.recorded("GateOverridden", "by alice@example.com from sluice-gate: Overridden by alice@example.com: the "+
 		"shop is down")
 
-	t.Log("what was asked in her name cannot be changed by another")
+	t.Log("another user cannot change a request")
 	denied(t, override(bob, func(a map[string]string) { a[gatingv1.OverridePrefix+gatingv1.WindowSuffix] = "900h" }),
 		"must name the requester")
 
-	t.Log("everybody may close")
+	t.Log("every user may close the gate")
 	s.TurnGate("release", gatingv1.Closed)
 
 	t.Log("and send a request in their own name after an earlier request of another user")

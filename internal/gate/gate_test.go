@@ -27,14 +27,14 @@ func tenOClock() time.Time { return time.Date(2026, 11, 20, 10, 0, 0, 0, time.UT
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// newGate makes a gate, and leaves it to the controller.
+// newGate creates a gate.
 func (s *harness) newGate(name string, spec gatingv1.GateSpec) {
 	s.Helper()
 	spec.Interval = meta.Duration{Duration: 24 * time.Hour}
 	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: spec})
 }
 
-// gateIs waits until a gate is open or not, for a reason and with a message that contains a text.
+// gateIs waits until a gate is open or closed, with a reason and a message that contains a text.
 func (s *harness) gateIs(name string, open bool, reason, says string) *gatingv1.Gate {
 	s.Helper()
 	g := &gatingv1.Gate{}

@@ -32,7 +32,7 @@ func TestRolloutContinuesBehindClosedGate(t *testing.T) {
 		func(k *kustomizev1.Kustomization) { k.Spec.Gates = system.GateRefs("approval") })
 	s.Unhealthy("app", metav1.ConditionUnknown, first)
 
-	t.Log("neither the gate nor another revision ends what is under way")
+	t.Log("a closed gate or a new revision does not interrupt a running step")
 	s.TurnGate("approval", gatingv1.Closed)
 	k := &kustomizev1.Kustomization{}
 	s.says(k, "app", "Approved", metav1.ConditionFalse, "GateClosed",
@@ -46,7 +46,7 @@ func TestRolloutContinuesBehindClosedGate(t *testing.T) {
 		t.Errorf("%+v, %v", k.Status.Conditions, err)
 	}
 
-	t.Log("it comes to its end, and then the next one waits")
+	t.Log("it completes, and then the next revision waits")
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"}}
 	patch := `{"spec":{"template":{"metadata":{"annotations":{"playground.sluice.dev/fail":""}}}}}`
 	if err := s.Client.Patch(t.Context(), web,
@@ -59,7 +59,7 @@ func TestRolloutContinuesBehindClosedGate(t *testing.T) {
 	s.Ready("app", second)
 }
 
-// kept is an object that gates hold, and what it keeps while they do.
+// kept is an object that gates hold, and the state that it keeps in the meantime.
 type kept struct {
 	kind, name string
 	object     interface {
@@ -162,7 +162,7 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
 		case k.revision() != had[k.kind]:
 			t.Fatalf("%s moved to %s", k.kind, k.revision())
-		case k.kind == "HelmChart": // the index that it is found by is held, too
+		case k.kind == "HelmChart": // its index is held too
 			return nil
 		case held == nil || held.Revision == "" || held.Revision == had[k.kind] || held.Since == nil:
 			return fmt.Errorf("pending %+v", held)

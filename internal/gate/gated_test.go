@@ -115,7 +115,7 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.TurnGate("freeze", gatingv1.Opened)
 	s.GitRepository("app", func(g *sourcev1.GitRepository) {
-		// at which it looks what waits
+		// at which it determines the pending change
 		g.Spec.Gates, g.Spec.Interval = system.GateRefs("freeze"), meta.Duration{Duration: time.Second}
 	})
 	s.Kustomization("app", "app", "")
@@ -123,7 +123,7 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	g := &sourcev1.GitRepository{}
 	s.says(g, "app", "Blocked", "", "", "")
 
-	t.Log("frozen, it tells the revision that it would move to, and fetches nothing")
+	t.Log("frozen, it reports the pending revision, and fetches nothing")
 	s.TurnGate("freeze", gatingv1.Closed)
 	blocked := fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is closed.", s.Namespace)
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
@@ -149,7 +149,8 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	}
 	s.ConfigMapHas("a", "1")
 
-	t.Log("what a restart loses is made again of the revision that was let through, though the remote has moved on")
+	t.Log("after a restart, a lost artifact is built again from the allowed revision, although the remote has a " +
+		"newer one")
 	s.Stop()
 	s.Storage = t.TempDir()
 	s.Start()
@@ -175,7 +176,7 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	s.Ready("app", second)
 	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
 
-	t.Log("a gate that is gone still holds who names it")
+	t.Log("a deleted gate still holds objects that refer to it by name")
 	if err := s.Client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
 		Name: "freeze"}}); err != nil {
 		t.Fatal(err)
@@ -197,7 +198,7 @@ func TestGateSelectors(t *testing.T) {
 		}
 	})
 
-	t.Log("an object comes under the gate by its labels, and out of it")
+	t.Log("a change of labels adds an object to the gate, and removes it")
 	waits := fmt.Sprintf("Reconciliation is waiting approval, gate '%s/tiers' is closed.", s.Namespace)
 	k := &kustomizev1.Kustomization{}
 	label := func(value string) {
@@ -217,14 +218,14 @@ func TestGateSelectors(t *testing.T) {
 	label(`"1"`)
 	s.says(k, "free", "Approved", metav1.ConditionFalse, "GateClosed", waits)
 
-	t.Log("a gate that is deleted lets go of what it selected")
+	t.Log("deleting a gate releases the objects that it selected")
 	if err := s.Client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
 		Name: "tiers"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.says(k, "free", "Approved", "", "", "")
 
-	t.Log("tenancy forbids to name gates of others, and to name none is to wait")
+	t.Log("references to gates of other namespaces are denied, and a reference to a missing gate holds the object")
 	s.Kustomization("denied", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Gates = []meta.GateReference{{Name: "g", Namespace: "default"}}
 	})

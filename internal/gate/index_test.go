@@ -23,7 +23,7 @@ import (
 
 var kustomizations = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
 
-// testIndex is an index over objects in memory, with the queue of their kind.
+// testIndex is an index of objects in memory, with the queue of their kind.
 type testIndex struct {
 	*Index
 	objects []*kustomizev1.Kustomization
@@ -58,7 +58,7 @@ func (s *testIndex) ref(k *kustomizev1.Kustomization) reconcile.Ref {
 	return reconcile.RefTo(kustomizations, k.Namespace, k.Name)
 }
 
-// pass does what the kernel does with gates in a pass, and returns the closed gates.
+// pass evaluates the gates like the kernel does in a pass, and returns the closed ones.
 func (s *testIndex) pass(k *kustomizev1.Kustomization) []reconcile.ClosedGate {
 	over := s.GatesFor(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)

@@ -115,7 +115,8 @@ func TestPrometheus(t *testing.T) {
 			err: "neither an instant vector nor a scalar"},
 		"not JSON":     {response: `<html>`, err: "not a valid Prometheus response"},
 		"error status": {response: `{"status":"error"}`, err: "not a valid Prometheus response"},
-		"invalid samples": {response: `{"status":"success","data":{"resultType":"vector","result":[{"value":["1",2]}]}}`,
+		"invalid samples": {response: `{"status":"success","data":{"resultType":"vector",` +
+			`"result":[{"value":["1",2]}]}}`,
 			err: "not a valid Prometheus response"},
 		"too large": {response: strings.Repeat(" ", maxResponse+1), err: "larger than"},
 	} {
