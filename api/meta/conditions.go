@@ -8,8 +8,7 @@ import (
 
 // Conditions of an object.
 //
-// Decoding never fails, for the reason that [Duration] gives: whoever may write a status may write a transition time
-// that Go refuses. The time of such a condition is lost; the condition stays.
+// Decoding never fails, for the reason that [Duration] gives: a client with write access to the status may write a transition time that Go rejects. Such a condition is kept without its time.
 type Conditions []metav1.Condition
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is always nil.

@@ -1,23 +1,21 @@
 package meta
 
-// DependencyReference names an object of the same kind that must be ready first.
+// DependencyReference references an object of the same kind that must be ready first.
 type DependencyReference struct {
 	NamespacedName `json:",inline"`
-	// ReadyExpr is a CEL expression over the dependent (self) and the dependency (dep) that is true when the dependency is ready.
+	// ReadyExpr is a CEL expression that is true when the dependency is ready. Its variables are self (the dependent object) and dep (the dependency).
 	// +optional
 	ReadyExpr string `json:"readyExpr,omitempty"`
 }
 
-// KubeConfigReference names the credentials of a remote cluster.
-// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of
-// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of
-// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+// KubeConfigReference references the credentials of a remote cluster.
+// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
+// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
 type KubeConfigReference struct {
-	// ConfigMapRef names the ConfigMap for access by workload identity.
+	// ConfigMapRef references the ConfigMap that configures access by workload identity.
 	// +optional
 	ConfigMapRef *LocalObjectReference `json:"configMapRef,omitempty"`
-	// SecretRef names the Secret with the kubeconfig.
+	// SecretRef references the Secret with the kubeconfig.
 	// +optional
 	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
 }

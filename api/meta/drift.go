@@ -7,13 +7,13 @@ const (
 	DriftDisabled = "disabled"
 )
 
-// DriftDetection says what happens when live objects are no longer as they were applied.
+// DriftDetection defines what happens when live objects differ from what was applied.
 type DriftDetection struct {
-	// Mode: enabled corrects drift as it happens, warn reports it and changes nothing, disabled does not look.
+	// Mode of drift detection. With enabled, drift is corrected; with warn, it is only reported; with disabled, it is not detected.
 	// +kubebuilder:validation:Enum=enabled;warn;disabled
 	// +optional
 	Mode string `json:"mode,omitempty"`
-	// Ignore lists fields whose drift is neither reported nor corrected.
+	// Ignore lists fields whose drift is ignored. It is not reported and not corrected.
 	// +optional
 	Ignore []IgnoreRule `json:"ignore,omitempty"`
 }
@@ -23,7 +23,7 @@ type IgnoreRule struct {
 	// Paths of the fields, as JSON pointers (RFC 6901).
 	// +required
 	Paths []string `json:"paths"`
-	// Target objects; all when unset.
+	// Target selects the objects. If unset, the rule applies to all objects.
 	// +optional
 	Target *Selector `json:"target,omitempty"`
 }

@@ -8,9 +8,7 @@ import (
 
 // Duration is a duration in the text form of Go, such as 1h30m.
 //
-// Decoding never fails. The API server accepts text that is no duration, for example where an older version of a kind
-// has no pattern, and one object that does not decode would stop every informer of its kind. Text that cannot be read
-// is kept and written back unchanged, the duration is zero, and [InvalidFields] reports the field.
+// Decoding never fails. The API server accepts text that is not a duration, for example if an older version of a kind has no pattern. One object that fails to decode would stop every informer of its kind. Text that does not parse is kept and written back unchanged, the duration is zero, and [InvalidFields] reports the field.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 10m
@@ -32,13 +30,12 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 // MarshalJSON implements [json.Marshaler].
 func (d Duration) MarshalJSON() ([]byte, error) { return d.Invalid.or(d.String()) }
 
-// ToUnstructured implements the converter's interface for values that are not structs in JSON.
+// ToUnstructured implements the interface that the unstructured converter uses for values that are not JSON objects.
 func (d Duration) ToUnstructured() any { return d.Invalid.value(d.String()) }
 
 func (d Duration) invalid() string { return d.Invalid.problem("a duration such as 10m or 1h30m") }
 
-// Elapsed is how long something took, as a controller recorded it. Decoding never fails: text that cannot be read is
-// kept and written back unchanged, and the duration is zero.
+// Elapsed is a recorded duration of an operation. Decoding never fails: text that does not parse is kept and written back unchanged, and the duration is zero.
 // +kubebuilder:validation:Type=string
 type Elapsed struct {
 	time.Duration `json:"-"`
@@ -54,7 +51,7 @@ func (e *Elapsed) UnmarshalJSON(b []byte) error {
 // MarshalJSON implements [json.Marshaler].
 func (e Elapsed) MarshalJSON() ([]byte, error) { return e.Invalid.or(e.String()) }
 
-// ToUnstructured implements the converter's interface for values that are not structs in JSON.
+// ToUnstructured implements the interface that the unstructured converter uses for values that are not JSON objects.
 func (e Elapsed) ToUnstructured() any { return e.Invalid.value(e.String()) }
 
 func parseDuration(b []byte) (time.Duration, RawText) {
@@ -68,10 +65,10 @@ func parseDuration(b []byte) (time.Duration, RawText) {
 	return 0, RawText(b)
 }
 
-// RawText is the JSON of a value that could not be read; empty for one that could.
+// RawText is the JSON of a value that did not parse; empty if the value parsed.
 type RawText string
 
-// or returns the kept JSON, or that of a value which was read.
+// or returns the kept JSON if there is any, else text as JSON.
 func (r RawText) or(text string) ([]byte, error) {
 	if r != "" {
 		return []byte(r), nil
@@ -79,7 +76,7 @@ func (r RawText) or(text string) ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// value returns what the kept JSON holds, or the text of a value which was read.
+// value returns the decoded kept JSON if there is any, else text.
 func (r RawText) value(text string) any {
 	if r == "" {
 		return text
@@ -91,7 +88,7 @@ func (r RawText) value(text string) any {
 	return v
 }
 
-// problem says what is wrong with the kept JSON; it is empty for a value that was read.
+// problem describes why the kept JSON is invalid; empty if the value parsed.
 func (r RawText) problem(expected string) string {
 	if r == "" {
 		return ""

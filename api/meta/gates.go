@@ -1,6 +1,6 @@
 package meta
 
-// GateReference names a Gate.
+// GateReference references a Gate.
 type GateReference struct {
 	// Name of the Gate.
 	// +kubebuilder:validation:MinLength=1
@@ -8,65 +8,62 @@ type GateReference struct {
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the Gate; that of the referrer when unset.
+	// Namespace of the Gate. Defaults to the namespace of the referencing object.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Gated is the part of the spec of what gates can hold.
+// Gated is the part of the spec that objects have in common to which gates can apply.
 type Gated struct {
-	// Gates that must all be open before a change is taken up. Gates with a selector may stand over the
-	// object beside these.
+	// Gates that must all be open before a change is applied. Gates that select the object apply in addition.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Gates []GateReference `json:"gates,omitempty"`
 }
 
-// Held is the part of the status of what gates can hold, written by the reconcile kernel alone.
+// Held is the part of the status that objects have in common to which gates can apply. Only the reconcile kernel writes it.
 type Held struct {
-	// Gates that stand over the object, named by it or selecting it, as <namespace>/<name>. Its conditions
-	// say which are closed.
+	// Gates that apply to the object, as <namespace>/<name>: those it references and those that select it. The conditions of the object name the closed gates.
 	// +optional
 	Gates []string `json:"gates,omitempty"`
 
-	// Pending is the change that waits until the gates let it through; unset when none does.
+	// Pending is the change that waits for a gate to open; unset if no change waits.
 	// +optional
 	Pending *Pending `json:"pending,omitempty"`
 }
 
-// Pending is a change that gates hold back.
+// Pending is a change that waits for a gate to open.
 type Pending struct {
-	// Revision that the object would move to.
+	// Revision that the object would be updated to.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// Since is when it began to wait.
+	// Since is the time at which it started to wait.
 	// +optional
 	Since *Time `json:"since,omitempty"`
 
-	// Created is how many objects would be created.
+	// Created is the number of objects that would be created.
 	// +optional
 	Created int32 `json:"created,omitempty"`
 
-	// Configured is how many objects would be changed.
+	// Configured is the number of objects that would be changed.
 	// +optional
 	Configured int32 `json:"configured,omitempty"`
 
-	// Deleted is how many objects would be deleted.
+	// Deleted is the number of objects that would be deleted.
 	// +optional
 	Deleted int32 `json:"deleted,omitempty"`
 
-	// Changes names the first of them, as <kind>/<namespace>/<name> <what would be done>.
+	// Changes lists the first of these objects, as <kind>/<namespace>/<name> <action>.
 	// +optional
 	Changes []string `json:"changes,omitempty"`
 
-	// Message says why the change cannot be told, when it cannot.
+	// Message explains why the changes could not be determined, if they could not.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterRef says which cluster an object deploys to: the one with the kubeconfig of a Secret, the one that a
-// ConfigMap describes, or, where neither is named, the object's own.
+// ClusterRef identifies the cluster that an object deploys to: the cluster of the kubeconfig in a Secret, the cluster that a ConfigMap describes or, if both are empty, the cluster of the object itself.
 // +kubebuilder:object:generate=false
 type ClusterRef struct{ Secret, ConfigMap string }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// InvalidFields returns a sentence for each field below path that holds text which could not be read, such as
+// InvalidFields returns a message for each field below path that holds text which did not parse, such as
 // `spec.interval: "banana" is not a duration such as 10m or 1h30m`, in the order of the fields. It follows structs,
 // pointers, slices and maps; at most 10 are returned.
 func InvalidFields(path string, v any) []string {
@@ -15,7 +15,7 @@ func InvalidFields(path string, v any) []string {
 	return w.found
 }
 
-// InvalidSpec returns the sentences of [InvalidFields] for the field Spec of an object.
+// InvalidSpec returns the messages of [InvalidFields] for the field Spec of an object.
 func InvalidSpec(obj any) []string {
 	v := reflect.Indirect(reflect.ValueOf(obj))
 	if v.Kind() != reflect.Struct {

@@ -25,7 +25,7 @@ type Selector struct {
 
 // Image replaces the name, tag or digest of a container image.
 type Image struct {
-	// Name of the image as it stands in the manifests, without tag.
+	// Name of the image in the manifests, without tag.
 	// +required
 	Name string `json:"name"`
 	// +optional
@@ -50,7 +50,7 @@ type JSON6902 struct {
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
 }
 
-// JSON6902Patch is a JSON patch and the objects it applies to.
+// JSON6902Patch is a JSON patch and the objects that it applies to.
 type JSON6902Patch struct {
 	// +required
 	Patch []JSON6902 `json:"patch"`
@@ -58,19 +58,19 @@ type JSON6902Patch struct {
 	Target Selector `json:"target"`
 }
 
-// NamespacedName names an object of a known kind, maybe in another namespace.
+// NamespacedName references an object of a known kind, possibly in another namespace.
 type NamespacedName struct {
 	// Name of the referent.
 	// +required
 	Name string `json:"name"`
-	// Namespace of the referent; the referrer's own when unset.
+	// Namespace of the referent. Defaults to the namespace of the referencing object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ObjectReference names an object of any kind, maybe in another namespace.
+// ObjectReference references an object of any kind, possibly in another namespace.
 type ObjectReference struct {
-	// APIVersion of the referent; understood from the kind when unset.
+	// APIVersion of the referent. If unset, it is derived from the kind.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 	// Kind of the referent.
@@ -79,12 +79,12 @@ type ObjectReference struct {
 	// Name of the referent.
 	// +required
 	Name string `json:"name"`
-	// Namespace of the referent; the referrer's own when unset.
+	// Namespace of the referent. Defaults to the namespace of the referencing object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SubstituteReference names a ConfigMap or Secret whose data are variables.
+// SubstituteReference references a ConfigMap or Secret whose data are used as variables.
 type SubstituteReference struct {
 	// +kubebuilder:validation:Enum=Secret;ConfigMap
 	// +required
@@ -93,23 +93,23 @@ type SubstituteReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// Optional tolerates that it is not there.
+	// Optional ignores the reference if the object does not exist.
 	// +kubebuilder:default=false
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
 
-// SecretKeyReference names a key of a Secret.
+// SecretKeyReference references a key of a Secret.
 type SecretKeyReference struct {
 	// Name of the Secret.
 	// +required
 	Name string `json:"name"`
-	// Key in its data; value or value.yaml when unset.
+	// Key in the data of the Secret. Defaults to value or value.yaml.
 	// +optional
 	Key string `json:"key,omitempty"`
 }
 
-// ResourceInventory lists what was applied.
+// ResourceInventory lists the applied objects.
 type ResourceInventory struct {
 	// +required
 	Entries []ResourceRef `json:"entries"`
@@ -120,7 +120,7 @@ type ResourceRef struct {
 	// ID is <namespace>_<name>_<group>_<kind>.
 	// +required
 	ID string `json:"id"`
-	// Version of the API that it was applied by.
+	// Version of the API that the object was applied with.
 	// +required
 	Version string `json:"v"`
 }

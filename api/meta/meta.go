@@ -1,5 +1,4 @@
-// Package meta holds what the API kinds share: references, artifacts, conditions and the common part of every status.
-// It holds types and getters only.
+// Package meta holds the types that the API kinds share: references, artifacts, conditions and the common part of every status. It contains types and getters only.
 // +kubebuilder:object:generate=true
 package meta
 
@@ -9,10 +8,10 @@ import (
 	"time"
 )
 
-// ReconcileRequestAnnotation asks for a reconcile now; the handled value goes to status.lastHandledReconcileAt.
+// ReconcileRequestAnnotation requests a reconcile now. The last handled value is written to status.lastHandledReconcileAt.
 const ReconcileRequestAnnotation = "reconcile.fluxcd.io/requestedAt"
 
-// LocalObjectReference names an object in the namespace of the referrer.
+// LocalObjectReference references an object in the namespace of the referencing object.
 type LocalObjectReference struct {
 	// Name of the referent.
 	// +required
@@ -29,7 +28,7 @@ type Artifact struct {
 	// +required
 	URL string `json:"url"`
 
-	// Revision is a human-readable identifier traceable in the origin source system.
+	// Revision is a human-readable identifier that can be traced in the origin system.
 	// +required
 	Revision string `json:"revision"`
 
@@ -56,7 +55,7 @@ type Artifact struct {
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// Annotations of OCI artifacts that name the revision which their content was made of, and the URL of its repository
+// Annotations of OCI artifacts that hold the revision their content was built from, and the URL of its repository
 // (https://specs.opencontainers.org/image-spec/annotations/).
 const (
 	OriginRevisionKey = "org.opencontainers.image.revision"
@@ -81,8 +80,7 @@ const (
 	EventNoteKey           = "note" // content of refs/notes/sluice of the applied commit
 )
 
-// OriginRevision is the revision that the content of an OCI artifact was made of, such as a commit; empty if
-// it is not known.
+// OriginRevision returns the revision that the content of an OCI artifact was built from, such as a commit; empty if unknown.
 func (a *Artifact) OriginRevision() string {
 	if a == nil {
 		return ""
@@ -90,12 +88,12 @@ func (a *Artifact) OriginRevision() string {
 	return a.Metadata[OriginRevisionKey]
 }
 
-// HasRevision tells whether the artifact is of the given revision; a nil artifact is of none.
+// HasRevision reports whether the artifact has the given revision. A nil artifact has no revision.
 func (a *Artifact) HasRevision(revision string) bool {
 	return a != nil && a.Revision == revision
 }
 
-// LatestURL is where the newest artifact of the same object is served, whatever its revision; empty for a nil artifact.
+// LatestURL returns the URL that always serves the newest artifact of the same object; empty for a nil artifact.
 func (a *Artifact) LatestURL() string {
 	if a == nil {
 		return ""
@@ -108,7 +106,7 @@ func (a *Artifact) LatestURL() string {
 	return dir + "latest" + extension
 }
 
-// Status is the part of the status that every kind has, written by the reconcile kernel alone.
+// Status is the part of the status that every kind has. Only the reconcile kernel writes it.
 type Status struct {
 	// ObservedGeneration is the last generation of the object that was reconciled.
 	// +optional
@@ -123,7 +121,7 @@ type Status struct {
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }
 
-// Schedule is when and for how long an object is reconciled.
+// Schedule defines when an object is reconciled, and for how long at most.
 type Schedule struct {
 	Interval      time.Duration
 	RetryInterval time.Duration // zero: exponential backoff
@@ -131,16 +129,16 @@ type Schedule struct {
 	Suspended     bool
 }
 
-// AccessFrom says which namespaces may refer to an object.
+// AccessFrom defines which namespaces may reference an object.
 type AccessFrom struct {
-	// NamespaceSelectors select the namespaces by label; any match allows.
+	// NamespaceSelectors select namespaces by label. A namespace is allowed if any selector matches.
 	// +required
 	NamespaceSelectors []NamespaceSelector `json:"namespaceSelectors"`
 }
 
 // NamespaceSelector selects namespaces by label.
 type NamespaceSelector struct {
-	// MatchLabels of the namespace; empty selects all.
+	// MatchLabels of the namespace. If empty, all namespaces match.
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }

@@ -1,13 +1,13 @@
 package meta
 
-// Condition types shared by several kinds, beside the kernel's own (Ready, Reconciling, Stalled).
+// Condition types shared by several kinds, in addition to those of the kernel (Ready, Reconciling, Stalled).
 const (
-	DriftedCondition = "Drifted" // True while live objects are not as they were applied
+	DriftedCondition = "Drifted" // True while live objects differ from what was applied
 	HealthyCondition = "Healthy"
 
-	// ApprovedCondition of a sync is False while a gate is closed to it, and not there when no gate stands over it.
+	// ApprovedCondition of a deployed object is False while a gate blocks it, and absent if no gate applies to it.
 	ApprovedCondition = "Approved"
-	// BlockedCondition of a source is True while a gate is closed to it, and not there otherwise.
+	// BlockedCondition of a source is True while a gate blocks it, and absent otherwise.
 	BlockedCondition = "Blocked"
 )
 
@@ -19,7 +19,7 @@ const (
 	AuthenticationFailedReason    = "AuthenticationFailed"
 	BuildFailedReason             = "BuildFailed"
 	DependencyNotReadyReason      = "DependencyNotReady"
-	DriftContestedReason          = "DriftContested" // another manager changes back what is corrected
+	DriftContestedReason          = "DriftContested" // another manager reverts each correction
 	DriftCorrectedReason          = "DriftCorrected"
 	DriftDetectedReason           = "DriftDetected"
 	DriftResolvedReason           = "DriftResolved"

@@ -7,9 +7,7 @@ import (
 
 // Time is a time in RFC 3339, to the second.
 //
-// Decoding never fails, for the reason that [Duration] gives: the API server's format date-time accepts texts that Go
-// refuses, such as 2027-01-01t00:00:00z. Text that cannot be read is kept and written back unchanged, the time is zero,
-// and [InvalidFields] reports the field.
+// Decoding never fails, for the reason that [Duration] gives: the format date-time of the API server accepts text that Go rejects, such as 2027-01-01t00:00:00z. Text that does not parse is kept and written back unchanged, the time is zero, and [InvalidFields] reports the field.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
 type Time struct {
@@ -27,7 +25,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	if isNull {
 		return nil
 	}
-	// RFC 3339 allows 't' and 'z' in lower case, which Go does not read.
+	// RFC 3339 allows 't' and 'z' in lower case, which Go does not parse.
 	parsed, err := time.Parse(time.RFC3339, strings.ToUpper(text))
 	if err != nil {
 		t.Invalid = RawText(b)
@@ -45,7 +43,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return t.Invalid.or(t.text())
 }
 
-// ToUnstructured implements the converter's interface for values that are not structs in JSON.
+// ToUnstructured implements the interface that the unstructured converter uses for values that are not JSON objects.
 func (t Time) ToUnstructured() any {
 	if t.Invalid == "" && t.IsZero() {
 		return nil

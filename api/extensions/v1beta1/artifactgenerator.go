@@ -12,9 +12,7 @@ import (
 // ArtifactGeneratorKind is the kind's name.
 const ArtifactGeneratorKind = "ArtifactGenerator"
 
-// ReconcileAnnotation with the value ReconcileDisabled, in whatever case, suspends a generator, and
-// ReconcileEveryAnnotation says how often it is reconciled although nothing moved; the kind has no fields for
-// these.
+// ReconcileAnnotation with the value ReconcileDisabled (case-insensitive) suspends a generator. ReconcileEveryAnnotation sets the interval at which it is reconciled when no source changes. The kind has no fields for these.
 const (
 	ReconcileAnnotation      = "source.extensions.fluxcd.io/reconcile"
 	ReconcileDisabled        = "disabled"
@@ -22,47 +20,45 @@ const (
 	DefaultReconcileEvery    = time.Hour
 )
 
-// ArtifactGeneratorFinalizer is the one that generators have always carried, so that they move between installations.
+// ArtifactGeneratorFinalizer is the finalizer of generators. Its name must not change, so that generators can be moved between installations.
 const ArtifactGeneratorFinalizer = "source.extensions.fluxcd.io/finalizer"
 
-// GeneratorLabel of an ExternalArtifact holds the UID of the generator that makes it.
+// GeneratorLabel is the label of an ExternalArtifact that holds the UID of the generator that created it.
 const GeneratorLabel = "source.extensions.fluxcd.io/generator"
 
-// Reasons of generators that fail.
+// Condition reasons of failed generators.
 const (
 	SourceFetchFailedReason = "SourceFetchFailed"
 	ValidationFailedReason  = "ValidationFailed"
 )
 
-// Strategies of copying over what is there.
+// Strategies for copying to a path that already exists.
 const (
 	CopyOverwrite = "Overwrite"
 	CopyMerge     = "Merge"
 	CopyExtract   = "Extract"
 )
 
-// ArtifactGeneratorSpec says which artifacts are made of which sources.
-// +kubebuilder:validation:XValidation:message="the name of an artifact must be that of an object, unless pathPattern
-// +>  makes it a template",rule="has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a,
-// +>  a.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))"
+// ArtifactGeneratorSpec defines the artifacts to generate and the sources they are built from.
+// +kubebuilder:validation:XValidation:message="the name of an artifact must be that of an object, unless pathPattern makes it a template",rule="has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))"
 type ArtifactGeneratorSpec struct {
-	// CommonMetadata is put on every ExternalArtifact that is made.
+	// CommonMetadata is set on every generated ExternalArtifact.
 	// +optional
 	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 
-	// Sources that artifacts are made of.
+	// Sources that the artifacts are built from.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	// +required
 	Sources []SourceReference `json:"sources"`
 
-	// PathPattern, as @alias/<glob>, finds directories of a source; the artifacts are made once for each.
+	// PathPattern selects directories of a source, in the form @alias/<glob>. The artifacts are generated once for each matching directory.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$"
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	PathPattern string `json:"pathPattern,omitempty"`
 
-	// Artifacts to make.
+	// Artifacts to generate.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	// +required
@@ -71,7 +67,7 @@ type ArtifactGeneratorSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// CommonMetadata is labels and annotations.
+// CommonMetadata holds labels and annotations.
 type CommonMetadata struct {
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -79,9 +75,9 @@ type CommonMetadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// SourceReference names a source, and gives it a short name for the copy operations.
+// SourceReference references a source and gives it an alias for use in copy operations.
 type SourceReference struct {
-	// Alias is the name that copy operations use, unique in the generator.
+	// Alias of the source in copy operations. It must be unique within the generator.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	// +required
@@ -98,7 +94,7 @@ type SourceReference struct {
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the source; the generator's own when unset.
+	// Namespace of the source. Defaults to the namespace of the generator.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -106,7 +102,7 @@ type SourceReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// OutputArtifact says what one artifact is made of.
+// OutputArtifact defines the content of one artifact.
 type OutputArtifact struct {
 	// Name of the ExternalArtifact.
 	// +kubebuilder:validation:MinLength=1
@@ -114,47 +110,46 @@ type OutputArtifact struct {
 	// +required
 	Name string `json:"name"`
 
-	// Revision is the source, as @alias, whose revision the artifact carries; made of the content when unset.
+	// Revision is the source, as @alias, whose revision is used as the revision of the artifact. If unset, the revision is computed from the content.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// OriginRevision is the source, as @alias, whose origin revision the artifact carries in its metadata.
+	// OriginRevision is the source, as @alias, whose origin revision is added to the metadata of the artifact.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	OriginRevision string `json:"originRevision,omitempty"`
 
-	// Copy lists what is copied, in order.
+	// Copy lists the copy operations, which run in order.
 	// +kubebuilder:validation:MinItems=1
 	// +required
 	Copy []CopyOperation `json:"copy"`
 }
 
-// CopyOperation copies files of a source into the artifact.
+// CopyOperation copies files from a source to the artifact.
 type CopyOperation struct {
-	// From is what is copied, as @alias/<path or glob>.
+	// From is the source path, as @alias/<path or glob>.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
 	From string `json:"from"`
 
-	// To is where it is copied to, as @artifact/<path>.
+	// To is the destination path, as @artifact/<path>.
 	// +kubebuilder:validation:Pattern="^@(artifact)/(.*)$"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
 	To string `json:"to"`
 
-	// Exclude lists globs of what is not copied.
+	// Exclude lists glob patterns of files that are not copied.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
 
-	// Strategy for what is there already: Overwrite replaces files, Merge merges YAML; Extract unpacks
-	// archives. Overwrite when unset.
+	// Strategy of the copy. Overwrite replaces existing files, Merge merges YAML files, and Extract unpacks archives. Defaults to Overwrite.
 	// +kubebuilder:validation:Enum=Overwrite;Merge;Extract
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
@@ -169,12 +164,12 @@ type ArtifactGeneratorStatus struct {
 	// +optional
 	ObservedSourcesDigest string `json:"observedSourcesDigest,omitempty"`
 
-	// Inventory of the ExternalArtifacts that were made.
+	// Inventory of the generated ExternalArtifacts.
 	// +optional
 	Inventory []ExternalArtifactReference `json:"inventory,omitempty"`
 }
 
-// ExternalArtifactReference names an ExternalArtifact and its content.
+// ExternalArtifactReference identifies an ExternalArtifact and its content.
 type ExternalArtifactReference struct {
 	// Name of the ExternalArtifact.
 	// +required
@@ -188,22 +183,19 @@ type ExternalArtifactReference struct {
 	// +required
 	Digest string `json:"digest"`
 
-	// Filename of the artifact in the store.
+	// Filename of the artifact in the artifact store.
 	// +required
 	Filename string `json:"filename"`
 }
 
-// ArtifactGenerator makes ExternalArtifacts of the content of sources, so that sources are composed, and a
-// monorepo is split.
+// ArtifactGenerator generates ExternalArtifacts from the content of sources. Use it to combine sources, or to split a monorepo.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ag
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type ArtifactGenerator struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -227,10 +219,10 @@ func (g *ArtifactGenerator) CommonStatus() *meta.Status { return &g.Status.Statu
 // GateRefs returns the gates that the object names.
 func (g *ArtifactGenerator) GateRefs() []meta.GateReference { return g.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (g *ArtifactGenerator) Held() *meta.Held { return &g.Status.Held }
 
-// Schedule returns the schedule, which annotations hold. Sources wake the generator whatever the interval is.
+// Schedule returns the schedule that the annotations set. A change of a source also triggers a reconcile, independently of the interval.
 func (g *ArtifactGenerator) Schedule() meta.Schedule {
 	interval, err := time.ParseDuration(g.Annotations[ReconcileEveryAnnotation])
 	if err != nil || interval <= 0 {

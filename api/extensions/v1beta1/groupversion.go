@@ -1,4 +1,4 @@
-// Package v1beta1 holds the kinds that make sources of sources.
+// Package v1beta1 holds the kinds that generate sources from other sources.
 // +kubebuilder:object:generate=true
 // +groupName=source.extensions.fluxcd.io
 package v1beta1

@@ -2,18 +2,16 @@ package v1alpha1
 
 import "strings"
 
-// Annotations of a Gate by which people and programs ask something of it. A verb, such as open, is asked at
-// one time; the other annotations of the verb say more of that request, and are void without it.
+// Annotations of a Gate that request an action: open, close or override. The annotation requestedAt makes the request. The other annotations of the action add details to the request, and have no effect without it.
 const (
-	// OpenRequestedAtAnnotation opens the gate from that time (RFC 3339) on, for the window.
+	// OpenRequestedAtAnnotation opens the gate at the given time (RFC 3339), for the duration of the window.
 	OpenRequestedAtAnnotation = OpenPrefix + RequestedAtSuffix
-	// CloseRequestedAtAnnotation closes the gate from that time (RFC 3339) on.
+	// CloseRequestedAtAnnotation closes the gate at the given time (RFC 3339).
 	CloseRequestedAtAnnotation = ClosePrefix + RequestedAtSuffix
-	// OverrideRequestedAtAnnotation opens the gate whatever schedules, approvals and checks say. It takes a
-	// reason, the name of who asks, and the right to `override` the gate.
+	// OverrideRequestedAtAnnotation opens the gate regardless of schedule, approvals and checks. It requires a reason, the name of the requester, and permission for the verb `override` on the gate.
 	OverrideRequestedAtAnnotation = OverridePrefix + RequestedAtSuffix
 
-	// OpenRevisionAnnotation is the only revision that the request to open lets through.
+	// OpenRevisionAnnotation is the only revision that an open request allows.
 	OpenRevisionAnnotation = OpenPrefix + RevisionSuffix
 
 	OpenPrefix     = "open.gate.fluxcd.io/"
@@ -21,18 +19,17 @@ const (
 	OverridePrefix = "override.gate.fluxcd.io/"
 
 	RequestedAtSuffix = "requestedAt"
-	// RequestedBySuffix ends the annotation of who asks: the request's requestedAt, a space, and the user's
-	// name. The API server refuses it where it names somebody else.
+	// RequestedBySuffix is the suffix of the annotation that names the requester: the value of requestedAt, a space, and the user name. The API server rejects the name of another user.
 	RequestedBySuffix = "requestedBy"
-	// WindowSuffix ends the annotation of how long the request holds, instead of spec.window.
+	// WindowSuffix is the suffix of the annotation that sets how long the request is in effect. It replaces spec.window.
 	WindowSuffix = "window"
-	// ReasonSuffix ends the annotation of why somebody asks, for the record.
+	// ReasonSuffix is the suffix of the annotation that records the reason of the request.
 	ReasonSuffix = "reason"
-	// RevisionSuffix ends the annotation of the only revision that is let through.
+	// RevisionSuffix is the suffix of the annotation that holds the only allowed revision.
 	RevisionSuffix = "revision"
 )
 
-// Requests returns the annotations by which something is asked of the gate.
+// Requests returns the annotations of the gate that request an action.
 func (g *Gate) Requests() map[string]string {
 	asked := map[string]string{}
 	for key, value := range g.Annotations {

@@ -9,58 +9,52 @@ import (
 // GateApprovalKind is the kind's name.
 const GateApprovalKind = "GateApproval"
 
-// GateApprovalSpec is one person's approval. Nothing of it changes, but that it is withdrawn.
-// +kubebuilder:validation:XValidation:rule="self.gateRef == oldSelf.gateRef && self.user == oldSelf.user",message="an
-// +>  approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.groups) == has(oldSelf.groups) && (!has(self.groups) ||
-// +>  self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) ||
-// +>  self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) ||
-// +>  self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) ||
-// +>  self.comment == oldSelf.comment)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.withdrawn) && oldSelf.withdrawn) || has(self.withdrawn) &&
-// +>  self.withdrawn",message="an approval that was withdrawn stays so: make another"
+// GateApprovalSpec is the approval of one user. It is immutable, except that it can be withdrawn.
+// +kubebuilder:validation:XValidation:rule="self.gateRef == oldSelf.gateRef && self.user == oldSelf.user",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.groups) == has(oldSelf.groups) && (!has(self.groups) || self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) || self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) || self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) || self.comment == oldSelf.comment)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.withdrawn) && oldSelf.withdrawn) || has(self.withdrawn) && self.withdrawn",message="an approval that was withdrawn stays so: make another"
 type GateApprovalSpec struct {
-	// GateRef names the gate, in the namespace of the approval.
+	// GateRef references the gate, in the namespace of the approval.
 	// +required
 	GateRef meta.LocalObjectReference `json:"gateRef"`
 
-	// User who approves. The API server refuses any name but that of who creates the approval.
+	// User who approves. The API server rejects any name except that of the user who creates the approval.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
 	User string `json:"user"`
 
-	// Groups that the user approves as a member of. The API server refuses those that the user is not in.
+	// Groups on whose behalf the user approves. The API server rejects groups that the user is not a member of.
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +optional
 	Groups []string `json:"groups,omitempty"`
 
-	// Revision that is let through, and no other; any when unset.
+	// Revision that is approved. If unset, the approval is for any revision.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// ExpiresAt is when the approval no longer counts.
+	// ExpiresAt is the time at which the approval expires.
 	// +optional
 	ExpiresAt *meta.Time `json:"expiresAt,omitempty"`
 
-	// Comment for the record.
+	// Comment on the approval.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
 
-	// Withdrawn takes the approval back, for good.
+	// Withdrawn permanently withdraws the approval.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// GateApproval is one person's word that a gate may open.
+// GateApproval is the approval of one user for a gate to open.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:shortName=approval

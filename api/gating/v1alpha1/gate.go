@@ -11,10 +11,10 @@ import (
 // GateKind is the kind's name.
 const GateKind = "Gate"
 
-// OpenedCondition tells whether the gate is open.
+// OpenedCondition reports whether the gate is open.
 const OpenedCondition = "Opened"
 
-// State is what a gate is, or is to be.
+// State is the current or the future state of a gate.
 // +kubebuilder:validation:Enum=opened;closed
 type State string
 
@@ -24,91 +24,86 @@ const (
 	Closed State = "closed"
 )
 
-// What happens to a change that is under way when a gate closes.
+// Values of spec.overrun: what happens to a change in progress when the gate closes.
 const (
 	OverrunFinish = "finish"
 	OverrunStop   = "stop"
 )
 
-// DefaultInterval is how often a gate is looked at that sets no interval. Transitions come on time whatever
-// the interval is.
+// DefaultInterval is the interval of a gate that does not set one. Scheduled transitions do not depend on the interval.
 const DefaultInterval = 30 * time.Second
 
-// GateSpec says when a gate is open, and for whom.
+// GateSpec defines when a gate is open, and to which objects it applies.
 type GateSpec struct {
-	// Interval at which the gate is looked at anew, beside the times at which it is known to change; 30s when unset.
+	// Interval at which the gate is reconciled, in addition to its scheduled transitions. Defaults to 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
-	// +>  duration('87600h')",message="interval must be between 1s and 87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="interval must be between 1s and 87600h"
 	// +kubebuilder:default="30s"
 	// +optional
 	Interval meta.Duration `json:"interval,omitzero"`
 
-	// Default is what the gate is when nothing says otherwise; closed when unset.
+	// Default state of the gate when no request, schedule or approval sets another. Defaults to closed.
 	// +kubebuilder:default=closed
 	// +optional
 	Default State `json:"default,omitempty"`
 
-	// Window is how long a request to open or to close holds, from its time on; until the opposite one when unset.
+	// Window is the duration for which an open or close request is in effect, from the time of the request. If unset, a request is in effect until the opposite request.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
-	// +>  duration('87600h')",message="window must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="window must be more than nothing, and 87600h at most"
 	// +optional
 	Window *meta.Duration `json:"window,omitempty"`
 
-	// Selector puts the gate over objects that do not name it.
+	// Selector applies the gate to objects that do not reference it.
 	// +optional
 	Selector *Selector `json:"selector,omitempty"`
 
-	// Schedule opens and closes the gate by the clock. Where several entries are in force, closed wins.
+	// Schedule opens and closes the gate at set times. If several entries are in effect, closed takes precedence.
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Schedule []ScheduleEntry `json:"schedule,omitempty"`
 
-	// Overridable lets requests to open and close win over the schedule; true when unset.
+	// Overridable gives open and close requests precedence over the schedule. Defaults to true.
 	// +kubebuilder:default=true
 	// +optional
 	Overridable *bool `json:"overridable,omitempty"`
 
-	// AllowManual lets reconciles through that a person or a tool asked for.
+	// AllowManual allows reconciles that a user or a tool requested, even while the gate is closed.
 	// +optional
 	AllowManual bool `json:"allowManual,omitempty"`
 
-	// Overrun says what becomes of a change that is under way when the gate closes: it may finish, or is
-	// stopped; finish when unset.
+	// Overrun defines what happens to a change in progress when the gate closes. With finish, it continues; with stop, it is stopped. Defaults to finish.
 	// +kubebuilder:validation:Enum=finish;stop
 	// +kubebuilder:default=finish
 	// +optional
 	Overrun string `json:"overrun,omitempty"`
 
-	// Approvals that the gate needs to open, as GateApproval objects.
+	// Approvals that the gate requires to open, as GateApproval objects.
 	// +optional
 	Approvals *Approvals `json:"approvals,omitempty"`
 
-	// Checks keep the gate closed until all of them hold.
+	// Checks that must all pass before the gate opens.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Checks []Check `json:"checks,omitempty"`
 
-	// ServiceAccountName of the account in the gate's namespace that objects of checks are read as; default when unset.
+	// ServiceAccountName is the ServiceAccount, in the namespace of the gate, that is used to read the objects of checks. Defaults to default.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// Selector selects the objects that a gate holds; what is unset selects all.
+// Selector selects the objects that a gate applies to. An unset field matches all objects, except namespaces.
 type Selector struct {
 	// Kinds of the objects, such as Kustomization.
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Kinds []SelectedKind `json:"kinds,omitempty"`
 
-	// Namespaces of the objects; the gate's own when unset. To select others takes the right to `select`
-	// gates in all namespaces.
+	// Namespaces of the objects. Defaults to the namespace of the gate. Selecting other namespaces requires permission for the verb `select` on gates in all namespaces.
 	// +optional
 	Namespaces *NamespaceSelector `json:"namespaces,omitempty"`
 
@@ -116,20 +111,18 @@ type Selector struct {
 	// +optional
 	Objects *metav1.LabelSelector `json:"objects,omitempty"`
 
-	// Clusters that the objects deploy to; those that deploy nowhere, such as sources, are not selected then.
+	// Clusters that the objects deploy to. If set, objects that do not deploy, such as sources, are not selected.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Clusters []ClusterSelector `json:"clusters,omitempty"`
 }
 
-// SelectedKind is a kind that gates hold.
-// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;
-// +> ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
+// SelectedKind is a kind that gates can apply to.
+// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
 type SelectedKind string
 
-// NamespaceSelector selects namespaces: those of the names, and those with the labels.
-// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be
-// +>  set; labels: {} selects all namespaces"
+// NamespaceSelector selects namespaces by name or by label. A namespace is selected if either matches.
+// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be set; labels: {} selects all namespaces"
 type NamespaceSelector struct {
 	// Names of namespaces.
 	// +kubebuilder:validation:MinItems=1
@@ -138,83 +131,75 @@ type NamespaceSelector struct {
 	// +optional
 	Names []string `json:"names,omitempty"`
 
-	// Labels of namespaces; an empty selector selects all.
+	// Labels of namespaces. An empty selector selects all namespaces.
 	// +optional
 	Labels *metav1.LabelSelector `json:"labels,omitempty"`
 }
 
-// ClusterSelector selects objects by the cluster that they deploy to, as spec.kubeConfig says.
-// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef),
-// +>  has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef
-// +>  must be set"
+// ClusterSelector selects objects by the cluster that they deploy to, as set in their spec.kubeConfig.
+// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef), has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef must be set"
 type ClusterSelector struct {
-	// Local selects what deploys to the cluster of the gate.
+	// Local selects objects that deploy to the cluster of the gate.
 	// +optional
 	Local bool `json:"local,omitempty"`
 
-	// SecretRef is the Secret with the kubeconfig.
+	// SecretRef references the Secret with the kubeconfig.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ConfigMapRef is the ConfigMap with the cluster's address.
+	// ConfigMapRef references the ConfigMap with the address of the cluster.
 	// +optional
 	ConfigMapRef *meta.LocalObjectReference `json:"configMapRef,omitempty"`
 }
 
-// ScheduleEntry is when the schedule has the gate opened or closed.
-// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates
-// +>  must be set"
+// ScheduleEntry is a recurring or fixed period during which the gate is opened or closed.
+// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || has(self.duration)",message="cron needs a duration"
 type ScheduleEntry struct {
-	// Name of the entry, for people.
+	// Name of the entry, for display.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// State of the gate while the entry is in force.
+	// State of the gate while the entry is in effect.
 	// +required
 	State State `json:"state"`
 
-	// Cron says when the entry comes into force: minute, hour, day of the month, month, day of the week. A
-	// time that a daylight saving change skips is the first one after it, one that comes twice is the first
-	// of the two.
+	// Cron expression for when the entry takes effect: minute, hour, day of the month, month, day of the week. If a daylight saving change skips a time, the first time after the change is used. If a time occurs twice, the first one is used.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Cron string `json:"cron,omitempty"`
 
-	// Dates on which the entry comes into force at midnight, as 2026-12-24, or 12-25 for every year.
+	// Dates on which the entry takes effect, at midnight: 2026-12-24 for one date, or 12-25 for every year.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=366
 	// +kubebuilder:validation:items:Pattern="^([0-9]{4}-)?[0-9]{2}-[0-9]{2}$"
 	// +optional
 	Dates []string `json:"dates,omitempty"`
 
-	// Duration for which the entry is in force. Each 24h of it are a day by the calendar, which daylight
-	// saving makes longer or shorter. With dates: a day when unset.
+	// Duration for which the entry is in effect. Each 24h count as one calendar day, which can be longer or shorter because of daylight saving. With dates, it defaults to one day.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
-	// +>  duration('8784h')",message="duration must be between 1m and 8784h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="duration must be between 1m and 8784h"
 	// +optional
 	Duration *meta.Duration `json:"duration,omitempty"`
 
-	// TimeZone that cron and dates are in, such as Europe/Berlin (IANA); UTC when unset.
+	// TimeZone of cron and dates, as an IANA name such as Europe/Berlin. Defaults to UTC.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// Approvals says whose approvals a gate needs.
+// Approvals defines whose approvals a gate requires.
 type Approvals struct {
-	// Required is how many people must approve.
+	// Required is the number of users who must approve.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +required
 	Required int32 `json:"required"`
 
-	// Groups whose members may approve. Where neither groups nor users are set, everybody may who may create
-	// GateApprovals.
+	// Groups whose members may approve. If groups and users are both unset, any user with permission to create GateApprovals may approve.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Groups []string `json:"groups,omitempty"`
@@ -224,19 +209,16 @@ type Approvals struct {
 	// +optional
 	Users []string `json:"users,omitempty"`
 
-	// ValidFor is how long an approval counts that sets no end; spec.window when unset, and without one until
-	// it is withdrawn.
+	// ValidFor is how long an approval without expiresAt is valid. Defaults to spec.window. If both are unset, the approval is valid until it is withdrawn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
-	// +>  duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
 	// +optional
 	ValidFor *meta.Duration `json:"validFor,omitempty"`
 }
 
-// Check is something that must hold for a gate to be open.
-// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x,
-// +>  x).size() == 1",message="exactly one of object, http and prometheus must be set"
+// Check is a condition that must be met for a gate to be open.
+// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x, x).size() == 1",message="exactly one of object, http and prometheus must be set"
 type Check struct {
 	// Name of the check.
 	// +kubebuilder:validation:MinLength=1
@@ -244,43 +226,41 @@ type Check struct {
 	// +required
 	Name string `json:"name"`
 
-	// Interval at which it is checked; 1m when unset.
+	// Interval of the check. Defaults to 1m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
-	// +>  duration('24h')",message="interval must be between 1s and 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
-	// Timeout of one try; 10s when unset.
+	// Timeout of one attempt. Defaults to 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <=
-	// +>  duration('1m')",message="timeout must be between 1ms and 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1m')",message="timeout must be between 1ms and 1m"
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// For is how long it must have held without a break.
+	// For is how long the check must have passed without interruption.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="for must be 720h at most"
 	// +optional
 	For *meta.Duration `json:"for,omitempty"`
 
-	// Object must be there and meet an expression.
+	// Object that must exist and meet an expression.
 	// +optional
 	Object *ObjectCheck `json:"object,omitempty"`
 
-	// HTTP endpoint must answer with a 2xx status.
+	// HTTP endpoint that must respond with a 2xx status.
 	// +optional
 	HTTP *HTTPCheck `json:"http,omitempty"`
 
-	// Prometheus query must give values below a threshold.
+	// Prometheus query whose values must be below a threshold.
 	// +optional
 	Prometheus *PrometheusCheck `json:"prometheus,omitempty"`
 }
 
-// ObjectCheck is an expression over an object of the cluster, which is read as the gate's service account.
+// ObjectCheck is an expression over an object of the cluster. The object is read with the ServiceAccount of the gate.
 type ObjectCheck struct {
 	// APIVersion of the object.
 	// +kubebuilder:validation:MinLength=1
@@ -297,36 +277,35 @@ type ObjectCheck struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// Namespace of the object; the gate's own when unset. Without meaning for kinds that have none.
+	// Namespace of the object. Defaults to the namespace of the gate. Ignored for cluster-scoped kinds.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// Expression in CEL over the variable object that must be true.
+	// Expression in CEL that must be true. Its variable is object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	// +required
 	Expression string `json:"expression"`
 }
 
-// HTTPCheck is an endpoint that must answer with a 2xx status.
+// HTTPCheck is an endpoint that must respond with a 2xx status.
 type HTTPCheck struct {
-	// URL that is asked with GET.
+	// URL to request with GET.
 	// +kubebuilder:validation:Pattern="^https?://.+$"
 	// +kubebuilder:validation:MaxLength=2048
 	// +required
 	URL string `json:"url"`
-	// SecretRef names a Secret with a bearerToken, or with a username and a password.
+	// SecretRef references a Secret with a bearerToken, or with a username and a password.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// CertSecretRef names a Secret with ca.crt, and maybe tls.crt and tls.key.
+	// CertSecretRef references a Secret with ca.crt and optionally tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 }
 
-// PrometheusCheck is an instant query whose values must all be below a threshold; a query that gives none
-// does not hold.
+// PrometheusCheck is an instant query whose values must all be below a threshold. The check fails if the query returns no values.
 type PrometheusCheck struct {
-	// Address of Prometheus, to which /api/v1/query is added.
+	// Address of Prometheus, without the path /api/v1/query.
 	// +kubebuilder:validation:Pattern="^https?://.+$"
 	// +kubebuilder:validation:MaxLength=2048
 	// +required
@@ -336,32 +315,29 @@ type PrometheusCheck struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +required
 	Query string `json:"query"`
-	// Below is the number that every value must be below.
+	// Below is the threshold. Every value must be lower.
 	// +kubebuilder:validation:Pattern="^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Below string `json:"below"`
-	// SecretRef names a Secret with a bearerToken, or with a username and a password.
+	// SecretRef references a Secret with a bearerToken, or with a username and a password.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// CertSecretRef names a Secret with ca.crt, and maybe tls.crt and tls.key.
+	// CertSecretRef references a Secret with ca.crt and optionally tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 }
 
-// Gate lets changes through when it is open, and holds them when it is closed.
+// Gate allows changes while it is open, and blocks them while it is closed.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",description=""
 // +kubebuilder:printcolumn:name="Next",type="string",JSONPath=".status.nextTransition.at",description=""
 // +kubebuilder:printcolumn:name="Waiting",type="integer",JSONPath=".status.waitingCount",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> priority=1,description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",priority=1,description=""
 type Gate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -381,7 +357,7 @@ type GateList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (g *Gate) CommonStatus() *meta.Status { return &g.Status.Status }
 
-// Schedule returns how often the gate is looked at. A pass is bounded by the time that all its checks may take.
+// Schedule returns how often the gate is reconciled. A reconcile is limited by the timeouts of its checks.
 func (g *Gate) Schedule() meta.Schedule {
 	interval := g.Spec.Interval.Duration
 	if interval <= 0 {
@@ -390,5 +366,5 @@ func (g *Gate) Schedule() meta.Schedule {
 	return meta.Schedule{Interval: interval}
 }
 
-// IsOverridable tells whether requests win over the schedule.
+// IsOverridable reports whether requests take precedence over the schedule.
 func (g *Gate) IsOverridable() bool { return g.Spec.Overridable == nil || *g.Spec.Overridable }

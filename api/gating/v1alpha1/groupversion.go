@@ -1,4 +1,4 @@
-// Package v1alpha1 holds gates: who may let a change through, and when.
+// Package v1alpha1 holds the gating kinds, which define who may allow a change, and when.
 // +kubebuilder:object:generate=true
 // +groupName=gating.toolkit.fluxcd.io
 package v1alpha1

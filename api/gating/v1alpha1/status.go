@@ -4,32 +4,32 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Bounds of the lists in a gate's status.
+// Maximum lengths of the lists in the status of a gate.
 const (
-	MaxWaiting   = 100 // objects listed; waitingCount has all
-	MaxHistory   = 50  // transitions, the newest first
+	MaxWaiting   = 100 // listed objects; waitingCount counts all
+	MaxHistory   = 50  // transitions, newest first
 	MaxApprovals = 100
 )
 
-// Reasons of status.why and of the history: what made the gate as it is.
+// Reasons of status.why and of the history, which explain the state of the gate.
 const (
-	WhyDefault          = "Default"          // nothing else says what it is
-	WhyRequested        = "Requested"        // somebody asked for it
-	WhyScheduled        = "Scheduled"        // the schedule says so
-	WhyApproved         = "Approved"         // the approvals that it needs are there
-	WhyOverridden       = "Overridden"       // somebody broke the glass
+	WhyDefault          = "Default"          // no request, schedule or approval sets another state
+	WhyRequested        = "Requested"        // a user or a tool requested it
+	WhyScheduled        = "Scheduled"        // a schedule entry is in effect
+	WhyApproved         = "Approved"         // it has the required approvals
+	WhyOverridden       = "Overridden"       // an override request is in effect
 	WhyApprovalRequired = "ApprovalRequired" // approvals are missing
-	WhyCheckFailed      = "CheckFailed"      // a check does not hold, or not long enough
+	WhyCheckFailed      = "CheckFailed"      // a check does not pass, or not for long enough yet
 )
 
-// Reasons of conditions of gates that cannot be evaluated, and are closed.
+// Condition reasons of gates that are closed because they cannot be evaluated.
 const (
-	InvalidRequestReason   = "InvalidRequest"  // an annotation cannot be read, or two contradict each other
-	InvalidWindowReason    = "InvalidWindow"   // spec.window is none
-	InvalidScheduleReason  = "InvalidSchedule" // spec.schedule cannot be followed
-	InvalidCheckReason     = "InvalidCheck"    // spec.checks cannot be checked
-	CheckCycleReason       = "CheckCycle"      // the gate waits for itself by way of other gates' checks
-	PolicyMissingReason    = "PolicyMissing"   // the API server does not vouch for the authors of approvals
+	InvalidRequestReason   = "InvalidRequest"  // an annotation is invalid, or two contradict each other
+	InvalidWindowReason    = "InvalidWindow"   // spec.window is invalid
+	InvalidScheduleReason  = "InvalidSchedule" // spec.schedule is invalid
+	InvalidCheckReason     = "InvalidCheck"    // spec.checks is invalid
+	CheckCycleReason       = "CheckCycle"      // the gate waits for itself through the checks of other gates
+	PolicyMissingReason    = "PolicyMissing"   // the API server does not verify the authors of approvals
 	CheckFailedReason      = WhyCheckFailed    // a check does not hold
 	ApprovalRequiredReason = WhyApprovalRequired
 )
@@ -38,70 +38,70 @@ const (
 type GateStatus struct {
 	meta.Status `json:",inline"`
 
-	// RequestedAt is the time of the latest request that took effect.
+	// RequestedAt is the time of the last request that took effect.
 	// +optional
 	RequestedAt *meta.Time `json:"requestedAt,omitempty"`
 
-	// ResetToDefaultAt is when that request ends, or ended.
+	// ResetToDefaultAt is the time at which that request ends or ended.
 	// +optional
 	ResetToDefaultAt *meta.Time `json:"resetToDefaultAt,omitempty"`
 
-	// NextTransition is when the gate changes next, as far as the clock decides it.
+	// NextTransition is the next change of the gate that is known in advance.
 	// +optional
 	NextTransition *Transition `json:"nextTransition,omitempty"`
 
-	// Why the gate is as it is.
+	// Why the gate is in its current state.
 	// +optional
 	Why *Explanation `json:"why,omitempty"`
 
-	// ApprovedRevisions are the only ones that an open gate lets through; all when empty.
+	// ApprovedRevisions are the only revisions that the open gate allows. If empty, all revisions are allowed.
 	// +optional
 	ApprovedRevisions []string `json:"approvedRevisions,omitempty"`
 
-	// Approvals that there are, and whether they count.
+	// Approvals that exist for the gate, and whether they count.
 	// +optional
 	Approvals []ObservedApproval `json:"approvals,omitempty"`
 
-	// Checks and what they gave.
+	// Checks and their results.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Checks []CheckResult `json:"checks,omitempty"`
 
-	// WaitingCount is how many objects wait for the gate to open.
+	// WaitingCount is the number of objects that wait for the gate to open.
 	// +optional
 	WaitingCount int64 `json:"waitingCount,omitempty"`
 
-	// Waiting lists objects that wait, the first 100 of them.
+	// Waiting lists the first 100 waiting objects.
 	// +optional
 	Waiting []WaitingObject `json:"waiting,omitempty"`
 
-	// History of the gate, the newest transition first.
+	// History of the transitions of the gate, newest first.
 	// +optional
 	History []HistoryEntry `json:"history,omitempty"`
 }
 
-// Transition is a change of a gate that is to come.
+// Transition is a future change of a gate.
 type Transition struct {
-	// At is when.
+	// At is the time at which it happens or happened.
 	// +required
 	At meta.Time `json:"at"`
-	// State that the gate has from then on.
+	// State of the gate after the transition.
 	// +required
 	State State `json:"state"`
 }
 
-// Explanation says why a gate is as it is.
+// Explanation explains why a gate is in its current state.
 type Explanation struct {
-	// Reason for programs.
+	// Reason is a machine-readable reason.
 	// +required
 	Reason string `json:"reason"`
-	// Message for people.
+	// Message is a human-readable explanation.
 	// +required
 	Message string `json:"message"`
 }
 
-// ObservedApproval is an approval as the gate sees it.
+// ObservedApproval is an approval as observed by the gate.
 type ObservedApproval struct {
 	// Name of the GateApproval.
 	// +required
@@ -109,44 +109,44 @@ type ObservedApproval struct {
 	// User who approved.
 	// +required
 	User string `json:"user"`
-	// At is when.
+	// At is the time at which it happens or happened.
 	// +required
 	At meta.Time `json:"at"`
-	// Until is when it no longer counts.
+	// Until is the time at which it expires.
 	// +optional
 	Until *meta.Time `json:"until,omitempty"`
-	// Revision that it is for; any when empty.
+	// Revision that is approved. If empty, the approval is for any revision.
 	// +optional
 	Revision string `json:"revision,omitempty"`
-	// Counts tells whether it counts now.
+	// Counts reports whether the approval counts now.
 	// +required
 	Counts bool `json:"counts"`
-	// Message says why it does not count.
+	// Message explains why the approval does not count.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// CheckResult is what a check gave.
+// CheckResult is the result of a check.
 type CheckResult struct {
 	// Name of the check.
 	// +required
 	Name string `json:"name"`
-	// Holds tells whether the check holds, and has for as long as it must.
+	// Holds reports whether the check passes, and has passed for the required time.
 	// +required
 	Holds bool `json:"holds"`
-	// Passed tells what the last try gave.
+	// Passed reports whether the last attempt passed.
 	// +required
 	Passed bool `json:"passed"`
-	// Since is when it began to give that.
+	// Since is the time of the first attempt with the current result.
 	// +required
 	Since meta.Time `json:"since"`
-	// CheckedAt is when it was last tried.
+	// CheckedAt is the time of the last attempt.
 	// +required
 	CheckedAt meta.Time `json:"checkedAt"`
-	// Generation of the gate whose check it was.
+	// Generation of the gate that defined the check.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// Message says what it gave.
+	// Message describes the result.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -162,44 +162,44 @@ type WaitingObject struct {
 	// Name of the object.
 	// +required
 	Name string `json:"name"`
-	// Revision that it would move to.
+	// Revision that the object would be updated to.
 	// +optional
 	Revision string `json:"revision,omitempty"`
-	// Since is when it began to wait.
+	// Since is the time at which it started to wait.
 	// +optional
 	Since *meta.Time `json:"since,omitempty"`
-	// Created is how many objects the change would create.
+	// Created is the number of objects that the change would create.
 	// +optional
 	Created *int64 `json:"created,omitempty"`
-	// Configured is how many objects the change would configure.
+	// Configured is the number of objects that the change would modify.
 	// +optional
 	Configured *int64 `json:"configured,omitempty"`
-	// Deleted is how many objects the change would delete.
+	// Deleted is the number of objects that the change would delete.
 	// +optional
 	Deleted *int64 `json:"deleted,omitempty"`
 }
 
-// HistoryEntry is a transition that happened.
+// HistoryEntry is a past transition.
 type HistoryEntry struct {
-	// At is when.
+	// At is the time at which it happens or happened.
 	// +required
 	At meta.Time `json:"at"`
-	// State of the gate from then on.
+	// State of the gate after the transition.
 	// +required
 	State State `json:"state"`
-	// Reason for programs, as in status.why.
+	// Reason is a machine-readable reason, as in status.why.
 	// +required
 	Reason string `json:"reason"`
-	// Message says why.
+	// Message is a human-readable explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// By is who asked for it, where somebody did and the API server vouches for the name.
+	// By is the user who requested the transition. It is set only if the API server verified the name.
 	// +optional
 	By string `json:"by,omitempty"`
-	// From is the client by which it was asked for, as it named itself to the API server.
+	// From is the client that made the request, as it identified itself to the API server.
 	// +optional
 	From string `json:"from,omitempty"`
-	// Revisions that it was for; any when empty.
+	// Revisions that the transition was for. If empty, it was for any revision.
 	// +optional
 	Revisions []string `json:"revisions,omitempty"`
 }

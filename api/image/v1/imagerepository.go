@@ -150,7 +150,7 @@ func (r *ImageRepository) CommonStatus() *meta.Status { return &r.Status.Status 
 // GateRefs returns the gates that the object names.
 func (r *ImageRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (r *ImageRepository) Held() *meta.Held { return &r.Status.Held }
 
 // Schedule returns when and for how long the repository is scanned.

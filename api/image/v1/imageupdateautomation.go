@@ -360,7 +360,7 @@ func (a *ImageUpdateAutomation) CommonStatus() *meta.Status { return &a.Status.S
 // GateRefs returns the gates that the object names.
 func (a *ImageUpdateAutomation) GateRefs() []meta.GateReference { return a.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (a *ImageUpdateAutomation) Held() *meta.Held { return &a.Status.Held }
 
 // Schedule returns when the automation runs by itself.

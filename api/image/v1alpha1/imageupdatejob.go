@@ -144,7 +144,7 @@ func (j *ImageUpdateJob) CommonStatus() *meta.Status { return &j.Status.Status }
 // GateRefs returns the gates that the object names: none, as those of its automation hold it.
 func (j *ImageUpdateJob) GateRefs() []meta.GateReference { return nil }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (j *ImageUpdateJob) Held() *meta.Held { return &j.Status.Held }
 
 // Schedule returns when the job runs by itself: once.

@@ -175,7 +175,7 @@ type KustomizationSpec struct {
 type (
 	// DependencyReference names a Kustomization to wait for.
 	DependencyReference = meta.DependencyReference
-	// KubeConfigReference names the credentials of a remote cluster.
+	// KubeConfigReference references the credentials of a remote cluster.
 	KubeConfigReference = meta.KubeConfigReference
 	// HealthCheckExpr defines the health of the objects of a kind.
 	HealthCheckExpr = meta.HealthCheckExpr
@@ -320,7 +320,7 @@ func (k *Kustomization) CommonStatus() *meta.Status { return &k.Status.Status }
 // GateRefs returns the gates that the object names.
 func (k *Kustomization) GateRefs() []meta.GateReference { return k.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (k *Kustomization) Held() *meta.Held { return &k.Status.Held }
 
 // DeploysTo returns the cluster that the Kustomization applies to.

@@ -151,7 +151,7 @@ type SourceReference struct {
 	meta.NamespacedName `json:",inline"`
 }
 
-// SubstituteReference names a ConfigMap or Secret whose data are variables.
+// SubstituteReference references a ConfigMap or Secret whose data are used as variables.
 type SubstituteReference struct {
 	// +kubebuilder:validation:Enum=Secret;ConfigMap
 	// +required

@@ -1,6 +1,6 @@
 package v1
 
-// groups are those of the kinds that a Receiver wakes and that an Alert is about.
+// groups maps the kinds that a Receiver or an Alert can reference to their API groups.
 var groups = map[string]string{
 	"GitRepository": "source.toolkit.fluxcd.io", "OCIRepository": "source.toolkit.fluxcd.io",
 	"Bucket":         "source.toolkit.fluxcd.io",
@@ -14,5 +14,5 @@ var groups = map[string]string{
 	"Gate":                  "gating.toolkit.fluxcd.io",
 }
 
-// GroupOf returns the API group of a kind that a Receiver or an Alert may name, else nothing.
+// GroupOf returns the API group of a kind that a Receiver or an Alert can reference; empty for other kinds.
 func GroupOf(kind string) string { return groups[kind] }

@@ -12,7 +12,7 @@ import (
 // ReceiverKind is the kind's name.
 const ReceiverKind = "Receiver"
 
-// Types of receivers: who sends the webhooks, and so how they are checked.
+// Types of receivers. The type determines how webhook requests are authenticated and parsed.
 const (
 	GenericReceiver     = "generic"
 	GenericHMACReceiver = "generic-hmac"
@@ -29,7 +29,7 @@ const (
 	CDEventsReceiver    = "cdevents"
 )
 
-// What a webhook does to gates.
+// Actions of a webhook on gates.
 const (
 	OpenAction  = "open"
 	CloseAction = "close"
@@ -41,56 +41,49 @@ const (
 	InvalidCELExpressionReason = meta.InvalidCELExpressionReason
 )
 
-// DefaultAudience is the audience of the tokens of an OIDC provider that sets none.
+// DefaultAudience is the token audience of an OIDC provider that does not set one.
 const DefaultAudience = "notification-controller"
 
-// ReceiverPathPrefix is what the path of every webhook starts with.
+// ReceiverPathPrefix is the prefix of every webhook path.
 const ReceiverPathPrefix = "/hook/"
 
-// AnyName as the name of a resource stands for all of its kind in the namespace.
+// AnyName as the name of a resource selects all objects of its kind in the namespace.
 const AnyName = "*"
 
-// defaultInterval is how often a Receiver is reconciled that sets no interval.
+// defaultInterval is the interval of a Receiver that does not set one.
 const defaultInterval = 10 * time.Minute
 
-// ReceiverSpec says whose webhooks are taken, and what they wake.
-// +kubebuilder:validation:XValidation:rule="self.type != 'generic-oidc' || (has(self.oidcProviders) &&
-// +>  size(self.oidcProviders) > 0)",message="oidcProviders is required when type is generic-oidc"
-// +kubebuilder:validation:XValidation:rule="self.type == 'generic-oidc' || !has(self.oidcProviders) ||
-// +>  size(self.oidcProviders) == 0",message="oidcProviders is for the type generic-oidc only"
-// +kubebuilder:validation:XValidation:rule="self.type != 'generic-oidc' || !has(self.secretRef)",message="secretRef
-// +>  must not be set when type is generic-oidc"
-// +kubebuilder:validation:XValidation:rule="self.type == 'generic-oidc' || has(self.secretRef)",message="secretRef is
-// +>  required, except when type is generic-oidc"
+// ReceiverSpec defines which webhook requests are accepted and which objects they reconcile.
+// +kubebuilder:validation:XValidation:rule="self.type != 'generic-oidc' || (has(self.oidcProviders) && size(self.oidcProviders) > 0)",message="oidcProviders is required when type is generic-oidc"
+// +kubebuilder:validation:XValidation:rule="self.type == 'generic-oidc' || !has(self.oidcProviders) || size(self.oidcProviders) == 0",message="oidcProviders is for the type generic-oidc only"
+// +kubebuilder:validation:XValidation:rule="self.type != 'generic-oidc' || !has(self.secretRef)",message="secretRef must not be set when type is generic-oidc"
+// +kubebuilder:validation:XValidation:rule="self.type == 'generic-oidc' || has(self.secretRef)",message="secretRef is required, except when type is generic-oidc"
 type ReceiverSpec struct {
-	// Type of the sender, by which requests are checked and read.
-	// +kubebuilder:validation:Enum=generic;generic-hmac;generic-oidc;github;gitlab;bitbucket;harbor;dockerhub;quay;
-	// +> gcr;nexus;acr;cdevents
+	// Type of the sender. It determines how requests are authenticated and parsed.
+	// +kubebuilder:validation:Enum=generic;generic-hmac;generic-oidc;github;gitlab;bitbucket;harbor;dockerhub;quay;gcr;nexus;acr;cdevents
 	// +required
 	Type string `json:"type"`
 
-	// Interval at which the Receiver is reconciled with its Secret; 10m when unset.
+	// Interval at which the Receiver and its Secret are reconciled. Defaults to 10m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:default="10m"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
-	// Events that are acted on, such as push for GitHub or "Push Hook" for GitLab; all when empty.
+	// Events to handle, such as push for GitHub or "Push Hook" for GitLab. If empty, all events are handled.
 	// +optional
 	Events []string `json:"events,omitempty"`
 
-	// Resources that a request wakes, or opens and closes where they are gates.
+	// Resources to reconcile on a request. Gates are opened or closed instead, as action says.
 	// +required
 	Resources []ReceiverResource `json:"resources"`
 
-	// ResourceFilter is a CEL expression over res, the metadata of a resource, req, the body of the request,
-	// and for generic-oidc claims, those of the token. A resource for which it is false is left alone.
+	// ResourceFilter is a CEL expression that must be true for a resource to be reconciled. Its variables are res (the metadata of the resource), req (the body of the request) and, for generic-oidc, claims (the claims of the token).
 	// +optional
 	ResourceFilter string `json:"resourceFilter,omitempty"`
 
-	// SecretRef names the Secret with the token, in the Receiver's namespace. The type gcr also needs the
-	// email of the service account and the audience that the Pub/Sub subscription pushes with.
+	// SecretRef references the Secret with the token, in the namespace of the Receiver. For the type gcr, the Secret must also hold the email of the service account and the audience of the Pub/Sub push subscription.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -98,65 +91,64 @@ type ReceiverSpec struct {
 	// +optional
 	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
 
-	// Action is what a request does to resources of the kind Gate.
+	// Action on resources of the kind Gate.
 	// +kubebuilder:validation:Enum=open;close
 	// +optional
 	Action string `json:"action,omitempty"`
 
-	// Suspend stops the handling of requests.
+	// Suspend stops handling requests.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
 // ReceiverResource selects objects of a kind, by name or by label.
 type ReceiverResource struct {
-	// APIVersion of the kind; only its group counts.
+	// APIVersion of the kind. Only the group is used.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
 	// Kind of the objects.
-	// +kubebuilder:validation:Enum=Bucket;GitRepository;Kustomization;HelmRelease;HelmChart;HelmRepository;
-	// +> ImageRepository;ImagePolicy;ImageUpdateAutomation;OCIRepository;ArtifactGenerator;ExternalArtifact;Gate
+	// +kubebuilder:validation:Enum=Bucket;GitRepository;Kustomization;HelmRelease;HelmChart;HelmRepository;ImageRepository;ImagePolicy;ImageUpdateAutomation;OCIRepository;ArtifactGenerator;ExternalArtifact;Gate
 	// +required
 	Kind string `json:"kind"`
 
-	// Name of the object; * for all, or all with matchLabels.
+	// Name of the object, or * for all objects, or for all objects that matchLabels selects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the objects; the Receiver's when unset.
+	// Namespace of the objects. Defaults to the namespace of the Receiver.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// MatchLabels that the objects have, with the name *.
+	// MatchLabels selects objects by label. It requires the name *.
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 
-	// Filter is a CEL expression as spec.resourceFilter, for the objects of this entry; both must hold.
+	// Filter is a CEL expression like spec.resourceFilter, for the objects of this entry. Both expressions must be true.
 	// +optional
 	Filter string `json:"filter,omitempty"`
 }
 
-// OIDCProvider is an issuer of tokens, and what must be true of them.
+// OIDCProvider is a token issuer and the requirements on its tokens.
 type OIDCProvider struct {
-	// IssuerURL is where the provider's keys are found, and the iss claim of its tokens.
+	// IssuerURL is the URL from which the keys of the provider are discovered. It must equal the iss claim of tokens.
 	// +kubebuilder:validation:Pattern="^https?://"
 	// +required
 	IssuerURL string `json:"issuerURL"`
 
-	// Audience that tokens must be for; notification-controller when unset.
+	// Audience that tokens must have. Defaults to notification-controller.
 	// +optional
 	Audience string `json:"audience,omitempty"`
 
-	// Variables are evaluated in order over claims and the vars before them; validations read them as vars.
+	// Variables are evaluated in order. Each expression can use claims and the preceding variables. Validations read the variables as vars.
 	// +optional
 	Variables []OIDCVariable `json:"variables,omitempty"`
 
-	// Validations must all hold.
+	// Validations that must all be true for a token to be accepted.
 	// +kubebuilder:validation:MinItems=1
 	// +required
 	Validations []OIDCValidation `json:"validations"`
@@ -164,20 +156,20 @@ type OIDCProvider struct {
 
 // OIDCVariable is a named CEL expression over claims and vars.
 type OIDCVariable struct {
-	// Name by which vars has the value.
+	// Name of the variable in vars.
 	// +required
 	Name string `json:"name"`
-	// Expression that gives the value.
+	// Expression that returns the value.
 	// +required
 	Expression string `json:"expression"`
 }
 
-// OIDCValidation is a CEL expression over claims and vars that must hold.
+// OIDCValidation is a CEL expression over claims and vars that must be true.
 type OIDCValidation struct {
-	// Expression that gives true or false.
+	// Expression that returns true or false.
 	// +required
 	Expression string `json:"expression"`
-	// Message for when it does not hold.
+	// Message to report when the expression is false.
 	// +required
 	Message string `json:"message"`
 }
@@ -186,7 +178,7 @@ type OIDCValidation struct {
 type ReceiverStatus struct {
 	meta.Status `json:",inline"`
 
-	// WebhookPath is the path at which requests are taken.
+	// WebhookPath is the path at which requests are accepted.
 	// +optional
 	WebhookPath string `json:"webhookPath,omitempty"`
 
@@ -196,15 +188,13 @@ type ReceiverStatus struct {
 	URL string `json:"url,omitempty"`
 }
 
-// Receiver takes webhooks, and wakes what they are about.
+// Receiver accepts webhook requests and triggers a reconcile of the objects that it selects.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 type Receiver struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -231,5 +221,5 @@ func (r *Receiver) Schedule() meta.Schedule {
 	return meta.Schedule{Interval: interval.Duration, Suspended: r.Spec.Suspend}
 }
 
-// SetWebhookPath writes the path into the status; empty while there is none.
+// SetWebhookPath sets the path in the status. An empty path clears it.
 func (r *Receiver) SetWebhookPath(path string) { r.Status.WebhookPath, r.Status.URL = path, path }

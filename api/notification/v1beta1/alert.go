@@ -6,28 +6,27 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// AlertSpec says which events are told, and by whom.
+// AlertSpec defines which events are sent, and the Provider that sends them.
 type AlertSpec struct {
-	// ProviderRef names the Provider that sends the events, in the Alert's namespace.
+	// ProviderRef references the Provider that sends the events, in the namespace of the Alert.
 	// +required
 	ProviderRef meta.LocalObjectReference `json:"providerRef"`
 
-	// EventSeverity of the events: info for all of them, error for failures.
+	// EventSeverity is the minimum severity of the events: info for all events, error for failures only.
 	// +kubebuilder:validation:Enum=info;error
 	// +kubebuilder:default:=info
 	// +optional
 	EventSeverity string `json:"eventSeverity,omitempty"`
 
-	// EventSources are the objects whose events count.
+	// EventSources selects the objects whose events are sent.
 	// +required
 	EventSources []ReceiverResource `json:"eventSources"`
 
-	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message
-	// matches one of them.
+	// ExclusionList holds regular expressions in Go syntax. Events whose message matches one of them are not sent.
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 
-	// Summary of what the events mean to who reads them.
+	// Summary of the events for the reader, such as their impact.
 	// +optional
 	Summary string `json:"summary,omitempty"`
 
@@ -47,7 +46,7 @@ type Status struct {
 	Conditions meta.Conditions `json:"conditions,omitempty"`
 }
 
-// Alert tells a Provider of events.
+// Alert sends events to a Provider.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""

@@ -6,28 +6,27 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// ProviderSpec says where events are sent, and how.
+// ProviderSpec defines where and how events are sent.
 type ProviderSpec struct {
-	// Type of what events are sent to.
-	// +kubebuilder:validation:Enum=slack;discord;msteams;rocket;generic;github;gitlab;bitbucket;azuredevops;
-	// +> googlechat;webex;sentry;azureeventhub;telegram;lark;matrix;opsgenie;alertmanager;grafana;githubdispatch
+	// Type of the service that receives the events.
+	// +kubebuilder:validation:Enum=slack;discord;msteams;rocket;generic;github;gitlab;bitbucket;azuredevops;googlechat;webex;sentry;azureeventhub;telegram;lark;matrix;opsgenie;alertmanager;grafana;githubdispatch
 	// +required
 	Type string `json:"type"`
 
-	// Channel to which events go, where the type has some.
+	// Channel that events are sent to, if the type supports channels.
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
-	// Username under which events are posted, where the type has some.
+	// Username that events are posted with, if the type supports it.
 	// +optional
 	Username string `json:"username,omitempty"`
 
-	// Address to which events go. The Secret's key address is taken before it.
+	// Address that events are sent to. The key address of the Secret takes precedence.
 	// +kubebuilder:validation:Pattern="^(http|https)://"
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// Timeout of one try to send an event.
+	// Timeout of one attempt to send an event.
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
@@ -36,28 +35,25 @@ type ProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// SecretRef names the Secret with what the type asks for, such as token, username and password, address
-	// and headers.
+	// SecretRef references the Secret with the credentials and settings of the type, such as token, username, password, address and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// CertSecretRef names the Secret with certificates: caFile or ca.crt.
+	// CertSecretRef references the Secret with the CA certificate, in the key ca.crt or caFile.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// Suspend stops the sending.
+	// Suspend stops sending.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// Provider is where events are sent.
+// Provider defines where and how events are sent.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 type Provider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

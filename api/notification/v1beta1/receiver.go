@@ -6,26 +6,26 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// ReceiverSpec says whose webhooks are taken, and what they wake.
+// ReceiverSpec defines which webhook requests are accepted and which objects they reconcile.
 type ReceiverSpec struct {
-	// Type of the sender, by which requests are checked and read.
+	// Type of the sender. It determines how requests are authenticated and parsed.
 	// +kubebuilder:validation:Enum=generic;generic-hmac;github;gitlab;bitbucket;harbor;dockerhub;quay;gcr;nexus;acr
 	// +required
 	Type string `json:"type"`
 
-	// Events that are acted on, such as push for GitHub or "Push Hook" for GitLab; all when empty.
+	// Events to handle, such as push for GitHub or "Push Hook" for GitLab. If empty, all events are handled.
 	// +optional
 	Events []string `json:"events,omitempty"`
 
-	// Resources that a request wakes.
+	// Resources to reconcile on a request.
 	// +required
 	Resources []ReceiverResource `json:"resources"`
 
-	// SecretRef names the Secret with the token, in the Receiver's namespace.
+	// SecretRef references the Secret with the token, in the namespace of the Receiver.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// Suspend stops the handling of requests.
+	// Suspend stops handling requests.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -40,19 +40,19 @@ type ReceiverResource struct {
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
-	// Name of the object; * for all, or all with matchLabels.
+	// Name of the object, or * for all objects, or for all objects that matchLabels selects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=53
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the objects; the Receiver's when unset.
+	// Namespace of the objects. Defaults to the namespace of the Receiver.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=53
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// MatchLabels that the objects have, with the name *.
+	// MatchLabels selects objects by label. It requires the name *.
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }
@@ -67,12 +67,12 @@ type ReceiverStatus struct {
 	// +optional
 	Conditions meta.Conditions `json:"conditions,omitempty"`
 
-	// URL is the path at which requests are taken.
+	// URL is the path at which requests are accepted.
 	// +optional
 	URL string `json:"url,omitempty"`
 }
 
-// Receiver takes webhooks, and wakes what they are about.
+// Receiver accepts webhook requests and triggers a reconcile of the objects that it selects.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""

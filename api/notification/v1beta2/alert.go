@@ -12,7 +12,7 @@ type AlertStatus struct {
 	meta.Status `json:",inline"`
 }
 
-// Alert tells a Provider of events. Its spec is that of the current version.
+// Alert sends events to a Provider. Its spec is that of the current version.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""

@@ -12,7 +12,7 @@ type ProviderStatus struct {
 	meta.Status `json:",inline"`
 }
 
-// Provider is where events are sent. Its spec is that of the current version.
+// Provider defines where and how events are sent. Its spec is that of the current version.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""

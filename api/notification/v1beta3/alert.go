@@ -9,13 +9,13 @@ import (
 // AlertKind is the kind's name.
 const AlertKind = "Alert"
 
-// Severities that spec.eventSeverity knows.
+// Values of spec.eventSeverity.
 const (
 	InfoSeverity  = "info"
 	ErrorSeverity = "error"
 )
 
-// Any as the name of an event source stands for all of its kind, as the namespace for all namespaces.
+// Any as the name of an event source selects all objects of its kind. As the namespace, it selects all namespaces.
 const Any = "*"
 
 // Reasons of the conditions of Alerts and Providers.
@@ -24,39 +24,38 @@ const (
 	TokenNotFoundReason    = "TokenNotFound"
 )
 
-// SummaryKey is the key of spec.eventMetadata that has the summary.
+// SummaryKey is the key of the summary in spec.eventMetadata.
 const SummaryKey = "summary"
 
-// AlertSpec says which events are told, and by whom.
+// AlertSpec defines which events are sent, and the Provider that sends them.
 type AlertSpec struct {
-	// ProviderRef names the Provider that sends the events, in the Alert's namespace.
+	// ProviderRef references the Provider that sends the events, in the namespace of the Alert.
 	// +required
 	ProviderRef meta.LocalObjectReference `json:"providerRef"`
 
-	// EventSeverity of the events: info for all of them, error for failures.
+	// EventSeverity is the minimum severity of the events: info for all events, error for failures only.
 	// +kubebuilder:validation:Enum=info;error
 	// +kubebuilder:default:=info
 	// +optional
 	EventSeverity string `json:"eventSeverity,omitempty"`
 
-	// EventSources are the objects whose events count.
+	// EventSources selects the objects whose events are sent.
 	// +required
 	EventSources []EventSource `json:"eventSources"`
 
-	// InclusionList holds regular expressions in the syntax of Go; an event counts if its message matches one of them.
+	// InclusionList holds regular expressions in Go syntax. Only events whose message matches one of them are sent.
 	// +optional
 	InclusionList []string `json:"inclusionList,omitempty"`
 
-	// EventMetadata is added to the metadata of events. What an event has by itself stays as it is.
+	// EventMetadata is added to the metadata of events. It does not replace keys that an event already has.
 	// +optional
 	EventMetadata map[string]string `json:"eventMetadata,omitempty"`
 
-	// ExclusionList holds regular expressions in the syntax of Go; an event does not count if its message
-	// matches one of them.
+	// ExclusionList holds regular expressions in Go syntax. Events whose message matches one of them are not sent.
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 
-	// Summary of what the events mean to who reads them.
+	// Summary of the events for the reader, such as their impact.
 	// Deprecated: set the key summary of spec.eventMetadata.
 	// +kubebuilder:validation:MaxLength:=255
 	// +optional
@@ -69,7 +68,7 @@ type AlertSpec struct {
 
 // EventSource selects objects of a kind, by name or by label.
 type EventSource struct {
-	// APIVersion of the kind; only its group counts.
+	// APIVersion of the kind. Only the group is used.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
@@ -79,19 +78,19 @@ type EventSource struct {
 	// +required
 	Kind string `json:"kind"`
 
-	// Name of the object; * for all, or all with matchLabels.
+	// Name of the object, or * for all objects, or for all objects that matchLabels selects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the objects; the Alert's when unset, and * for all namespaces.
+	// Namespace of the objects, or * for all namespaces. Defaults to the namespace of the Alert.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// MatchLabels that the objects have, with the name *.
+	// MatchLabels selects objects by label. It requires the name *.
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }
@@ -101,7 +100,7 @@ type AlertStatus struct {
 	meta.Status `json:",inline"`
 }
 
-// Alert tells a Provider of events.
+// Alert sends events to a Provider.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

@@ -12,7 +12,7 @@ import (
 // ProviderKind is the kind's name.
 const ProviderKind = "Provider"
 
-// Types of providers: where events are sent, and so in which form.
+// Types of providers. The type determines where events are sent, and in which format.
 const (
 	GenericProvider                   = "generic"
 	GenericHMACProvider               = "generic-hmac"
@@ -55,42 +55,36 @@ const (
 	defaultTimeout  = 15 * time.Second // of one try to send an event
 )
 
-// ProviderSpec says where events are sent, and how.
-// +kubebuilder:validation:XValidation:rule="self.type == 'github' || self.type == 'gitlab' || self.type == 'gitea' ||
-// +>  self.type == 'bitbucketserver' || self.type == 'bitbucket' || self.type == 'azuredevops' ||
-// +>  !has(self.commitStatusExpr)",message="spec.commitStatusExpr is for the types github, gitlab, gitea,
-// +>  bitbucketserver, bitbucket and azuredevops only"
+// ProviderSpec defines where and how events are sent.
+// +kubebuilder:validation:XValidation:rule="self.type == 'github' || self.type == 'gitlab' || self.type == 'gitea' || self.type == 'bitbucketserver' || self.type == 'bitbucket' || self.type == 'azuredevops' || !has(self.commitStatusExpr)",message="spec.commitStatusExpr is for the types github, gitlab, gitea, bitbucketserver, bitbucket and azuredevops only"
 type ProviderSpec struct {
-	// Type of what events are sent to.
-	// +kubebuilder:validation:Enum=slack;discord;msteams;rocket;generic;generic-hmac;github;gitlab;gitea;
-	// +> giteapullrequestcomment;bitbucketserver;bitbucket;azuredevops;googlechat;googlepubsub;webex;sentry;
-	// +> azureeventhub;telegram;lark;matrix;opsgenie;alertmanager;grafana;githubdispatch;githubpullrequestcomment;
-	// +> gitlabmergerequestcomment;pagerduty;datadog;nats;zulip;otel;zoom;incident.io
+	// Type of the service that receives the events.
+	// +kubebuilder:validation:Enum=slack;discord;msteams;rocket;generic;generic-hmac;github;gitlab;gitea;giteapullrequestcomment;bitbucketserver;bitbucket;azuredevops;googlechat;googlepubsub;webex;sentry;azureeventhub;telegram;lark;matrix;opsgenie;alertmanager;grafana;githubdispatch;githubpullrequestcomment;gitlabmergerequestcomment;pagerduty;datadog;nats;zulip;otel;zoom;incident.io
 	// +required
 	Type string `json:"type"`
 
-	// Interval at which the Provider is reconciled with its Secrets; 10m when unset.
+	// Interval at which the Provider and its Secrets are reconciled. Defaults to 10m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
-	// Channel to which events go, where the type has some.
+	// Channel that events are sent to, if the type supports channels.
 	// +kubebuilder:validation:MaxLength:=2048
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
-	// Username under which events are posted, where the type has some.
+	// Username that events are posted with, if the type supports it.
 	// +kubebuilder:validation:MaxLength:=2048
 	// +optional
 	Username string `json:"username,omitempty"`
 
-	// Address to which events go: a URL for most types. The Secret's key address is taken before it.
+	// Address that events are sent to; a URL for most types. The key address of the Secret takes precedence.
 	// +kubebuilder:validation:MaxLength:=2048
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// Timeout of one try to send an event; 15s when unset.
+	// Timeout of one attempt to send an event. Defaults to 15s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
@@ -103,29 +97,27 @@ type ProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy: the keys address, and username and password where it
-	// asks for them.
+	// ProxySecretRef references the Secret with the address of the proxy and, if needed, username and password.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// SecretRef names the Secret with what the type asks for, such as token, username and password, address
-	// and headers.
+	// SecretRef references the Secret with the credentials and settings of the type, such as token, username, password, address and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName names the account whose workload identity is used, where the type has it.
+	// ServiceAccountName is the ServiceAccount whose workload identity is used, if the type supports it.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with certificates: ca.crt, and tls.crt and tls.key for mutual TLS.
+	// CertSecretRef references the Secret with the CA certificate (ca.crt) and, for mutual TLS, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// Suspend stops the sending; events that come meanwhile are not sent later.
+	// Suspend stops sending. Events that occur while suspended are not sent later.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// CommitStatusExpr is a CEL expression that gives the name of commit statuses, over event, provider and alert.
+	// CommitStatusExpr is a CEL expression that returns the name of commit statuses. Its variables are event, provider and alert.
 	// +optional
 	CommitStatusExpr string `json:"commitStatusExpr,omitempty"`
 }
@@ -135,15 +127,13 @@ type ProviderStatus struct {
 	meta.Status `json:",inline"`
 }
 
-// Provider is where events are sent.
+// Provider defines where and how events are sent.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> priority=1
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> priority=1
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",priority=1
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",priority=1
 type Provider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -169,7 +159,7 @@ func (p *Provider) Schedule() meta.Schedule {
 	return meta.Schedule{Interval: interval.Duration, Suspended: p.Spec.Suspend}
 }
 
-// GetTimeout returns the time that one try to send an event has.
+// GetTimeout returns the timeout of one attempt to send an event.
 func (p *Provider) GetTimeout() time.Duration {
 	if p.Spec.Timeout != nil && p.Spec.Timeout.Duration > 0 {
 		return p.Spec.Timeout.Duration

@@ -179,7 +179,7 @@ func (b *Bucket) CommonStatus() *meta.Status { return &b.Status.Status }
 // GateRefs returns the gates that the object names.
 func (b *Bucket) GateRefs() []meta.GateReference { return b.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (b *Bucket) Held() *meta.Held { return &b.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.

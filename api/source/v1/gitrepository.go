@@ -212,7 +212,7 @@ func (r *GitRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 // GateRefs returns the gates that the object names.
 func (r *GitRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (r *GitRepository) Held() *meta.Held { return &r.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.

@@ -154,7 +154,7 @@ func (c *HelmChart) CommonStatus() *meta.Status { return &c.Status.Status }
 // GateRefs returns the gates that the object names.
 func (c *HelmChart) GateRefs() []meta.GateReference { return c.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (c *HelmChart) Held() *meta.Held { return &c.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.

@@ -125,7 +125,7 @@ func (r *HelmRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 // GateRefs returns the gates that the object names.
 func (r *HelmRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
-// Held returns the part of the status that tells which gates stand over the object.
+// Held returns the part of the status that lists the gates which apply to the object.
 func (r *HelmRepository) Held() *meta.Held { return &r.Status.Held }
 
 // GetArtifact returns the last artifact; nil when there is none.
