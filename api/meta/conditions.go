@@ -8,7 +8,8 @@ import (
 
 // Conditions of an object.
 //
-// Decoding never fails, for the reason that [Duration] gives: a client with write access to the status may write a transition time that Go rejects. Such a condition is kept without its time.
+// Decoding never fails, for the reason that [Duration] gives: a client with write access to the status may
+// write a transition time that Go rejects. Such a condition is kept without its time.
 type Conditions []metav1.Condition
 
 // UnmarshalJSON implements [json.Unmarshaler]. The error is always nil.

@@ -3,7 +3,8 @@ package meta
 // DependencyReference references an object of the same kind that must be ready first.
 type DependencyReference struct {
 	NamespacedName `json:",inline"`
-	// ReadyExpr is a CEL expression that is true when the dependency is ready. Its variables are self (the dependent object) and dep (the dependency).
+	// ReadyExpr is a CEL expression that is true when the dependency is ready. Its variables are self (the
+	// dependent object) and dep (the dependency).
 	// +optional
 	ReadyExpr string `json:"readyExpr,omitempty"`
 }

@@ -9,7 +9,8 @@ const (
 
 // DriftDetection defines what happens when live objects differ from what was applied.
 type DriftDetection struct {
-	// Mode of drift detection. With enabled, drift is corrected; with warn, it is only reported; with disabled, it is not detected.
+	// Mode of drift detection. With enabled, drift is corrected; with warn, it is only reported; with
+	// disabled, it is not detected.
 	// +kubebuilder:validation:Enum=enabled;warn;disabled
 	// +optional
 	Mode string `json:"mode,omitempty"`

@@ -8,7 +8,10 @@ import (
 
 // Duration is a duration in the text form of Go, such as 1h30m.
 //
-// Decoding never fails. The API server accepts text that is not a duration, for example if an older version of a kind has no pattern. One object that fails to decode would stop every informer of its kind. Text that does not parse is kept and written back unchanged, the duration is zero, and [InvalidFields] reports the field.
+// Decoding never fails. The API server accepts text that is not a duration, for example if an older version
+// of a kind has no pattern. One object that fails to decode would stop every informer of its kind. Text that
+// does not parse is kept and written back unchanged, the duration is zero, and [InvalidFields] reports the
+// field.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 10m
@@ -35,7 +38,8 @@ func (d Duration) ToUnstructured() any { return d.Invalid.value(d.String()) }
 
 func (d Duration) invalid() string { return d.Invalid.problem("a duration such as 10m or 1h30m") }
 
-// Elapsed is a recorded duration of an operation. Decoding never fails: text that does not parse is kept and written back unchanged, and the duration is zero.
+// Elapsed is a recorded duration of an operation. Decoding never fails: text that does not parse is kept and
+// written back unchanged, and the duration is zero.
 // +kubebuilder:validation:Type=string
 type Elapsed struct {
 	time.Duration `json:"-"`

@@ -22,9 +22,11 @@ type Gated struct {
 	Gates []GateReference `json:"gates,omitempty"`
 }
 
-// Held is the part of the status that objects have in common to which gates can apply. Only the reconcile kernel writes it.
+// Held is the part of the status that objects have in common to which gates can apply. Only the reconcile
+// kernel writes it.
 type Held struct {
-	// Gates that apply to the object, as <namespace>/<name>: those it references and those that select it. The conditions of the object name the closed gates.
+	// Gates that apply to the object, as <namespace>/<name>: those it references and those that select it.
+	// The conditions of the object name the closed gates.
 	// +optional
 	Gates []string `json:"gates,omitempty"`
 
@@ -64,6 +66,7 @@ type Pending struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterRef identifies the cluster that an object deploys to: the cluster of the kubeconfig in a Secret, the cluster that a ConfigMap describes or, if both are empty, the cluster of the object itself.
+// ClusterRef identifies the cluster that an object deploys to: the cluster of the kubeconfig in a Secret, the
+// cluster that a ConfigMap describes or, if both are empty, the cluster of the object itself.
 // +kubebuilder:object:generate=false
 type ClusterRef struct{ Secret, ConfigMap string }

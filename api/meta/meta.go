@@ -1,4 +1,5 @@
-// Package meta holds the types that the API kinds share: references, artifacts, conditions and the common part of every status. It contains types and getters only.
+// Package meta holds the types that the API kinds share: references, artifacts, conditions and the common
+// part of every status. It contains types and getters only.
 // +kubebuilder:object:generate=true
 package meta
 
@@ -8,7 +9,8 @@ import (
 	"time"
 )
 
-// ReconcileRequestAnnotation requests a reconcile now. The last handled value is written to status.lastHandledReconcileAt.
+// ReconcileRequestAnnotation requests a reconcile now. The last handled value is written to
+// status.lastHandledReconcileAt.
 const ReconcileRequestAnnotation = "reconcile.fluxcd.io/requestedAt"
 
 // LocalObjectReference references an object in the namespace of the referencing object.
@@ -80,7 +82,8 @@ const (
 	EventNoteKey           = "note" // content of refs/notes/sluice of the applied commit
 )
 
-// OriginRevision returns the revision that the content of an OCI artifact was built from, such as a commit; empty if unknown.
+// OriginRevision returns the revision that the content of an OCI artifact was built from, such as a commit;
+// empty if unknown.
 func (a *Artifact) OriginRevision() string {
 	if a == nil {
 		return ""

@@ -7,7 +7,9 @@ import (
 
 // Time is a time in RFC 3339, to the second.
 //
-// Decoding never fails, for the reason that [Duration] gives: the format date-time of the API server accepts text that Go rejects, such as 2027-01-01t00:00:00z. Text that does not parse is kept and written back unchanged, the time is zero, and [InvalidFields] reports the field.
+// Decoding never fails, for the reason that [Duration] gives: the format date-time of the API server accepts
+// text that Go rejects, such as 2027-01-01t00:00:00z. Text that does not parse is kept and written back
+// unchanged, the time is zero, and [InvalidFields] reports the field.
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
 type Time struct {

@@ -12,7 +12,9 @@ import (
 // ArtifactGeneratorKind is the kind's name.
 const ArtifactGeneratorKind = "ArtifactGenerator"
 
-// ReconcileAnnotation with the value ReconcileDisabled (case-insensitive) suspends a generator. ReconcileEveryAnnotation sets the interval at which it is reconciled when no source changes. The kind has no fields for these.
+// ReconcileAnnotation with the value ReconcileDisabled (case-insensitive) suspends a generator.
+// ReconcileEveryAnnotation sets the interval at which it is reconciled when no source changes. The kind has
+// no fields for these.
 const (
 	ReconcileAnnotation      = "source.extensions.fluxcd.io/reconcile"
 	ReconcileDisabled        = "disabled"
@@ -20,7 +22,8 @@ const (
 	DefaultReconcileEvery    = time.Hour
 )
 
-// ArtifactGeneratorFinalizer is the finalizer of generators. Its name must not change, so that generators can be moved between installations.
+// ArtifactGeneratorFinalizer is the finalizer of generators. Its name must not change, so that generators can
+// be moved between installations.
 const ArtifactGeneratorFinalizer = "source.extensions.fluxcd.io/finalizer"
 
 // GeneratorLabel is the label of an ExternalArtifact that holds the UID of the generator that created it.
@@ -52,7 +55,8 @@ type ArtifactGeneratorSpec struct {
 	// +required
 	Sources []SourceReference `json:"sources"`
 
-	// PathPattern selects directories of a source, in the form @alias/<glob>. The artifacts are generated once for each matching directory.
+	// PathPattern selects directories of a source, in the form @alias/<glob>. The artifacts are generated
+	// once for each matching directory.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$"
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -110,7 +114,8 @@ type OutputArtifact struct {
 	// +required
 	Name string `json:"name"`
 
-	// Revision is the source, as @alias, whose revision is used as the revision of the artifact. If unset, the revision is computed from the content.
+	// Revision is the source, as @alias, whose revision is used as the revision of the artifact. If unset,
+	// the revision is computed from the content.
 	// +kubebuilder:validation:Pattern="^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$"
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -149,7 +154,8 @@ type CopyOperation struct {
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
 
-	// Strategy of the copy. Overwrite replaces existing files, Merge merges YAML files, and Extract unpacks archives. Defaults to Overwrite.
+	// Strategy of the copy. Overwrite replaces existing files, Merge merges YAML files, and Extract unpacks
+	// archives. Defaults to Overwrite.
 	// +kubebuilder:validation:Enum=Overwrite;Merge;Extract
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
@@ -188,7 +194,8 @@ type ExternalArtifactReference struct {
 	Filename string `json:"filename"`
 }
 
-// ArtifactGenerator generates ExternalArtifacts from the content of sources. Use it to combine sources, or to split a monorepo.
+// ArtifactGenerator generates ExternalArtifacts from the content of sources. Use it to combine sources, or to
+// split a monorepo.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -222,7 +229,8 @@ func (g *ArtifactGenerator) GateRefs() []meta.GateReference { return g.Spec.Gate
 // Held returns the part of the status that lists the gates which apply to the object.
 func (g *ArtifactGenerator) Held() *meta.Held { return &g.Status.Held }
 
-// Schedule returns the schedule that the annotations set. A change of a source also triggers a reconcile, independently of the interval.
+// Schedule returns the schedule that the annotations set. A change of a source also triggers a reconcile,
+// independently of the interval.
 func (g *ArtifactGenerator) Schedule() meta.Schedule {
 	interval, err := time.ParseDuration(g.Annotations[ReconcileEveryAnnotation])
 	if err != nil || interval <= 0 {

@@ -2,13 +2,15 @@ package v1alpha1
 
 import "strings"
 
-// Annotations of a Gate that request an action: open, close or override. The annotation requestedAt makes the request. The other annotations of the action add details to the request, and have no effect without it.
+// Annotations of a Gate that request an action: open, close or override. The annotation requestedAt makes the
+// request. The other annotations of the action add details to the request, and have no effect without it.
 const (
 	// OpenRequestedAtAnnotation opens the gate at the given time (RFC 3339), for the duration of the window.
 	OpenRequestedAtAnnotation = OpenPrefix + RequestedAtSuffix
 	// CloseRequestedAtAnnotation closes the gate at the given time (RFC 3339).
 	CloseRequestedAtAnnotation = ClosePrefix + RequestedAtSuffix
-	// OverrideRequestedAtAnnotation opens the gate regardless of schedule, approvals and checks. It requires a reason, the name of the requester, and permission for the verb `override` on the gate.
+	// OverrideRequestedAtAnnotation opens the gate regardless of schedule, approvals and checks. It requires
+	// a reason, the name of the requester, and permission for the verb `override` on the gate.
 	OverrideRequestedAtAnnotation = OverridePrefix + RequestedAtSuffix
 
 	// OpenRevisionAnnotation is the only revision that an open request allows.
@@ -19,9 +21,11 @@ const (
 	OverridePrefix = "override.gate.fluxcd.io/"
 
 	RequestedAtSuffix = "requestedAt"
-	// RequestedBySuffix is the suffix of the annotation that names the requester: the value of requestedAt, a space, and the user name. The API server rejects the name of another user.
+	// RequestedBySuffix is the suffix of the annotation that names the requester: the value of requestedAt, a
+	// space, and the user name. The API server rejects the name of another user.
 	RequestedBySuffix = "requestedBy"
-	// WindowSuffix is the suffix of the annotation that sets how long the request is in effect. It replaces spec.window.
+	// WindowSuffix is the suffix of the annotation that sets how long the request is in effect. It replaces
+	// spec.window.
 	WindowSuffix = "window"
 	// ReasonSuffix is the suffix of the annotation that records the reason of the request.
 	ReasonSuffix = "reason"

@@ -48,7 +48,8 @@ type GateSpec struct {
 	// +optional
 	Default State `json:"default,omitempty"`
 
-	// Window is the duration for which an open or close request is in effect, from the time of the request. If unset, a request is in effect until the opposite request.
+	// Window is the duration for which an open or close request is in effect, from the time of the request.
+	// If unset, a request is in effect until the opposite request.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="window must be more than nothing, and 87600h at most"
@@ -73,7 +74,8 @@ type GateSpec struct {
 	// +optional
 	AllowManual bool `json:"allowManual,omitempty"`
 
-	// Overrun defines what happens to a change in progress when the gate closes. With finish, it continues; with stop, it is stopped. Defaults to finish.
+	// Overrun defines what happens to a change in progress when the gate closes. With finish, it continues;
+	// with stop, it is stopped. Defaults to finish.
 	// +kubebuilder:validation:Enum=finish;stop
 	// +kubebuilder:default=finish
 	// +optional
@@ -90,7 +92,8 @@ type GateSpec struct {
 	// +optional
 	Checks []Check `json:"checks,omitempty"`
 
-	// ServiceAccountName is the ServiceAccount, in the namespace of the gate, that is used to read the objects of checks. Defaults to default.
+	// ServiceAccountName is the ServiceAccount, in the namespace of the gate, that is used to read the
+	// objects of checks. Defaults to default.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -103,7 +106,8 @@ type Selector struct {
 	// +optional
 	Kinds []SelectedKind `json:"kinds,omitempty"`
 
-	// Namespaces of the objects. Defaults to the namespace of the gate. Selecting other namespaces requires permission for the verb `select` on gates in all namespaces.
+	// Namespaces of the objects. Defaults to the namespace of the gate. Selecting other namespaces requires
+	// permission for the verb `select` on gates in all namespaces.
 	// +optional
 	Namespaces *NamespaceSelector `json:"namespaces,omitempty"`
 
@@ -165,7 +169,9 @@ type ScheduleEntry struct {
 	// +required
 	State State `json:"state"`
 
-	// Cron expression for when the entry takes effect: minute, hour, day of the month, month, day of the week. If a daylight saving change skips a time, the first time after the change is used. If a time occurs twice, the first one is used.
+	// Cron expression for when the entry takes effect: minute, hour, day of the month, month, day of the
+	// week. If a daylight saving change skips a time, the first time after the change is used. If a time
+	// occurs twice, the first one is used.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
@@ -178,7 +184,8 @@ type ScheduleEntry struct {
 	// +optional
 	Dates []string `json:"dates,omitempty"`
 
-	// Duration for which the entry is in effect. Each 24h count as one calendar day, which can be longer or shorter because of daylight saving. With dates, it defaults to one day.
+	// Duration for which the entry is in effect. Each 24h count as one calendar day, which can be longer or
+	// shorter because of daylight saving. With dates, it defaults to one day.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="duration must be between 1m and 8784h"
@@ -199,7 +206,8 @@ type Approvals struct {
 	// +required
 	Required int32 `json:"required"`
 
-	// Groups whose members may approve. If groups and users are both unset, any user with permission to create GateApprovals may approve.
+	// Groups whose members may approve. If groups and users are both unset, any user with permission to
+	// create GateApprovals may approve.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Groups []string `json:"groups,omitempty"`
@@ -209,7 +217,8 @@ type Approvals struct {
 	// +optional
 	Users []string `json:"users,omitempty"`
 
-	// ValidFor is how long an approval without expiresAt is valid. Defaults to spec.window. If both are unset, the approval is valid until it is withdrawn.
+	// ValidFor is how long an approval without expiresAt is valid. Defaults to spec.window. If both are
+	// unset, the approval is valid until it is withdrawn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
@@ -303,7 +312,8 @@ type HTTPCheck struct {
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 }
 
-// PrometheusCheck is an instant query whose values must all be below a threshold. The check fails if the query returns no values.
+// PrometheusCheck is an instant query whose values must all be below a threshold. The check fails if the
+// query returns no values.
 type PrometheusCheck struct {
 	// Address of Prometheus, without the path /api/v1/query.
 	// +kubebuilder:validation:Pattern="^https?://.+$"

@@ -32,20 +32,20 @@ type ImageRepositorySpec struct {
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// SecretRef names the Secret of type kubernetes.io/dockerconfigjson with the registry's login.
+	// SecretRef references the Secret of type kubernetes.io/dockerconfigjson with the credentials of the registry.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName names the account whose pull secrets, or with a cloud provider whose identity, is used.
+	// ServiceAccountName is the ServiceAccount whose pull secrets or, with a cloud provider, whose identity is used.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS.
+	// CertSecretRef references the Secret with ca.crt and, for mutual TLS, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// ProxySecretRef references the Secret with the address, username and password of the proxy.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
@@ -63,13 +63,13 @@ type ImageRepositorySpec struct {
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 
-	// Provider whose login is used.
+	// Provider whose authentication is used.
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
 	// +kubebuilder:default:=generic
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// Insecure speaks to the registry over HTTP.
+	// Insecure connects to the registry over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 

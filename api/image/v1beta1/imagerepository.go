@@ -24,11 +24,11 @@ type ImageRepositorySpec struct {
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName names the account whose pull secrets are used.
+	// ServiceAccountName is the ServiceAccount whose pull secrets are used.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with the certificates.
+	// CertSecretRef references the Secret with the certificates.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 

@@ -24,7 +24,7 @@ const (
 	SubstituteStrategyAlways        = "Always"
 )
 
-// KustomizationSpec says what to build from which source, and how to apply it.
+// KustomizationSpec defines what is built from which source, and how it is applied.
 type KustomizationSpec struct {
 	// DependsOn lists the Kustomizations that must be ready before this one is applied.
 	// +optional
@@ -34,13 +34,13 @@ type KustomizationSpec struct {
 	// +optional
 	Decryption *Decryption `json:"decryption,omitempty"`
 
-	// Interval at which the cluster is compared with the source.
+	// Interval at which the source is built and applied to the cluster.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	Interval meta.Duration `json:"interval"`
 
-	// RetryInterval after a failure; backoff up to the interval when unset.
+	// RetryInterval after a failure. If unset, retries use exponential backoff up to the interval.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
@@ -50,15 +50,15 @@ type KustomizationSpec struct {
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 
-	// Path of the directory in the source to build; the root when unset.
+	// Path of the directory in the source to build. Defaults to the root.
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// PostBuild says what happens to the manifests after the build.
+	// PostBuild defines what happens to the manifests after the build.
 	// +optional
 	PostBuild *PostBuild `json:"postBuild,omitempty"`
 
-	// Prune deletes what is no longer declared.
+	// Prune deletes objects that are no longer declared.
 	// +required
 	Prune bool `json:"prune"`
 
@@ -66,7 +66,7 @@ type KustomizationSpec struct {
 	// +optional
 	HealthChecks []meta.ObjectReference `json:"healthChecks,omitempty"`
 
-	// Patches, strategic merge or JSON, applied over the build.
+	// Patches to apply to the build, in strategic merge or JSON format.
 	// +optional
 	Patches []Patch `json:"patches,omitempty"`
 
@@ -84,11 +84,12 @@ type KustomizationSpec struct {
 	// +optional
 	Images []meta.Image `json:"images,omitempty"`
 
-	// ServiceAccountName is the account, in the Kustomization's namespace, that is impersonated when applying.
+	// ServiceAccountName is the ServiceAccount, in the namespace of the Kustomization, that is impersonated
+	// when applying.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// SourceRef names the source.
+	// SourceRef references the source.
 	// +required
 	SourceRef SourceReference `json:"sourceRef"`
 
@@ -102,7 +103,7 @@ type KustomizationSpec struct {
 	// +optional
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// Timeout of a pass and of its health checks; the interval when unset.
+	// Timeout of a reconcile, including its health checks. Defaults to the interval.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
@@ -113,11 +114,11 @@ type KustomizationSpec struct {
 	// +optional
 	Force bool `json:"force,omitempty"`
 
-	// Wait for all applied objects to be healthy; healthChecks are ignored when set.
+	// Wait for all applied objects to be healthy. If set, healthChecks is ignored.
 	// +optional
 	Wait bool `json:"wait,omitempty"`
 
-	// Validation before applying; objects are always dry-run by the server, whatever it says.
+	// Validation is accepted and ignored. Objects are always validated by a server-side dry run.
 	// Deprecated.
 	// +kubebuilder:validation:Enum=none;client;server
 	// +optional
@@ -127,7 +128,7 @@ type KustomizationSpec struct {
 	// +optional
 	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 
-	// DeletionPolicy says what deleting the Kustomization does to what it applied.
+	// DeletionPolicy defines what happens to the applied objects when the Kustomization is deleted.
 	// +kubebuilder:validation:Enum=MirrorPrune;Delete;WaitForTermination;Orphan
 	// +optional
 	DeletionPolicy string `json:"deletionPolicy,omitempty"`
@@ -144,7 +145,7 @@ type KustomizationSpec struct {
 	// +optional
 	NameSuffix string `json:"nameSuffix,omitempty"`
 
-	// HealthCheckExprs are CEL expressions that say when custom resources are healthy.
+	// HealthCheckExprs are CEL expressions that determine the health of custom resources.
 	// +optional
 	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
 
@@ -152,28 +153,29 @@ type KustomizationSpec struct {
 	// +optional
 	Components []string `json:"components,omitempty"`
 
-	// IgnoreMissingComponents leaves out components that are not there.
+	// IgnoreMissingComponents ignores components that do not exist.
 	// +optional
 	IgnoreMissingComponents bool `json:"ignoreMissingComponents,omitempty"`
 
-	// BuildMetadata adds what kustomize knows of an object's origin to it.
+	// BuildMetadata adds the metadata that kustomize has about the origin of an object to the object.
 	// +optional
 	BuildMetadata []BuildMetadataOption `json:"buildMetadata,omitempty"`
 
-	// Ignore lists fields that are not corrected when they drift.
+	// Ignore lists fields whose drift is not corrected.
 	// +optional
 	Ignore []meta.IgnoreRule `json:"ignore,omitempty"`
 
-	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// DriftDetection defines what happens when applied objects are changed by other clients. If unset, drift
+	// is corrected.
 	// +optional
 	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
 
-// Types that deploying kinds share.
+// Types shared by the kinds that deploy objects.
 type (
-	// DependencyReference names a Kustomization to wait for.
+	// DependencyReference references a Kustomization that must be ready first.
 	DependencyReference = meta.DependencyReference
 	// KubeConfigReference references the credentials of a remote cluster.
 	KubeConfigReference = meta.KubeConfigReference
@@ -181,12 +183,12 @@ type (
 	HealthCheckExpr = meta.HealthCheckExpr
 )
 
-// Decryption says how Secrets in the source are decrypted.
+// Decryption defines how Secrets in the source are decrypted.
 type Decryption struct {
 	// +kubebuilder:validation:Enum=sops
 	// +required
 	Provider string `json:"provider"`
-	// SecretRef names the Secret with the keys.
+	// SecretRef references the Secret with the keys.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 	// ServiceAccountName is the identity used with key management services.
@@ -194,31 +196,32 @@ type Decryption struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// PostBuild says what happens to the manifests after the build.
+// PostBuild defines what happens to the manifests after the build.
 type PostBuild struct {
 	// Substitute maps variables to values.
 	// +optional
 	Substitute map[string]string `json:"substitute,omitempty"`
-	// SubstituteFrom lists ConfigMaps and Secrets whose data are variables; later ones win, substitute wins over all.
+	// SubstituteFrom lists ConfigMaps and Secrets whose data are used as variables. Later entries take
+	// precedence, and substitute takes precedence over all.
 	// +optional
 	SubstituteFrom []meta.SubstituteReference `json:"substituteFrom,omitempty"`
-	// SubstituteStrategy says whether manifests are substituted without any variable being defined.
+	// SubstituteStrategy defines whether variables in manifests are substituted even if no variable is defined.
 	// +kubebuilder:validation:Enum=WithVariables;Always
 	// +optional
 	SubstituteStrategy string `json:"substituteStrategy,omitempty"`
 }
 
-// Patch is a strategic merge or JSON patch and the objects it applies to.
+// Patch is a strategic merge or JSON patch and the objects that it applies to.
 type Patch struct {
 	// Patch in YAML.
 	// +required
 	Patch string `json:"patch"`
-	// Target of the patch; what the patch names when unset.
+	// Target of the patch. Defaults to the object that the patch names.
 	// +optional
 	Target *meta.Selector `json:"target,omitempty"`
 }
 
-// SourceReference names the source.
+// SourceReference references the source.
 type SourceReference struct {
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
@@ -242,7 +245,7 @@ type BuildMetadataOption string
 
 // Snapshot is one entry of the history: a build and how it was reconciled.
 type Snapshot struct {
-	// Digest of what was built.
+	// Digest of the build.
 	// +required
 	Digest string `json:"digest"`
 	// +required
@@ -265,15 +268,15 @@ type KustomizationStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// LastAppliedRevision is the last revision that was applied to the end.
+	// LastAppliedRevision is the last revision that was applied completely.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
-	// LastAttemptedRevision is the last revision that was tried.
+	// LastAttemptedRevision is the revision of the last attempt to apply.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// LastAppliedOriginRevision is the origin's revision of the last applied artifact.
+	// LastAppliedOriginRevision is the origin revision of the last applied artifact.
 	// +optional
 	LastAppliedOriginRevision string `json:"lastAppliedOriginRevision,omitempty"`
 
@@ -281,12 +284,12 @@ type KustomizationStatus struct {
 	// +optional
 	History []Snapshot `json:"history,omitempty"`
 
-	// Inventory of what was applied.
+	// Inventory of the applied objects.
 	// +optional
 	Inventory *meta.ResourceInventory `json:"inventory,omitempty"`
 }
 
-// Kustomization applies what is built from a source, and keeps it so.
+// Kustomization applies the manifests that are built from a source, and corrects drift.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -348,7 +351,7 @@ func (k *Kustomization) Schedule() meta.Schedule {
 	return s
 }
 
-// DriftMode returns what is done about drift; enabled unless the spec says otherwise.
+// DriftMode returns the mode of drift detection; enabled if the spec does not set one.
 func (k *Kustomization) DriftMode() string {
 	if d := k.Spec.DriftDetection; d != nil && d.Mode != "" {
 		return d.Mode

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// KustomizationSpec says what to build from which source, and how to apply it.
+// KustomizationSpec defines what is built from which source, and how it is applied.
 type KustomizationSpec struct {
 	// DependsOn lists the Kustomizations that must be ready before this one is applied.
 	// +optional
@@ -17,11 +17,11 @@ type KustomizationSpec struct {
 	// +optional
 	Decryption *Decryption `json:"decryption,omitempty"`
 
-	// Interval at which the cluster is compared with the source.
+	// Interval at which the source is built and applied to the cluster.
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// RetryInterval after a failure; backoff up to the interval when unset.
+	// RetryInterval after a failure. If unset, retries use exponential backoff up to the interval.
 	// +optional
 	RetryInterval *meta.Duration `json:"retryInterval,omitempty"`
 
@@ -29,15 +29,15 @@ type KustomizationSpec struct {
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 
-	// Path of the directory in the source to build; the root when unset.
+	// Path of the directory in the source to build. Defaults to the root.
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// PostBuild says what happens to the manifests after the build.
+	// PostBuild defines what happens to the manifests after the build.
 	// +optional
 	PostBuild *PostBuild `json:"postBuild,omitempty"`
 
-	// Prune deletes what is no longer declared.
+	// Prune deletes objects that are no longer declared.
 	// +required
 	Prune bool `json:"prune"`
 
@@ -45,7 +45,7 @@ type KustomizationSpec struct {
 	// +optional
 	HealthChecks []meta.ObjectReference `json:"healthChecks,omitempty"`
 
-	// Patches, strategic merge or JSON, applied over the build.
+	// Patches to apply to the build, in strategic merge or JSON format.
 	// +optional
 	Patches []Patch `json:"patches,omitempty"`
 
@@ -61,11 +61,12 @@ type KustomizationSpec struct {
 	// +optional
 	Images []meta.Image `json:"images,omitempty"`
 
-	// ServiceAccountName is the account, in the Kustomization's namespace, that is impersonated when applying.
+	// ServiceAccountName is the ServiceAccount, in the namespace of the Kustomization, that is impersonated
+	// when applying.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// SourceRef names the source.
+	// SourceRef references the source.
 	// +required
 	SourceRef SourceReference `json:"sourceRef"`
 
@@ -79,7 +80,7 @@ type KustomizationSpec struct {
 	// +optional
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// Timeout of a pass and of its health checks; the interval when unset.
+	// Timeout of a reconcile, including its health checks. Defaults to the interval.
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
@@ -88,60 +89,62 @@ type KustomizationSpec struct {
 	// +optional
 	Force bool `json:"force,omitempty"`
 
-	// Validation before applying; objects are always dry-run by the server, whatever it says.
+	// Validation is accepted and ignored. Objects are always validated by a server-side dry run.
 	// +kubebuilder:validation:Enum=none;client;server
 	// +optional
 	Validation string `json:"validation,omitempty"`
 
-	// DriftDetection says what happens when applied objects are changed by others; they are corrected when unset.
+	// DriftDetection defines what happens when applied objects are changed by other clients. If unset, drift
+	// is corrected.
 	// +optional
 	DriftDetection *meta.DriftDetection `json:"driftDetection,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
 
-// DependencyReference names a Kustomization to wait for.
+// DependencyReference references a Kustomization that must be ready first.
 type DependencyReference struct {
 	meta.NamespacedName `json:",inline"`
 }
 
-// Decryption says how Secrets in the source are decrypted.
+// Decryption defines how Secrets in the source are decrypted.
 type Decryption struct {
 	// +kubebuilder:validation:Enum=sops
 	// +required
 	Provider string `json:"provider"`
-	// SecretRef names the Secret with the keys.
+	// SecretRef references the Secret with the keys.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 
-// KubeConfigReference names the Secret with the kubeconfig of a remote cluster.
+// KubeConfigReference references the Secret with the kubeconfig of a remote cluster.
 type KubeConfigReference struct {
 	// +optional
 	SecretRef meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 
-// PostBuild says what happens to the manifests after the build.
+// PostBuild defines what happens to the manifests after the build.
 type PostBuild struct {
 	// Substitute maps variables to values.
 	// +optional
 	Substitute map[string]string `json:"substitute,omitempty"`
-	// SubstituteFrom lists ConfigMaps and Secrets whose data are variables; later ones win, substitute wins over all.
+	// SubstituteFrom lists ConfigMaps and Secrets whose data are used as variables. Later entries take
+	// precedence, and substitute takes precedence over all.
 	// +optional
 	SubstituteFrom []SubstituteReference `json:"substituteFrom,omitempty"`
 }
 
-// Patch is a strategic merge or JSON patch and the objects it applies to.
+// Patch is a strategic merge or JSON patch and the objects that it applies to.
 type Patch struct {
 	// Patch in YAML.
 	// +optional
 	Patch string `json:"patch,omitempty"`
-	// Target of the patch; what the patch names when unset.
+	// Target of the patch. Defaults to the object that the patch names.
 	// +optional
 	Target *meta.Selector `json:"target,omitempty"`
 }
 
-// SourceReference names the source.
+// SourceReference references the source.
 type SourceReference struct {
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
@@ -167,20 +170,20 @@ type KustomizationStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// LastAppliedRevision is the last revision that was applied to the end.
+	// LastAppliedRevision is the last revision that was applied completely.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
-	// LastAttemptedRevision is the last revision that was tried.
+	// LastAttemptedRevision is the revision of the last attempt to apply.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// Snapshot of what was applied, by kind.
+	// Snapshot of the applied objects, by kind.
 	// +optional
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 }
 
-// Snapshot of what was applied, by kind.
+// Snapshot of the applied objects, by kind.
 type Snapshot struct {
 	// Checksum of the manifests.
 	// +required
@@ -198,7 +201,7 @@ type SnapshotEntry struct {
 	Kinds map[string]string `json:"kinds"`
 }
 
-// Kustomization applies what is built from a source, and keeps it so.
+// Kustomization applies the manifests that are built from a source, and corrects drift.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ks

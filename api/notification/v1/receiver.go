@@ -79,11 +79,15 @@ type ReceiverSpec struct {
 	// +required
 	Resources []ReceiverResource `json:"resources"`
 
-	// ResourceFilter is a CEL expression that must be true for a resource to be reconciled. Its variables are res (the metadata of the resource), req (the body of the request) and, for generic-oidc, claims (the claims of the token).
+	// ResourceFilter is a CEL expression that must be true for a resource to be reconciled. Its variables are
+	// res (the metadata of the resource), req (the body of the request) and, for generic-oidc, claims (the
+	// claims of the token).
 	// +optional
 	ResourceFilter string `json:"resourceFilter,omitempty"`
 
-	// SecretRef references the Secret with the token, in the namespace of the Receiver. For the type gcr, the Secret must also hold the email of the service account and the audience of the Pub/Sub push subscription.
+	// SecretRef references the Secret with the token, in the namespace of the Receiver. For the type gcr, the
+	// Secret must also hold the email of the service account and the audience of the Pub/Sub push
+	// subscription.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -128,7 +132,8 @@ type ReceiverResource struct {
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 
-	// Filter is a CEL expression like spec.resourceFilter, for the objects of this entry. Both expressions must be true.
+	// Filter is a CEL expression like spec.resourceFilter, for the objects of this entry. Both expressions
+	// must be true.
 	// +optional
 	Filter string `json:"filter,omitempty"`
 }
@@ -144,7 +149,8 @@ type OIDCProvider struct {
 	// +optional
 	Audience string `json:"audience,omitempty"`
 
-	// Variables are evaluated in order. Each expression can use claims and the preceding variables. Validations read the variables as vars.
+	// Variables are evaluated in order. Each expression can use claims and the preceding variables.
+	// Validations read the variables as vars.
 	// +optional
 	Variables []OIDCVariable `json:"variables,omitempty"`
 

@@ -35,7 +35,8 @@ type ProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// SecretRef references the Secret with the credentials and settings of the type, such as token, username, password, address and headers.
+	// SecretRef references the Secret with the credentials and settings of the type, such as token, username,
+	// password, address and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 

@@ -101,7 +101,8 @@ type ProviderSpec struct {
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// SecretRef references the Secret with the credentials and settings of the type, such as token, username, password, address and headers.
+	// SecretRef references the Secret with the credentials and settings of the type, such as token, username,
+	// password, address and headers.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -117,7 +118,8 @@ type ProviderSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// CommitStatusExpr is a CEL expression that returns the name of commit statuses. Its variables are event, provider and alert.
+	// CommitStatusExpr is a CEL expression that returns the name of commit statuses. Its variables are event,
+	// provider and alert.
 	// +optional
 	CommitStatusExpr string `json:"commitStatusExpr,omitempty"`
 }

@@ -15,41 +15,34 @@ const (
 	STSProviderLDAP = "ldap"
 )
 
-// BucketSpec says where the objects are and which of them count.
-// +kubebuilder:validation:XValidation:message="STS configuration is only supported for the 'aws' and 'generic'
-// +>  providers",rule="self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)"
-// +kubebuilder:validation:XValidation:message="'aws' is the only STS provider of the 'aws' provider",
-// +> rule="self.provider != 'aws' || !has(self.sts) || self.sts.provider == 'aws'"
-// +kubebuilder:validation:XValidation:message="'ldap' is the only STS provider of the 'generic' provider",
-// +> rule="self.provider != 'generic' || !has(self.sts) || self.sts.provider == 'ldap'"
-// +kubebuilder:validation:XValidation:message="spec.sts.secretRef is not used by the 'aws' STS provider",
-// +> rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.secretRef)"
-// +kubebuilder:validation:XValidation:message="spec.sts.certSecretRef is not used by the 'aws' STS provider",
-// +> rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.certSecretRef)"
-// +kubebuilder:validation:XValidation:message="serviceAccountName can not be set with the 'generic' provider",
-// +> rule="self.provider != 'generic' || !has(self.serviceAccountName)"
-// +kubebuilder:validation:XValidation:message="set one of secretRef and serviceAccountName, not both",
-// +> rule="!has(self.secretRef) || !has(self.serviceAccountName)"
+// BucketSpec defines the bucket and which of its objects are fetched.
+// +kubebuilder:validation:XValidation:message="STS configuration is only supported for the 'aws' and 'generic' providers",rule="self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)"
+// +kubebuilder:validation:XValidation:message="'aws' is the only STS provider of the 'aws' provider",rule="self.provider != 'aws' || !has(self.sts) || self.sts.provider == 'aws'"
+// +kubebuilder:validation:XValidation:message="'ldap' is the only STS provider of the 'generic' provider",rule="self.provider != 'generic' || !has(self.sts) || self.sts.provider == 'ldap'"
+// +kubebuilder:validation:XValidation:message="spec.sts.secretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.secretRef)"
+// +kubebuilder:validation:XValidation:message="spec.sts.certSecretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.certSecretRef)"
+// +kubebuilder:validation:XValidation:message="serviceAccountName can not be set with the 'generic' provider",rule="self.provider != 'generic' || !has(self.serviceAccountName)"
+// +kubebuilder:validation:XValidation:message="set one of secretRef and serviceAccountName, not both",rule="!has(self.secretRef) || !has(self.serviceAccountName)"
 type BucketSpec struct {
-	// Provider whose protocol and login is used; generic is any S3-compatible one.
+	// Provider whose protocol and authentication are used; generic is any S3-compatible provider.
 	// +kubebuilder:validation:Enum=generic;aws;gcp;azure
 	// +kubebuilder:default:=generic
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// BucketName is the name of the bucket, or of the container with Azure.
+	// BucketName is the name of the bucket or, for Azure, of the container.
 	// +required
 	BucketName string `json:"bucketName"`
 
-	// Endpoint is the address of the object store, as host and port, or with Azure as URL.
+	// Endpoint is the address of the object store: host and port or, for Azure, a URL.
 	// +required
 	Endpoint string `json:"endpoint"`
 
-	// STS says how temporary credentials are had from a Security Token Service.
+	// STS configures temporary credentials from a Security Token Service.
 	// +optional
 	STS *BucketSTS `json:"sts,omitempty"`
 
-	// Insecure speaks to the endpoint over HTTP.
+	// Insecure connects to the endpoint over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -57,23 +50,24 @@ type BucketSpec struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// Prefix limits the artifact to the objects whose keys begin with it.
+	// Prefix limits the artifact to objects whose keys start with it.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
-	// SecretRef names the Secret with the provider's credentials, such as accesskey and secretkey.
+	// SecretRef references the Secret with the credentials of the provider, such as accesskey and secretkey.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName is the identity used with the aws, azure and gcp providers; the controller's own when unset.
+	// ServiceAccountName is the ServiceAccount whose identity is used with the aws, azure and gcp providers.
+	// Defaults to the identity of the controller.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS.
+	// CertSecretRef references the Secret with ca.crt and, for mutual TLS, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// ProxySecretRef references the Secret with the address, username and password of the proxy.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
@@ -98,7 +92,7 @@ type BucketSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// AccessFrom is accepted for manifests of v1beta1 and v1beta2.
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
@@ -106,7 +100,7 @@ type BucketSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// BucketSTS says how temporary credentials are had from a Security Token Service.
+// BucketSTS configures temporary credentials from a Security Token Service.
 type BucketSTS struct {
 	// Provider of the service.
 	// +kubebuilder:validation:Enum=aws;ldap
@@ -118,11 +112,11 @@ type BucketSTS struct {
 	// +required
 	Endpoint string `json:"endpoint"`
 
-	// SecretRef names the Secret with the username and password of ldap.
+	// SecretRef references the Secret with the username and password for ldap.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS with the service.
+	// CertSecretRef references the Secret with ca.crt and, for mutual TLS with the service, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 }
@@ -136,25 +130,23 @@ type BucketStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 
-	// ObservedIgnore is the ignore rules of the artifact.
+	// ObservedIgnore are the ignore rules that the artifact was built with.
 	// +optional
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 }
 
-// Bucket keeps an artifact of the objects of a bucket.
+// Bucket makes the objects of a bucket available as an artifact.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Bucket struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -182,10 +174,10 @@ func (b *Bucket) GateRefs() []meta.GateReference { return b.Spec.Gates }
 // Held returns the part of the status that lists the gates which apply to the object.
 func (b *Bucket) Held() *meta.Held { return &b.Status.Held }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (b *Bucket) GetArtifact() *meta.Artifact { return b.Status.Artifact }
 
-// SetArtifact sets the last artifact, and where the newest is served.
+// SetArtifact sets the last artifact, and the URL of the newest artifact.
 func (b *Bucket) SetArtifact(a *meta.Artifact) {
 	b.Status.Artifact, b.Status.URL = a, a.LatestURL()
 }

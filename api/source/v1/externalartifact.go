@@ -9,9 +9,9 @@ import (
 // ExternalArtifactKind is the kind's name.
 const ExternalArtifactKind = "ExternalArtifact"
 
-// ExternalArtifactSpec says who makes the artifact.
+// ExternalArtifactSpec defines the origin of the artifact.
 type ExternalArtifactSpec struct {
-	// SourceRef names the object that the artifact is made from.
+	// SourceRef references the object that the artifact is built from.
 	// +optional
 	SourceRef *meta.ObjectReference `json:"sourceRef,omitempty"`
 }
@@ -20,12 +20,12 @@ type ExternalArtifactSpec struct {
 type ExternalArtifactStatus struct {
 	meta.Status `json:",inline"`
 
-	// Artifact of the last revision that its maker published.
+	// Artifact of the last published revision.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 }
 
-// ExternalArtifact holds an artifact that another controller makes and publishes.
+// ExternalArtifact holds an artifact that another controller builds and publishes.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -55,11 +55,11 @@ type ExternalArtifactList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (a *ExternalArtifact) CommonStatus() *meta.Status { return &a.Status.Status }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (a *ExternalArtifact) GetArtifact() *meta.Artifact { return a.Status.Artifact }
 
 // SetArtifact sets the last artifact.
 func (a *ExternalArtifact) SetArtifact(artifact *meta.Artifact) { a.Status.Artifact = artifact }
 
-// Schedule returns the schedule of an object that is woken by its maker alone.
+// Schedule returns an empty schedule: only the controller that publishes the artifact triggers a reconcile.
 func (a *ExternalArtifact) Schedule() meta.Schedule { return meta.Schedule{} }

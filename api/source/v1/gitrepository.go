@@ -9,27 +9,25 @@ import (
 // GitRepositoryKind is the kind's name.
 const GitRepositoryKind = "GitRepository"
 
-// GitRepositorySpec says where the declarations are and which revision of them counts.
-// +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",
-// +> rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider ==
-// +>  'aws'))"
+// GitRepositorySpec defines the repository and which of its revisions is fetched.
+// +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))"
 type GitRepositorySpec struct {
 	// URL of the repository, over HTTP(S) or SSH.
 	// +kubebuilder:validation:Pattern="^(http|https|ssh)://.*$"
 	// +required
 	URL string `json:"url"`
 
-	// SecretRef names the Secret with credentials: username and password, bearerToken, or identity and
-	// known_hosts; ca.crt for a private certificate authority.
+	// SecretRef references the Secret with the credentials: username and password, bearerToken, or identity
+	// and known_hosts. It may also hold ca.crt for a private certificate authority.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// Provider whose workload identity is used; generic when unset.
+	// Provider whose workload identity is used. Defaults to generic.
 	// +kubebuilder:validation:Enum=generic;aws;azure;github
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// ServiceAccountName is the identity used with the azure and aws providers.
+	// ServiceAccountName is the ServiceAccount whose identity is used with the azure and aws providers.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
@@ -46,7 +44,7 @@ type GitRepositorySpec struct {
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// Reference to resolve; the branch master when unset.
+	// Reference to resolve. Defaults to the branch master.
 	// +optional
 	Reference *GitRepositoryRef `json:"ref,omitempty"`
 
@@ -54,7 +52,7 @@ type GitRepositorySpec struct {
 	// +optional
 	Verification *GitRepositoryVerification `json:"verify,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// ProxySecretRef references the Secret with the address, username and password of the proxy.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
@@ -74,7 +72,7 @@ type GitRepositorySpec struct {
 	// +optional
 	Include []GitRepositoryInclude `json:"include,omitempty"`
 
-	// SparseCheckout lists the directories that the artifact is made of; all when unset.
+	// SparseCheckout lists the directories that the artifact contains. If unset, it contains all directories.
 	// +optional
 	SparseCheckout []string `json:"sparseCheckout,omitempty"`
 
@@ -84,7 +82,7 @@ type GitRepositorySpec struct {
 	// +optional
 	GitImplementation string `json:"gitImplementation,omitempty"`
 
-	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// AccessFrom is accepted for manifests of v1beta1 and v1beta2.
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
@@ -92,7 +90,7 @@ type GitRepositorySpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// GitRepositoryRef says which revision counts. Precedence: commit, name, semver, tag, branch.
+// GitRepositoryRef defines which revision is fetched. Precedence: commit, name, semver, tag, branch.
 type GitRepositoryRef struct {
 	// Branch to follow.
 	// +optional
@@ -102,7 +100,7 @@ type GitRepositoryRef struct {
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
-	// SemVer range of tags to follow, highest first.
+	// SemVer range of tags to follow. The highest matching version is used.
 	// +optional
 	SemVer string `json:"semver,omitempty"`
 
@@ -115,30 +113,30 @@ type GitRepositoryRef struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// GitRepositoryVerification says what must be signed and by whom.
+// GitRepositoryVerification defines which git objects must be signed, and by which keys.
 type GitRepositoryVerification struct {
-	// Mode says which git objects are verified.
+	// Mode defines which git objects are verified.
 	// +kubebuilder:validation:Enum=head;HEAD;Tag;TagAndHEAD
 	// +kubebuilder:default=HEAD
 	// +optional
 	Mode string `json:"mode,omitempty"`
 
-	// SecretRef names the Secret with the trusted public keys.
+	// SecretRef references the Secret with the trusted public keys.
 	// +required
 	SecretRef meta.LocalObjectReference `json:"secretRef"`
 }
 
-// GitRepositoryInclude copies the content of another repository in.
+// GitRepositoryInclude copies the content of another repository into the artifact.
 type GitRepositoryInclude struct {
-	// GitRepositoryRef names the repository, in the same namespace.
+	// GitRepositoryRef references the repository, in the same namespace.
 	// +required
 	GitRepositoryRef meta.LocalObjectReference `json:"repository"`
 
-	// FromPath is the path to copy; the root when unset.
+	// FromPath is the path to copy. Defaults to the root.
 	// +optional
 	FromPath string `json:"fromPath,omitempty"`
 
-	// ToPath is where it is copied to; the name of the repository when unset.
+	// ToPath is the destination path. Defaults to the name of the repository.
 	// +optional
 	ToPath string `json:"toPath,omitempty"`
 }
@@ -148,7 +146,7 @@ type GitRepositoryStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 
@@ -156,38 +154,37 @@ type GitRepositoryStatus struct {
 	// +optional
 	IncludedArtifacts []*meta.Artifact `json:"includedArtifacts,omitempty"`
 
-	// ObservedIgnore is the ignore rules of the artifact.
+	// ObservedIgnore are the ignore rules that the artifact was built with.
 	// +optional
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 
-	// ObservedRecurseSubmodules tells whether the artifact holds submodules.
+	// ObservedRecurseSubmodules reports whether the artifact contains submodules.
 	// +optional
 	ObservedRecurseSubmodules bool `json:"observedRecurseSubmodules,omitempty"`
 
-	// ObservedInclude is the inclusions of the artifact.
+	// ObservedInclude lists the inclusions that the artifact was built with.
 	// +optional
 	ObservedInclude []GitRepositoryInclude `json:"observedInclude,omitempty"`
 
-	// ObservedSparseCheckout is the directories of the artifact.
+	// ObservedSparseCheckout lists the directories that the artifact was built with.
 	// +optional
 	ObservedSparseCheckout []string `json:"observedSparseCheckout,omitempty"`
 
-	// SourceVerificationMode is the mode by which the artifact's revision was verified.
+	// SourceVerificationMode is the mode in which the revision of the artifact was verified.
 	// +optional
 	SourceVerificationMode *string `json:"sourceVerificationMode,omitempty"`
 }
 
-// GitRepository keeps an artifact of a Git repository at the revision that its reference resolves to.
+// GitRepository makes the content of a git repository available as an artifact, at the revision that its
+// reference resolves to.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=gitrepo
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type GitRepository struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -215,7 +212,7 @@ func (r *GitRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 // Held returns the part of the status that lists the gates which apply to the object.
 func (r *GitRepository) Held() *meta.Held { return &r.Status.Held }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (r *GitRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
 
 // SetArtifact sets the last artifact.

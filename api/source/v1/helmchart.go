@@ -9,47 +9,47 @@ import (
 // HelmChartKind is the kind's name.
 const HelmChartKind = "HelmChart"
 
-// Strategies of when a chart is packaged anew.
+// Values of spec.reconcileStrategy: what triggers a new package of a chart.
 const (
 	ReconcileStrategyChartVersion = "ChartVersion"
 	ReconcileStrategyRevision     = "Revision"
 )
 
-// HelmChartSpec says which chart of which source counts.
-// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is
-// +>  'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
+// HelmChartSpec defines which chart is fetched from which source.
+// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is 'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
 type HelmChartSpec struct {
-	// Chart is the name in the HelmRepository, or the path in the other sources.
+	// Chart is the name of the chart in a HelmRepository, or its path in another source.
 	// +required
 	Chart string `json:"chart"`
 
-	// Version range of the chart, highest first; for HelmRepository only.
+	// Version range of the chart. The highest matching version is used. For HelmRepository only.
 	// +kubebuilder:default:=*
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// SourceRef names the source of the chart, in the same namespace.
+	// SourceRef references the source of the chart, in the same namespace.
 	// +required
 	SourceRef LocalHelmChartSourceReference `json:"sourceRef"`
 
-	// Interval at which the source is asked for a new chart.
+	// Interval at which the source is checked for a new chart.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// ReconcileStrategy says what makes a new artifact: a new version in Chart.yaml, or any new revision of the source.
+	// ReconcileStrategy defines what triggers a new artifact: a new version in Chart.yaml (ChartVersion), or
+	// any new revision of the source (Revision).
 	// +kubebuilder:validation:Enum=ChartVersion;Revision
 	// +kubebuilder:default:=ChartVersion
 	// +optional
 	ReconcileStrategy string `json:"reconcileStrategy,omitempty"`
 
-	// ValuesFiles are merged, later ones win, and replace values.yaml; paths relative to the source's root,
-	// or to the chart when the source is a HelmRepository.
+	// ValuesFiles replace values.yaml. They are merged in order, and later files take precedence. Paths are
+	// relative to the root of the source or, for a HelmRepository, to the chart.
 	// +optional
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 
-	// IgnoreMissingValuesFiles tolerates values files that are not there.
+	// IgnoreMissingValuesFiles ignores values files that do not exist.
 	// +optional
 	IgnoreMissingValuesFiles bool `json:"ignoreMissingValuesFiles,omitempty"`
 
@@ -57,16 +57,16 @@ type HelmChartSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Verify says by whom the chart must be signed; nothing is verified when unset.
+	// Verify defines who must have signed the chart. If unset, signatures are not verified.
 	// +optional
 	Verify *Verification `json:"verify,omitempty"`
 
-	// ValuesFile is the one values file of manifests of v1beta1 and v1beta2; it comes before ValuesFiles.
+	// ValuesFile is a single values file, for manifests of v1beta1 and v1beta2. It is merged before ValuesFiles.
 	// Deprecated.
 	// +optional
 	ValuesFile string `json:"valuesFile,omitempty"`
 
-	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// AccessFrom is accepted for manifests of v1beta1 and v1beta2.
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
@@ -74,9 +74,9 @@ type HelmChartSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// LocalHelmChartSourceReference names the source of a chart.
+// LocalHelmChartSourceReference references the source of a chart.
 type LocalHelmChartSourceReference struct {
-	// APIVersion of the source; understood from the kind when unset.
+	// APIVersion of the source. If unset, it is derived from the kind.
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
@@ -99,7 +99,7 @@ type HelmChartStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last chart that was fetched or packaged.
+	// Artifact of the last fetched or packaged chart.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 
@@ -111,12 +111,13 @@ type HelmChartStatus struct {
 	// +optional
 	ObservedChartName string `json:"observedChartName,omitempty"`
 
-	// ObservedValuesFiles are the values files of the artifact, without those that were missing and ignored.
+	// ObservedValuesFiles are the values files that the artifact was built with, without missing files that
+	// were ignored.
 	// +optional
 	ObservedValuesFiles []string `json:"observedValuesFiles,omitempty"`
 }
 
-// HelmChart keeps an artifact of a Helm chart of a source.
+// HelmChart makes a Helm chart of a source available as an artifact.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -126,10 +127,8 @@ type HelmChartStatus struct {
 // +kubebuilder:printcolumn:name="Source Kind",type=string,JSONPath=`.spec.sourceRef.kind`
 // +kubebuilder:printcolumn:name="Source Name",type=string,JSONPath=`.spec.sourceRef.name`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmChart struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -157,10 +156,10 @@ func (c *HelmChart) GateRefs() []meta.GateReference { return c.Spec.Gates }
 // Held returns the part of the status that lists the gates which apply to the object.
 func (c *HelmChart) Held() *meta.Held { return &c.Status.Held }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (c *HelmChart) GetArtifact() *meta.Artifact { return c.Status.Artifact }
 
-// SetArtifact sets the last artifact, and where the newest is served.
+// SetArtifact sets the last artifact, and the URL of the newest artifact.
 func (c *HelmChart) SetArtifact(a *meta.Artifact) {
 	c.Status.Artifact, c.Status.URL = a, a.LatestURL()
 }
@@ -168,7 +167,7 @@ func (c *HelmChart) SetArtifact(a *meta.Artifact) {
 // Schedule returns when and for how long the chart is reconciled.
 func (c *HelmChart) Schedule() meta.Schedule { return schedule(c.Spec.Interval, nil, c.Spec.Suspend) }
 
-// GetValuesFiles returns the values files in order, with the one of older versions first.
+// GetValuesFiles returns the values files in order, with spec.valuesFile first.
 func (c *HelmChart) GetValuesFiles() []string {
 	if c.Spec.ValuesFile == "" {
 		return c.Spec.ValuesFiles

@@ -17,37 +17,37 @@ const (
 	HelmRepositoryTypeOCI     = "oci"
 )
 
-// HelmRepositorySpec says where charts are.
+// HelmRepositorySpec defines a repository of Helm charts.
 type HelmRepositorySpec struct {
-	// URL of the folder of index.yaml over HTTP(S), or of the charts' folder in an OCI registry.
+	// URL of the directory with index.yaml over HTTP(S), or of the parent of the charts in an OCI registry.
 	// +kubebuilder:validation:Pattern="^(http|https|oci)://.*$"
 	// +required
 	URL string `json:"url"`
 
-	// SecretRef names the Secret with username and password, or for an OCI registry of type
+	// SecretRef references the Secret with username and password or, for an OCI registry, a Secret of type
 	// kubernetes.io/dockerconfigjson.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS.
+	// CertSecretRef references the Secret with ca.crt and, for mutual TLS, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// PassCredentials sends the credentials to the hosts of chart URLs too, when they are other than that of the index.
+	// PassCredentials also sends the credentials to the hosts of chart URLs if they differ from the host of the index.
 	// +optional
 	PassCredentials bool `json:"passCredentials,omitempty"`
 
-	// Interval at which the index is checked; a minute when unset. An OCI repository has no index, and needs none.
+	// Interval at which the index is checked. Defaults to 1m. Not used for OCI repositories, which have no index.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	Interval meta.Duration `json:"interval,omitempty"`
 
-	// Insecure speaks to the OCI registry over HTTP.
+	// Insecure connects to the OCI registry over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// Timeout of one fetch; 60 seconds when unset.
+	// Timeout of one fetch. Defaults to 60s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
@@ -57,17 +57,17 @@ type HelmRepositorySpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom is kept for manifests of v1beta1 and v1beta2.
+	// AccessFrom is accepted for manifests of v1beta1 and v1beta2.
 	// Deprecated.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
-	// Type of the repository; default when unset.
+	// Type of the repository. Defaults to default.
 	// +kubebuilder:validation:Enum=default;oci
 	// +optional
 	Type string `json:"type,omitempty"`
 
-	// Provider whose login is used with an OCI registry.
+	// Provider whose authentication is used with an OCI registry.
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
 	// +kubebuilder:default:=generic
 	// +optional
@@ -85,12 +85,13 @@ type HelmRepositoryStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last index that was fetched.
+	// Artifact of the last fetched index.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 }
 
-// HelmRepository keeps an artifact of the index of a Helm repository, or names an OCI registry that holds charts.
+// HelmRepository makes the index of a Helm repository available as an artifact, or references an OCI registry
+// that contains charts.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -128,16 +129,16 @@ func (r *HelmRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 // Held returns the part of the status that lists the gates which apply to the object.
 func (r *HelmRepository) Held() *meta.Held { return &r.Status.Held }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (r *HelmRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
 
-// SetArtifact sets the last artifact, and where the newest is served.
+// SetArtifact sets the last artifact, and the URL of the newest artifact.
 func (r *HelmRepository) SetArtifact(a *meta.Artifact) {
 	r.Status.Artifact, r.Status.URL = a, a.LatestURL()
 }
 
-// Schedule returns when and for how long the repository is reconciled. One in an OCI registry has no
-// interval: nothing is fetched of it but by its charts.
+// Schedule returns when and for how long the repository is reconciled. A repository in an OCI registry has no
+// interval, because only its HelmCharts fetch from it.
 func (r *HelmRepository) Schedule() meta.Schedule {
 	s := schedule(r.Spec.Interval, r.Spec.Timeout, r.Spec.Suspend)
 	switch {

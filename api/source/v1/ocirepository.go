@@ -15,48 +15,48 @@ const (
 	LayerCopy    = "copy"
 )
 
-// OCIRepositorySpec says where the OCI artifact is and which revision of it counts.
+// OCIRepositorySpec defines the repository of an OCI artifact and which of its revisions is fetched.
 type OCIRepositorySpec struct {
-	// URL of the repository in a registry, as oci://host/path; without tag or digest.
+	// URL of the repository in a registry, as oci://host/path, without tag or digest.
 	// +kubebuilder:validation:Pattern="^oci://.*$"
 	// +required
 	URL string `json:"url"`
 
-	// Reference to resolve; the tag latest when unset.
+	// Reference to resolve. Defaults to the tag latest.
 	// +optional
 	Reference *OCIRepositoryRef `json:"ref,omitempty"`
 
-	// LayerSelector says which layer makes the artifact, and how; the first one, extracted, when unset.
+	// LayerSelector defines which layer the artifact is built from, and how. If unset, the first layer is extracted.
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
 
-	// Provider whose login is used.
+	// Provider whose authentication is used.
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
 	// +kubebuilder:default:=generic
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// SecretRef names the Secret of type kubernetes.io/dockerconfigjson with the registry's login.
+	// SecretRef references the Secret of type kubernetes.io/dockerconfigjson with the credentials of the registry.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// Verify says by whom the artifact must be signed; nothing is verified when unset.
+	// Verify defines who must have signed the artifact. If unset, signatures are not verified.
 	// +optional
 	Verify *Verification `json:"verify,omitempty"`
 
-	// ServiceAccountName names the account whose pull secrets, or with a cloud provider whose identity, is used.
+	// ServiceAccountName is the ServiceAccount whose pull secrets or, with a cloud provider, whose identity is used.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with ca.crt, and tls.crt and tls.key for mutual TLS.
+	// CertSecretRef references the Secret with ca.crt and, for mutual TLS, tls.crt and tls.key.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// ProxySecretRef names the Secret with the proxy's address, username and password.
+	// ProxySecretRef references the Secret with the address, username and password of the proxy.
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// Interval at which the registry is asked for a new revision.
+	// Interval at which the registry is checked for a new revision.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
@@ -73,7 +73,7 @@ type OCIRepositorySpec struct {
 	// +optional
 	Ignore *string `json:"ignore,omitempty"`
 
-	// Insecure speaks to the registry over HTTP.
+	// Insecure connects to the registry over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -84,17 +84,17 @@ type OCIRepositorySpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// OCIRepositoryRef says which revision counts. Precedence: digest, semver, tag.
+// OCIRepositoryRef defines which revision is fetched. Precedence: digest, semver, tag.
 type OCIRepositoryRef struct {
 	// Digest to pin, as sha256:<hex>.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// SemVer range of tags to follow, highest first.
+	// SemVer range of tags to follow. The highest matching version is used.
 	// +optional
 	SemVer string `json:"semver,omitempty"`
 
-	// SemverFilter is a regular expression; tags that it does not match are left out of the range.
+	// SemverFilter is a regular expression. Tags that do not match it are ignored.
 	// +optional
 	SemverFilter string `json:"semverFilter,omitempty"`
 
@@ -103,13 +103,14 @@ type OCIRepositoryRef struct {
 	Tag string `json:"tag,omitempty"`
 }
 
-// OCILayerSelector says which layer makes the artifact, and how.
+// OCILayerSelector defines which layer the artifact is built from, and how.
 type OCILayerSelector struct {
-	// MediaType of the layer; the first layer of this type is taken.
+	// MediaType of the layer. The first layer with this type is used.
 	// +optional
 	MediaType string `json:"mediaType,omitempty"`
 
-	// Operation on the layer: extract its files, or copy it as it is; extract when unset.
+	// Operation on the layer. With extract, its files are extracted; with copy, it is copied unchanged.
+	// Defaults to extract.
 	// +kubebuilder:validation:Enum=extract;copy
 	// +optional
 	Operation string `json:"operation,omitempty"`
@@ -124,20 +125,20 @@ type OCIRepositoryStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 
-	// ObservedIgnore is the ignore rules of the artifact.
+	// ObservedIgnore are the ignore rules that the artifact was built with.
 	// +optional
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 
-	// ObservedLayerSelector is the layer selector of the artifact.
+	// ObservedLayerSelector is the layer selector that the artifact was built with.
 	// +optional
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
 }
 
-// OCIRepository keeps an artifact of an OCI artifact at the revision that its reference resolves to.
+// OCIRepository makes the content of an OCI artifact available, at the revision that its reference resolves to.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -175,10 +176,10 @@ func (r *OCIRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 // Held returns the part of the status that lists the gates which apply to the object.
 func (r *OCIRepository) Held() *meta.Held { return &r.Status.Held }
 
-// GetArtifact returns the last artifact; nil when there is none.
+// GetArtifact returns the last artifact; nil if there is none.
 func (r *OCIRepository) GetArtifact() *meta.Artifact { return r.Status.Artifact }
 
-// SetArtifact sets the last artifact, and where the newest is served.
+// SetArtifact sets the last artifact, and the URL of the newest artifact.
 func (r *OCIRepository) SetArtifact(a *meta.Artifact) {
 	r.Status.Artifact, r.Status.URL = a, a.LatestURL()
 }

@@ -20,7 +20,7 @@ type Source interface {
 	GetArtifact() *meta.Artifact
 }
 
-// NewSource returns an empty object of a kind whose artifacts hold files for others to build from; nil for other kinds.
+// NewSource returns an empty object of a kind whose artifacts other kinds can build from; nil for other kinds.
 func NewSource(kind string) Source {
 	switch kind {
 	case GitRepositoryKind:
@@ -38,8 +38,8 @@ func NewSource(kind string) Source {
 	}
 }
 
-// Condition types of sources, beside Ready, Reconciling and Stalled. Those that end in Failed, Outdated or
-// Unavailable are there only while they are true.
+// Condition types of sources, in addition to Ready, Reconciling and Stalled. Conditions whose names end in
+// Failed, Outdated or Unavailable exist only while they are true.
 const (
 	ArtifactInStorageCondition      = "ArtifactInStorage"
 	ArtifactOutdatedCondition       = "ArtifactOutdated"
@@ -50,7 +50,7 @@ const (
 	StorageOperationFailedCondition = "StorageOperationFailed"
 )
 
-// Condition reasons of sources, beside those of package meta.
+// Condition reasons of sources, in addition to those of package meta.
 const (
 	ArchiveOperationFailedReason = "ArchiveOperationFailed"
 	ArtifactUpToDateReason       = "ArtifactUpToDate"
@@ -86,7 +86,7 @@ const (
 	ValuesFilesErrorReason       = "ValuesFilesError"
 )
 
-// Providers: whose login or workload identity is used. Each kind says which it takes.
+// Providers whose authentication or workload identity is used. Each kind supports some of them.
 const (
 	ProviderGeneric = "generic"
 	ProviderAWS     = "aws"
@@ -101,7 +101,7 @@ const (
 	VerifyNotation = "notation"
 )
 
-// Verification says by whom an OCI artifact must be signed.
+// Verification defines who must have signed an OCI artifact.
 type Verification struct {
 	// Provider of the signatures.
 	// +kubebuilder:validation:Enum=cosign;notation
@@ -109,23 +109,23 @@ type Verification struct {
 	// +required
 	Provider string `json:"provider"`
 
-	// SecretRef names the Secret with the trusted public keys (cosign), or with the trust policy and the certificates
-	// (notation). Cosign verifies keyless signatures when unset.
+	// SecretRef references the Secret with the trusted public keys (cosign), or with the trust policy and the
+	// certificates (notation). If unset, cosign verifies keyless signatures.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// MatchOIDCIdentity lists the identities of keyless signers; any one suffices. Any signer that the trust
-	// root vouches for when empty.
+	// MatchOIDCIdentity lists the accepted identities of keyless signers; one of them must match. If empty,
+	// any signer that the trust root verifies is accepted.
 	// +optional
 	MatchOIDCIdentity []OIDCIdentityMatch `json:"matchOIDCIdentity,omitempty"`
 
-	// TrustedRootSecretRef names the Secret with the trust root of an own Sigstore, in its key trusted_root.json; the
-	// public one when unset.
+	// TrustedRootSecretRef references the Secret with the trust root of a private Sigstore instance, in the
+	// key trusted_root.json. Defaults to the public Sigstore instance.
 	// +optional
 	TrustedRootSecretRef *meta.LocalObjectReference `json:"trustedRootSecretRef,omitempty"`
 }
 
-// OIDCIdentityMatch says who a keyless signer is.
+// OIDCIdentityMatch matches the identity of a keyless signer.
 type OIDCIdentityMatch struct {
 	// Issuer of the signer's identity token, as a regular expression.
 	// +required
@@ -136,7 +136,7 @@ type OIDCIdentityMatch struct {
 	Subject string `json:"subject"`
 }
 
-// schedule of a source; one that sets no timeout has 60 seconds.
+// schedule returns the schedule of a source. The default timeout is 60 seconds.
 func schedule(interval meta.Duration, timeout *meta.Duration, suspended bool) meta.Schedule {
 	s := meta.Schedule{Interval: interval.Duration, Timeout: time.Minute, Suspended: suspended}
 	if timeout != nil {

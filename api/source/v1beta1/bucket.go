@@ -8,7 +8,7 @@ import (
 
 // BucketSpec is the legacy form of the current version's.
 type BucketSpec struct {
-	// Provider whose login is used.
+	// Provider whose authentication is used.
 	// +kubebuilder:validation:Enum=generic;aws;gcp
 	// +kubebuilder:default:=generic
 	// +optional
@@ -22,7 +22,7 @@ type BucketSpec struct {
 	// +required
 	Endpoint string `json:"endpoint"`
 
-	// Insecure speaks to the endpoint over HTTP.
+	// Insecure connects to the endpoint over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -30,7 +30,7 @@ type BucketSpec struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// SecretRef names the Secret with credentials.
+	// SecretRef references the Secret with the credentials.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -51,7 +51,7 @@ type BucketSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom says which namespaces may refer to the bucket.
+	// AccessFrom defines which namespaces may reference the bucket.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
@@ -67,7 +67,7 @@ type BucketStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 }

@@ -13,7 +13,7 @@ type GitRepositorySpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// SecretRef names the Secret with credentials.
+	// SecretRef references the Secret with the credentials.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -26,7 +26,7 @@ type GitRepositorySpec struct {
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// Reference to resolve; the branch master when unset.
+	// Reference to resolve. Defaults to the branch master.
 	// +optional
 	Reference *GitRepositoryRef `json:"ref,omitempty"`
 
@@ -56,14 +56,14 @@ type GitRepositorySpec struct {
 	// +optional
 	Include []GitRepositoryInclude `json:"include,omitempty"`
 
-	// AccessFrom says which namespaces may refer to the repository.
+	// AccessFrom defines which namespaces may reference the repository.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
 
-// GitRepositoryRef says which revision counts.
+// GitRepositoryRef defines which revision is fetched.
 type GitRepositoryRef struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
@@ -75,19 +75,19 @@ type GitRepositoryRef struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// GitRepositoryVerification says what must be signed and by whom.
+// GitRepositoryVerification defines which git objects must be signed, and by which keys.
 type GitRepositoryVerification struct {
-	// Mode says which git objects are verified.
+	// Mode defines which git objects are verified.
 	// +kubebuilder:validation:Enum=head
 	// +required
 	Mode string `json:"mode"`
 
-	// SecretRef names the Secret with the trusted public keys.
+	// SecretRef references the Secret with the trusted public keys.
 	// +optional
 	SecretRef meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 
-// GitRepositoryInclude copies the content of another repository in.
+// GitRepositoryInclude copies the content of another repository into the artifact.
 type GitRepositoryInclude struct {
 	// +required
 	GitRepositoryRef meta.LocalObjectReference `json:"repository"`
@@ -129,7 +129,7 @@ type GitRepositoryStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 

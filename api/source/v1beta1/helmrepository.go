@@ -12,11 +12,11 @@ type HelmRepositorySpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// SecretRef names the Secret with credentials.
+	// SecretRef references the Secret with the credentials.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// PassCredentials sends the credentials to the hosts of chart URLs too.
+	// PassCredentials also sends the credentials to the hosts of chart URLs.
 	// +optional
 	PassCredentials bool `json:"passCredentials,omitempty"`
 
@@ -33,7 +33,7 @@ type HelmRepositorySpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom says which namespaces may refer to the repository.
+	// AccessFrom defines which namespaces may reference the repository.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
@@ -49,7 +49,7 @@ type HelmRepositoryStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last index that was fetched.
+	// Artifact of the last fetched index.
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 
 // HelmChartSpec is the legacy form of the current version's.
 type HelmChartSpec struct {
-	// Chart is the name in the HelmRepository, or the path in the other sources.
+	// Chart is the name of the chart in a HelmRepository, or its path in another source.
 	// +required
 	Chart string `json:"chart"`
 
@@ -17,25 +17,25 @@ type HelmChartSpec struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// SourceRef names the source of the chart.
+	// SourceRef references the source of the chart.
 	// +required
 	SourceRef LocalHelmChartSourceReference `json:"sourceRef"`
 
-	// Interval at which the source is asked for a new chart.
+	// Interval at which the source is checked for a new chart.
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// ReconcileStrategy says what makes a new artifact.
+	// ReconcileStrategy defines what triggers a new artifact.
 	// +kubebuilder:validation:Enum=ChartVersion;Revision
 	// +kubebuilder:default:=ChartVersion
 	// +optional
 	ReconcileStrategy string `json:"reconcileStrategy,omitempty"`
 
-	// ValuesFiles are merged, later ones win.
+	// ValuesFiles are merged in order. Later files take precedence.
 	// +optional
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 
-	// ValuesFile comes before ValuesFiles.
+	// ValuesFile is merged before ValuesFiles.
 	// +optional
 	ValuesFile string `json:"valuesFile,omitempty"`
 
@@ -43,14 +43,14 @@ type HelmChartSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom says which namespaces may refer to the chart.
+	// AccessFrom defines which namespaces may reference the chart.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
 
-// LocalHelmChartSourceReference names the source of a chart.
+// LocalHelmChartSourceReference references the source of a chart.
 type LocalHelmChartSourceReference struct {
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
@@ -70,7 +70,7 @@ type HelmChartStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last chart that was fetched or packaged.
+	// Artifact of the last fetched or packaged chart.
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 

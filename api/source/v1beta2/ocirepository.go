@@ -13,33 +13,33 @@ type OCIRepositorySpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// Reference to resolve; the tag latest when unset.
+	// Reference to resolve. Defaults to the tag latest.
 	// +optional
 	Reference *OCIRepositoryRef `json:"ref,omitempty"`
 
-	// LayerSelector says which layer makes the artifact.
+	// LayerSelector defines which layer the artifact is built from.
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
 
-	// Provider whose login is used.
+	// Provider whose authentication is used.
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
 	// +kubebuilder:default:=generic
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// SecretRef names the Secret with credentials.
+	// SecretRef references the Secret with the credentials.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName names the account whose pull secrets or identity is used.
+	// ServiceAccountName is the ServiceAccount whose pull secrets or identity is used.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names the Secret with the certificates.
+	// CertSecretRef references the Secret with the certificates.
 	// +optional
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// Interval at which the registry is asked for a new revision.
+	// Interval at which the registry is checked for a new revision.
 	// +required
 	Interval meta.Duration `json:"interval"`
 
@@ -52,7 +52,7 @@ type OCIRepositorySpec struct {
 	// +optional
 	Ignore *string `json:"ignore,omitempty"`
 
-	// Insecure speaks to the registry over HTTP.
+	// Insecure connects to the registry over plain HTTP.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -63,7 +63,7 @@ type OCIRepositorySpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// OCIRepositoryRef says which revision counts.
+// OCIRepositoryRef defines which revision is fetched.
 type OCIRepositoryRef struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
@@ -73,7 +73,7 @@ type OCIRepositoryRef struct {
 	Tag string `json:"tag,omitempty"`
 }
 
-// OCILayerSelector says which layer makes the artifact.
+// OCILayerSelector defines which layer the artifact is built from.
 type OCILayerSelector struct {
 	// +optional
 	MediaType string `json:"mediaType,omitempty"`
@@ -88,7 +88,7 @@ type OCIRepositoryStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// Artifact of the last revision that was fetched.
+	// Artifact of the last fetched revision.
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 }
