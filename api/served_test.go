@@ -63,9 +63,9 @@ func resource(gvk schema.GroupVersionKind, version string) schema.GroupVersionRe
 	return plural
 }
 
-// TestServedAsDeclared creates every example on a real API server: what was declared in an older version is
-// there in the current one, outlives a controller's status in the current one, and is read back in the older
-// one.
+// TestServedAsDeclared creates every example on a real API server. It checks that fields of an older version
+// are present in the current version, that they are kept when a controller writes the status in the current
+// version, and that they can be read in the older version.
 func TestServedAsDeclared(t *testing.T) {
 	client := serve(t)
 	stored := storageVersions(t)
@@ -75,7 +75,7 @@ func TestServedAsDeclared(t *testing.T) {
 			gvk := example.GroupVersionKind()
 			own := client.Resource(resource(gvk, gvk.Version)).Namespace(namespace)
 			current := client.Resource(resource(gvk, stored[gvk.Kind])).Namespace(namespace)
-			// The server may not be serving a definition that was established a moment ago.
+			// The server may not serve a definition yet that was established just now.
 			testenv.Eventually(t, "created", func() error {
 				_, err := own.Create(t.Context(), example, metav1.CreateOptions{FieldValidation: "Strict"})
 				return err
@@ -87,7 +87,7 @@ func TestServedAsDeclared(t *testing.T) {
 				`"message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 			if _, err := current.Patch(t.Context(), example.GetName(), types.MergePatchType, patch,
 				metav1.PatchOptions{}, "status"); err != nil {
-				t.Fatalf("the current version's status is refused: %v", err)
+				t.Fatalf("cannot patch the status in the current version: %v", err)
 			}
 			for version, resource := range map[string]dynamic.ResourceInterface{"current": current, "own": own} {
 				got, err := resource.Get(t.Context(), example.GetName(), metav1.GetOptions{})
@@ -120,7 +120,7 @@ func storageVersions(t *testing.T) map[string]string {
 	return stored
 }
 
-// addedDefault tells whether a path is a key that only the stored side has: the server's defaults.
+// addedDefault reports whether a path is a key that only the stored side has. Such keys are defaults of the API server.
 func addedDefault(p cmp.Path) bool {
 	i, ok := p.Last().(cmp.MapIndex)
 	if !ok {
@@ -130,7 +130,7 @@ func addedDefault(p cmp.Path) bool {
 	return !declared.IsValid()
 }
 
-// TestRefused checks what the API server refuses before a controller sees it, and that it names the field.
+// TestRefused checks that the API server rejects invalid objects, and that the error names the field.
 func TestRefused(t *testing.T) {
 	client := serve(t)
 	namespace := testenv.Namespace(t)
@@ -189,7 +189,7 @@ func TestRefused(t *testing.T) {
 		spec map[string]any
 		says string
 	}{
-		"a URL that is no HTTP or SSH URL": {repository,
+		"a URL that is not an HTTP or SSH URL": {repository,
 			map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, "spec.url"},
 		"no URL": {repository, map[string]any{"interval": "1m"}, "spec.url"},
 		"an interval without a unit": {repository,
@@ -199,32 +199,34 @@ func TestRefused(t *testing.T) {
 		"an account without a provider for it": {repository,
 			map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"},
 			"provider is 'azure' or 'aws'"},
-		"a source of a kind that is none": {kustomization,
+		"a source of an unsupported kind": {kustomization,
 			map[string]any{"interval": "1m", "prune": true, "sourceRef": map[string]any{"kind": "Secret", "name": "a"}},
 			"spec.sourceRef.kind"},
 		"a receiver without a secret": {receiver, map[string]any{"type": "github", "resources": []any{}},
 			"secretRef is required"},
-		"a receiver of tokens of nobody": {receiver, map[string]any{"type": "generic-oidc", "resources": []any{}},
+		"a receiver of tokens without a provider": {receiver,
+			map[string]any{"type": "generic-oidc", "resources": []any{}},
 			"oidcProviders is required"},
-		"a receiver that tears gates down": {receiver,
+		"a receiver with an unknown action": {receiver,
 			map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}},
 			"spec.action"},
-		"an alert of no provider": {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
+		"an alert without a provider": {alert, map[string]any{"eventSources": []any{}}, "spec.providerRef"},
 		"an alert of Secrets": {alert, map[string]any{"providerRef": named,
 			"eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, "spec.eventSources[0].kind"},
 		"a severity that does not exist": {alert,
 			map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"},
 			"spec.eventSeverity"},
-		"a provider by pigeon": {provider, map[string]any{"type": "pigeon"}, "spec.type"},
-		"the name of a commit status in chat": {provider, map[string]any{"type": "slack", "commitStatusExpr": "'a'"},
+		"a provider of an unknown type": {provider, map[string]any{"type": "pigeon"}, "spec.type"},
+		"a commit status name for a chat provider": {provider,
+			map[string]any{"type": "slack", "commitStatusExpr": "'a'"},
 			"spec.commitStatusExpr is for the types"},
-		"no word on pruning": {kustomization, map[string]any{"interval": "1m", "sourceRef": source},
+		"no value for prune": {kustomization, map[string]any{"interval": "1m", "sourceRef": source},
 			"spec.prune"},
-		"a remote cluster from two places": {kustomization,
+		"two references to a remote cluster": {kustomization,
 			map[string]any{"interval": "1m", "prune": true, "sourceRef": source,
 				"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"},
 					"configMapRef": map[string]any{"name": "a"}}}, "exactly one of"},
-		"a remote cluster from nowhere": {kustomization,
+		"no reference to a remote cluster": {kustomization,
 			map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}},
 			"exactly one of"},
 		"a target namespace that is too long": {kustomization,
@@ -232,14 +234,14 @@ func TestRefused(t *testing.T) {
 				"targetNamespace": strings.Repeat("a", 64)}, "spec.targetNamespace"},
 		"a registry by HTTP URL": {oci, map[string]any{"url": "https://example.com/a", "interval": "1m"},
 			"spec.url"},
-		"an operation on a layer that is none": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
+		"an unknown layer operation": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
 			"layerSelector": map[string]any{"operation": "burn"}}, "spec.layerSelector.operation"},
-		"signatures of a provider unheard of": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
+		"signatures of an unknown provider": {oci, map[string]any{"url": "oci://example.com/a", "interval": "1m",
 			"verify": map[string]any{"provider": "pgp"}}, "spec.verify.provider"},
 		"a chart repository over SSH": {charts, map[string]any{"url": "ssh://example.com/a"}, "spec.url"},
-		"a chart repository of no known type": {charts, map[string]any{"url": "https://example.com/a", "type": "git"},
+		"a chart repository of an unknown type": {charts, map[string]any{"url": "https://example.com/a", "type": "git"},
 			"spec.type"},
-		"a chart of a source that holds none": {chart, map[string]any{"chart": "a", "interval": "1m",
+		"a chart of an unsupported source": {chart, map[string]any{"chart": "a", "interval": "1m",
 			"sourceRef": map[string]any{"kind": "OCIRepository", "name": "a"}}, "spec.sourceRef.kind"},
 		"a signed chart in git": {chart, map[string]any{
 			"chart": "a", "interval": "1m", "sourceRef": source, "verify": map[string]any{"provider": "cosign"},
@@ -263,54 +265,54 @@ func TestRefused(t *testing.T) {
 		"certificates for the service of aws": {bucket,
 			objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}),
 			"spec.sts.certSecretRef"},
-		"a service by no URL": {bucket,
+		"a service without a URL": {bucket,
 			objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}),
 			"spec.sts.endpoint"},
 		"an account without a cloud": {bucket, objects(map[string]any{"serviceAccountName": "a"}),
 			"'generic' provider"},
 		"an account and a login": {bucket,
 			objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}), "not both"},
-		"an artifact of no valid name": {generator, generated("{slug}", "@artifact/"),
+		"an artifact with an invalid name": {generator, generated("{slug}", "@artifact/"),
 			"must be that of an object"},
 		"a copy to a source": {generator, generated("a", "@app/"),
 			"spec.artifacts[0].copy[0].to"},
 		"no artifact": {generator,
 			map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}}, "spec.artifacts"},
-		"a gate that is ajar":     {gate, map[string]any{"default": "ajar"}, "spec.default"},
-		"a negative window":       {gate, map[string]any{"window": "-1h"}, "spec.window"},
-		"a window of nothing":     {gate, map[string]any{"window": "0s"}, "spec.window"},
-		"a window that overflows": {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
-		"a window of a century":   {gate, map[string]any{"window": "876000h"}, "spec.window"},
-		"a schedule entry of no time": {gate, scheduled(map[string]any{"duration": "1h"}),
+		"a gate with an unknown state": {gate, map[string]any{"default": "ajar"}, "spec.default"},
+		"a negative window":            {gate, map[string]any{"window": "-1h"}, "spec.window"},
+		"an empty window":              {gate, map[string]any{"window": "0s"}, "spec.window"},
+		"a window that overflows":      {gate, map[string]any{"window": "99999999999h"}, "spec.window"},
+		"a window of a century":        {gate, map[string]any{"window": "876000h"}, "spec.window"},
+		"a schedule entry without a time": {gate, scheduled(map[string]any{"duration": "1h"}),
 			"exactly one of cron and dates"},
-		"a schedule entry without an end": {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}),
+		"a schedule entry without a duration": {gate, scheduled(map[string]any{"cron": "0 0 * * 5"}),
 			"cron needs a duration"},
-		"a holiday by another calendar": {gate, scheduled(map[string]any{"dates": []any{"24.12."}}),
+		"a date in another format": {gate, scheduled(map[string]any{"dates": []any{"24.12."}}),
 			"spec.schedule[0].dates[0]"},
-		"a check of nothing": {gate, checked(map[string]any{}),
+		"a check without a target": {gate, checked(map[string]any{}),
 			"exactly one of object, http and prometheus"},
-		"a check by file": {gate,
+		"a check of a file URL": {gate,
 			checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}), "spec.checks[0].http.url"},
-		"a threshold that is no number": {gate, checked(
+		"a threshold that is not a number": {gate, checked(
 			map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}),
 			"spec.checks[0].prometheus.below"},
-		"approvals of nobody": {gate,
+		"zero required approvals": {gate,
 			map[string]any{"approvals": map[string]any{"required": int64(0)}}, "spec.approvals.required"},
-		"a gate over an unheard-of kind": {gate,
+		"a gate for an unsupported kind": {gate,
 			map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, "spec.selector.kinds[0]"},
-		"a gate over a cluster of two": {gate, map[string]any{
+		"a cluster selector with two references": {gate, map[string]any{
 			"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}},
 			"exactly one of local"},
-		"a digest that is read again, but not when": {policy,
+		"an updated digest without an interval": {policy,
 			ordered(map[string]any{"digestReflectionPolicy": "Always"}), "spec.interval is required"},
 		"an interval for a digest that is kept": {policy, ordered(map[string]any{"interval": "1m"}),
 			"spec.interval is for"},
 		"an order of tags that does not exist": {policy,
 			ordered(map[string]any{"policy": map[string]any{"numerical": map[string]any{"order": "up"}}}),
 			"spec.policy.numerical.order"},
-		"a binding to nothing": {automation, bound(map[string]any{}),
+		"a binding without a target": {automation, bound(map[string]any{}),
 			"exactly one of workload and valuesFile"},
-		"a binding to no place in a file": {automation,
+		"a binding to a file without a path": {automation,
 			bound(map[string]any{"valuesFile": map[string]any{"file": "a.yaml"}}), "one of path, repository"},
 		"a job without an image": {job,
 			map[string]any{"automationRef": map[string]any{"name": "app"}}, "exactly one of images and latest"},
@@ -332,7 +334,7 @@ func TestRefused(t *testing.T) {
 				return nil
 			})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want an Invalid that names %s", err, c.says)
+				t.Errorf("got %v, want an Invalid error that contains %q", err, c.says)
 			}
 		})
 	}

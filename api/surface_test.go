@@ -20,8 +20,9 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 )
 
-// additions are the fields of the storage version that its list lacks. Most are listed for older versions
-// only: without a conversion webhook the API server drops what the storage version does not know.
+// additions are the fields of the storage version that are missing in its list. Most of them are listed for
+// older versions only. Without a conversion webhook, the API server drops fields that the storage version
+// does not have.
 var additions = map[string][]string{
 	"Bucket": {".spec.accessFrom", ".status.artifact.checksum"},
 	"GitRepository": {
@@ -30,13 +31,13 @@ var additions = map[string][]string{
 	},
 	"HelmChart": {
 		".spec.accessFrom", ".spec.valuesFile", ".status.artifact.checksum",
-		".spec.verify.trustedRootSecretRef", // as of an OCIRepository: charts are signed by own Sigstores too
+		".spec.verify.trustedRootSecretRef", // as for OCIRepository: private Sigstore instances sign charts, too
 	},
 	"HelmRepository": {".status.artifact.checksum"},
 	"OCIRepository":  {".status.artifact.checksum"},
 	"Kustomization":  {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation"},
 	"Receiver":       {".spec.action", ".status.url"},
-	// v1beta3 has no status: a Provider that fails could only be told by events.
+	// The listed v1beta3 has no status: only events would report a failed Provider.
 	"Alert":    {".status"},
 	"Provider": {".status"},
 	"ImagePolicy": {".spec.policy.createdAt", ".spec.policy.cel", ".status.latestImage",
@@ -47,7 +48,7 @@ var additions = map[string][]string{
 	"ExternalArtifact":  {".status.observedGeneration", ".status.lastHandledReconcileAt", ".status.artifact.checksum"},
 }
 
-// complete are the groups of which every listed kind and version is served.
+// complete are the groups in which every listed kind and version must be served.
 var complete = []string{
 	"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io",
 	"notification.toolkit.fluxcd.io", "image.toolkit.fluxcd.io",
@@ -62,7 +63,7 @@ func TestSurface(t *testing.T) {
 			if slices.Contains(complete, group) {
 				t.Errorf("%s %s is not served", list.version, list.kind)
 			}
-			continue // of a group that is yet to come
+			continue // the group is not implemented yet
 		}
 		t.Run(strings.ReplaceAll(list.version, "/", "-")+" "+list.kind, func(t *testing.T) {
 			if want := list.facts["plural"]; crd.Spec.Names.Plural != want {
@@ -76,7 +77,7 @@ func TestSurface(t *testing.T) {
 			var columns []string
 			for _, c := range version.AdditionalPrinterColumns {
 				if c.Priority > 0 {
-					continue // shown by -o wide only: an addition of ours
+					continue // shown by -o wide only: added by Sluice
 				}
 				columns = append(columns, fmt.Sprintf("%s %s %s", c.Name, c.JSONPath, c.Type))
 			}
@@ -90,7 +91,7 @@ func TestSurface(t *testing.T) {
 			}
 			for _, path := range slices.Sorted(maps.Keys(have)) {
 				if _, listed := list.fields[path]; !listed && !expected(list, version, path) {
-					t.Errorf("%s is not listed: additions stand in the storage version only, and are named in "+
+					t.Errorf("%s is not listed: additions belong in the storage version only, and are named in "+
 						"this test", path)
 				}
 			}
@@ -98,11 +99,11 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// records are the kinds that no controller reconciles, and that have no status.
+// records are the kinds that are not reconciled and have no status.
 var records = []string{gatingv1alpha1.GateApprovalKind}
 
-// TestVersions checks that every version is served with its status apart, and that v1, where there is one, is
-// what is stored.
+// TestVersions checks that every version is served with a status subresource, and that v1 is the storage
+// version if it exists.
 func TestVersions(t *testing.T) {
 	for kind, crd := range definitions(t) {
 		hasV1 := slices.ContainsFunc(crd.Spec.Versions,
@@ -121,7 +122,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNothingIsPruned checks that the storage version knows every field of the older ones' specs.
+// TestNothingIsPruned checks that the storage version has every spec field of the older versions.
 func TestNothingIsPruned(t *testing.T) {
 	for kind, crd := range definitions(t) {
 		stored := map[string]field{}
@@ -159,7 +160,7 @@ func compare(t *testing.T, path string, have map[string]field, want field) {
 	}
 	for _, value := range want.limits["enum"] {
 		if !slices.Contains(got.limits["enum"], value) {
-			t.Errorf("%s: the value %q is refused", path, value)
+			t.Errorf("%s: the value %q is rejected", path, value)
 		}
 	}
 	for key, limit := range got.limits {
@@ -169,10 +170,10 @@ func compare(t *testing.T, path string, have map[string]field, want field) {
 	}
 }
 
-// everywhere are the fields of our own that stand in every version.
+// everywhere are the fields that Sluice adds to every version.
 var everywhere = []string{".spec.gates", ".status.gates", ".status.pending", ".spec.driftDetection"}
 
-// expected tells whether a field that the list lacks is meant to be there.
+// expected reports whether a field that is missing in the list is a known addition.
 func expected(list surfaceList, version *apiextensionsv1.CustomResourceDefinitionVersion, path string) bool {
 	if !strings.HasPrefix(path, ".spec") && !strings.HasPrefix(path, ".status") {
 		return true
@@ -184,7 +185,7 @@ func expected(list surfaceList, version *apiextensionsv1.CustomResourceDefinitio
 		func(added string) bool { return strings.HasPrefix(path, added) })
 }
 
-// field is what a schema or a list says of one field.
+// field is the definition of one field in a schema or a list.
 type field struct {
 	kind   string
 	limits map[string][]string
@@ -236,7 +237,7 @@ func walk(into map[string]field, path string, s *apiextensionsv1.JSONSchemaProps
 	}
 }
 
-// pythonic writes a default as the lists do.
+// pythonic formats a default value as the lists do.
 func pythonic(raw []byte) string {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -251,7 +252,7 @@ func pythonic(raw []byte) string {
 	return literal(v)
 }
 
-// literal writes a value within another as the lists do.
+// literal formats a nested value as the lists do.
 func literal(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -272,7 +273,7 @@ func literal(v any) string {
 	return fmt.Sprint(v)
 }
 
-// surfaceList is one kind at one version, as listed.
+// surfaceList is the list of one version of a kind.
 type surfaceList struct {
 	version, kind string
 	facts         map[string]string
@@ -297,7 +298,8 @@ func surfaceLists(t *testing.T) []surfaceList {
 	return lists
 }
 
-// parseList reads a head line "# group/version Kind key=value…", lines "# column …", and a line of tabs a field.
+// parseList parses a header line "# group/version Kind key=value…", lines "# column …", and one tab-separated
+// line for each field.
 func parseList(lines []string) surfaceList {
 	head := strings.Fields(lines[0])
 	list := surfaceList{version: head[1], kind: head[2], facts: map[string]string{}, fields: map[string]field{}}
@@ -363,7 +365,7 @@ func served(crds map[string]*apiextensionsv1.CustomResourceDefinition,
 	return nil, nil
 }
 
-// isDurationCheck reports whether a limit is part of [meta.Duration], which rejects only text that is no duration.
+// isDurationCheck reports whether a limit is part of [meta.Duration], which only rejects text that is not a duration.
 func isDurationCheck(key string, limit []string) bool {
 	return key == "rule" && slices.Equal(limit, []string{"duration(self) >= duration('0s')"}) ||
 		key == "maxLength" && slices.Equal(limit, []string{"64"})

@@ -67,7 +67,7 @@ func TestInvalidTextIsKeptAndReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before["expires"] == "2027-01-01t00:00:00z" {
-			before["expires"] = "2027-01-01T00:00:00Z" // read, and written in the usual form
+			before["expires"] = "2027-01-01T00:00:00Z" // parsed, and written in the canonical form
 		}
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("%s: written differently: %s", text, diff)

@@ -223,7 +223,7 @@ type ArtifactGeneratorList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (g *ArtifactGenerator) CommonStatus() *meta.Status { return &g.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (g *ArtifactGenerator) GateRefs() []meta.GateReference { return g.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

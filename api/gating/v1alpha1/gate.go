@@ -43,7 +43,7 @@ type GateSpec struct {
 	// +optional
 	Interval meta.Duration `json:"interval,omitzero"`
 
-	// Default state of the gate when no request, schedule or approval sets another. Defaults to closed.
+	// Default is the state of the gate if nothing else determines it. Defaults to closed.
 	// +kubebuilder:default=closed
 	// +optional
 	Default State `json:"default,omitempty"`
@@ -99,7 +99,8 @@ type GateSpec struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// Selector selects the objects that a gate applies to. An unset field matches all objects, except namespaces.
+// Selector selects the objects that a gate applies to. An unset field does not restrict the selection, except
+// namespaces, which defaults to the namespace of the gate.
 type Selector struct {
 	// Kinds of the objects, such as Kustomization.
 	// +kubebuilder:validation:MaxItems=16

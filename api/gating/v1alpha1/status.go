@@ -13,7 +13,7 @@ const (
 
 // Reasons of status.why and of the history, which explain the state of the gate.
 const (
-	WhyDefault          = "Default"          // no request, schedule or approval sets another state
+	WhyDefault          = "Default"          // nothing else determines the state
 	WhyRequested        = "Requested"        // a user or a tool requested it
 	WhyScheduled        = "Scheduled"        // a schedule entry is in effect
 	WhyApproved         = "Approved"         // it has the required approvals

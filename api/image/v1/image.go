@@ -2,7 +2,7 @@ package v1
 
 import "strings"
 
-// Condition reasons of the image kinds, beside those of package meta.
+// Condition reasons of the image kinds, in addition to those of package meta.
 const (
 	ImageURLInvalidReason       = "ImageURLInvalid"
 	IntervalNotConfiguredReason = "IntervalNotConfigured"
@@ -20,15 +20,15 @@ const (
 
 // Orders of tags.
 const (
-	OrderAscending  = "asc"    // the last one is the latest
-	OrderDescending = "desc"   // the first one is the latest
-	OrderNewest     = "newest" // the one that was made last is the latest
+	OrderAscending  = "asc"    // the last tag is the latest
+	OrderDescending = "desc"   // the first tag is the latest
+	OrderNewest     = "newest" // the tag of the image that was created last is the latest
 	OrderOldest     = "oldest"
 )
 
-// ImageRef is an image at a tag, and maybe at a digest.
+// ImageRef is an image with a tag, and optionally a digest.
 type ImageRef struct {
-	// Name is the image's repository, without tag.
+	// Name is the repository of the image, without tag.
 	// +required
 	Name string `json:"name"`
 
@@ -41,7 +41,7 @@ type ImageRef struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// String returns the reference as a container would name it: name:tag, or name:tag@digest.
+// String returns the reference in the form that containers use: name:tag, or name:tag@digest.
 func (r ImageRef) String() string {
 	var b strings.Builder
 	b.WriteString(r.Name)

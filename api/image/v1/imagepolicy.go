@@ -9,67 +9,65 @@ import (
 // ImagePolicyKind is the kind's name.
 const ImagePolicyKind = "ImagePolicy"
 
-// When the digest of the latest image is told.
+// Values of spec.digestReflectionPolicy: when the digest of the latest image is added to the status.
 const (
-	ReflectAlways       = "Always"       // and read again at every interval
-	ReflectIfNotPresent = "IfNotPresent" // and kept as long as the tag is the latest
+	ReflectAlways       = "Always"       // and updated at every interval
+	ReflectIfNotPresent = "IfNotPresent" // and kept while the tag is the latest
 	ReflectNever        = "Never"
 )
 
-// ImagePolicySpec says which tag of a repository is the latest.
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (has(self.digestReflectionPolicy) &&
-// +>  self.digestReflectionPolicy == 'Always')",message="spec.interval is for spec.digestReflectionPolicy 'Always'
-// +>  only"
-// +kubebuilder:validation:XValidation:rule="has(self.interval) || !has(self.digestReflectionPolicy) ||
-// +>  self.digestReflectionPolicy != 'Always'",message="spec.interval is required when spec.digestReflectionPolicy is
-// +>  'Always'"
+// ImagePolicySpec defines which tag of a repository is the latest.
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (has(self.digestReflectionPolicy) && self.digestReflectionPolicy == 'Always')",message="spec.interval is for spec.digestReflectionPolicy 'Always' only"
+// +kubebuilder:validation:XValidation:rule="has(self.interval) || !has(self.digestReflectionPolicy) || self.digestReflectionPolicy != 'Always'",message="spec.interval is required when spec.digestReflectionPolicy is 'Always'"
 type ImagePolicySpec struct {
-	// ImageRepositoryRef names the repository whose tags are ordered.
+	// ImageRepositoryRef references the repository whose tags are ordered.
 	// +required
 	ImageRepositoryRef meta.NamespacedName `json:"imageRepositoryRef"`
 
-	// Policy by which tags are ordered.
+	// Policy that orders the tags.
 	// +required
 	Policy ImagePolicyChoice `json:"policy"`
 
-	// FilterTags says which tags count, and which part of them is ordered; all, whole, when unset.
+	// FilterTags defines which tags are considered, and which part of them is ordered. If unset, all tags are
+	// considered.
 	// +optional
 	FilterTags *TagFilter `json:"filterTags,omitempty"`
 
-	// DigestReflectionPolicy says whether the digest of the latest image is told: read again at every
-	// interval (Always), read once a tag (IfNotPresent), or not (Never).
+	// DigestReflectionPolicy defines whether the digest of the latest image is added to the status. With
+	// Always, it is updated at every interval; with IfNotPresent, it is read once for each tag; with Never,
+	// it is not added.
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	// +kubebuilder:default:=Never
 	// +optional
 	DigestReflectionPolicy string `json:"digestReflectionPolicy,omitempty"`
 
-	// Interval at which the digest is read again, with digestReflectionPolicy Always.
+	// Interval at which the digest is updated. For digestReflectionPolicy Always only.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
-	// Suspend stops reconciling; the latest image stays as it is.
+	// Suspend stops reconciling. The latest image does not change.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
 // ImagePolicyChoice is one order of tags. If several are set, the first of semver, alphabetical, numerical,
-// createdAt and cel.order counts. A cel.filter goes with any of them.
+// createdAt and cel.order is used. A cel.filter can be combined with any of them.
 type ImagePolicyChoice struct {
-	// SemVer takes the highest version within a range.
+	// SemVer selects the highest version within a range.
 	// +optional
 	SemVer *SemVerPolicy `json:"semver,omitempty"`
 
-	// Alphabetical takes the last or the first tag in the order of their bytes.
+	// Alphabetical selects the last or the first tag in byte order.
 	// +optional
 	Alphabetical *OrderPolicy `json:"alphabetical,omitempty"`
 
-	// Numerical takes the highest or the lowest number.
+	// Numerical selects the highest or the lowest number.
 	// +optional
 	Numerical *OrderPolicy `json:"numerical,omitempty"`
 
-	// CreatedAt takes the image that was made last, or first.
+	// CreatedAt selects the image that was created last, or first.
 	// +optional
 	CreatedAt *CreatedAtPolicy `json:"createdAt,omitempty"`
 
@@ -80,50 +78,50 @@ type ImagePolicyChoice struct {
 
 // SemVerPolicy orders tags that are semantic versions.
 type SemVerPolicy struct {
-	// Range of versions, such as ">=1.0.0 <2.0.0"; one that names no prerelease matches none.
+	// Range of versions, such as ">=1.0.0 <2.0.0". A range without a prerelease does not match prereleases.
 	// +required
 	Range string `json:"range"`
 }
 
-// OrderPolicy orders tags by what they say.
+// OrderPolicy orders tags by their text or number.
 type OrderPolicy struct {
-	// Order: the last of asc is the latest, or the last of desc.
+	// Order of the tags: asc for ascending or desc for descending order. The last tag in this order is the latest.
 	// +kubebuilder:default:="asc"
 	// +kubebuilder:validation:Enum=asc;desc
 	// +optional
 	Order string `json:"order,omitempty"`
 }
 
-// CreatedAtPolicy orders tags by the time that their images say they were created at.
+// CreatedAtPolicy orders tags by the creation time that their images record.
 type CreatedAtPolicy struct {
-	// Order: whether the newest or the oldest is the latest.
+	// Order defines whether the newest or the oldest image is the latest.
 	// +kubebuilder:default:="newest"
 	// +kubebuilder:validation:Enum=newest;oldest
 	// +optional
 	Order string `json:"order,omitempty"`
 }
 
-// CELPolicy holds expressions over the variables tag, extracted (what filterTags.extract gives), digest,
+// CELPolicy holds expressions over the variables tag, extracted (the result of filterTags.extract), digest,
 // labels, platforms and created.
 type CELPolicy struct {
-	// Filter is true for tags that count; all when unset.
+	// Filter is true for tags that are considered. If unset, all tags are considered.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Filter string `json:"filter,omitempty"`
 
-	// Order gives a number, a string or a time; the tag with the greatest is the latest.
+	// Order returns a number, a string or a time. The tag with the greatest value is the latest.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Order string `json:"order,omitempty"`
 }
 
-// TagFilter says which tags count, and which part of them is ordered.
+// TagFilter defines which tags are considered, and which part of them is ordered.
 type TagFilter struct {
-	// Pattern is a regular expression; tags that it does not match do not count.
+	// Pattern is a regular expression. Tags that do not match it are ignored.
 	// +optional
 	Pattern string `json:"pattern"`
 
-	// Extract is what is ordered in place of the tag: text with groups of the pattern, such as $ts.
+	// Extract is the text to order instead of the tag. It can use groups of the pattern, such as $ts.
 	// +optional
 	Extract string `json:"extract"`
 }
@@ -132,11 +130,11 @@ type TagFilter struct {
 type ImagePolicyStatus struct {
 	meta.Status `json:",inline"`
 
-	// LatestRef is the image that the policy takes for the latest.
+	// LatestRef is the latest image according to the policy.
 	// +optional
 	LatestRef *ImageRef `json:"latestRef,omitempty"`
 
-	// ObservedPreviousRef is the latest image before it.
+	// ObservedPreviousRef is the previous latest image.
 	// +optional
 	ObservedPreviousRef *ImageRef `json:"observedPreviousRef,omitempty"`
 
@@ -145,23 +143,21 @@ type ImagePolicyStatus struct {
 	// +optional
 	LatestImage string `json:"latestImage,omitempty"`
 
-	// ObservedPreviousImage is the one before it, for clients of v1beta2.
+	// ObservedPreviousImage is the previous latest image, for clients of v1beta2.
 	// Deprecated: use observedPreviousRef.
 	// +optional
 	ObservedPreviousImage string `json:"observedPreviousImage,omitempty"`
 }
 
-// ImagePolicy tells which image of a repository is the latest, by an order of its tags.
+// ImagePolicy selects the latest image of a repository by ordering its tags.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=imgpol;imagepol
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.latestRef.name`
 // +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.status.latestRef.tag`
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 type ImagePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -183,8 +179,8 @@ type ImagePolicyList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (p *ImagePolicy) CommonStatus() *meta.Status { return &p.Status.Status }
 
-// Schedule returns when the policy is reconciled by itself: at its interval where its digest is to be read
-// again, else when the repository was scanned.
+// Schedule returns when the policy is reconciled: at its interval if the digest must be updated, else only
+// after a scan of the repository.
 func (p *ImagePolicy) Schedule() meta.Schedule {
 	s := meta.Schedule{Suspended: p.Spec.Suspend}
 	if p.Spec.Interval != nil {
@@ -193,7 +189,7 @@ func (p *ImagePolicy) Schedule() meta.Schedule {
 	return s
 }
 
-// SetLatest moves the latest image into the status; the one before it stays visible.
+// SetLatest sets the latest image in the status, and keeps the previous one there.
 func (p *ImagePolicy) SetLatest(latest ImageRef) {
 	if before := p.Status.LatestRef; before != nil && *before != latest {
 		p.Status.ObservedPreviousRef, p.Status.ObservedPreviousImage = before, before.String()

@@ -11,22 +11,22 @@ import (
 // ImageRepositoryKind is the kind's name.
 const ImageRepositoryKind = "ImageRepository"
 
-// defaultScanTimeout is that of a scan of a repository that sets none.
+// defaultScanTimeout is the scan timeout of a repository that does not set one.
 const defaultScanTimeout = time.Minute
 
-// ImageRepositorySpec says which repository of images is scanned, how, and who may use what is found.
+// ImageRepositorySpec defines which image repository is scanned, how, and which namespaces may use the results.
 type ImageRepositorySpec struct {
-	// Image is the name of the repository, such as ghcr.io/org/app; without scheme, tag or digest.
+	// Image is the name of the repository without scheme, tag or digest, such as ghcr.io/org/app.
 	// +required
 	Image string `json:"image"`
 
-	// Interval at which the registry is asked for tags.
+	// Interval at which the tags are scanned.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// Timeout of one scan; 60s when unset.
+	// Timeout of one scan. Defaults to 60s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m))+$"
 	// +optional
@@ -49,15 +49,16 @@ type ImageRepositorySpec struct {
 	// +optional
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// Suspend stops scanning; what was found last stays.
+	// Suspend stops scanning. The last results are kept.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom selects the namespaces, by label, whose policies may refer to this repository beside those of its own.
+	// AccessFrom selects namespaces by label whose policies may reference this repository, in addition to
+	// those in its own namespace.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
-	// ExclusionList holds regular expressions; tags that one of them matches are left out.
+	// ExclusionList holds regular expressions. Tags that match one of them are ignored.
 	// +kubebuilder:validation:MaxItems=25
 	// +kubebuilder:default={"^.*\\.sig$"}
 	// +optional
@@ -76,21 +77,22 @@ type ImageRepositorySpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// ScanResult tells what a scan found.
+// ScanResult is the result of a scan.
 type ScanResult struct {
-	// Revision is a digest over the tags; it changes when they do.
+	// Revision is a digest of the tags. It changes when the tags change.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// TagCount is how many tags there are, without the excluded ones.
+	// TagCount is the number of tags, without excluded tags.
 	// +required
 	TagCount int `json:"tagCount"`
 
-	// ScanTime is when the scan ended.
+	// ScanTime is the time at which the scan ended.
 	// +optional
 	ScanTime meta.Time `json:"scanTime,omitempty"`
 
-	// LatestTags are the last ten tags in reverse alphabetical order; an overview, not an order by age or version.
+	// LatestTags are the last ten tags in reverse alphabetical order. They are an overview, and are not
+	// ordered by age or version.
 	// +optional
 	LatestTags []string `json:"latestTags,omitempty"`
 }
@@ -100,11 +102,11 @@ type ImageRepositoryStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// CanonicalImageName is the name of the image with the registry and path that the short name stands for.
+	// CanonicalImageName is the full name of the image, including registry and path.
 	// +optional
 	CanonicalImageName string `json:"canonicalImageName,omitempty"`
 
-	// LastScanResult tells what the last scan found.
+	// LastScanResult is the result of the last scan.
 	// +optional
 	LastScanResult *ScanResult `json:"lastScanResult,omitempty"`
 
@@ -113,7 +115,7 @@ type ImageRepositoryStatus struct {
 	ObservedExclusionList []string `json:"observedExclusionList,omitempty"`
 }
 
-// ImageRepository keeps the tags of a repository of images at hand.
+// ImageRepository scans the tags of an image repository.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -147,7 +149,7 @@ type ImageRepositoryList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *ImageRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (r *ImageRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

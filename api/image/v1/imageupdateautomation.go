@@ -10,7 +10,7 @@ import (
 // ImageUpdateAutomationKind is the kind's name.
 const ImageUpdateAutomationKind = "ImageUpdateAutomation"
 
-// UpdateSetters is the strategy that sets fields which a comment marks, and those that are bound.
+// UpdateSetters is the strategy that sets the fields marked by a comment, and the fields of bindings.
 const UpdateSetters = "Setters"
 
 // Types of signing keys.
@@ -19,27 +19,28 @@ const (
 	SigningKeySSH = "ssh"
 )
 
-// ImageUpdateAutomationSpec says in which repository images are updated, by which policies, and how that is committed.
+// ImageUpdateAutomationSpec defines the repository in which images are updated, the policies that select the
+// images, and how changes are committed.
 type ImageUpdateAutomationSpec struct {
-	// SourceRef names the GitRepository that is checked out and pushed to.
+	// SourceRef references the GitRepository to check out and push to.
 	// +required
 	SourceRef SourceReference `json:"sourceRef"`
 
-	// GitSpec says what is checked out, committed and pushed.
+	// GitSpec defines what is checked out, committed and pushed.
 	// +optional
 	GitSpec *GitSpec `json:"git,omitempty"`
 
-	// Interval at which policies are compared with the repository, beside when one of them changes.
+	// Interval at which the repository is compared with the policies. A change of a policy also triggers a comparison.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// PolicySelector selects the policies by label; all of the namespace when unset.
+	// PolicySelector selects the policies by label. If unset, all policies of the namespace are used.
 	// +optional
 	PolicySelector *metav1.LabelSelector `json:"policySelector,omitempty"`
 
-	// Update says which files are updated, and how.
+	// Update defines which files are updated, and how.
 	// +kubebuilder:default={"strategy":"Setters"}
 	// +optional
 	Update *UpdateStrategy `json:"update,omitempty"`
@@ -48,15 +49,15 @@ type ImageUpdateAutomationSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Batch makes one commit of images that are released together.
+	// Batch combines images that are released together into one commit.
 	// +optional
 	Batch *Batch `json:"batch,omitempty"`
 
-	// PullRequest opens a request to merge the pushed branch, and keeps it up to date.
+	// PullRequest opens a pull request for the pushed branch, and keeps it up to date.
 	// +optional
 	PullRequest *PullRequest `json:"pullRequest,omitempty"`
 
-	// Bindings set images where no comment marks them.
+	// Bindings set images in fields that no comment marks.
 	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	Bindings []Binding `json:"bindings,omitempty"`
@@ -64,7 +65,7 @@ type ImageUpdateAutomationSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// SourceReference names a source, maybe in another namespace.
+// SourceReference references a source, possibly in another namespace.
 type SourceReference struct {
 	// APIVersion of the source.
 	// +optional
@@ -80,53 +81,53 @@ type SourceReference struct {
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the source; that of the automation when unset.
+	// Namespace of the source. Defaults to the namespace of the automation.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitSpec says what is checked out, committed and pushed.
+// GitSpec defines what is checked out, committed and pushed.
 type GitSpec struct {
-	// Checkout says what the update starts from; the reference of the GitRepository when unset.
+	// Checkout defines what the update starts from. Defaults to the reference of the GitRepository.
 	// +optional
 	Checkout *GitCheckoutSpec `json:"checkout,omitempty"`
 
-	// Commit says how the commit looks.
+	// Commit defines the author, message and signature of the commit.
 	// +required
 	Commit CommitSpec `json:"commit"`
 
-	// Push says where the commit goes; to the branch that was checked out when unset.
+	// Push defines where the commit is pushed. Defaults to the branch that was checked out.
 	// +optional
 	Push *PushSpec `json:"push,omitempty"`
 }
 
-// GitCheckoutSpec says what an update starts from.
+// GitCheckoutSpec defines what an update starts from.
 type GitCheckoutSpec struct {
 	// Reference to check out.
 	// +required
 	Reference sourcev1.GitRepositoryRef `json:"ref"`
 }
 
-// CommitSpec says how a commit looks.
+// CommitSpec defines the author, message and signature of a commit.
 type CommitSpec struct {
 	// Author of the commit.
 	// +required
 	Author CommitUser `json:"author"`
 
-	// SigningKey that the commit is signed by; it is not signed when unset.
+	// SigningKey that the commit is signed with. If unset, the commit is not signed.
 	// +optional
 	SigningKey *SigningKey `json:"signingKey,omitempty"`
 
-	// MessageTemplate is the commit's message as a Go template.
+	// MessageTemplate is the commit message, as a Go template.
 	// +optional
 	MessageTemplate string `json:"messageTemplate,omitempty"`
 
-	// MessageTemplateValues are what .Values has in the template.
+	// MessageTemplateValues are available as .Values in the template.
 	// +optional
 	MessageTemplateValues map[string]string `json:"messageTemplateValues,omitempty"`
 }
 
-// CommitUser is who a commit is by.
+// CommitUser is the author of a commit.
 type CommitUser struct {
 	// Name of the author.
 	// +optional
@@ -137,26 +138,26 @@ type CommitUser struct {
 	Email string `json:"email"`
 }
 
-// SigningKey names the key that commits are signed by.
+// SigningKey references the key that commits are signed with.
 type SigningKey struct {
-	// SecretRef names the Secret with the key: git.asc and maybe passphrase of an OpenPGP key, identity and
-	// maybe password of an SSH key.
+	// SecretRef references the Secret with the key: git.asc and optionally passphrase for an OpenPGP key, or
+	// identity and optionally password for an SSH key.
 	// +required
 	SecretRef meta.LocalObjectReference `json:"secretRef"`
 
-	// Type of the key; gpg when unset.
+	// Type of the key. Defaults to gpg.
 	// +kubebuilder:validation:Enum=gpg;ssh
 	// +optional
 	Type string `json:"type,omitempty"`
 }
 
-// PushSpec says where a commit goes.
+// PushSpec defines where a commit is pushed.
 type PushSpec struct {
-	// Branch to push to; it is made where it is not there.
+	// Branch to push to. It is created if it does not exist.
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// Refspec to push beside the branch, or in its place.
+	// Refspec to push, in addition to the branch or instead of it.
 	// +optional
 	Refspec string `json:"refspec,omitempty"`
 
@@ -165,86 +166,86 @@ type PushSpec struct {
 	Options map[string]string `json:"options,omitempty"`
 }
 
-// UpdateStrategy says which files are updated, and how.
+// UpdateStrategy defines which files are updated, and how.
 type UpdateStrategy struct {
-	// Strategy by which fields are found.
+	// Strategy to find the fields.
 	// +kubebuilder:validation:Enum=Setters
 	// +kubebuilder:default=Setters
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
 
-	// Path of the directory whose files are updated; the whole repository when unset.
+	// Path of the directory whose files are updated. Defaults to the root of the repository.
 	// +optional
 	Path string `json:"path,omitempty"`
 }
 
-// Batch says how long an update waits for others, so that they become one commit.
+// Batch defines how long an update waits for other updates, to combine them into one commit.
 type Batch struct {
-	// Quiet is how long no policy may have changed before the commit is made; 0 when unset.
+	// Quiet is how long all policies must be unchanged before the commit is created. Defaults to 0.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	Quiet *meta.Duration `json:"quiet,omitempty"`
 
-	// AtMost is how long the first of them waits however many follow; ten times quiet when unset.
+	// AtMost is the maximum time that the first update waits. Defaults to ten times quiet.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	AtMost *meta.Duration `json:"atMost,omitempty"`
 
-	// PerPolicy makes one commit a policy.
+	// PerPolicy creates one commit for each policy.
 	// +optional
 	PerPolicy bool `json:"perPolicy,omitempty"`
 }
 
-// PullRequest says how the request looks that asks to merge an update.
+// PullRequest defines the pull request of an update.
 type PullRequest struct {
 	// Provider that hosts the repository.
 	// +kubebuilder:validation:Enum=github;gitlab;gitea;bitbucket;bitbucketserver;azuredevops
 	// +required
 	Provider string `json:"provider"`
 
-	// Branch that an update is pushed to, as a Go template with the values of the commit's message; one of
-	// the automation's name when unset.
+	// Branch that an update is pushed to, as a Go template with the same values as the commit message. If
+	// unset, the name is derived from the name of the automation.
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// Title of the request as a Go template; the first line of the commit's message when unset.
+	// Title of the pull request, as a Go template. Defaults to the first line of the commit message.
 	// +optional
 	Title string `json:"title,omitempty"`
 
-	// Body of the request as a Go template; the commit's message when unset.
+	// Body of the pull request, as a Go template. Defaults to the commit message.
 	// +optional
 	Body string `json:"body,omitempty"`
 
-	// SecretRef names the Secret with the token that the request is opened by; the GitRepository's when unset.
+	// SecretRef references the Secret with the token that is used to open the pull request. Defaults to the
+	// Secret of the GitRepository.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// Labels of the request, where the provider has them.
+	// Labels of the pull request, if the provider supports them.
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Labels []string `json:"labels,omitempty"`
 }
 
-// Binding sets the image of a policy in a workload, or in a file of Helm values.
-// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of
-// +>  workload and valuesFile must be set"
+// Binding sets the image of a policy in a workload, or in a Helm values file.
+// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of workload and valuesFile must be set"
 type Binding struct {
-	// PolicyRef names the policy, in the automation's namespace.
+	// PolicyRef references the policy, in the namespace of the automation.
 	// +required
 	PolicyRef meta.LocalObjectReference `json:"policyRef"`
 
-	// Workload whose container has the image, found in the files by its identity.
+	// Workload whose container uses the image. It is found in the files by kind, name and namespace.
 	// +optional
 	Workload *WorkloadContainer `json:"workload,omitempty"`
 
-	// ValuesFile with the image.
+	// ValuesFile that contains the image.
 	// +optional
 	ValuesFile *ValuesFile `json:"valuesFile,omitempty"`
 }
 
-// WorkloadContainer names a container of a workload.
+// WorkloadContainer identifies a container of a workload.
 type WorkloadContainer struct {
 	// Kind of the workload, such as Deployment.
 	// +kubebuilder:validation:MinLength=1
@@ -256,18 +257,18 @@ type WorkloadContainer struct {
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the workload as the files have it; any when unset.
+	// Namespace of the workload in the files. If unset, any namespace matches.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// Container that has the image, init containers included; all whose image is of the policy's repository when unset.
+	// Container that uses the image; it can be an init container. If unset, all containers are updated whose
+	// image is from the repository of the policy.
 	// +optional
 	Container string `json:"container,omitempty"`
 }
 
-// ValuesFile names what holds an image in a file of Helm values. Paths are keys with dots between them.
-// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) ||
-// +>  has(self.digest)",message="one of path, repository, tag and digest must be set"
+// ValuesFile identifies the fields of an image in a Helm values file. Paths are keys separated by dots.
+// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) || has(self.digest)",message="one of path, repository, tag and digest must be set"
 type ValuesFile struct {
 	// File relative to the root of the repository.
 	// +kubebuilder:validation:MinLength=1
@@ -278,19 +279,19 @@ type ValuesFile struct {
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// Registry is the path of the image's registry, where the name stands without it.
+	// Registry is the path of the registry of the image, if it is a separate field.
 	// +optional
 	Registry string `json:"registry,omitempty"`
 
-	// Repository is the path of the image's name.
+	// Repository is the path of the name of the image.
 	// +optional
 	Repository string `json:"repository,omitempty"`
 
-	// Tag is the path of the image's tag.
+	// Tag is the path of the tag of the image.
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
-	// Digest is the path of the image's digest.
+	// Digest is the path of the digest of the image.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
@@ -300,19 +301,19 @@ type ImageUpdateAutomationStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// LastAutomationRunTime is when the automation ran last.
+	// LastAutomationRunTime is the time of the last run of the automation.
 	// +optional
 	LastAutomationRunTime *meta.Time `json:"lastAutomationRunTime,omitempty"`
 
-	// LastPushCommit is the commit that was pushed last.
+	// LastPushCommit is the last pushed commit.
 	// +optional
 	LastPushCommit string `json:"lastPushCommit,omitempty"`
 
-	// LastPushTime is when it was pushed.
+	// LastPushTime is the time of the last push.
 	// +optional
 	LastPushTime *meta.Time `json:"lastPushTime,omitempty"`
 
-	// ObservedPolicies are the images that the policies had, by name of the policy.
+	// ObservedPolicies are the latest images of the policies at the last run, by policy name.
 	// +optional
 	ObservedPolicies map[string]ImageRef `json:"observedPolicies,omitempty"`
 
@@ -320,20 +321,18 @@ type ImageUpdateAutomationStatus struct {
 	// +optional
 	ObservedSourceRevision string `json:"observedSourceRevision,omitempty"`
 
-	// PullRequest is the address of the request that was opened last.
+	// PullRequest is the URL of the last opened pull request.
 	// +optional
 	PullRequest string `json:"pullRequest,omitempty"`
 }
 
-// ImageUpdateAutomation commits the images that policies choose to git.
+// ImageUpdateAutomation commits the images that policies select to a git repository.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=iua;imgupd;imgauto
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
-// +> description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
-// +> description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
 // +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastAutomationRunTime`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
@@ -357,13 +356,13 @@ type ImageUpdateAutomationList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (a *ImageUpdateAutomation) CommonStatus() *meta.Status { return &a.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (a *ImageUpdateAutomation) GateRefs() []meta.GateReference { return a.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.
 func (a *ImageUpdateAutomation) Held() *meta.Held { return &a.Status.Held }
 
-// Schedule returns when the automation runs by itself.
+// Schedule returns when the automation runs.
 func (a *ImageUpdateAutomation) Schedule() meta.Schedule {
 	return meta.Schedule{Interval: a.Spec.Interval.Duration, Suspended: a.Spec.Suspend}
 }

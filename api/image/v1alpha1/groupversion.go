@@ -1,4 +1,4 @@
-// Package v1alpha1 holds the image kinds that are Sluice's own.
+// Package v1alpha1 holds the image kinds that only Sluice has.
 // +kubebuilder:object:generate=true
 // +groupName=image.toolkit.fluxcd.io
 package v1alpha1

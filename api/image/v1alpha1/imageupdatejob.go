@@ -10,16 +10,16 @@ import (
 // ImageUpdateJobKind is the kind's name.
 const ImageUpdateJobKind = "ImageUpdateJob"
 
-// ImageUpdateJobSpec asks for one release.
+// ImageUpdateJobSpec requests one release.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a job runs once: make another one"
 // +kubebuilder:validation:XValidation:rule="(has(self.images) && size(self.images) > 0) != (has(self.latest) &&
 // +>  self.latest)",message="exactly one of images and latest must be set"
 type ImageUpdateJobSpec struct {
-	// AutomationRef names the ImageUpdateAutomation whose repository, commit and push settings are used.
+	// AutomationRef references the ImageUpdateAutomation whose repository, commit and push settings are used.
 	// +required
 	AutomationRef meta.LocalObjectReference `json:"automationRef"`
 
-	// Workloads whose images are updated; all that use one of the images when empty.
+	// Workloads whose images are updated. If empty, all workloads that use one of the images are updated.
 	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	Workloads []imagev1.WorkloadContainer `json:"workloads,omitempty"`
@@ -30,21 +30,21 @@ type ImageUpdateJobSpec struct {
 	// +optional
 	Images []string `json:"images,omitempty"`
 
-	// Latest updates to the images that the automation's policies choose now.
+	// Latest updates to the images that the policies of the automation currently select.
 	// +optional
 	Latest bool `json:"latest,omitempty"`
 
-	// Author asked for the release: the author of the commit, as "Name <email>"; the automation's when unset.
+	// Author of the release and of its commit, as "Name <email>". Defaults to the author of the automation.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Author string `json:"author,omitempty"`
 
-	// Reason of the release, for the commit and its note.
+	// Reason for the release. It is added to the commit and its note.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// DryRun tells the changes, and commits nothing.
+	// DryRun reports the changes without committing them.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -55,19 +55,19 @@ type ImageChange struct {
 	// +required
 	File string `json:"file"`
 
-	// Line of the field, from 1 on.
+	// Line of the field, starting at 1.
 	// +optional
 	Line int32 `json:"line,omitempty"`
 
-	// Object that has it, as <kind>/<namespace>/<name>.
+	// Object that contains the field, as <kind>/<namespace>/<name>.
 	// +optional
 	Object string `json:"object,omitempty"`
 
-	// Container that has it.
+	// Container that the field belongs to.
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// Policy that chose the image, as <namespace>/<name>.
+	// Policy that selected the image, as <namespace>/<name>.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 
@@ -80,35 +80,35 @@ type ImageChange struct {
 	New string `json:"new"`
 }
 
-// ImageUpdateJobStatus is what became of the job.
+// ImageUpdateJobStatus is the observed state of the job.
 type ImageUpdateJobStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// Commit that was pushed, and, as long as completionTime is not set, that is about to be; unset after a
-	// dry run, and when nothing was to be changed.
+	// Commit that was pushed or, while completionTime is unset, that is about to be pushed. Unset after a dry
+	// run, and if there was nothing to change.
 	// +optional
 	Commit string `json:"commit,omitempty"`
 
-	// PullRequest is the address of the request that the commit is part of.
+	// PullRequest is the URL of the pull request that contains the commit.
 	// +optional
 	PullRequest string `json:"pullRequest,omitempty"`
 
-	// Changes that were made, or would be; the first hundred.
+	// Changes lists the first 100 changes that were made or, in a dry run, would be made.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	Changes []ImageChange `json:"changes,omitempty"`
 
-	// Diff of the files as text, up to 64 KiB of it.
+	// Diff of the files as text, limited to 64 KiB.
 	// +optional
 	Diff string `json:"diff,omitempty"`
 
-	// CompletionTime is when the job ended, well or not.
+	// CompletionTime is the time at which the job ended, successfully or not.
 	// +optional
 	CompletionTime *meta.Time `json:"completionTime,omitempty"`
 }
 
-// ImageUpdateJob is a release that was asked for once.
+// ImageUpdateJob is a single release.
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
@@ -141,11 +141,11 @@ type ImageUpdateJobList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (j *ImageUpdateJob) CommonStatus() *meta.Status { return &j.Status.Status }
 
-// GateRefs returns the gates that the object names: none, as those of its automation hold it.
+// GateRefs returns nil, because the gates of the automation apply to the job.
 func (j *ImageUpdateJob) GateRefs() []meta.GateReference { return nil }
 
 // Held returns the part of the status that lists the gates which apply to the object.
 func (j *ImageUpdateJob) Held() *meta.Held { return &j.Status.Held }
 
-// Schedule returns when the job runs by itself: once.
+// Schedule returns an empty schedule, because the job runs once.
 func (j *ImageUpdateJob) Schedule() meta.Schedule { return meta.Schedule{} }

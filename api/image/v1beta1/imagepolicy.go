@@ -9,15 +9,15 @@ import (
 
 // ImagePolicySpec is the legacy form of the current version's.
 type ImagePolicySpec struct {
-	// ImageRepositoryRef names the repository whose tags are ordered.
+	// ImageRepositoryRef references the repository whose tags are ordered.
 	// +required
 	ImageRepositoryRef meta.NamespacedName `json:"imageRepositoryRef"`
 
-	// Policy by which tags are ordered.
+	// Policy that orders the tags.
 	// +required
 	Policy ImagePolicyChoice `json:"policy"`
 
-	// FilterTags says which tags count, and which part of them is ordered.
+	// FilterTags defines which tags are considered, and which part of them is ordered.
 	// +optional
 	FilterTags *imagev1.TagFilter `json:"filterTags,omitempty"`
 }
@@ -42,7 +42,7 @@ type ImagePolicyStatus struct {
 	// +optional
 	Conditions meta.Conditions `json:"conditions,omitempty"`
 
-	// LatestImage is the image that the policy takes for the latest, with its tag.
+	// LatestImage is the latest image according to the policy, with its tag.
 	// +optional
 	LatestImage string `json:"latestImage,omitempty"`
 }

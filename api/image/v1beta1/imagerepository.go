@@ -12,7 +12,7 @@ type ImageRepositorySpec struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// Interval at which the registry is asked for tags.
+	// Interval at which the tags are scanned.
 	// +optional
 	Interval meta.Duration `json:"interval,omitempty"`
 
@@ -20,7 +20,7 @@ type ImageRepositorySpec struct {
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// SecretRef names the Secret with the registry's login.
+	// SecretRef references the Secret with the credentials of the registry.
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -36,24 +36,24 @@ type ImageRepositorySpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// AccessFrom selects the namespaces whose policies may refer to this repository.
+	// AccessFrom selects the namespaces whose policies may reference this repository.
 	// +optional
 	AccessFrom *meta.AccessFrom `json:"accessFrom,omitempty"`
 
-	// ExclusionList holds regular expressions of tags that are left out.
+	// ExclusionList holds regular expressions of tags to ignore.
 	// +optional
 	ExclusionList []string `json:"exclusionList,omitempty"`
 
 	meta.Gated `json:",inline"`
 }
 
-// ScanResult tells what a scan found.
+// ScanResult is the result of a scan.
 type ScanResult struct {
-	// TagCount is how many tags there are.
+	// TagCount is the number of tags.
 	// +required
 	TagCount int `json:"tagCount"`
 
-	// ScanTime is when the scan ended.
+	// ScanTime is the time at which the scan ended.
 	// +optional
 	ScanTime meta.Time `json:"scanTime,omitempty"`
 }
@@ -63,11 +63,11 @@ type ImageRepositoryStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// CanonicalImageName is the name of the image with registry and path.
+	// CanonicalImageName is the full name of the image, including registry and path.
 	// +optional
 	CanonicalImageName string `json:"canonicalImageName,omitempty"`
 
-	// LastScanResult tells what the last scan found.
+	// LastScanResult is the result of the last scan.
 	// +optional
 	LastScanResult *ScanResult `json:"lastScanResult,omitempty"`
 }

@@ -10,19 +10,19 @@ import (
 
 // ImageUpdateAutomationSpec is the legacy form of the current version's.
 type ImageUpdateAutomationSpec struct {
-	// SourceRef names the GitRepository that is checked out and pushed to.
+	// SourceRef references the GitRepository to check out and push to.
 	// +required
 	SourceRef imagev1.SourceReference `json:"sourceRef"`
 
-	// GitSpec says what is checked out, committed and pushed.
+	// GitSpec defines what is checked out, committed and pushed.
 	// +optional
 	GitSpec *GitSpec `json:"git,omitempty"`
 
-	// Interval at which policies are compared with the repository.
+	// Interval at which the repository is compared with the policies.
 	// +required
 	Interval meta.Duration `json:"interval"`
 
-	// Update says which files are updated, and how.
+	// Update defines which files are updated, and how.
 	// +kubebuilder:default={"strategy":"Setters"}
 	// +optional
 	Update *UpdateStrategy `json:"update,omitempty"`
@@ -34,7 +34,7 @@ type ImageUpdateAutomationSpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// GitSpec says what is checked out, committed and pushed.
+// GitSpec defines what is checked out, committed and pushed.
 type GitSpec struct {
 	// +optional
 	Checkout *GitCheckoutSpec `json:"checkout,omitempty"`
@@ -44,13 +44,13 @@ type GitSpec struct {
 	Push *PushSpec `json:"push,omitempty"`
 }
 
-// GitCheckoutSpec says what an update starts from.
+// GitCheckoutSpec defines what an update starts from.
 type GitCheckoutSpec struct {
 	// +required
 	Reference sourcev1beta1.GitRepositoryRef `json:"ref"`
 }
 
-// CommitSpec says how a commit looks.
+// CommitSpec defines the author, message and signature of a commit.
 type CommitSpec struct {
 	// +required
 	Author imagev1.CommitUser `json:"author"`
@@ -60,19 +60,19 @@ type CommitSpec struct {
 	MessageTemplate string `json:"messageTemplate,omitempty"`
 }
 
-// SigningKey names the OpenPGP key that commits are signed by.
+// SigningKey references the OpenPGP key that commits are signed with.
 type SigningKey struct {
 	// +optional
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 
-// PushSpec says where a commit goes.
+// PushSpec defines where a commit is pushed.
 type PushSpec struct {
 	// +required
 	Branch string `json:"branch"`
 }
 
-// UpdateStrategy says which files are updated, and how.
+// UpdateStrategy defines which files are updated, and how.
 type UpdateStrategy struct {
 	// +kubebuilder:validation:Enum=Setters
 	// +kubebuilder:default=Setters
@@ -87,15 +87,15 @@ type ImageUpdateAutomationStatus struct {
 	meta.Status `json:",inline"`
 	meta.Held   `json:",inline"`
 
-	// LastAutomationRunTime is when the automation ran last.
+	// LastAutomationRunTime is the time of the last run of the automation.
 	// +optional
 	LastAutomationRunTime *meta.Time `json:"lastAutomationRunTime,omitempty"`
 
-	// LastPushCommit is the commit that was pushed last.
+	// LastPushCommit is the last pushed commit.
 	// +optional
 	LastPushCommit string `json:"lastPushCommit,omitempty"`
 
-	// LastPushTime is when it was pushed.
+	// LastPushTime is the time of the last push.
 	// +optional
 	LastPushTime *meta.Time `json:"lastPushTime,omitempty"`
 }

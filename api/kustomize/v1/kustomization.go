@@ -320,7 +320,7 @@ type KustomizationList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (k *Kustomization) CommonStatus() *meta.Status { return &k.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (k *Kustomization) GateRefs() []meta.GateReference { return k.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

@@ -88,7 +88,7 @@ type BucketSpec struct {
 	// +optional
 	Ignore *string `json:"ignore,omitempty"`
 
-	// Suspend stops reconciling; the last artifact keeps being served.
+	// Suspend stops reconciling. The last artifact is still served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -168,7 +168,7 @@ type BucketList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (b *Bucket) CommonStatus() *meta.Status { return &b.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (b *Bucket) GateRefs() []meta.GateReference { return b.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

@@ -60,7 +60,7 @@ type GitRepositorySpec struct {
 	// +optional
 	Ignore *string `json:"ignore,omitempty"`
 
-	// Suspend stops reconciling; the last artifact keeps being served.
+	// Suspend stops reconciling. The last artifact is still served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -206,7 +206,7 @@ type GitRepositoryList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *GitRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (r *GitRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

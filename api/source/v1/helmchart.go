@@ -53,7 +53,7 @@ type HelmChartSpec struct {
 	// +optional
 	IgnoreMissingValuesFiles bool `json:"ignoreMissingValuesFiles,omitempty"`
 
-	// Suspend stops reconciling; the last artifact keeps being served.
+	// Suspend stops reconciling. The last artifact is still served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -150,7 +150,7 @@ type HelmChartList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (c *HelmChart) CommonStatus() *meta.Status { return &c.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (c *HelmChart) GateRefs() []meta.GateReference { return c.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

@@ -53,7 +53,7 @@ type HelmRepositorySpec struct {
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
-	// Suspend stops reconciling; the last artifact keeps being served.
+	// Suspend stops reconciling. The last artifact is still served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -123,7 +123,7 @@ type HelmRepositoryList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *HelmRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (r *HelmRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.

@@ -77,7 +77,7 @@ type OCIRepositorySpec struct {
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// Suspend stops reconciling; the last artifact keeps being served.
+	// Suspend stops reconciling. The last artifact is still served.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -170,7 +170,7 @@ type OCIRepositoryList struct {
 // CommonStatus returns the part of the status that the kernel writes.
 func (r *OCIRepository) CommonStatus() *meta.Status { return &r.Status.Status }
 
-// GateRefs returns the gates that the object names.
+// GateRefs returns the gates that the object references.
 func (r *OCIRepository) GateRefs() []meta.GateReference { return r.Spec.Gates }
 
 // Held returns the part of the status that lists the gates which apply to the object.
