@@ -212,10 +212,11 @@ func TestValuesFilesOfOlderVersionsComeFirst(t *testing.T) {
 }
 
 func TestURLOfTheNewestArtifact(t *testing.T) {
+	const server = "http://source-controller"
 	for url, want := range map[string]string{
-		"http://source-controller/ocirepository/apps/app/0a1b2c.tar.gz": "http://source-controller/ocirepository/apps/app/latest.tar.gz",
-		"http://source-controller/helmchart/apps/app/0a1b2c.tgz":        "http://source-controller/helmchart/apps/app/latest.tgz",
-		"http://source-controller/helmrepository/apps/app/0a1b2c.yaml":  "http://source-controller/helmrepository/apps/app/latest.yaml",
+		server + "/ocirepository/apps/app/0a1b2c.tar.gz": server + "/ocirepository/apps/app/latest.tar.gz",
+		server + "/helmchart/apps/app/0a1b2c.tgz":        server + "/helmchart/apps/app/latest.tgz",
+		server + "/helmrepository/apps/app/0a1b2c.yaml":  server + "/helmrepository/apps/app/latest.yaml",
 	} {
 		for _, source := range []interface{ SetArtifact(*meta.Artifact) }{
 			&sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{}, &sourcev1.Bucket{},

@@ -83,7 +83,8 @@ func TestServedAsDeclared(t *testing.T) {
 			if slices.Contains(records, gvk.Kind) {
 				return
 			}
-			patch := []byte(`{"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True","reason":"Succeeded",` +
+			patch := []byte(`{"status":{"observedGeneration":1,` +
+				`"conditions":[{"type":"Ready","status":"True","reason":"Succeeded",` +
 				`"message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 			if _, err := current.Patch(t.Context(), example.GetName(), types.MergePatchType, patch,
 				metav1.PatchOptions{}, "status"); err != nil {

@@ -88,8 +88,10 @@ func TestInvalidTextIsKeptAndReported(t *testing.T) {
 
 func TestConditionsKeepWhatCanBeRead(t *testing.T) {
 	var c meta.Conditions
-	text := `[{"type":"Ready","status":"True","reason":"Succeeded","message":"m","lastTransitionTime":"2027-01-01t00:00:00z"},
-		{"type":"Stalled","status":"False","reason":"R","message":"","lastTransitionTime":"never","observedGeneration":3}]`
+	text := `[{"type":"Ready","status":"True","reason":"Succeeded","message":"m",
+			"lastTransitionTime":"2027-01-01t00:00:00z"},
+		{"type":"Stalled","status":"False","reason":"R","message":"",
+			"lastTransitionTime":"never","observedGeneration":3}]`
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		t.Fatal(err)
 	}

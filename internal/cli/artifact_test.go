@@ -251,7 +251,7 @@ var invalidArtifactLines = map[string]struct {
 	"invalid tag": {
 		line: "tag artifact {registry}/app:v1 --tag a/b --creds me:secret --insecure-registry",
 		code: exitFailed,
-		want: "is no tag",
+		want: "is not a valid tag",
 	},
 	"list with a tag": {
 		line: "list artifacts {registry}/app:v1 --creds me:secret --insecure-registry",

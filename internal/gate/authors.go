@@ -80,10 +80,11 @@ func (v *AuthorVerifier) VerifyRequests(ctx context.Context, namespace string) e
 	_, err := v.cached(resultKey{RequestsPolicy, namespace}, func() (time.Time, error) {
 		const at = "2026-01-01T00:00:00Z"
 		return time.Time{}, v.dryRunImpersonation(ctx, RequestsPolicy, &gatingv1.Gate{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-", Annotations: map[string]string{
-				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
-				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
-			}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-",
+				Annotations: map[string]string{
+					gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
+					gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
+				}},
 			Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: gatingv1.DefaultInterval}},
 		})
 	})

@@ -43,7 +43,9 @@ const (
 )
 
 // ArtifactGeneratorSpec defines the artifacts to generate and the sources they are built from.
-// +kubebuilder:validation:XValidation:message="the name of an artifact must be that of an object, unless pathPattern makes it a template",rule="has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))"
+// +kubebuilder:validation:XValidation:message="the name of an artifact must be that of an object, unless pathPattern
+// +>  makes it a template",rule="has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a,
+// +>  a.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))"
 type ArtifactGeneratorSpec struct {
 	// CommonMetadata is set on every generated ExternalArtifact.
 	// +optional
@@ -201,8 +203,10 @@ type ExternalArtifactReference struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ag
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type ArtifactGenerator struct {
 	metav1.TypeMeta   `json:",inline"`

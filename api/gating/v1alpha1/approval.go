@@ -10,12 +10,18 @@ import (
 const GateApprovalKind = "GateApproval"
 
 // GateApprovalSpec is the approval of one user. It is immutable, except that it can be withdrawn.
-// +kubebuilder:validation:XValidation:rule="self.gateRef == oldSelf.gateRef && self.user == oldSelf.user",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.groups) == has(oldSelf.groups) && (!has(self.groups) || self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) || self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) || self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) || self.comment == oldSelf.comment)",message="an approval cannot be changed: withdraw it and make another"
-// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.withdrawn) && oldSelf.withdrawn) || has(self.withdrawn) && self.withdrawn",message="an approval that was withdrawn stays so: make another"
+// +kubebuilder:validation:XValidation:rule="self.gateRef == oldSelf.gateRef && self.user == oldSelf.user",message="an
+// +>  approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.groups) == has(oldSelf.groups) && (!has(self.groups) ||
+// +>  self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) ||
+// +>  self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) ||
+// +>  self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) ||
+// +>  self.comment == oldSelf.comment)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.withdrawn) && oldSelf.withdrawn) || has(self.withdrawn) &&
+// +>  self.withdrawn",message="an approval that was withdrawn stays so: make another"
 type GateApprovalSpec struct {
 	// GateRef references the gate, in the namespace of the approval.
 	// +required

@@ -38,7 +38,8 @@ type GateSpec struct {
 	// Interval at which the gate is reconciled, in addition to its scheduled transitions. Defaults to 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="interval must be between 1s and 87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
+	// +>  duration('87600h')",message="interval must be between 1s and 87600h"
 	// +kubebuilder:default="30s"
 	// +optional
 	Interval meta.Duration `json:"interval,omitzero"`
@@ -52,7 +53,8 @@ type GateSpec struct {
 	// If unset, a request is in effect until the opposite request.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="window must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
+	// +>  duration('87600h')",message="window must be more than nothing, and 87600h at most"
 	// +optional
 	Window *meta.Duration `json:"window,omitempty"`
 
@@ -123,11 +125,13 @@ type Selector struct {
 }
 
 // SelectedKind is a kind that gates can apply to.
-// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
+// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmRepository;HelmChart;Bucket;ExternalArtifact;
+// +> ArtifactGenerator;Kustomization;HelmRelease;ImageRepository;ImageUpdateAutomation
 type SelectedKind string
 
 // NamespaceSelector selects namespaces by name or by label. A namespace is selected if either matches.
-// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be set; labels: {} selects all namespaces"
+// +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labels)",message="names or labels must be
+// +>  set; labels: {} selects all namespaces"
 type NamespaceSelector struct {
 	// Names of namespaces.
 	// +kubebuilder:validation:MinItems=1
@@ -142,7 +146,9 @@ type NamespaceSelector struct {
 }
 
 // ClusterSelector selects objects by the cluster that they deploy to, as set in their spec.kubeConfig.
-// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef), has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.local) && self.local, has(self.secretRef),
+// +>  has(self.configMapRef)].filter(x, x).size() == 1",message="exactly one of local, secretRef and configMapRef
+// +>  must be set"
 type ClusterSelector struct {
 	// Local selects objects that deploy to the cluster of the gate.
 	// +optional
@@ -158,7 +164,8 @@ type ClusterSelector struct {
 }
 
 // ScheduleEntry is a recurring or fixed period during which the gate is opened or closed.
-// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.cron) != has(self.dates)",message="exactly one of cron and dates
+// +>  must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || has(self.duration)",message="cron needs a duration"
 type ScheduleEntry struct {
 	// Name of the entry, for display.
@@ -189,7 +196,8 @@ type ScheduleEntry struct {
 	// shorter because of daylight saving. With dates, it defaults to one day.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="duration must be between 1m and 8784h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// +>  duration('8784h')",message="duration must be between 1m and 8784h"
 	// +optional
 	Duration *meta.Duration `json:"duration,omitempty"`
 
@@ -222,13 +230,15 @@ type Approvals struct {
 	// unset, the approval is valid until it is withdrawn.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
+	// +>  duration('87600h')",message="validFor must be more than nothing, and 87600h at most"
 	// +optional
 	ValidFor *meta.Duration `json:"validFor,omitempty"`
 }
 
 // Check is a condition that must be met for a gate to be open.
-// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x, x).size() == 1",message="exactly one of object, http and prometheus must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x,
+// +>  x).size() == 1",message="exactly one of object, http and prometheus must be set"
 type Check struct {
 	// Name of the check.
 	// +kubebuilder:validation:MinLength=1
@@ -239,14 +249,16 @@ type Check struct {
 	// Interval of the check. Defaults to 1m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="interval must be between 1s and 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
+	// +>  duration('24h')",message="interval must be between 1s and 24h"
 	// +optional
 	Interval *meta.Duration `json:"interval,omitempty"`
 
 	// Timeout of one attempt. Defaults to 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <= duration('1m')",message="timeout must be between 1ms and 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1ms') && duration(self) <=
+	// +>  duration('1m')",message="timeout must be between 1ms and 1m"
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
 
@@ -344,11 +356,14 @@ type PrometheusCheck struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",description=""
+// +kubebuilder:printcolumn:name="Opened",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Opened\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Next",type="string",JSONPath=".status.nextTransition.at",description=""
 // +kubebuilder:printcolumn:name="Waiting",type="integer",JSONPath=".status.waitingCount",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",priority=1,description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> priority=1,description=""
 type Gate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -17,8 +17,12 @@ const (
 )
 
 // ImagePolicySpec defines which tag of a repository is the latest.
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (has(self.digestReflectionPolicy) && self.digestReflectionPolicy == 'Always')",message="spec.interval is for spec.digestReflectionPolicy 'Always' only"
-// +kubebuilder:validation:XValidation:rule="has(self.interval) || !has(self.digestReflectionPolicy) || self.digestReflectionPolicy != 'Always'",message="spec.interval is required when spec.digestReflectionPolicy is 'Always'"
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (has(self.digestReflectionPolicy) &&
+// +>  self.digestReflectionPolicy == 'Always')",message="spec.interval is for spec.digestReflectionPolicy 'Always'
+// +>  only"
+// +kubebuilder:validation:XValidation:rule="has(self.interval) || !has(self.digestReflectionPolicy) ||
+// +>  self.digestReflectionPolicy != 'Always'",message="spec.interval is required when spec.digestReflectionPolicy is
+// +>  'Always'"
 type ImagePolicySpec struct {
 	// ImageRepositoryRef references the repository whose tags are ordered.
 	// +required
@@ -156,8 +160,10 @@ type ImagePolicyStatus struct {
 // +kubebuilder:resource:shortName=imgpol;imagepol
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.latestRef.name`
 // +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.status.latestRef.tag`
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 type ImagePolicy struct {
 	metav1.TypeMeta   `json:",inline"`

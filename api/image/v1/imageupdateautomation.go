@@ -230,7 +230,8 @@ type PullRequest struct {
 }
 
 // Binding sets the image of a policy in a workload, or in a Helm values file.
-// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of workload and valuesFile must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.workload) != has(self.valuesFile)",message="exactly one of
+// +>  workload and valuesFile must be set"
 type Binding struct {
 	// PolicyRef references the policy, in the namespace of the automation.
 	// +required
@@ -268,7 +269,8 @@ type WorkloadContainer struct {
 }
 
 // ValuesFile identifies the fields of an image in a Helm values file. Paths are keys separated by dots.
-// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) || has(self.digest)",message="one of path, repository, tag and digest must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.repository) || has(self.tag) ||
+// +>  has(self.digest)",message="one of path, repository, tag and digest must be set"
 type ValuesFile struct {
 	// File relative to the root of the repository.
 	// +kubebuilder:validation:MinLength=1
@@ -331,8 +333,10 @@ type ImageUpdateAutomationStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=iua;imgupd;imgauto
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastAutomationRunTime`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1

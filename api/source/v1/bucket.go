@@ -16,13 +16,20 @@ const (
 )
 
 // BucketSpec defines the bucket and which of its objects are fetched.
-// +kubebuilder:validation:XValidation:message="STS configuration is only supported for the 'aws' and 'generic' providers",rule="self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)"
-// +kubebuilder:validation:XValidation:message="'aws' is the only STS provider of the 'aws' provider",rule="self.provider != 'aws' || !has(self.sts) || self.sts.provider == 'aws'"
-// +kubebuilder:validation:XValidation:message="'ldap' is the only STS provider of the 'generic' provider",rule="self.provider != 'generic' || !has(self.sts) || self.sts.provider == 'ldap'"
-// +kubebuilder:validation:XValidation:message="spec.sts.secretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.secretRef)"
-// +kubebuilder:validation:XValidation:message="spec.sts.certSecretRef is not used by the 'aws' STS provider",rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.certSecretRef)"
-// +kubebuilder:validation:XValidation:message="serviceAccountName can not be set with the 'generic' provider",rule="self.provider != 'generic' || !has(self.serviceAccountName)"
-// +kubebuilder:validation:XValidation:message="set one of secretRef and serviceAccountName, not both",rule="!has(self.secretRef) || !has(self.serviceAccountName)"
+// +kubebuilder:validation:XValidation:message="STS configuration is only supported for the 'aws' and 'generic'
+// +>  providers",rule="self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)"
+// +kubebuilder:validation:XValidation:message="'aws' is the only STS provider of the 'aws' provider",
+// +> rule="self.provider != 'aws' || !has(self.sts) || self.sts.provider == 'aws'"
+// +kubebuilder:validation:XValidation:message="'ldap' is the only STS provider of the 'generic' provider",
+// +> rule="self.provider != 'generic' || !has(self.sts) || self.sts.provider == 'ldap'"
+// +kubebuilder:validation:XValidation:message="spec.sts.secretRef is not used by the 'aws' STS provider",
+// +> rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.secretRef)"
+// +kubebuilder:validation:XValidation:message="spec.sts.certSecretRef is not used by the 'aws' STS provider",
+// +> rule="!has(self.sts) || self.sts.provider != 'aws' || !has(self.sts.certSecretRef)"
+// +kubebuilder:validation:XValidation:message="serviceAccountName can not be set with the 'generic' provider",
+// +> rule="self.provider != 'generic' || !has(self.serviceAccountName)"
+// +kubebuilder:validation:XValidation:message="set one of secretRef and serviceAccountName, not both",
+// +> rule="!has(self.secretRef) || !has(self.serviceAccountName)"
 type BucketSpec struct {
 	// Provider whose protocol and authentication are used; generic is any S3-compatible provider.
 	// +kubebuilder:validation:Enum=generic;aws;gcp;azure
@@ -145,8 +152,10 @@ type BucketStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type Bucket struct {
 	metav1.TypeMeta   `json:",inline"`

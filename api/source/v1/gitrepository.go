@@ -10,7 +10,9 @@ import (
 const GitRepositoryKind = "GitRepository"
 
 // GitRepositorySpec defines the repository and which of its revisions is fetched.
-// +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))"
+// +kubebuilder:validation:XValidation:message="serviceAccountName can only be set when provider is 'azure' or 'aws'",
+// +> rule="!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider ==
+// +>  'aws'))"
 type GitRepositorySpec struct {
 	// URL of the repository, over HTTP(S) or SSH.
 	// +kubebuilder:validation:Pattern="^(http|https|ssh)://.*$"
@@ -183,8 +185,10 @@ type GitRepositoryStatus struct {
 // +kubebuilder:resource:shortName=gitrepo
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type GitRepository struct {
 	metav1.TypeMeta   `json:",inline"`

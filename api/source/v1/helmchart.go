@@ -16,7 +16,8 @@ const (
 )
 
 // HelmChartSpec defines which chart is fetched from which source.
-// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is 'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
+// +kubebuilder:validation:XValidation:message="spec.verify is only supported when spec.sourceRef.kind is
+// +>  'HelmRepository'",rule="!has(self.verify) || self.sourceRef.kind == 'HelmRepository'"
 type HelmChartSpec struct {
 	// Chart is the name of the chart in a HelmRepository, or its path in another source.
 	// +required
@@ -127,8 +128,10 @@ type HelmChartStatus struct {
 // +kubebuilder:printcolumn:name="Source Kind",type=string,JSONPath=`.spec.sourceRef.kind`
 // +kubebuilder:printcolumn:name="Source Name",type=string,JSONPath=`.spec.sourceRef.name`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
-// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description=""
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
+// +> description=""
+// +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",
+// +> description=""
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type HelmChart struct {
 	metav1.TypeMeta   `json:",inline"`
