@@ -215,7 +215,7 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		"an object twice": {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
 		"a key that is a number": {map[string]string{
 			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"}, "",
-			"ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys are text: quote it"},
+			"ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys must be strings: quote it"},
 		"a template that is YAML": {map[string]string{
 			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"}, "", "template of Helm"},
 		"a plugin that would run": {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",

@@ -225,7 +225,7 @@ var invalidArtifactLines = map[string]struct {
 	"invalid archive": {
 		line: "push artifact {registry}/app:v1{common}{noArchive}",
 		code: exitFailed,
-		want: "no .tar.gz",
+		want: "not a .tar.gz archive",
 	},
 	"circular symlinks": {
 		line: "push artifact {registry}/app:v1 --resolve-symlinks{common}{circle}",

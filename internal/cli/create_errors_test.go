@@ -80,7 +80,7 @@ var invalidCreateLines = map[string]struct {
 	"invalid key": {
 		line: "secret git login --url ssh://git@127.0.0.1:1/app --private-key-file {cert}",
 		code: exitFailed,
-		want: "cannot be read",
+		want: "cannot parse the private key",
 	},
 	"missing file": {
 		line: "secret git login --url ssh://git@127.0.0.1:1/app --private-key-file /none",

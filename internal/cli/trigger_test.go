@@ -160,8 +160,8 @@ func TestTriggerRejectsInvalidFlags(t *testing.T) {
 		"--url https://h":                          "--token is missing",
 		"--url h --token x":                        "https://HOST",
 		"--url https://h --token x --payload {":    "not valid JSON",
-		"--url https://h --token x --type gcr":     "can only be made by its sender",
-		"--url https://h --token x --type carrier": "can only be made by its sender",
+		"--url https://h --token x --type gcr":     "can only be created by the original sender",
+		"--url https://h --token x --type carrier": "can only be created by the original sender",
 	} {
 		run(t, strings.Fields("trigger receiver app "+line)...).wants(t, exitUsage, want)
 	}

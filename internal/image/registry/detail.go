@@ -36,7 +36,7 @@ var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // deleted, is not an image, or its digest does not match.
 var ErrUnreadable = errors.New("the image cannot be read")
 
-// Digest returns the current digest of a tag, computed from the manifest.
+// Current returns the current digest of a tag, computed from the manifest.
 func (r *Repository) Current(ctx context.Context, tag string) (string, error) {
 	got, err := remote.Get(r.name.Tag(tag), r.options(ctx)...)
 	if err != nil {

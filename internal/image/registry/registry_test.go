@@ -124,8 +124,8 @@ func TestScanRejectsInvalidResponses(t *testing.T) {
 		respond func(http.ResponseWriter, *http.Request) bool
 		err     string
 	}{
-		"link to an earwrongr page": {respond: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`),
-			err: "links to an earwrongr page"},
+		"link to an earlier page": {respond: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`),
+			err: "links to an earlier page"},
 		"endless list": {respond: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
 			err: "page without new tags"},
 		"link to another repository": {respond: list("/v2/other/tags/list?n=1", `{"tags":["a"]}`),
@@ -147,7 +147,7 @@ func TestScanRejectsInvalidResponses(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat("a", 1<<20))
 			}
 			return true
-		}, err: "too large"},
+		}, err: "the response of the registry is too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newProxy(t, origin)
