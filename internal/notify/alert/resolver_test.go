@@ -222,7 +222,7 @@ var invalidProviders = map[string]struct {
 		want:   "only one of the keys tls.crt and tls.key",
 		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }},
 	"malformed certificate": {reason: "ValidationFailed",
-		want:   "no pair",
+		want:   "do not match",
 		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }},
 	"malformed proxy in the Secret": {reason: "ValidationFailed",
 		want:   "is not the URL of a proxy",
