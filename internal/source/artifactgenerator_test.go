@@ -344,7 +344,7 @@ func TestExternalArtifactOfThirdParty(t *testing.T) {
 	o := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "theirs"}}
 	s.Create(o)
 	s.syncExternal("theirs")
-	s.NotReady(&kustomizev1.Kustomization{}, "theirs", "ArtifactFailed", "has none yet")
+	s.NotReady(&kustomizev1.Kustomization{}, "theirs", "ArtifactFailed", "has no artifact yet")
 	publish := func(name, value string, digest func([]byte) string) {
 		t.Helper()
 		b := system.Archive(t, map[string]string{"a.yaml": system.ConfigMap("theirs", value)})
