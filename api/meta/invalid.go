@@ -3,6 +3,7 @@ package meta
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -42,11 +43,19 @@ func (w *invalidWalk) visit(path string, v reflect.Value) {
 			w.visit(path, v.Elem())
 		}
 	case reflect.Slice:
+		if isScalar(v.Type().Elem()) {
+			return // such as the bytes of raw JSON, of which there may be many
+		}
 		for i := range v.Len() {
 			w.visit(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 		}
 	case reflect.Map:
-		for _, key := range v.MapKeys() {
+		if isScalar(v.Type().Elem()) {
+			return
+		}
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
 			w.visit(fmt.Sprintf("%s.%v", path, key), v.MapIndex(key))
 		}
 	case reflect.Struct:
@@ -72,5 +81,15 @@ func (w *invalidWalk) visitStruct(path string, v reflect.Value) {
 		} else {
 			w.visit(path, v.Field(i))
 		}
+	}
+}
+
+// isScalar reports whether values of the type hold no field that could be invalid.
+func isScalar(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		return false
+	default:
+		return true
 	}
 }

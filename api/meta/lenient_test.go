@@ -153,3 +153,23 @@ func TestEqualComparesTimesAndDurations(t *testing.T) {
 		})
 	}
 }
+
+func TestInvalidFieldsAreOrderedAndSkipRawJSON(t *testing.T) {
+	spec := struct {
+		Raw    []byte                   `json:"raw"`
+		ByName map[string]meta.Duration `json:"byName"`
+	}{make([]byte, 1<<20), map[string]meta.Duration{"b": {Invalid: `"y"`}, "a": {Invalid: `"x"`},
+		"c": {Invalid: `"z"`}}}
+	want := []string{
+		`spec.byName.a: "x" is not a duration such as 10m or 1h30m`,
+		`spec.byName.b: "y" is not a duration such as 10m or 1h30m`,
+		`spec.byName.c: "z" is not a duration such as 10m or 1h30m`,
+	}
+	if diff := cmp.Diff(want, meta.InvalidFields("spec", spec)); diff != "" {
+		t.Error(diff)
+	}
+	allocations := testing.AllocsPerRun(10, func() { meta.InvalidFields("spec", spec) })
+	if allocations > 100 {
+		t.Errorf("%.0f allocations: the bytes of raw JSON are visited", allocations)
+	}
+}
