@@ -156,14 +156,14 @@ func TestSchedule(t *testing.T) {
 			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"an alert is looked after when something changes": {
-			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}},
+			&notificationv1.Alert{Spec: notificationv1.AlertSpec{Suspend: true}},
 			meta.Schedule{Suspended: true},
 		},
 		"a provider that sets no interval is looked after every ten minutes": {
-			&notificationv1beta3.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
+			&notificationv1.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"a provider's own interval counts": {
-			&notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{Interval: &two, Suspend: true}},
+			&notificationv1.Provider{Spec: notificationv1.ProviderSpec{Interval: &two, Suspend: true}},
 			meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
 		},
 		"a repository of images that sets no timeout has 60 seconds": {

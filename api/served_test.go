@@ -26,7 +26,6 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -143,8 +142,8 @@ func TestRefused(t *testing.T) {
 	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
 	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
 	receiver := notificationv1.GroupVersion.WithKind(notificationv1.ReceiverKind)
-	alert := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.AlertKind)
-	provider := notificationv1beta3.GroupVersion.WithKind(notificationv1beta3.ProviderKind)
+	alert := notificationv1.GroupVersion.WithKind(notificationv1.AlertKind)
+	provider := notificationv1.GroupVersion.WithKind(notificationv1.ProviderKind)
 	policy := imagev1.GroupVersion.WithKind(imagev1.ImagePolicyKind)
 	automation := imagev1.GroupVersion.WithKind(imagev1.ImageUpdateAutomationKind)
 	job := imagev1alpha1.GroupVersion.WithKind(imagev1alpha1.ImageUpdateJobKind)
