@@ -173,7 +173,7 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 	switch {
 	case o.state == progressing:
 		return o.after
-	case o.state == failed && o.after > 0:
+	case (o.state == failed || o.state == held) && o.after > 0:
 		return o.after
 	case o.state == failed && s.RetryInterval > 0:
 		return l.Retry.jitter(s.RetryInterval)
