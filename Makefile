@@ -35,6 +35,7 @@ generate: ## Generate CRDs, deepcopy and RBAC
 
 .PHONY: lint
 lint: ## Run the linters, with the layer rules
+	go run ./hack/guarded ./internal ./cmd
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: bench

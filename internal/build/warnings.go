@@ -8,6 +8,8 @@ import (
 	"os"
 	"regexp"
 	"sync"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // warning matches lines that kustomize prints to the standard error about files of users, again in every build. It has
@@ -57,10 +59,10 @@ func filterStderr() (end func(), err error) {
 	os.Stderr = w
 	log.SetOutput(w)
 	done := make(chan struct{})
-	go func() {
+	guard.Go("filtering warnings", func() {
 		defer close(done)
 		pass(r, stderr)
-	}()
+	})
 	return func() {
 		os.Stderr = stderr
 		log.SetOutput(logged)

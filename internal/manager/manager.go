@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
@@ -20,6 +21,7 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := logging.Set(o.LogLevel, o.LogEncoding); err != nil {
 		return err
 	}
+	guard.Libraries()
 	speak, err := build.Quiet()
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -43,7 +44,7 @@ func (p *process) addNotifications(ctx context.Context) error {
 		return fmt.Errorf("cannot get the host name: %w", err)
 	}
 	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, endpoint.KernelEvents(p.mgr.GetScheme(), host))
-	return p.mgr.Add(endpoint)
+	return p.mgr.Add(guard.Runnable("delivering notifications", endpoint))
 }
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
@@ -74,7 +75,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
-	return p.mgr.Add(&source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()})
+	return p.mgr.Add(guard.Runnable("removing artifacts",
+		&source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.
@@ -96,5 +98,5 @@ func (p *process) withTLS(listener net.Listener) (net.Listener, error) {
 	}
 	return tls.NewListener(listener, &tls.Config{
 		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), p.mgr.Add(certificate)
+	}), p.mgr.Add(guard.Runnable("reading a certificate", certificate))
 }

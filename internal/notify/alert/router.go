@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -62,7 +63,7 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if obj, ok := o.(T); ok {
 				set(client.ObjectKeyFromObject(obj), obj)
@@ -82,7 +83,8 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 				set(client.ObjectKeyFromObject(obj), none)
 			}
 		},
-	})
+	}
+	registration, err := informer.AddEventHandler(guard.EventHandler("observing alerts", handler))
 	if err == nil {
 		r.synced = append(r.synced, registration.HasSynced)
 	}
