@@ -13,11 +13,11 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/cachemetrics"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/eventrecorder"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
@@ -95,7 +95,7 @@ func (p *process) connectRemotes() (err error) {
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
-	return p.mgr.Add(cachemetrics.ForTokens(identities))
+	return p.mgr.Add(metrics.ForTokens(identities))
 }
 
 // addControllers adds what the enabled controllers share, and then each of them, to the manager.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
@@ -35,7 +34,8 @@ var requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: prometheus.ExponentialBuckets(0.002, 3, 9),
 }, []string{"code", "method"})
 
-func init() { metrics.Registry.MustRegister(requestDuration) }
+// Metrics returns the metrics of webhooks.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{requestDuration} }
 
 // pathIndex is the cache index of Receivers by webhook path.
 const pathIndex = "status.webhookPath"

@@ -248,7 +248,7 @@ func (u *update) fetchNew(t target, request wire.Request) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return storageFault("cannot clean the directory of the mirror", err)
 	}
-	r, err := createRepository(dir)
+	r, err := createRepository(dir, m.packs)
 	if err != nil {
 		return storageFault("cannot create the directory of the mirror", err)
 	}
