@@ -29,7 +29,8 @@ func TestKustomizePrintsNothing(t *testing.T) {
 			"patchesJson6902: [{target: {version: v1, kind: ConfigMap, name: a}, patch: '[{\"op\": \"add\", " +
 			"\"path\": \"/data/c\", \"value\": \"d\"}]'}]\n",
 		"p.yaml":                  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: c}\n",
-		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"base/kustomization.yaml": "resources: [a.yaml]\n",
+		"base/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
 	})
 	_, buildErr := build.Build(t.Context(), build.Request{Tree: tree})
 	log.Print("ours")

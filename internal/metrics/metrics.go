@@ -1,4 +1,4 @@
-// Package metrics registers the Prometheus metrics of a process, and exposes those of the caches of credentials and Helm
+// Package metrics registers the Prometheus metrics of a process. It exposes those of the caches of credentials and Helm
 // indexes.
 package metrics
 
