@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
 
@@ -74,7 +75,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
-	return p.mgr.Add(&source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()})
+	cleanup := &source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
+	return p.mgr.Add(reconcile.OnEveryReplica(cleanup.Run))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.
