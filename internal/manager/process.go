@@ -110,12 +110,12 @@ func (p *process) addControllers(ctx context.Context) error {
 		name string
 		add  func(context.Context) error
 	}{
-		{options.SourceController, p.addSources},
-		{options.KustomizeController, p.addKustomizations},
-		{options.GatingController, p.addGates},
-		{options.NotificationController, p.addReceivers},
-		{options.ImageReflectorController, p.addImageReflector},
-		{options.ImageAutomationController, p.addImageAutomation},
+		{name: options.SourceController, add: p.addSources},
+		{name: options.KustomizeController, add: p.addKustomizations},
+		{name: options.GatingController, add: p.addGates},
+		{name: options.NotificationController, add: p.addReceivers},
+		{name: options.ImageReflectorController, add: p.addImageReflector},
+		{name: options.ImageAutomationController, add: p.addImageAutomation},
 	} {
 		if !p.Runs(controller.name) {
 			continue

@@ -51,7 +51,7 @@ func newStorage(o options.Options) (*storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
-	return &storage{fetcher.Store, listener, fetcher}, nil
+	return &storage{store: fetcher.Store, listener: listener, fetcher: fetcher}, nil
 }
 
 // addArtifactServer adds the artifact server and the cleanup of its store. Every replica serves artifacts.

@@ -146,7 +146,7 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if err != nil {
 		return 0, err
 	}
-	return (&requester{s.Reader, s.Writer, s.Mapper}).request(ctx, c)
+	return (&requester{reader: s.Reader, writer: s.Writer, mapper: s.Mapper}).request(ctx, c)
 }
 
 // body reads the body of a request if there is memory for it. The memory is reserved until release is called.

@@ -109,12 +109,13 @@ type Verification struct {
 
 // verified is the result of a successful verification.
 func verified(message string) *Verification {
-	return &Verification{metav1.ConditionTrue, meta.SucceededReason, message}
+	return &Verification{Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: message}
 }
 
 // unverified is the result of a failed verification.
 func unverified(err error) *Verification {
-	return &Verification{metav1.ConditionFalse, fault.Reason(err, sourcev1.VerificationErrorReason), err.Error()}
+	return &Verification{Status: metav1.ConditionFalse, Reason: fault.Reason(err, sourcev1.VerificationErrorReason),
+		Message: err.Error()}
 }
 
 // In makes an error appear in the given condition instead of the default one.

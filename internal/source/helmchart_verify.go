@@ -57,7 +57,8 @@ func (c *pulledChart) verify(ctx context.Context, obj *sourcev1.HelmChart, data 
 
 // unverifiedChart adds the failed verification to f, and returns the error of the pass.
 func unverifiedChart(obj *sourcev1.HelmChart, err error, f *Fetched[*sourcev1.HelmChart]) error {
-	f.Verification = &Verification{metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error()}
+	f.Verification = &Verification{Status: metav1.ConditionFalse, Reason: sourcev1.VerificationErrorReason,
+		Message: err.Error()}
 	failure := fault.New(sourcev1.ChartVerificationErrorReason, "cannot verify chart '%s'", obj.Spec.Chart).Because(err)
 	if cause := fault.As(err); cause != nil {
 		failure.Terminal, failure.RetryAfter = cause.Terminal, cause.RetryAfter

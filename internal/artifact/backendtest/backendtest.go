@@ -38,7 +38,7 @@ type run struct {
 
 // Run runs the suite. Its steps share the storage; each leaves it empty.
 func (s Suite) Run(t *testing.T) {
-	r := &run{s, t, s.Open()}
+	r := &run{Suite: s, T: t, Backend: s.Open()}
 	r.missingFileDoesNotExist()
 	r.otherReplicasReadWhatIsPut()
 	r.putReplaces()

@@ -83,7 +83,8 @@ func (p *pack) check(size, indexSize int64) error {
 		r   io.ReaderAt
 		b   []byte
 		off int64
-	}{{p.data, head, 0}, {p.data, tail, p.end}, {p.index, table, 0}, {p.index, sums, indexSize - 2*hashSize}} {
+	}{{r: p.data, b: head, off: 0}, {r: p.data, b: tail, off: p.end}, {r: p.index, b: table, off: 0},
+		{r: p.index, b: sums, off: indexSize - 2*hashSize}} {
 		if _, err := part.r.ReadAt(part.b, part.off); err != nil {
 			return err
 		}
