@@ -181,7 +181,7 @@ func newCluster(t *testing.T) *cluster {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = cmd.Wait()
 	})
-	return &cluster{t, c, testenv.NewGit(t)}
+	return &cluster{T: t, client: c, git: testenv.NewGit(t)}
 }
 
 func (c *cluster) create(objects ...client.Object) {

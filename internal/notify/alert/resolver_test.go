@@ -84,8 +84,8 @@ func newResolverTest(t *testing.T) *resolverTest {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	return &resolverTest{t, &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, c,
-		testenv.Namespace(t), clock}
+	return &resolverTest{T: t, Resolver: &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, client: c,
+		namespace: testenv.Namespace(t), clock: clock}
 }
 
 func (b *resolverTest) secret(name string, data map[string]string) *corev1.Secret {

@@ -37,9 +37,9 @@ func (r *Resolver) readSecrets(ctx context.Context, p *notificationv1.Provider) 
 		ref   *meta.LocalObjectReference
 		into  *map[string][]byte
 	}{
-		{"spec.secretRef", p.Spec.SecretRef, &s.login},
-		{"spec.certSecretRef", p.Spec.CertSecretRef, &s.certificates},
-		{"spec.proxySecretRef", p.Spec.ProxySecretRef, &s.proxy},
+		{field: "spec.secretRef", ref: p.Spec.SecretRef, into: &s.login},
+		{field: "spec.certSecretRef", ref: p.Spec.CertSecretRef, into: &s.certificates},
+		{field: "spec.proxySecretRef", ref: p.Spec.ProxySecretRef, into: &s.proxy},
 	} {
 		if ref.ref == nil {
 			continue
