@@ -64,6 +64,7 @@ type mirror struct {
 	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
 	users   map[string]bool // owners of views; guarded by Mirrors
+	proofs  proofs
 }
 
 type limits struct {
@@ -77,7 +78,8 @@ var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, 
 // openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
 // they are fetched again.
 func openMirror(dir string) (*mirror, error) {
-	m := &mirror{dir: dir, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
+	m := &mirror{dir: dir, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{},
+		proofs: proofs{dir: dir, owners: map[string]bool{}}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot create the directory of the mirror", err)
 	}
@@ -89,6 +91,7 @@ func openMirror(dir string) (*mirror, error) {
 	for _, e := range entries {
 		if owner, ok := strings.CutPrefix(e.Name(), userPrefix); ok {
 			m.users[owner] = true
+			m.proofs.load(owner)
 			continue
 		}
 		n := numberOf(e.Name())
