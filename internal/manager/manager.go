@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -25,6 +26,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	}
 	if err := logging.Set(o.LogLevel, o.LogEncoding); err != nil {
 		return err
+	}
+	for _, warning := range o.Warnings() {
+		log.Log.Info(warning)
 	}
 	guard.Libraries()
 	if err := metrics.Register(reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),

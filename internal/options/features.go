@@ -40,6 +40,8 @@ var featureGates = map[string]string{
 	"DisableStatusPollerCache":  "no effect: health is watched, not polled",
 	"GroupChangeLog":            "no effect: each apply reports its changes in one event, not one log line per object",
 	"MigrateAPIVersion":         "no effect: managed fields of versions that are no longer served are always migrated",
+	"DirectSourceFetch":         "no effect: sources are always read from the API server or its watch, never polled",
+	"OOMWatch":                  "no effect: memory is bounded for each work, and releases continue after a restart",
 	"FluxStorage":               "no effect: tags are stored in files of another format",
 	"CacheSecretsAndConfigMaps": "no effect: the contents of Secrets and ConfigMaps are never cached",
 }
@@ -96,13 +98,21 @@ func (o *Options) enabled(gate string) bool {
 	return err == nil && on
 }
 
-// checkFeatureGates rejects unknown feature gates, since a misspelt one would silently be off.
+// Warnings returns what the options contain that has no effect, for the log. Feature gates that another implementation
+// of these APIs knows must not end the start.
+func (o *Options) Warnings() (warnings []string) {
+	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
+		if _, known := featureGates[name]; !known {
+			warnings = append(warnings, fmt.Sprintf("--feature-gates: unknown feature gate '%s' is ignored; known are %s",
+				name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", ")))
+		}
+	}
+	return warnings
+}
+
+// checkFeatureGates rejects values that are no booleans.
 func (o *Options) checkFeatureGates() error {
 	for name, value := range o.FeatureGates {
-		if _, known := featureGates[name]; !known {
-			return fmt.Errorf("--feature-gates: unknown feature gate %q, choose from %s", name,
-				strings.Join(slices.Sorted(maps.Keys(featureGates)), ", "))
-		}
 		if _, err := strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("--feature-gates: %s is %q, choose true or false", name, value)
 		}

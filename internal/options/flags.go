@@ -127,7 +127,7 @@ func (o *Options) bindKustomizations(f *pflag.FlagSet) {
 		"ConfigMap in --runtime-namespace that lists the Vault servers that service accounts may log in to")
 	f.BoolVar(&o.SOPSIgnoreMAC, "insecure-sops-ignore-mac", false,
 		"decrypt files whose unencrypted parts were changed after encryption by SOPS")
-	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false,
+	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true,
 		"fail if a variable of spec.postBuild is not set and has no default")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as <group>/<Kind>, to apply after definitions, namespaces and classes and before all others, such as "+
