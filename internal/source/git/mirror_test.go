@@ -231,6 +231,36 @@ func TestUpdateFailures(t *testing.T) {
 	}
 }
 
+// hostKeyCase is a case of TestSSHChecksHostKey.
+type hostKeyCase struct {
+	identity   []byte
+	knownHosts []byte
+	wantErr    string
+	only       SSHAlgorithms
+}
+
+func hostKeyCases(identity []byte, entry func(key ssh.PublicKey) []byte, host ssh.Signer, stranger ssh.PublicKey,
+	other []byte) map[string]hostKeyCase {
+	return map[string]hostKeyCase{
+		"known host": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "", only: SSHAlgorithms{}},
+		"unknown host": {identity: identity,
+			knownHosts: []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
+			wantErr:    "is unknown", only: SSHAlgorithms{}},
+		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts",
+			only: SSHAlgorithms{}},
+		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the",
+			only: SSHAlgorithms{}},
+		"allowed algorithms": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "",
+			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
+				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
+		"algorithm not allowed": {identity: identity, knownHosts: entry(host.PublicKey()),
+			wantErr: "--ssh-hostkey-algos",
+			only:    SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
+		"unsupported key exchange": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "key exchange",
+			only: SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
+	}
+}
+
 func TestSSHChecksHostKey(t *testing.T) {
 	dir := t.TempDir()
 	identity, public := testenv.SSHKey(t)
@@ -257,29 +287,7 @@ func TestSSHChecksHostKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := testenv.SSHKey(t)
-	for name, c := range map[string]struct {
-		identity   []byte
-		knownHosts []byte
-		wantErr    string
-		only       SSHAlgorithms
-	}{
-		"known host": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "", only: SSHAlgorithms{}},
-		"unknown host": {identity: identity,
-			knownHosts: []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
-			wantErr:    "is unknown", only: SSHAlgorithms{}},
-		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts",
-			only: SSHAlgorithms{}},
-		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the",
-			only: SSHAlgorithms{}},
-		"allowed algorithms": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "",
-			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
-				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
-		"algorithm not allowed": {identity: identity, knownHosts: entry(host.PublicKey()),
-			wantErr: "--ssh-hostkey-algos",
-			only:    SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
-		"unsupported key exchange": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "key exchange",
-			only: SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
-	} {
+	for name, c := range hostKeyCases(identity, entry, host, stranger, other) {
 		t.Run(name, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL,
 				map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})
