@@ -25,6 +25,11 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		return err
 	}
 	defer speak()
+	unlock, err := lockStorage(o)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	p, err := newProcess(ctx, cfg, o)
 	if err != nil {
 		return err
