@@ -8,10 +8,9 @@ import (
 	"net/url"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const downloadTimeout = 5 * time.Minute
@@ -26,7 +25,7 @@ type Fetcher struct {
 	// not meant for users. Client is used when nil.
 	External *http.Client
 
-	fetching singleflight.Group
+	fetching guard.Flight[*Tree]
 	unpacked recent
 }
 
@@ -38,20 +37,18 @@ func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 	}
 	// A canceled request must not fail the others that wait for the same download. So the context ends only the wait;
 	// the download has its own timeout.
-	work := f.fetching.DoChan(key.dir()+" "+a.Digest+" "+a.URL, func() (any, error) {
+	id := key.dir() + " " + a.Digest + " " + a.URL
+	tree, err := f.fetching.DoContext(ctx, "fetching an artifact", id, func() (*Tree, error) {
 		return f.fetch(context.WithoutCancel(ctx), key, a)
 	})
-	select {
-	case <-ctx.Done():
+	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
-	case done := <-work:
-		if done.Err != nil {
-			return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
-				Because(done.Err).WithHint("It is retried. If the artifact is lost or damaged, the source " +
-				"stores it again")
-		}
-		return done.Val.(*Tree), nil
 	}
+	if err != nil {
+		return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
+			Because(err).WithHint("It is retried. If the artifact is lost or damaged, the source stores it again")
+	}
+	return tree, nil
 }
 
 // known returns the tree of the key's artifact with the digest if it is in memory, or nil.
@@ -81,12 +78,16 @@ func (f *Fetcher) fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 		}
 		return nil, errors.Join(local, err)
 	}
-	if f.Store != nil {
-		f.Store.unpacked.keep(key, a.Digest, tree)
-	} else {
-		f.unpacked.keep(key, a.Digest, tree)
-	}
+	f.recent().keep(key, a.Digest, tree)
 	return tree, nil
+}
+
+// recent returns the cache of unpacked trees: that of the store, if there is one.
+func (f *Fetcher) recent() *recent {
+	if f.Store != nil {
+		return &f.Store.unpacked
+	}
+	return &f.unpacked
 }
 
 func (f *Fetcher) download(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {

@@ -288,3 +288,33 @@ func TestCloseStopsAllWatches(t *testing.T) {
 		t.Error("the watch runs")
 	}
 }
+
+// TestAWatchGoesOnAfterAPanic has objects that a projection and a handler cannot read.
+func TestAWatchGoesOnAfterAPanic(t *testing.T) {
+	f := newFixture(t)
+	f.handler.Object = func(_ *testWatch, o *object, _ bool) {
+		if o.ResourceVersion == "11" {
+			panic("oh")
+		}
+	}
+	f.server.set(nil, object1("7"))
+	f.mu.Lock()
+	w := f.Watch(everything, func(o *object) string {
+		if o.ResourceVersion == "7" || o.ResourceVersion == "12" {
+			panic("oh")
+		}
+		return "at " + o.ResourceVersion
+	})
+	w.Subscribe(one, "a")
+	f.mu.Unlock()
+	f.await("list", w.Live)
+	f.await("watch", func() bool { return f.server.last() != nil })
+	for _, version := range []string{"11", "12", "13"} {
+		changed := object1(version)
+		f.server.last().Modify(&changed)
+	}
+	f.await("the last event", func() bool { v, _ := w.Value(one); return v == "at 13" })
+	if n := f.server.count(); n != 1 {
+		t.Errorf("%d lists", n)
+	}
+}

@@ -51,9 +51,13 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 // fetch returns the tree of an artifact of the object's source.
 func (c *Controller) fetch(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) (*artifact.Tree,
 	error) {
+	return c.Artifacts.Fetch(ctx, sourceKey(obj), *a)
+}
+
+// sourceKey returns the key of the artifacts of the object's source.
+func sourceKey(obj *kustomizev1.Kustomization) artifact.Key {
 	ref := obj.Spec.SourceRef
-	return c.Artifacts.Fetch(ctx, artifact.Key{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, obj.Namespace),
-		Name: ref.Name}, *a)
+	return artifact.Key{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
 }
 
 func (c *Controller) referencePolicy() rollout.ReferencePolicy {

@@ -17,23 +17,27 @@ import (
 // lockFile is the file in --storage-path that a process locks. It contains the ID of the process.
 const lockFile = "lock"
 
-// storing are the controllers that write to --storage-path.
+// storing are the controllers that need --storage-path. The kustomize-controller retains artifacts there if it can.
 var storing = []string{options.SourceController, options.NotificationController, options.ImageReflectorController,
 	options.ImageAutomationController}
 
 // lockStorage locks --storage-path for this process, and returns a function that unlocks it. The operating system
-// unlocks it when the process ends in any other way. A process that stores nothing needs no lock.
+// unlocks it when the process ends in any other way. A process that does not need the directory runs without a lock if
+// it cannot be created or locked.
 func lockStorage(o options.Options) (unlock func(), err error) {
-	if !slices.ContainsFunc(storing, o.Runs) && !o.ForwardsEvents() {
+	isRequired := slices.ContainsFunc(storing, o.Runs) || o.ForwardsEvents()
+	if !isRequired && !o.Runs(options.KustomizeController) {
 		return func() {}, nil
-	}
-	if err := os.MkdirAll(o.StoragePath, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create --storage-path %s: %w", o.StoragePath, err)
 	}
 	file := filepath.Join(o.StoragePath, lockFile)
 	lock := flock.New(file, flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
+	locked := false
+	if err = os.MkdirAll(o.StoragePath, 0o700); err == nil {
+		locked, err = lock.TryLock()
+	}
 	switch {
+	case err != nil && !isRequired:
+		return func() {}, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot lock --storage-path %s: %w. Use a directory that is writable and whose file "+
 			"system supports locks", o.StoragePath, errors.Join(err, lock.Close()))

@@ -51,13 +51,19 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 	if err := Run(t.Context(), nil, o); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second process started: %v", err)
 	}
-	for _, controller := range []string{options.KustomizeController, options.GatingController} {
-		storesNothing := options.Options{Controllers: []string{controller}, StoragePath: o.StoragePath}
-		if unlock, err := lockStorage(storesNothing); err != nil {
+	for controller, want := range map[string]bool{options.GatingController: true, options.KustomizeController: false} {
+		single := options.Options{Controllers: []string{controller}, StoragePath: o.StoragePath}
+		if _, err := lockStorage(single); (err == nil) != want {
 			t.Errorf("%s: %v", controller, err)
-		} else {
-			unlock()
 		}
+	}
+	readOnly := options.Options{Controllers: []string{options.KustomizeController}, StoragePath: "/dev/null/data"}
+	if _, err := lockStorage(readOnly); err != nil {
+		t.Errorf("a controller that does not need the directory: %v", err)
+	}
+	readOnly.Controllers = options.AllControllers
+	if _, err := lockStorage(readOnly); err == nil || !strings.Contains(err.Error(), "/dev/null/data") {
+		t.Errorf("a directory that cannot be created: %v", err)
 	}
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)

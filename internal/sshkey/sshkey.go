@@ -20,6 +20,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Algorithms and Curves are the supported values of [Spec].
@@ -187,7 +189,7 @@ func scan(ctx context.Context, address string, algorithms []string) (ssh.PublicK
 		return nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer guard.AfterDone(ctx, "ending a connection", func() { conn.Close() })()
 	var hostKey ssh.PublicKey
 	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
 		User:              "git",

@@ -30,11 +30,11 @@ func TestGenerate(t *testing.T) {
 		spec sshkey.Spec
 		want string
 	}{
-		"ed25519":    {sshkey.Spec{Algorithm: "ed25519"}, "ssh-ed25519"},
-		"ecdsa p256": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p256"}, "ecdsa-sha2-nistp256"},
-		"ecdsa p384": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p384"}, "ecdsa-sha2-nistp384"},
-		"ecdsa p521": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p521"}, "ecdsa-sha2-nistp521"},
-		"rsa":        {sshkey.Spec{Algorithm: "rsa", Bits: 2048}, "ssh-rsa"},
+		"ed25519":    {spec: sshkey.Spec{Algorithm: "ed25519"}, want: "ssh-ed25519"},
+		"ecdsa p256": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p256"}, want: "ecdsa-sha2-nistp256"},
+		"ecdsa p384": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p384"}, want: "ecdsa-sha2-nistp384"},
+		"ecdsa p521": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p521"}, want: "ecdsa-sha2-nistp521"},
+		"rsa":        {spec: sshkey.Spec{Algorithm: "rsa", Bits: 2048}, want: "ssh-rsa"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			private, err := sshkey.Generate(c.spec)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // Mirrors holds the mirrors of a process in one directory. Sources with the same URL and credentials share a mirror and
@@ -18,6 +20,7 @@ import (
 type Mirrors struct {
 	dir    string
 	limits limits
+	packs  packstore.Shared
 
 	mu    sync.Mutex
 	open  map[string]*mirror // by key
@@ -108,7 +111,7 @@ func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
 	m := ms.open[key]
 	if m == nil {
 		var err error
-		if m, err = openMirror(filepath.Join(ms.dir, key)); err != nil {
+		if m, err = openMirror(filepath.Join(ms.dir, key), &ms.packs); err != nil {
 			return nil, err
 		}
 		m.key, m.limits = key, ms.limits

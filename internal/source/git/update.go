@@ -174,9 +174,9 @@ func (u *update) dial() error {
 	conn, err := wire.Dial(u.ctx, u.remote)
 	switch {
 	case err == nil && len(conn.Refs.References) <= maxListing:
-		u.mirror.listing = listing{u.owner, start, conn.Refs, nil}
+		u.mirror.listing = listing{owner: u.owner, start: start, refs: conn.Refs, err: nil}
 	case err != nil && u.ctx.Err() == nil: // not caused by the context of this update
-		u.mirror.listing = listing{u.owner, start, nil, err}
+		u.mirror.listing = listing{owner: u.owner, start: start, refs: nil, err: err}
 	default:
 		u.mirror.listing = listing{}
 	}
@@ -262,7 +262,7 @@ func (u *update) fetchNew(t target, request wire.Request) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return storageFault("cannot clean the directory of the mirror", err)
 	}
-	r, err := createRepository(dir)
+	r, err := createRepository(dir, m.packs)
 	if err != nil {
 		return storageFault("cannot create the directory of the mirror", err)
 	}

@@ -122,7 +122,7 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 		return nil, err
 	}
 	v.last, v.from, v.commit, v.options = last, r, revision.Commit, o.key()
-	v.tree = artifact.NewTree(last.dir, &content{from: append([]origin{{v.mirror, r}}, last.origins...)})
+	v.tree = artifact.NewTree(last.dir, &content{from: append([]origin{{mirror: v.mirror, from: r}}, last.origins...)})
 	return v.tree, nil
 }
 
