@@ -19,7 +19,7 @@ import (
 
 // build returns the objects to apply, or nil if what was applied is still current.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
-	tree, err := r.Artifacts.Fetch(ctx, *r.source)
+	tree, err := r.fetch(ctx, r.obj, r.source)
 	if err != nil {
 		return nil, err
 	}

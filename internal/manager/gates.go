@@ -46,8 +46,9 @@ func (p *process) observeGates(ctx context.Context) error {
 	cache := p.mgr.GetCache()
 	p.gateIndex = &gate.Index{
 		Edges: p.kernel.Edges, Clock: p.GetClock(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
-		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
-		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
+		PlatformNamespace: p.RuntimeNamespace,
+		Namespace:         gate.NamespaceLabels(p.mgr.GetAPIReader()),
+		EnqueueSelected:   gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
 	p.kernel.Gates = p.gateIndex
 	err := p.gateIndex.Observe(ctx, cache)

@@ -35,6 +35,11 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		delivery.Metrics()); err != nil {
 		return err
 	}
+	unlock, err := lockStorage(o)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	p, err := newProcess(ctx, cfg, o)
 	if err != nil {
 		return err

@@ -89,7 +89,8 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	if a == nil {
 		return nil, noArtifact(obj.Spec.SourceRef.Kind, obj.Namespace, source.GetName())
 	}
-	tree, err := h.Artifacts.Fetch(ctx, *a)
+	key := artifact.Key{Kind: obj.Spec.SourceRef.Kind, Namespace: source.GetNamespace(), Name: source.GetName()}
+	tree, err := h.Artifacts.Fetch(ctx, key, *a)
 	if err != nil {
 		return nil, err
 	}
