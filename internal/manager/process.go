@@ -54,6 +54,10 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 	if err := p.connectRemotes(); err != nil {
 		return nil, err
 	}
+	seals, err := p.sealKey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	recorder, stop, err := eventrecorder.Start(ctx, p.mgr)
 	if err != nil {
 		return nil, err
@@ -67,6 +71,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 		Events: reconcile.EmitToCluster(recorder),
 		Clock:  o.GetClock(),
 		Retry:  retry,
+		Seals:  seals,
 	}
 	return p, nil
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 // Finalizer is the finalizer that these APIs have always used, so that objects can move between installations.
@@ -53,10 +54,12 @@ type Pass[T Object] struct {
 	// InProgress reports whether the previous pass left unfinished work for the same spec which closed gates do not
 	// stop. A step that is not admitted may finish that work.
 	InProgress bool
-	// CurrentRevision is the revision that the object already has for the same spec. A step may set it; gates always
-	// admit it, as it is not a change.
+	// CurrentRevision is the revision that the object already has for the same spec. A step may set it; gates that let
+	// it through before admit it always, as it is not a change.
 	CurrentRevision string
 
+	admitted  *meta.Admitted // what gates let through before, nil if that is not known
+	revision  string         // the last one that Admit let through in this pass
 	save      func(ctx context.Context, message string) error
 	admission *admission
 }
@@ -66,10 +69,20 @@ type Pass[T Object] struct {
 // [Held] or [Failed] with that error.
 func (p *Pass[T]) Admit(revision string) error {
 	err := p.admission.admit(revision)
-	if err != nil && revision != "" && revision == p.CurrentRevision {
-		return nil
+	if err != nil && revision != "" && revision == p.CurrentRevision && p.WasAdmitted(revision) &&
+		p.admitted.Generation == p.Object.GetGeneration() {
+		err = nil
+	}
+	if err == nil {
+		p.revision = revision
 	}
 	return err
+}
+
+// WasAdmitted reports whether a revision is the last one that gates let through before, for this generation or an
+// earlier one. Unlike the fields of the status, this is true only if a controller has recorded it.
+func (p *Pass[T]) WasAdmitted(revision string) bool {
+	return p.admitted != nil && p.admitted.Revision == revision
 }
 
 // IsGated reports whether a gate applies to the object, whether it is open or closed.
@@ -90,6 +103,7 @@ type Kernel struct {
 	Clock  clock.Clock
 	Retry  Retry
 	Gates  Gatekeeper // nil disables gates
+	Seals  *seal.Key  // of the revisions that gates let through
 }
 
 // Kind describes a kind to the kernel.

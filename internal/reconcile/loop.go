@@ -67,17 +67,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 
 	start := l.Clock.Now()
 	w := newStatusWriter(l, obj)
-	outcome := l.step(ctx, &Pass[T]{
-		Object: obj, Requested: requested, admission: admission,
-		InProgress: isInProgress(obj) && admission.allowsProgress(),
-		save: func(ctx context.Context, message string) error {
-			setProgressing(obj, message)
-			return w.write(ctx, obj)
-		},
-	})
-	if outcome.state == held {
-		outcome.reason, outcome.message = admission.closed[0].Reason, l.gateMessage(admission)
-	}
+	outcome := l.runStep(ctx, &Pass[T]{Object: obj, Requested: requested, admission: admission}, w)
 	setConditions(obj, outcome)
 	l.reportGates(obj, admission, outcome)
 	if request != "" {
@@ -97,6 +87,28 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return ctrl.Result{RequeueAfter: l.requeueAfter(obj, outcome)}, nil
+}
+
+// runStep runs the step, and records in the status which revision the gates let through.
+func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]) Outcome {
+	obj := pass.Object
+	pass.admitted = l.admittedOf(obj)
+	dropForged(obj, pass.admitted)
+	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
+		pass.admitted.Generation == obj.GetGeneration()
+	pass.save = func(ctx context.Context, message string) error {
+		setProgressing(obj, message)
+		l.sealAdmitted(obj, pass.revision)
+		return w.write(ctx, obj)
+	}
+	outcome := l.step(ctx, pass)
+	if outcome.endsWithAdmitted() {
+		l.sealAdmitted(obj, pass.revision)
+	}
+	if outcome.state == held {
+		outcome.reason, outcome.message = pass.admission.closed[0].Reason, l.gateMessage(pass.admission)
+	}
+	return outcome
 }
 
 // step runs the step of the kind under the object's timeout. A panic becomes a stalled outcome that is retried.
