@@ -25,8 +25,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// forge writes fields of a status as an account that may.
-func (s *harness) forge(o client.Object, name string, status map[string]any) {
+// writeStatus writes fields of a status as an account that may.
+func (s *harness) writeStatus(o client.Object, name string, status map[string]any) {
 	s.Helper()
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -42,10 +42,11 @@ func (s *harness) forge(o client.Object, name string, status map[string]any) {
 // progressing returns the conditions of an object whose work is in progress.
 func progressing(generation int64) []metav1.Condition {
 	return []metav1.Condition{{Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Progressing",
-		Message: "forged", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(time.Unix(1_700_000_000, 0))}}
+		Message: "by a tenant", ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(time.Unix(1_700_000_000, 0))}}
 }
 
-func TestForgedStatusDoesNotPassGate(t *testing.T) {
+func TestWrittenStatusDoesNotPassGate(t *testing.T) {
 	s := newHarness(t)
 	s.Gate("release")
 	s.TurnGate("release", gatingv1.Opened)
@@ -72,7 +73,7 @@ func TestForgedStatusDoesNotPassGate(t *testing.T) {
 	digest := g.Status.Artifact.Digest
 	for _, admitted := range []*meta.Admitted{nil, {Revision: "main@sha1:" + second, Generation: k.Generation,
 		Seal: "00"}} {
-		s.forge(&kustomizev1.Kustomization{}, "app", map[string]any{"conditions": progressing(k.Generation),
+		s.writeStatus(&kustomizev1.Kustomization{}, "app", map[string]any{"conditions": progressing(k.Generation),
 			"lastAttemptedRevision": "main@sha1:" + second, "admitted": admitted})
 		s.Reconcile(&kustomizev1.Kustomization{}, "app")
 		s.ConfigMapHas("a", "1")
@@ -80,7 +81,7 @@ func TestForgedStatusDoesNotPassGate(t *testing.T) {
 
 	t.Log("an artifact that has the pending revision already, with its file and without")
 	for _, path := range []string{g.Status.Artifact.Path, "gitrepository/" + s.Namespace + "/gated/lost.tar.gz"} {
-		s.forge(&sourcev1.GitRepository{}, "gated", map[string]any{"artifact": map[string]any{
+		s.writeStatus(&sourcev1.GitRepository{}, "gated", map[string]any{"artifact": map[string]any{
 			"revision": "main@sha1:" + second, "path": path}})
 		s.Reconcile(g, "gated")
 		if a := g.Status.Artifact; a.Digest != digest {
@@ -98,7 +99,7 @@ func TestForgedStatusDoesNotPassGate(t *testing.T) {
 			c.Status = metav1.ConditionTrue
 		}
 	}
-	s.forge(&gatingv1.Gate{}, "release", map[string]any{"conditions": gate.Status.Conditions})
+	s.writeStatus(&gatingv1.Gate{}, "release", map[string]any{"conditions": gate.Status.Conditions})
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("a", "1")
 

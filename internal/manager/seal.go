@@ -78,7 +78,7 @@ func (p *process) sharedSeal(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if len(s.Data[sealEntry]) != seal.Size {
-		return nil, fmt.Errorf("Secret '%s' has no key '%s' of %d bytes; delete it, and the controllers create it again",
+		return nil, fmt.Errorf("Secret '%s' has no key '%s' of %d bytes; delete it, and the next start creates it",
 			key, sealEntry, seal.Size)
 	}
 	return s.Data[sealEntry], nil

@@ -32,8 +32,8 @@ func (l *loop[T]) sealAdmitted(obj T, revision string) {
 	gated.Held().Admitted = a
 }
 
-// dropForged removes an admitted revision that no controller has written.
-func dropForged(obj Object, admitted *meta.Admitted) {
+// dropUnsealed removes an admitted revision that no controller has written.
+func dropUnsealed(obj Object, admitted *meta.Admitted) {
 	if gated, ok := obj.(Gated); ok && admitted == nil {
 		gated.Held().Admitted = nil
 	}

@@ -93,7 +93,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]) Outcome {
 	obj := pass.Object
 	pass.admitted = l.admittedOf(obj)
-	dropForged(obj, pass.admitted)
+	dropUnsealed(obj, pass.admitted)
 	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
 		pass.admitted.Generation == obj.GetGeneration()
 	pass.save = func(ctx context.Context, message string) error {

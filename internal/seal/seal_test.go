@@ -20,7 +20,7 @@ func TestSeal(t *testing.T) {
 	}{
 		"same parts":       {key: key, seal: good, parts: []string{"Gate", "apps", "release"}, valid: true},
 		"another part":     {key: key, seal: good, parts: []string{"Gate", "apps", "other"}},
-		"parts cut anew":   {key: key, seal: good, parts: []string{"Gate", "appsrelease", ""}},
+		"other boundaries": {key: key, seal: good, parts: []string{"Gate", "appsrelease", ""}},
 		"fewer parts":      {key: key, seal: good, parts: []string{"Gate", "apps"}},
 		"another key":      {key: other, seal: good, parts: []string{"Gate", "apps", "release"}},
 		"no key":           {key: none, seal: good, parts: []string{"Gate", "apps", "release"}},
