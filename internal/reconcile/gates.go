@@ -173,6 +173,9 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.gateMessage(a))
 	}
+	if o.state == held {
+		describeWaiting(obj, closed, status.Pending)
+	}
 	l.Gates.SetWaiting(l.ref(obj), closed, status.Pending)
 }
 
