@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -123,11 +125,12 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		MaxConcurrentReconciles: kind.Concurrent,
 		Reconciler:              newLoop(k, kind),
 		LogConstructor: func(req *ctrl.Request) logr.Logger {
-			logger := mgr.GetLogger().WithName(kind.GroupKind.Kind)
-			if req != nil {
-				logger = logger.WithValues("namespace", req.Namespace, "name", req.Name)
+			logger := log.Log.WithName(kind.GroupKind.Kind).
+				WithValues("controller", strings.ToLower(kind.GroupKind.Kind))
+			if req == nil {
+				return logger.V(1) // details of the start
 			}
-			return logger
+			return logger.WithValues("namespace", req.Namespace, "name", req.Name)
 		},
 	})
 	if err != nil {

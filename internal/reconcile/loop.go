@@ -27,6 +27,7 @@ type loop[T Object] struct {
 	*Kernel
 	Kind[T]
 	failures *failureCounter
+	logged   failureLog
 	writes   *writeCache[T]
 }
 
@@ -82,7 +83,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	l.emitGates(obj, w.before, outcome)
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
-	l.logOutcome(ctx, outcome)
+	l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 	if admission.requiresAnotherPass(l.GateBehavior, outcome) {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
@@ -142,7 +143,7 @@ func withTimeout(ctx context.Context, obj Object) (context.Context, context.Canc
 func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 	l.clearWaiting(obj) // gates do not hold deletions
 	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
-		w := newStatusWriter(l, obj)
+		start, w := l.Clock.Now(), newStatusWriter(l, obj)
 		bounded, cancel := withTimeout(ctx, obj)
 		err := l.Step.Finalize(bounded, obj)
 		cancel()
@@ -153,7 +154,7 @@ func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 				return ctrl.Result{}, client.IgnoreNotFound(err)
 			}
 			l.emit(obj, w.before, outcome)
-			l.logOutcome(ctx, outcome)
+			l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 			return ctrl.Result{RequeueAfter: l.failures.backoff(client.ObjectKeyFromObject(obj), l.Retry, 0)}, nil
 		}
 		finalizers := slices.Clone(obj.GetFinalizers())
@@ -171,6 +172,7 @@ func (l *loop[T]) forget(obj T) {
 	key := client.ObjectKeyFromObject(obj)
 	l.Edges.Set(l.ref(obj), nil)
 	l.failures.reset(key)
+	l.logged.reset(key)
 	l.writes.forget(key)
 	l.clearWaiting(obj)
 	forgetMetrics(l.GroupKind, key)
@@ -207,7 +209,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if is == nil || o.eventReason == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason &&
-		was.Message == is.Message {
+		withoutWaiting(was.Message) == withoutWaiting(is.Message) {
 		return
 	}
 	eventType := normal
@@ -218,19 +220,6 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		Type: eventType, Reason: cmp.Or(o.eventReason, is.Reason), Message: is.Message, Metadata: o.metadata,
 		Minor: o.unchanged && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue,
 	})
-}
-
-func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {
-	logger := log.FromContext(ctx)
-	for _, n := range o.notes {
-		logger.Info(n.message, "reason", n.reason)
-	}
-	switch o.state {
-	case failed, stalled:
-		logger.Error(errors.New(o.message), "failed", "reason", o.reason)
-	default:
-		logger.V(1).Info("done", "reason", o.reason, "message", o.message)
-	}
 }
 
 func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {
