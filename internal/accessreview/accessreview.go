@@ -73,7 +73,8 @@ func New(cfg *rest.Config, audience string) (*Reviewer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reviewer{c, audience, utilcache.NewLRUExpireCache(cacheSize), utilcache.NewLRUExpireCache(cacheSize)}, nil
+	return &Reviewer{client: c, audience: audience, users: utilcache.NewLRUExpireCache(cacheSize),
+		rights: utilcache.NewLRUExpireCache(cacheSize)}, nil
 }
 
 // Authenticate implements [artifact.Access].
@@ -148,7 +149,7 @@ func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, 
 
 // may returns nil if a user may do what is requested, else [artifact.ErrForbidden] or the error of the review.
 func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, what request) error {
-	cacheKey := right{user.Username, user.UID, what}
+	cacheKey := right{user: user.Username, uid: user.UID, request: what}
 	if allowed, ok := r.rights.Get(cacheKey); ok {
 		if allowed.(bool) {
 			return nil

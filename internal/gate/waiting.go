@@ -11,6 +11,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -81,7 +82,7 @@ func (x *Index) enqueueGate(gate types.NamespacedName) {
 	}
 	w.enqueued[gate] = false
 	x.Edges.Enqueue(reconcile.Ref{GroupKind: GroupKind, NamespacedName: gate})
-	time.AfterFunc(enqueueDelay, func() {
+	guard.AfterFunc("enqueuing a gate", enqueueDelay, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		changed := w.enqueued[gate]

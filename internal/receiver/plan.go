@@ -49,8 +49,8 @@ func (m *Plans) plan(ctx context.Context, r *notificationv1.Receiver) (*plan, er
 			return nil, err
 		}
 		for _, f := range []struct{ field, source string }{
-			{"spec.resourceFilter", r.Spec.ResourceFilter},
-			{fmt.Sprintf("spec.resources[%d].filter", i), resource.Filter},
+			{field: "spec.resourceFilter", source: r.Spec.ResourceFilter},
+			{field: fmt.Sprintf("spec.resources[%d].filter", i), source: resource.Filter},
 		} {
 			if f.source == "" {
 				continue

@@ -64,7 +64,8 @@ func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, dura
 	}
 	logger = logger.WithValues("duration", duration.Round(time.Millisecond).String())
 	was, is := readyOf(before), readyOf(obj)
-	changed := was == nil || is == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+	changed := was == nil || is == nil || was.Status != is.Status || was.Reason != is.Reason ||
+		was.Message != is.Message
 	switch o.state {
 	case failed, stalled:
 		if l.logged.isDue(key, changed, l.Clock.Now()) {

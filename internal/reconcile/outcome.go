@@ -102,7 +102,7 @@ func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 }
 
 func (o Outcome) note(eventType, reason, message string) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType, reason, message})
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType: eventType, reason: reason, message: message})
 	return o
 }
 
