@@ -19,9 +19,12 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 var kustomizations = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
+
+var testSeals = seal.New(make([]byte, seal.Size))
 
 // testIndex is an index of objects in memory, with the queue of their kind.
 type testIndex struct {
@@ -40,7 +43,7 @@ func newTestIndex(tb testing.TB, objects ...*kustomizev1.Kustomization) *testInd
 	edges := reconcile.NewEdges()
 	edges.SetQueue(kustomizations, s.queue)
 	s.Index = &Index{
-		Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
+		Seals: testSeals, Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
 		Namespace: func(name string) (labels.Set, bool) { return labels.Set{"team": name}, name != "unreadable" },
 		EnqueueSelected: func(selected func(reconcile.Ref, reconcile.Gated) bool) {
 			s.lists++
@@ -101,6 +104,8 @@ func newGate(namespace, name string, state gatingv1.State, change ...func(*gatin
 	for _, c := range change {
 		c(g)
 	}
+	g.Status.Seal = &gatingv1.Seal{Sequence: 1,
+		Value: testSeals.Seal(sealedParts(g, g.Status.ObservedGeneration, 1)...)}
 	return g
 }
 

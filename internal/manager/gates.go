@@ -45,10 +45,10 @@ func (p *process) gatedKinds() []gate.GatedKind {
 func (p *process) observeGates(ctx context.Context) error {
 	cache := p.mgr.GetCache()
 	p.gateIndex = &gate.Index{
-		Edges: p.kernel.Edges, Clock: p.GetClock(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
-		PlatformNamespace: p.RuntimeNamespace,
-		Namespace:         gate.NamespaceLabels(p.mgr.GetAPIReader()),
-		EnqueueSelected:   gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
+		Edges: p.kernel.Edges, Clock: p.GetClock(), Seals: p.kernel.Seals,
+		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs, PlatformNamespace: p.RuntimeNamespace,
+		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
+		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
 	p.kernel.Gates = p.gateIndex
 	err := p.gateIndex.Observe(ctx, cache)
@@ -73,7 +73,7 @@ func (p *process) addGates(ctx context.Context) error {
 		Concurrent: p.Concurrent,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
-			Waiting: p.gateIndex.Waiting,
+			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors: &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
 		},
 	})

@@ -41,6 +41,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	}
 	defer unlock()
 	p, err := newProcess(ctx, cfg, o)
+	if err != nil && ctx.Err() != nil {
+		return nil // the process was asked to stop while it started
+	}
 	if err != nil {
 		return err
 	}

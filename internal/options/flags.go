@@ -57,6 +57,10 @@ func (o *Options) bindEndpoints(f *pflag.FlagSet) {
 	f.StringVar(&o.EventsAddr, "events-addr", defaultEventsAddr,
 		"address that accepts events of other controllers; 0 disables it. Without notification-controller: URL to "+
 			"post events to")
+	f.BoolVar(&o.OpenEvents, "insecure-events-unauthenticated", false,
+		"accept events on --events-addr from everyone who reaches it, for programs that send no token")
+	f.IntVar(&o.EventsQuota, "events-quota", delivery.DefaultQuota,
+		"maximum events per second that one sender may post to --events-addr; 0 for no limit")
 	f.DurationVar(&o.RateLimit, "rate-limit-interval", delivery.DefaultRateLimit,
 		"how long repeated events of an object are suppressed; 0 suppresses none")
 }

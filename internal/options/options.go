@@ -54,6 +54,8 @@ type Options struct {
 	ImagesAddr   string
 	EventsAddr   string // or a URL to post events to, see [Options.ForwardsEvents]
 	RateLimit    time.Duration
+	OpenEvents   bool // accept posted events without authentication
+	EventsQuota  int  // per second and sender; 0 for no limit
 
 	WatchAllNamespaces   bool
 	RuntimeNamespace     string
