@@ -112,6 +112,7 @@ func (p *process) addControllers(ctx context.Context) error {
 	}{
 		{options.SourceController, p.addSources},
 		{options.KustomizeController, p.addKustomizations},
+		{options.HelmController, p.addHelmReleases},
 		{options.GatingController, p.addGates},
 		{options.NotificationController, p.addReceivers},
 		{options.ImageReflectorController, p.addImageReflector},
