@@ -116,7 +116,7 @@ func TestRender(t *testing.T) {
 func TestRenderKeepsTheOrderOfTheEngine(t *testing.T) {
 	r := newRenderer(t, render.Options{Timeout: wide, Children: 1})
 	result, err := r.Render(t.Context(), one(t, map[string]string{
-		"templates/a.yaml": "a", "templates/b.yaml": "b", "templates/deep/a.yaml": "c", "values.yaml": "x: {y: 1}",
+		"templates/a.yaml": "a", "templates/b.yaml": "b", "templates/deep/a.yaml": "c", "values.yaml": "x: {size: 1}",
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestRenderKeepsTheOrderOfTheEngine(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("the order is %q, want %q", names, want)
 	}
-	if x, _ := result.Values["x"].(map[string]any); x["y"] != 1.0 {
+	if x, _ := result.Values["x"].(map[string]any); x["size"] != 1.0 {
 		t.Errorf("the values are %v, want the defaults of the chart", result.Values)
 	}
 }
@@ -153,10 +153,10 @@ func TestErrorsInHelmsWords(t *testing.T) {
 		},
 		"required": {
 			files:   map[string]string{"templates/a.yaml": `{{ required "set x" .Values.x }}`},
-			message: "execution error at (shop/templates/a.yaml:1:4): set x",
+			message: "execution error at (shop/templates/a.yaml:1:3): set x",
 		},
 		"recursive include": {
-			files: map[string]string{"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
+			files:   map[string]string{"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
 			message: "rendering template has a nested reference name: r: unable to execute template",
 		},
 		"values against the schema": {

@@ -13,6 +13,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -82,15 +83,13 @@ func serve(in io.Reader, out io.Writer) error {
 // serveUntil is serve, and calls orphaned when in ends during a render.
 func serveUntil(in io.Reader, out io.Writer, orphaned func()) error {
 	s := &server{frames: make(chan frame), out: bufio.NewWriterSize(out, 64<<10)}
-	working := make(chan struct{}, 1)
+	var rendering atomic.Bool
 	go func() {
 		defer close(s.frames)
 		for {
 			kind, content, err := readFrame(in, maxInput)
 			if err != nil {
-				select {
-				case working <- struct{}{}: // no render is active
-				default:
+				if rendering.Load() {
 					orphaned()
 				}
 				return
@@ -103,11 +102,11 @@ func serveUntil(in io.Reader, out io.Writer, orphaned func()) error {
 		if !ok {
 			return nil
 		}
-		working <- struct{}{}
+		rendering.Store(true)
 		if err := s.handle(request); err != nil {
 			return err
 		}
-		<-working
+		rendering.Store(false)
 		if used := heapInUse(); used > 64<<20 {
 			debug.FreeOSMemory()
 		}
