@@ -69,6 +69,7 @@ func TestHelmReleaseCommands(t *testing.T) {
 		}
 	}
 	in := func(args ...string) result { return at(t, append(args, "-n", namespace)...) }
+	in("reconcile", "source", "git", "app").wants(t, exitOK)
 	in("create", "helmrelease", "app", "--source", "GitRepository/app", "--chart", "charts/shop", "--values-from",
 		"Secret/login", "--values", file(t, "values.yaml", "color: blue\n"), "--interval", "1h").
 		wants(t, exitOK, "app' is ready")
