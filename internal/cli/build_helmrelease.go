@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
 )
 
 // masked replaces what is secret in printed values.
@@ -75,10 +76,11 @@ func newLocalRelease(e *env, o localrelease.Options) (b *localrelease.Builder, t
 	if err != nil {
 		return nil, nil, done, err
 	}
-	if target, err = apply.NewCluster(cfg, apply.ClusterOptions{}); err != nil {
+	if target, err = apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: kube.FieldManager}); err != nil {
 		return nil, nil, done, err
 	}
-	return localrelease.New(o, &localrelease.Cluster{Client: c, Config: cfg, Target: target}, warn), target, target.Close, nil
+	access := &localrelease.Cluster{Client: c, Config: cfg, Target: target}
+	return localrelease.New(o, access, warn), target, target.Close, nil
 }
 
 func (b *buildHelmRelease) run(ctx context.Context, name string) error {

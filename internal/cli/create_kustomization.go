@@ -94,7 +94,8 @@ func dependencies(flags []string) ([]meta.DependencyReference, error) {
 		if name == "" {
 			return nil, usagef("invalid --depends-on %q: use NAME or NAMESPACE/NAME", d)
 		}
-		refs = append(refs, meta.DependencyReference{NamespacedName: meta.NamespacedName{Namespace: namespace, Name: name}})
+		to := meta.NamespacedName{Namespace: namespace, Name: name}
+		refs = append(refs, meta.DependencyReference{NamespacedName: to})
 	}
 	return refs, nil
 }

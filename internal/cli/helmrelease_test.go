@@ -24,11 +24,12 @@ var shop = map[string]string{
 		"  name: widgets.shop.example.com\nspec:\n  group: shop.example.com\n  scope: Namespaced\n" +
 		"  names: {kind: Widget, plural: widgets, singular: widget}\n  versions:\n  - name: v1\n    served: true\n" +
 		"    storage: true\n    schema: {openAPIV3Schema: {type: object}}\n",
-	"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n" +
-		"  color: {{ .Values.color }}\n  url: https://me:{{ .Values.login.password }}@db\n",
-	"templates/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-login\nstringData:\n" +
-		"  password: {{ .Values.login.password }}\n",
-	"templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {{ .Release.Name }}\n" +
+	"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\n" +
+		"data:\n  color: {{ .Values.color }}\n  url: https://me:{{ .Values.login.password }}@db\n",
+	"templates/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-login\n" +
+		"stringData:\n  password: {{ .Values.login.password }}\n",
+	"templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n" +
+		"  name: {{ .Release.Name }}\n" +
 		"  annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}\n",
 }
 
@@ -87,11 +88,12 @@ func TestHelmReleaseCommands(t *testing.T) {
 func checkReleased(t *testing.T, in func(args ...string) result) {
 	t.Helper()
 	for command, wants := range map[string][]string{
-		"get helmreleases":                          {"app 1.0.0 False True"},
-		"get all":                                   {"helmrelease/app 1.0.0 False True"},
-		"get hr --show-source":                      {"HelmChart/"},
-		"tree hr app":                               {"HelmRelease/", "ConfigMap/", "app-config", "Secret/", "app-login"},
-		"trace configmap app-config":                {"Managed by: HelmRelease/", "Revision: 1.0.0", "HelmChart/", "GitRepository/"},
+		"get helmreleases":     {"app 1.0.0 False True"},
+		"get all":              {"app 1.0.0 False True Helm install succeeded"},
+		"get hr --show-source": {"HelmChart/"},
+		"tree hr app":          {"HelmRelease/", "ConfigMap/", "app-config", "Secret/", "app-login"},
+		"trace configmap app-config": {"Managed by: HelmRelease/", "Revision: 1.0.0", "HelmChart/",
+			"GitRepository/"},
 		"events --for HelmRelease/app":              {"InstallSucceeded"},
 		"stats":                                     {"HelmRelease 1 0 0 -"},
 		"export helmrelease app":                    {"kind: HelmRelease", "color: blue"},
@@ -99,11 +101,11 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 		"debug hr app --show-history":               {"chartName: shop"},
 		"debug hr app --show-values":                {"color: blue", "password: '***'"},
 		"debug hr app --show-values --show-secrets": {"password: hunter2"},
-		"debug hr app --show-origins":               {"color spec.values", "login.password Secret '", "key 'values.yaml'"},
-		"debug helmrelease app --show-origins":      {"VALUE FROM"},
-		"__complete export helmrelease ":            {"app"},
+		"debug hr app --show-origins": {"color spec.values", "login.password Secret '",
+			"key 'values.yaml'"},
+		"debug helmrelease app --show-origins": {"VALUE FROM"},
 	} {
-		r := in(append(strings.Fields(command), completed(command)...)...).wants(t, exitOK)
+		r := in(strings.Fields(command)...).wants(t, exitOK)
 		out := strings.Join(strings.Fields(r.out), " ")
 		for _, want := range wants {
 			if !strings.Contains(out, want) {
@@ -115,14 +117,6 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 		}
 	}
 	in("debug", "hr", "app").wants(t, exitUsage, "nothing to show")
-}
-
-// completed returns the empty word that a completion completes.
-func completed(command string) []string {
-	if strings.HasPrefix(command, "__complete") {
-		return []string{""}
-	}
-	return nil
 }
 
 // checkRendered checks `build helmrelease`, with and without a cluster.
@@ -139,13 +133,13 @@ func checkRendered(t *testing.T, in func(args ...string) result) {
 	if strings.Contains(built, "hunter2") {
 		t.Errorf("the build shows a secret:\n%s", built)
 	}
-	if plain := in("build", "hr", "app", "--show-secrets").wants(t, exitOK).out; !strings.Contains(plain, "me:hunter2@db") {
-		t.Errorf("--show-secrets hides secrets:\n%s", plain)
+	if r := in("build", "hr", "app", "--show-secrets").wants(t, exitOK); !strings.Contains(r.out, "me:hunter2@db") {
+		t.Errorf("--show-secrets hides secrets:\n%s", r.out)
 	}
-	declared := file(t, "app.yaml", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: local}\n"+
-		"spec:\n  interval: 1h\n  chartRef: {kind: OCIRepository, name: none}\n  values: {color: green, login: {password: x}}\n")
+	declared := declare(t, "local", "{color: green, login: {password: x}}")
 	chart := directory(t, shop)
-	offline := run(t, "build", "hr", "local", "--path", chart, "--helmrelease-file", declared, "--dry-run").wants(t, exitOK)
+	offline := run(t, "build", "hr", "local", "--path", chart, "--helmrelease-file", declared, "--dry-run").
+		wants(t, exitOK)
 	if !strings.Contains(offline.out, "color: green") || !strings.Contains(offline.out, "name: local-config") {
 		t.Errorf("the build without a cluster is\n%s", offline.out)
 	}
@@ -154,6 +148,13 @@ func checkRendered(t *testing.T, in func(args ...string) result) {
 		wants(t, exitFailed, "does not declare HelmRelease")
 	in("build", "hr", "app", "--path", t.TempDir()).wants(t, exitFailed, "cannot load the chart", "Chart.yaml")
 	in("build", "hr", "none").wants(t, exitFailed, "none' not found")
+}
+
+// declare writes a file that declares a HelmRelease.
+func declare(t *testing.T, name, values string) string {
+	t.Helper()
+	return file(t, name+".yaml", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: "+name+"}\n"+
+		"spec:\n  interval: 1h\n  chartRef: {kind: OCIRepository, name: none}\n  values: "+values+"\n")
 }
 
 // checkDiff checks `diff helmrelease` with the chart of the cluster and with changed local ones.
@@ -169,9 +170,10 @@ func checkDiff(t *testing.T, in func(args ...string) result) {
 	delete(changed, "templates/secret.yaml")
 	changed["templates/more.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n"
 	changed["templates/config.yaml"] += "  size: large\n"
-	r := in("diff", "helmrelease", "app", "--path", directory(t, changed)).wants(t, exitFailed, "3 objects would change")
-	for _, want := range []string{"+ ConfigMap/", "/more created", "~ ConfigMap/", "app-config configured", "size: large",
-		"- Secret/", "app-login deleted"} {
+	r := in("diff", "helmrelease", "app", "--path", directory(t, changed)).
+		wants(t, exitFailed, "3 objects would change")
+	for _, want := range []string{"+ ConfigMap/", "/more created", "~ ConfigMap/", "app-config configured",
+		"size: large", "- Secret/", "app-login deleted"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the diff lacks %q:\n%s", want, r.out)
 		}
@@ -182,8 +184,7 @@ func checkDiff(t *testing.T, in func(args ...string) result) {
 	changed["templates/config.yaml"] = "{{ fail \"no region\" }}"
 	in("diff", "hr", "app", "--path", directory(t, changed)).
 		wants(t, exitUsage, "HelmRelease '", "execution error at (shop/templates/config.yaml:1:3): no region")
-	declared := file(t, "new.yaml", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: new}\n"+
-		"spec:\n  interval: 1h\n  chartRef: {kind: OCIRepository, name: none}\n  values: {login: {password: hunter3}}\n")
+	declared := declare(t, "new", "{login: {password: hunter3}}")
 	chart := directory(t, shop)
 	in("diff", "hr", "new", "--path", chart, "--helmrelease-file", declared).wants(t, exitUsage, "--ignore-not-found")
 	r = in("diff", "hr", "new", "--path", chart, "--helmrelease-file", declared, "--ignore-not-found").

@@ -211,8 +211,9 @@ func (x lineageTest) stats(t *testing.T) {
 func TestTraceHelmRelease(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	release := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Labels: map[string]string{
-		"kustomize.toolkit.fluxcd.io/name": "common", "kustomize.toolkit.fluxcd.io/namespace": namespace}}}
+	release := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	release.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "common",
+		"kustomize.toolkit.fluxcd.io/namespace": namespace}
 	release.Spec.Interval.Duration, release.Spec.Suspend = 60e9, true
 	release.Spec.ChartRef = &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}
 	if err := c.Create(t.Context(), release); err != nil {
