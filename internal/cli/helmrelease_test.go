@@ -153,8 +153,9 @@ func checkRendered(t *testing.T, in func(args ...string) result) {
 // declare writes a file that declares a HelmRelease.
 func declare(t *testing.T, name, values string) string {
 	t.Helper()
-	return file(t, name+".yaml", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: "+name+"}\n"+
-		"spec:\n  interval: 1h\n  chartRef: {kind: OCIRepository, name: none}\n  values: "+values+"\n")
+	return file(t, name+".yaml",
+		"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: "+name+"}\n"+
+			"spec:\n  interval: 1h\n  chartRef: {kind: OCIRepository, name: none}\n  values: "+values+"\n")
 }
 
 // checkDiff checks `diff helmrelease` with the chart of the cluster and with changed local ones.

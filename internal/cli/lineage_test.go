@@ -225,7 +225,8 @@ func TestTraceHelmRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rendered",
-		Labels: map[string]string{helmv2.GroupVersion.Group + "/name": "web", helmv2.GroupVersion.Group + "/namespace": namespace}}}
+		Labels: map[string]string{helmv2.GroupVersion.Group + "/name": "web",
+			helmv2.GroupVersion.Group + "/namespace": namespace}}}
 	if err := c.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 	}
 	source := sourcev1.NewSource(refs[0].Kind)
 	if source == nil {
-		return nil, nil, fmt.Errorf("sources of kind '%s' are not supported. Name a local chart with --path", refs[0].Kind)
+		return nil, nil,
+			fmt.Errorf("sources of kind '%s' are not supported. Name a local chart with --path", refs[0].Kind)
 	}
 	what := fmt.Sprintf("%s '%s'", refs[0].Kind, key)
 	if err := b.cluster.Client.Get(ctx, key, source.(client.Object)); err != nil {
@@ -58,8 +59,9 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
 	tree, err := fetcher.Fetch(ctx, *source.GetArtifact())
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot fetch the artifact of %s through the API server: %w. Name a local chart with "+
-			"--path", what, err)
+		return nil, nil,
+			fmt.Errorf("cannot fetch the artifact of %s through the API server: %w. Name a local chart with "+
+				"--path", what, err)
 	}
 	return helmrelease.LoadChart(tree)
 }
@@ -121,7 +123,8 @@ func (t *serviceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		name += ":" + port
 	}
 	through := r.Clone(r.Context())
-	through.URL = t.server.JoinPath("api/v1/namespaces", parts[1], "services", name, "proxy", path.Clean("/"+r.URL.Path))
+	through.URL = t.server.JoinPath("api/v1/namespaces", parts[1], "services", name, "proxy",
+		path.Clean("/"+r.URL.Path))
 	through.Host = ""
 	return t.proxy.RoundTrip(through)
 }

@@ -179,7 +179,8 @@ func copyValue(v any) any {
 
 var line = regexp.MustCompile(`line (\d+)(?:, column (\d+))?: (.*)`)
 
-// yamlProblem returns where and why YAML is invalid. The reason for secret content has no quoted text: it may be content.
+// yamlProblem returns where and why YAML is invalid. The reason for secret content has no quoted text: it may
+// be content.
 func yamlProblem(err error, secret bool) (place, reason string) {
 	text := err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "yaml: "} {
