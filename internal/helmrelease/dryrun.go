@@ -21,7 +21,7 @@ func (r *run) dryRun(ctx context.Context, o *observed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return "", err
 	}

@@ -137,7 +137,7 @@ func TestBadCharts(t *testing.T) {
 		"template": {"1.0.2", map[string]string{"templates/x.yaml": "{{ nope }}"}, nil, helmv2.RetriesExceededReason, "nope"},
 		"kind": {"1.0.3", map[string]string{"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\n" +
 			"metadata: {name: a}\n"}, nil, helmv2.RetriesExceededReason, "does not serve kind Nope"},
-		"field": {"1.0.4", map[string]string{"templates/x.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)},
+		"field": {"1.0.4", map[string]string{"templates/config.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)},
 			nil, helmv2.RetriesExceededReason, "dada"},
 		"yaml": {"1.0.5", map[string]string{"templates/x.yaml": "a: [\n"}, nil, helmv2.RetriesExceededReason, "YAML"},
 		"namespace": {"1.0.6", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\n" +

@@ -27,7 +27,7 @@ import (
 )
 
 // newAction returns what all actions on the release need.
-func (r *run) newAction(_ context.Context) (*action.Run, error) {
+func (r *run) newAction() (*action.Run, error) {
 	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
 	if err != nil {
 		return nil, err
@@ -40,19 +40,26 @@ func (r *run) newAction(_ context.Context) (*action.Run, error) {
 	if err != nil {
 		return nil, fault.New(meta.ReconciliationFailedReason, "cannot read what the cluster serves").Because(err)
 	}
+	a := r.newUninstall()
+	a.Capabilities, a.Client.Ignore, a.Client.Checks = capabilities, ignore, checks
+	a.PostRenderer = postrender.New(postrender.Options{
+		PostRenderers: r.obj.Spec.PostRenderers, CommonMetadata: r.obj.Spec.CommonMetadata,
+		Labels: rollout.OwnerOf(refOf(r.obj)).Labels(),
+	})
+	return a, nil
+}
+
+// newUninstall returns what an uninstall needs. No part of the spec that may be invalid keeps a release from being
+// uninstalled.
+func (r *run) newUninstall() *action.Run {
 	return &action.Run{
-		Object: r.obj, Name: r.name, Storage: r.storage.Driver, Capabilities: capabilities,
-		HelmDefaults: r.Options.Helm3Defaults,
+		Object: r.obj, Name: r.name, Storage: r.storage.Driver, HelmDefaults: r.Options.Helm3Defaults,
+		Capabilities: common.DefaultCapabilities, // not used: nothing is rendered
 		Client: kube.Options{
 			Target: r.target, Owner: refOf(r.obj), Namespace: r.obj.GetReleaseNamespace(), ReleaseName: r.name,
-			Ignore: ignore, Secrets: r.secrets, MaxDiffs: rollout.MaxDiffs, Checks: checks,
-			NoFailFast: r.Options.NoFailFast,
+			Secrets: r.secrets, MaxDiffs: rollout.MaxDiffs, NoFailFast: r.Options.NoFailFast,
 		},
-		PostRenderer: postrender.New(postrender.Options{
-			PostRenderers: r.obj.Spec.PostRenderers, CommonMetadata: r.obj.Spec.CommonMetadata,
-			Labels: rollout.OwnerOf(refOf(r.obj)).Labels(),
-		}),
-	}, nil
+	}
 }
 
 // capabilitiesOf returns what templates see as .Capabilities.

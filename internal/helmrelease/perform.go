@@ -49,7 +49,7 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 	}
 	start := r.Clock.Now()
 	var client *kube.Client
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err == nil {
 		var c action.Chart
 		if c, err = r.render(ctx, release, values); err == nil {
@@ -95,7 +95,7 @@ func (r *run) actionTimeout(name string) time.Duration {
 
 // test runs the tests of the last release.
 func (r *run) test(ctx context.Context, o *observed) error {
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 			"release %d failed, and no earlier release to roll back to is stored", o.last.Version).
 			WithHint("Set spec.upgrade.remediation.strategy to uninstall, or correct the chart or its values").Final()
 	}
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,7 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 
 // uninstall uninstalls the release.
 func (r *run) uninstall(ctx context.Context, isRemediation bool) error {
-	a, err := r.newAction(ctx)
-	if err != nil {
-		return err
-	}
-	client, err := a.Uninstall(ctx, false)
+	client, err := r.newUninstall().Uninstall(ctx, false)
 	r.recordWork(client)
 	r.recordStored("uninstall")
 	text := fmt.Sprintf("Helm uninstall of release %s/%s", r.obj.GetReleaseNamespace(), r.name)
@@ -213,10 +209,7 @@ func (r *run) uninstallRecorded(ctx context.Context, s helmv2.Snapshot, storageN
 	if err != nil {
 		return err
 	}
-	a, err := r.newAction(ctx)
-	if err != nil {
-		return err
-	}
+	a := r.newUninstall()
 	a.Storage, a.Name, a.Client.Namespace, a.Client.ReleaseName = stored.Driver, s.Name, s.Namespace, s.Name
 	client, err := a.Uninstall(ctx, false)
 	r.recordWork(client)

@@ -100,8 +100,8 @@ func (p policy) canRemediate(o *observed) bool {
 
 // retryWait returns how long to wait before the next attempt of the strategy RetryOnFailure.
 func (r *run) retryWait(p policy) time.Duration {
-	if len(r.obj.Status.History) == 0 || r.pass.Requested {
+	if r.state.failedAt.IsZero() || r.pass.Requested {
 		return 0
 	}
-	return r.obj.Status.History[0].LastDeployed.Add(p.retryInterval).Sub(r.Clock.Now())
+	return r.state.failedAt.Add(p.retryInterval).Sub(r.Clock.Now())
 }

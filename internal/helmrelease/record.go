@@ -3,6 +3,7 @@ package helmrelease
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -39,14 +40,16 @@ func (r *run) recordSuccess(name string) {
 	if name == helmv2.ActionUpgrade {
 		reason, text = helmv2.UpgradeSucceededReason, "upgrade"
 	}
-	if r.obj.Spec.Test == nil || !r.obj.Spec.Test.Enable { // else the tests decide
-		r.clearFailures()
-	}
 	reconcile.Unmark(r.obj, helmv2.RemediatedCondition)
 	reconcile.Unmark(r.obj, helmv2.TestSuccessCondition)
-	r.recordReleased(reason, fmt.Sprintf("Helm %s succeeded for %s", text, r.describeLast()))
-	r.report.Note(reason, fmt.Sprintf("Helm %s succeeded for %s", text, r.describeLast()))
-	r.state.checked = s.History[0].Digest
+	message := fmt.Sprintf("Helm %s succeeded for %s", text, r.describeLast())
+	r.recordReleased(reason, message)
+	if t := r.obj.Spec.Test; t != nil && t.Enable { // the tests decide about Ready and its event
+		r.report.Note(reason, message)
+	} else {
+		r.clearFailures()
+	}
+	r.state.checked = r.comparison()
 	r.state.lastResync = r.Clock.Now()
 }
 
@@ -73,6 +76,7 @@ func (r *run) recordFailure(name string, err error) error {
 		r.name, r.chart.name, r.chart.version, err)
 	s := &r.obj.Status
 	s.Failures++
+	r.state.failedAt = r.Clock.Now()
 	if !action.IsTransient(err) {
 		if name == helmv2.ActionUpgrade {
 			s.UpgradeFailures++
@@ -178,6 +182,7 @@ func (r *run) recordTestFailure(rel *helmrelease.Release, err error) error {
 	}
 	s := &r.obj.Status
 	s.Failures++
+	r.state.failedAt = r.Clock.Now()
 	if !action.IsTransient(err) && p.action == helmv2.ActionUpgrade {
 		s.UpgradeFailures++
 	} else if !action.IsTransient(err) {
@@ -204,5 +209,5 @@ func (r *run) recordRemediation(reason, message string, err error) error {
 func (r *run) clearFailures() {
 	s := &r.obj.Status
 	s.Failures, s.InstallFailures, s.UpgradeFailures = 0, 0, 0
-	r.state.waitsForHealth = false
+	r.state.waitsForHealth, r.state.failedAt = false, time.Time{}
 }

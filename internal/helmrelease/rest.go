@@ -78,9 +78,12 @@ func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 
 // needsCorrection reports whether the live objects must be compared with the release.
 func (r *run) needsCorrection(owner apply.Owner) bool {
-	return r.state.checked != r.obj.Status.History[0].Digest || r.pass.Requested || r.needsResync() ||
+	return r.state.checked != r.comparison() || r.pass.Requested || r.needsResync() ||
 		r.target.Cluster.Drifted(owner) || len(r.target.Cluster.UnwatchedKinds(owner)) > 0
 }
+
+// comparison identifies a comparison of the live objects with the last release.
+func (r *run) comparison() string { return r.obj.DriftMode() + " " + r.obj.Status.History[0].Digest }
 
 func (r *run) needsResync() bool { return r.Clock.Since(r.state.lastResync) >= r.Options.Resync }
 
@@ -97,7 +100,7 @@ func (r *run) compare(ctx context.Context, owner apply.Owner, rel *helmrelease.R
 	if request.Resync {
 		r.state.lastResync = r.Clock.Now()
 	}
-	r.state.checked = r.obj.Status.History[0].Digest
+	r.state.checked = r.comparison()
 	if r.obj.DriftMode() == meta.DriftWarn {
 		r.state.drift.ReportDetected(r.obj, &r.report, drifted)
 		return nil
@@ -133,23 +136,38 @@ func (r *run) driftRequest(owner apply.Owner, rel *helmrelease.Release) (apply.R
 	}
 	objects, err := r.objectsOf(rel)
 	return apply.Request{
-		Owner: owner, Objects: objects, Ignore: ignore, SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
-		Resync:   r.state.checked != r.obj.Status.History[0].Digest || r.pass.Requested || r.needsResync(),
-		Previous: rollout.Inventory(r.obj.Status.Inventory).Without(crdsOf(r.obj.Status.Inventory, objects)),
-		Secrets:  r.secrets,
+		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...), SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
+		Resync:  r.state.checked != r.comparison() || r.pass.Requested || r.needsResync(),
+		Secrets: r.secrets,
 	}, err
 }
 
-// crdsOf returns the entries of an inventory that are not among the objects.
-func crdsOf(in *meta.ResourceInventory, objects []*unstructured.Unstructured) apply.Inventory {
-	var declared, others apply.Inventory
-	for _, o := range objects {
-		gvk := o.GroupVersionKind()
-		declared = append(declared, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
-			Namespace: o.GetNamespace(), Name: o.GetName()}.Entry())
+// ignoreLabels returns rules for objects that another client released: they do not have the labels that name their owner
+// until the next upgrade, which is no drift.
+func ignoreLabels(owner apply.Owner, objects []*unstructured.Unstructured) []apply.Ignored {
+	unlabeled := map[apply.Ref]bool{}
+	var rule apply.Ignored
+	for key := range owner.Labels() {
+		rule.Paths = append(rule.Paths, "/metadata/labels/"+strings.ReplaceAll(key, "/", "~1"))
 	}
-	others = rollout.Inventory(in).Without(declared)
-	return others
+	for _, o := range objects {
+		for key, value := range owner.Labels() {
+			if o.GetLabels()[key] != value {
+				unlabeled[refTo(o)] = true
+			}
+		}
+	}
+	if len(unlabeled) == 0 {
+		return nil
+	}
+	rule.Matches = func(o *unstructured.Unstructured) bool { return unlabeled[refTo(o)] }
+	return []apply.Ignored{rule}
+}
+
+func refTo(o *unstructured.Unstructured) apply.Ref {
+	gvk := o.GroupVersionKind()
+	return apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+		Name: o.GetName()}
 }
 
 // objectsOf returns the objects of a stored release as Helm applies them, without those that are excluded from drift
@@ -198,9 +216,7 @@ func (r *run) preview(ctx context.Context) ([]apply.Change, error) {
 			return nil, err
 		}
 		for _, b := range before {
-			gvk := b.GroupVersionKind()
-			request.Previous = append(request.Previous, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
-				Namespace: b.GetNamespace(), Name: b.GetName()}.Entry())
+			request.Previous = append(request.Previous, refTo(b).Entry())
 		}
 	}
 	planned, err := r.target.Cluster.Diff(ctx, request)

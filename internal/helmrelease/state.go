@@ -13,7 +13,8 @@ import (
 // the next pass compares all objects again.
 type state struct {
 	target     *rollout.Target
-	checked    string    // digest of the release whose objects were compared with the cluster last
+	checked    string    // what the cluster was compared with last: mode of drift detection and digest of the release
+	failedAt   time.Time // when the last action of this process failed; zero if none did
 	lastResync time.Time // when all objects were compared last
 	drift      rollout.Drift
 	health     rollout.Health

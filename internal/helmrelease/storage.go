@@ -2,9 +2,11 @@ package helmrelease
 
 import (
 	"context"
+	"time"
 
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -14,6 +16,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
+// storageTimeout bounds one request to the storage.
+const storageTimeout = time.Minute
+
 // releaseStorage is the storage of releases in a namespace of the target.
 type releaseStorage struct {
 	*storage.Driver
@@ -21,7 +26,9 @@ type releaseStorage struct {
 }
 
 func openStorage(target *rollout.Target, namespace string) (*releaseStorage, error) {
-	typed, err := kubernetes.NewForConfig(target.Config)
+	cfg := rest.CopyConfig(target.Config)
+	cfg.Timeout = storageTimeout // Helm's storage takes no context
+	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}

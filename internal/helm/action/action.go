@@ -3,7 +3,6 @@ package action
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -187,8 +186,11 @@ func (r *Run) Test(ctx context.Context) (*kube.Client, error) {
 		t.Filters[key] = append(t.Filters[key], f.Name)
 	}
 	_, shutdown, err := t.Run(r.Name)
-	if shutdown != nil {
-		err = errors.Join(err, shutdown())
+	if shutdown == nil {
+		return client, err
+	}
+	if shutdownErr := shutdown(); err == nil { // it returns the error of the test again
+		err = shutdownErr
 	}
 	return client, err
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,10 +99,20 @@ func (w waiter) WaitForDelete(list helmkube.ResourceList, timeout time.Duration)
 	for _, info := range list {
 		wait.Targets = append(wait.Targets, targetOf(info))
 	}
-	if w.NoWait && len(list) > 1 {
+	if w.NoWait && !isHook(list) { // a hook can only be created again after it is gone
 		return nil
 	}
 	return w.Target.WaitDeleted(w.ctx, wait)
+}
+
+func isHook(list helmkube.ResourceList) bool {
+	for _, info := range list {
+		o, err := meta.Accessor(info.Object)
+		if err == nil && o.GetAnnotations()[release.HookAnnotation] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // WatchUntilReady waits until the Jobs and Pods of a hook are done. Its error quotes their last log lines.
