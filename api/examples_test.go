@@ -15,6 +15,9 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	helmv2beta1 "github.com/sluice-gitops/sluice/api/helm/v2beta1"
+	helmv2beta2 "github.com/sluice-gitops/sluice/api/helm/v2beta2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	imagev1beta1 "github.com/sluice-gitops/sluice/api/image/v1beta1"
@@ -64,6 +67,7 @@ func TestTypesHoldExamples(t *testing.T) {
 		extensionsv1beta1.AddToScheme,
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
+		helmv2.AddToScheme, helmv2beta2.AddToScheme, helmv2beta1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
 		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme,
 		notificationv1beta3.AddToScheme,
@@ -143,6 +147,11 @@ var scheduleCases = map[string]struct {
 		object: &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
 			Interval: minutesOf(5)}},
 		want: meta.Schedule{Timeout: time.Minute},
+	},
+	"a release has time for an action, its tests and a remediation": {
+		object: &helmv2.HelmRelease{Spec: helmv2.HelmReleaseSpec{Interval: minutesOf(9), Timeout: &twoMinutes,
+			Upgrade: &helmv2.Upgrade{Timeout: &threeMinutes}}},
+		want: meta.Schedule{Interval: 9 * time.Minute, Timeout: 4 * 7 * time.Minute},
 	},
 	"an external artifact waits for its maker": {object: &sourcev1.ExternalArtifact{}, want: meta.Schedule{}},
 	"a generator that sets nothing is looked after every hour": {

@@ -6,10 +6,12 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -34,6 +36,9 @@ func (p *process) gatedKinds() []gate.GatedKind {
 	if p.Runs(options.KustomizeController) {
 		kinds = append(kinds, gate.GatedKind{GroupKind: kustomization.GroupKind,
 			List: &kustomizev1.KustomizationList{}})
+	}
+	if p.Runs(options.HelmController) {
+		kinds = append(kinds, gate.GatedKind{GroupKind: helmrelease.GroupKind, List: &helmv2.HelmReleaseList{}})
 	}
 	if p.Runs(options.ImageAutomationController) {
 		kinds = append(kinds, gate.GatedKind{GroupKind: automate.GroupKind, List: &imagev1.ImageUpdateAutomationList{}})

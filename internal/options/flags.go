@@ -106,10 +106,10 @@ func (o *Options) bindRemotes(f *pflag.FlagSet) {
 
 func (o *Options) bindAccounts(f *pflag.FlagSet) {
 	f.StringVar(&o.DefaultAccount, "default-service-account", "",
-		"service account to apply as, for Kustomizations that name none")
+		"service account to apply as, for Kustomizations and HelmReleases that name none")
 	f.StringVar(&o.IdentityAccount, "default-identity-service-account", "",
 		"service account for cloud logins of sources, images and Providers that name none (default: "+
-			"--default-service-account if kustomize-controller does not run)")
+			"--default-service-account if neither kustomize-controller nor helm-controller runs)")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "",
 		"service account to decrypt as, for Kustomizations that name none")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "",
