@@ -57,7 +57,8 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 		return nil, nil, err
 	}
 	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
-	tree, err := fetcher.Fetch(ctx, *source.GetArtifact())
+	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: refs[0].Kind, Namespace: key.Namespace, Name: key.Name},
+		*source.GetArtifact())
 	if err != nil {
 		return nil, nil,
 			fmt.Errorf("cannot fetch the artifact of %s through the API server: %w. Name a local chart with "+
