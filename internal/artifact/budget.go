@@ -24,7 +24,7 @@ var errBudget = errors.New("the budget for storage is used up")
 // concurrent use.
 type Budget struct {
 	dir   string
-	limit int64 // bytes; 0 is no bound
+	limit int64 // bytes; unlimited if 0
 
 	mu       sync.Mutex
 	used     int64

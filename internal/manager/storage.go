@@ -50,7 +50,8 @@ func newStorage(o options.Options) (*storage, error) {
 		advertised = listener.Addr().String()
 	}
 	fetcher.Store, err = artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised,
-		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount}, append(storeOptions, artifact.WithBudget(budget))...)
+		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount},
+		append(storeOptions, artifact.WithBudget(budget))...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
