@@ -19,7 +19,10 @@ func (s *Store) orWithLess(write func() (string, stamp, error)) func() (string, 
 	}
 }
 
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// isFull reports whether an error says that the disk or the budget for it is full.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, errBudget)
+}
 
 // makeRoom removes all superseded artifacts, regardless of retention, and reports whether it removed any. Downloads in
 // progress are not interrupted.
@@ -47,6 +50,9 @@ func (s *Store) makeRoom() (removed bool) {
 
 // advice returns a hint for an error of the disk.
 func (s *Store) advice(err error) string {
+	if errors.Is(err, errBudget) {
+		return "Remove or suspend large sources, or raise --storage-limit"
+	}
 	if !isFull(err) {
 		return "Check that --storage-path is writable and has room"
 	}

@@ -55,6 +55,7 @@ type Store struct {
 	checking  guard.Flight[stamp]
 	unpacked  recent
 	remote    *remote    // nil without a backend
+	budget    *Budget    // nil without a bound
 	placing   sync.Mutex // held while an archive and its sidecar may not match
 
 	mu    sync.Mutex
@@ -74,6 +75,9 @@ type Option func(*Store)
 
 // WithTLS sets the scheme of the URLs of artifacts to https.
 func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
+
+// WithBudget bounds what the store writes.
+func WithBudget(b *Budget) Option { return func(s *Store) { s.budget = b } }
 
 // OpenStore opens the store in dir, and removes incomplete files of a process that was killed. Host is the host:port in
 // the URLs of artifacts.

@@ -26,7 +26,7 @@ type Index struct {
 	Clock clock.PassiveClock
 	Seals *seal.Key // of the status of gates
 	// NoCrossNamespaceRefs denies references to gates of other namespaces. A selector then selects in the namespace of
-	// its gate only, whatever the admission policy allowed, except that of a gate in PlatformNamespace.
+	// its gate only, even if the admission policy allowed more, except that of a gate in PlatformNamespace.
 	NoCrossNamespaceRefs bool
 	PlatformNamespace    string // of the process
 	// Namespace returns the labels of a namespace, and whether they could be read. If not, a gate that selects by

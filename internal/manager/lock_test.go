@@ -51,20 +51,6 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 	if err := Run(t.Context(), nil, o); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second process started: %v", err)
 	}
-	for controller, want := range map[string]bool{options.GatingController: true, options.KustomizeController: false} {
-		single := options.Options{Controllers: []string{controller}, StoragePath: o.StoragePath}
-		if _, err := lockStorage(single); (err == nil) != want {
-			t.Errorf("%s: %v", controller, err)
-		}
-	}
-	readOnly := options.Options{Controllers: []string{options.KustomizeController}, StoragePath: "/dev/null/data"}
-	if _, err := lockStorage(readOnly); err != nil {
-		t.Errorf("a controller that does not need the directory: %v", err)
-	}
-	readOnly.Controllers = options.AllControllers
-	if _, err := lockStorage(readOnly); err == nil || !strings.Contains(err.Error(), "/dev/null/data") {
-		t.Errorf("a directory that cannot be created: %v", err)
-	}
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,5 +68,30 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 		t.Errorf("after it was unlocked: %v", err)
 	} else {
 		unlock()
+	}
+}
+
+// TestOnlyControllersThatStoreNeedTheLock has a directory that this process has locked already, and one that cannot be
+// created.
+func TestOnlyControllersThatStoreNeedTheLock(t *testing.T) {
+	o := options.Options{Controllers: options.AllControllers, StoragePath: t.TempDir()}
+	unlock, err := lockStorage(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
+	for controller, want := range map[string]bool{options.GatingController: true, options.KustomizeController: false} {
+		single := options.Options{Controllers: []string{controller}, StoragePath: o.StoragePath}
+		if _, err := lockStorage(single); (err == nil) != want {
+			t.Errorf("%s: %v", controller, err)
+		}
+	}
+	readOnly := options.Options{Controllers: []string{options.KustomizeController}, StoragePath: "/dev/null/data"}
+	if _, err := lockStorage(readOnly); err != nil {
+		t.Errorf("a controller that does not need the directory: %v", err)
+	}
+	readOnly.Controllers = options.AllControllers
+	if _, err := lockStorage(readOnly); err == nil || !strings.Contains(err.Error(), "/dev/null/data") {
+		t.Errorf("a directory that cannot be created: %v", err)
 	}
 }

@@ -101,6 +101,7 @@ func (p *process) connectRemotes() (err error) {
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
+	p.mirrors.Budget = p.storage.budget
 	return p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForTokens(identities)))
 }
 

@@ -33,7 +33,7 @@ func (p *process) addSources(context.Context) error {
 		}),
 		addSource(p, source.BucketGroupKind, &source.Bucket{
 			Access: &access.Buckets{Connector: p.remotes, Metadata: p.remotes.Identities.Metadata},
-			Store:  p.storage.store, Dir: filepath.Join(p.StoragePath, "buckets"),
+			Store:  p.storage.store, Dir: filepath.Join(p.StoragePath, "buckets"), Budget: p.storage.budget,
 		}),
 		p.addHelm(signatures),
 		p.addArtifactGenerators(),

@@ -24,6 +24,7 @@ type storage struct {
 	store    *artifact.Store // nil without source-controller
 	listener net.Listener
 	fetcher  *artifact.Fetcher
+	budget   *artifact.Budget // of --storage-path
 }
 
 func newStorage(o options.Options) (*storage, error) {
@@ -32,8 +33,9 @@ func newStorage(o options.Options) (*storage, error) {
 		return nil, err
 	}
 	fetcher := &artifact.Fetcher{Client: servers, External: external}
+	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
 	if !o.Runs(options.SourceController) {
-		return &storage{fetcher: fetcher}, nil
+		return &storage{fetcher: fetcher, budget: budget}, nil
 	}
 	storeOptions, err := o.StoreOptions()
 	if err != nil {
@@ -48,11 +50,12 @@ func newStorage(o options.Options) (*storage, error) {
 		advertised = listener.Addr().String()
 	}
 	fetcher.Store, err = artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised,
-		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount}, storeOptions...)
+		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount},
+		append(storeOptions, artifact.WithBudget(budget))...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
-	return &storage{store: fetcher.Store, listener: listener, fetcher: fetcher}, nil
+	return &storage{store: fetcher.Store, listener: listener, fetcher: fetcher, budget: budget}, nil
 }
 
 // addArtifactServer adds the artifact server and the cleanup of its store. Every replica serves artifacts.

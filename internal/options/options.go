@@ -40,6 +40,7 @@ type Options struct {
 	Controllers []string
 
 	StoragePath    string
+	StorageLimit   int64 // bytes; 0 is derived from the disk
 	StorageAddr    string
 	StorageAdvAddr string
 	RetentionTTL   time.Duration

@@ -36,6 +36,9 @@ func (o *Options) checkNumbers() error {
 	if o.ConcurrentSSA < 0 {
 		return fmt.Errorf("--concurrent-ssa is %d: choose 1 or more", o.ConcurrentSSA)
 	}
+	if o.StorageLimit < 0 {
+		return fmt.Errorf("--storage-limit is %d: choose 0 or more", o.StorageLimit)
+	}
 	if o.RateLimit < 0 {
 		return fmt.Errorf("--rate-limit-interval is %s: choose 0 or more", o.RateLimit)
 	}

@@ -31,6 +31,7 @@ type Bucket struct {
 	Access *access.Buckets
 	Store  *artifact.Store
 	Dir    string // the directory of the caches; each object has one, named by its UID
+	Budget *artifact.Budget
 
 	mu       sync.Mutex
 	sessions map[types.UID]*bucketSession
@@ -142,6 +143,7 @@ func (b *Bucket) session(obj *sourcev1.Bucket) (*bucketSession, error) {
 	if err != nil {
 		return nil, err
 	}
+	cache.Budget = b.Budget
 	if b.sessions == nil {
 		b.sessions = map[types.UID]*bucketSession{}
 	}

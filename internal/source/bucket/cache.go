@@ -31,6 +31,8 @@ const (
 // contents. A content is verified whenever it is read, so files need not be synced, and a damaged one is fetched again.
 // List and Tree must not be called concurrently; trees may be read at any time.
 type Cache struct {
+	Budget *artifact.Budget // for fetched objects; nil is no bound
+
 	root   *os.Root
 	limits limits
 
@@ -169,7 +171,7 @@ func (c *Cache) fetch(ctx context.Context, from Remote, o Object) (cached, error
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // unless it was renamed
 	h := sha256.New()
-	n, err := io.Copy(io.MultiWriter(storing{f}, h), io.LimitReader(body, o.Size+1))
+	n, err := io.Copy(io.MultiWriter(storing{c.Budget.Writer(f)}, h), io.LimitReader(body, o.Size+1))
 	if closed := f.Close(); err == nil && closed != nil {
 		err = storageFailed("cannot write to the cache of the bucket", closed)
 	}

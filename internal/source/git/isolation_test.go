@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -192,4 +193,25 @@ func TestLoginIsProvedBeforeMirrorIsRead(t *testing.T) {
 	}
 	revoked.Store(false)
 	updated(t, restarted.View("second"), remote, pinned)
+}
+
+// TestStorageLimitStopsLargeFetchesOnly fetches a repository that exceeds the limit, and then a small one.
+func TestStorageLimitStopsLargeFetchesOnly(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("large", map[string]string{"a.txt": randomText(t, 1<<20)})
+	g.Commit("small", map[string]string{"a.yaml": "1"})
+	dir := t.TempDir()
+	ms := longTTL(dir)
+	ms.Budget = artifact.NewBudget(dir, 512<<10)
+	ref := Reference{Branch: "main"}
+	_, err := ms.View("large").Update(t.Context(), Remote{URL: g.URL + "/large"}, ref, false)
+	if f := fault.As(err); f == nil || f.Reason != meta.StorageOperationFailedReason ||
+		!strings.Contains(err.Error(), "--storage-limit") {
+		t.Errorf("got %v", err)
+	}
+	view := ms.View("small")
+	rev := updated(t, view, Remote{URL: g.URL + "/small"}, ref)
+	if _, err := view.Tree(t.Context(), rev, Options{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
@@ -64,6 +65,7 @@ type mirror struct {
 	notes   plumbing.Hash              // target of NotesRef in the last listing; zero if it does not exist
 	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
+	budget  *artifact.Budget
 	packs   *packstore.Shared
 	users   map[string]bool // owners of views; guarded by Mirrors
 	proofs  proofs

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
@@ -18,6 +19,8 @@ import (
 // its fetches; other sources share nothing. A source with a login reads a mirror once it has listed the references of
 // the remote itself. It is safe for concurrent use.
 type Mirrors struct {
+	Budget *artifact.Budget // for fetched packs; nil is no bound
+
 	dir    string
 	limits limits
 	packs  packstore.Shared
@@ -114,7 +117,7 @@ func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
 		if m, err = openMirror(filepath.Join(ms.dir, key), &ms.packs); err != nil {
 			return nil, err
 		}
-		m.key, m.limits = key, ms.limits
+		m.key, m.limits, m.budget = key, ms.limits, ms.Budget
 		ms.open[key] = m
 	}
 	if !m.users[owner] {

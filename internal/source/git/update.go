@@ -288,7 +288,7 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	if err != nil {
 		return u.notFound(t, err)
 	}
-	stream := &errorRecorder{Reader: answer.Pack}
+	stream := &errorRecorder{Reader: u.mirror.budget.Reader(answer.Pack)}
 	switch err := r.objects.Add(u.ctx, stream); {
 	case err == nil:
 	case stream.err != nil:
