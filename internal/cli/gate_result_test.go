@@ -91,7 +91,7 @@ func state(status metav1.ConditionStatus, why string, change ...func(*gatingv1.G
 	}
 }
 
-// gateStep is a command and what the controller makes of it.
+// gateStep is a command, with the result of the evaluation that follows.
 type gateStep struct {
 	name   string
 	result func(*gatingv1.Gate)
