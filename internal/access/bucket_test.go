@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,105 +39,111 @@ func (accounts) Token(_ context.Context, account types.NamespacedName, audience 
 // machine is a Secret with the client ID of a managed identity.
 var machine = secretData{"clientId": []byte("66666666-7777-8888-9999-000000000000")}
 
+func stsSpec(endpoint string) sourcev1.BucketSpec {
+	return sourcev1.BucketSpec{Provider: "aws", STS: &sourcev1.BucketSTS{Provider: "aws", Endpoint: endpoint}}
+}
+
+func serviceAccount(name string) *types.NamespacedName {
+	return &types.NamespacedName{Namespace: "apps", Name: name}
+}
+
+var bucketLogins = map[string]struct {
+	bucket Bucket
+	reason string // empty if the login is accepted
+}{
+	"AWS token for AWS": {
+		bucket: Bucket{spec: stsSpec("https://sts.eu-west-1.amazonaws.com"), account: serviceAccount("reader")},
+	},
+	"AWS token for a VPC endpoint": {
+		bucket: Bucket{spec: stsSpec("https://vpce-1-2.sts.eu-west-1.vpce.amazonaws.com"),
+			account: serviceAccount("reader")},
+	},
+	"AWS token for another host": {
+		bucket: Bucket{spec: stsSpec("https://sts.example.com"), account: serviceAccount("reader")},
+		reason: "InvalidSTSConfiguration",
+	},
+	"AWS token for an API gateway of another customer": {
+		bucket: Bucket{spec: stsSpec("https://sts.execute-api.eu-west-1.amazonaws.com"),
+			account: serviceAccount("reader")},
+		reason: "InvalidSTSConfiguration",
+	},
+	"AWS token over plain HTTP": {
+		bucket: Bucket{spec: stsSpec("http://sts.eu-west-1.amazonaws.com"), account: serviceAccount("reader")},
+		reason: "InvalidSTSConfiguration",
+	},
+	"service account without a role": {
+		bucket: Bucket{spec: stsSpec("https://sts.amazonaws.com"), account: serviceAccount("plain")},
+		reason: "InvalidSTSConfiguration",
+	},
+	"service account that does not exist": {
+		bucket: Bucket{spec: stsSpec("https://sts.amazonaws.com"), account: serviceAccount("none")},
+		reason: "AuthenticationFailed",
+	},
+	"process without an identity": {
+		bucket: Bucket{spec: stsSpec("https://sts.amazonaws.com")},
+		reason: "InvalidSTSConfiguration",
+	},
+	"Google token for another host": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.example.com"}},
+		reason: "AuthenticationFailed",
+	},
+	"Google token over plain HTTP": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com",
+			Insecure: true}},
+		reason: "AuthenticationFailed",
+	},
+	"Google token for Google": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com"}},
+	},
+	"Azure token of a service account for another host": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com",
+			ServiceAccountName: "reader"}, account: serviceAccount("reader")},
+		reason: "AuthenticationFailed",
+	},
+	"Azure token of the machine for another host": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com"},
+			login: machine},
+		reason: "AuthenticationFailed",
+	},
+	"Azure token of the machine for Azure": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure",
+			Endpoint: "https://acme.blob.core.windows.net"}, login: machine},
+	},
+	"public container of an Azure emulator": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "http://127.0.0.1:10000/acme"}},
+	},
+	"unknown provider": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "other"}},
+		reason: "InvalidProviderConfiguration",
+	},
+	"proxy without a usable address": {
+		bucket: Bucket{proxy: secretData{"address": []byte("x")}},
+		reason: "AuthenticationFailed",
+	},
+	"certificate without its key": {
+		bucket: Bucket{cert: secretData{"tls.crt": []byte("x")}},
+		reason: "AuthenticationFailed",
+	},
+	"LDAP login without a password": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{STS: &sourcev1.BucketSTS{Provider: "ldap"}},
+			stsLogin: secretData{"username": []byte("x")}},
+		reason: "AuthenticationFailed",
+	},
+	"bucket name with a path": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "../x"}},
+		reason: "BucketOperationFailed",
+	},
+	"endpoint with a path": {
+		bucket: Bucket{spec: sourcev1.BucketSpec{Endpoint: "s3.example.com/../x", BucketName: "apps"}},
+		reason: "BucketOperationFailed",
+	},
+}
+
 func TestRemoteRefusesInvalidLogins(t *testing.T) {
 	t.Setenv("AWS_ROLE_ARN", "")
 	b := Buckets{Connector: Connector{Egress: &egress.Policy{}, Identities: &auth.Identities{Accounts: accounts{}}},
 		Metadata: http.DefaultTransport}
-	sts := func(endpoint string) sourcev1.BucketSpec {
-		return sourcev1.BucketSpec{Provider: "aws", STS: &sourcev1.BucketSTS{Provider: "aws", Endpoint: endpoint}}
-	}
-	account := func(name string) *types.NamespacedName {
-		return &types.NamespacedName{Namespace: "apps", Name: name}
-	}
-	for name, c := range map[string]struct {
-		bucket Bucket
-		reason string // empty if the login is accepted
-	}{
-		"AWS token for AWS": {
-			bucket: Bucket{spec: sts("https://sts.eu-west-1.amazonaws.com"), account: account("reader")},
-		},
-		"AWS token for a VPC endpoint": {
-			bucket: Bucket{spec: sts("https://vpce-1-2.sts.eu-west-1.vpce.amazonaws.com"), account: account("reader")},
-		},
-		"AWS token for another host": {
-			bucket: Bucket{spec: sts("https://sts.example.com"), account: account("reader")},
-			reason: "InvalidSTSConfiguration",
-		},
-		"AWS token for an API gateway of another customer": {
-			bucket: Bucket{spec: sts("https://sts.execute-api.eu-west-1.amazonaws.com"), account: account("reader")},
-			reason: "InvalidSTSConfiguration",
-		},
-		"AWS token over plain HTTP": {
-			bucket: Bucket{spec: sts("http://sts.eu-west-1.amazonaws.com"), account: account("reader")},
-			reason: "InvalidSTSConfiguration",
-		},
-		"service account without a role": {
-			bucket: Bucket{spec: sts("https://sts.amazonaws.com"), account: account("plain")},
-			reason: "InvalidSTSConfiguration",
-		},
-		"service account that does not exist": {
-			bucket: Bucket{spec: sts("https://sts.amazonaws.com"), account: account("none")},
-			reason: "AuthenticationFailed",
-		},
-		"process without an identity": {
-			bucket: Bucket{spec: sts("https://sts.amazonaws.com")},
-			reason: "InvalidSTSConfiguration",
-		},
-		"Google token for another host": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.example.com"}},
-			reason: "AuthenticationFailed",
-		},
-		"Google token over plain HTTP": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com",
-				Insecure: true}},
-			reason: "AuthenticationFailed",
-		},
-		"Google token for Google": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "gcp", Endpoint: "storage.googleapis.com"}},
-		},
-		"Azure token of a service account for another host": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com",
-				ServiceAccountName: "reader"}, account: account("reader")},
-			reason: "AuthenticationFailed",
-		},
-		"Azure token of the machine for another host": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "https://acme.example.com"},
-				login: machine},
-			reason: "AuthenticationFailed",
-		},
-		"Azure token of the machine for Azure": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure",
-				Endpoint: "https://acme.blob.core.windows.net"}, login: machine},
-		},
-		"public container of an Azure emulator": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "azure", Endpoint: "http://127.0.0.1:10000/acme"}},
-		},
-		"unknown provider": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Provider: "other"}},
-			reason: "InvalidProviderConfiguration",
-		},
-		"proxy without a usable address": {
-			bucket: Bucket{proxy: secretData{"address": []byte("x")}},
-			reason: "AuthenticationFailed",
-		},
-		"certificate without its key": {
-			bucket: Bucket{cert: secretData{"tls.crt": []byte("x")}},
-			reason: "AuthenticationFailed",
-		},
-		"LDAP login without a password": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{STS: &sourcev1.BucketSTS{Provider: "ldap"}},
-				stsLogin: secretData{"username": []byte("x")}},
-			reason: "AuthenticationFailed",
-		},
-		"bucket name with a path": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "../x"}},
-			reason: "BucketOperationFailed",
-		},
-		"endpoint with a path": {
-			bucket: Bucket{spec: sourcev1.BucketSpec{Endpoint: "s3.example.com/../x", BucketName: "apps"}},
-			reason: "BucketOperationFailed",
-		},
-	} {
+	for name, c := range bucketLogins {
 		if c.bucket.spec.BucketName == "" {
 			c.bucket.spec.BucketName = "apps"
 		}
@@ -211,6 +218,21 @@ func TestKeyChangesWithTheAccess(t *testing.T) {
 		c.change(&other)
 		if got := other.Key() == base.Key(); got != c.same {
 			t.Errorf("%s: same key is %v, want %v", name, got, c.same)
+		}
+	}
+}
+
+// TestBucketRegionsNameNoHost has regions that would be parts of host names.
+func TestBucketRegionsNameNoHost(t *testing.T) {
+	buckets := &Buckets{Connector: Connector{Egress: &egress.Policy{}, Identities: &auth.Identities{}}}
+	for _, region := range []string{"evil.example", "evil.example/", "x/y", "a#b", "@evil", "a b", "a:b"} {
+		spec := sourcev1.BucketSpec{Endpoint: "s3.amazonaws.com", BucketName: "b", Region: region}
+		b, err := buckets.Resolve(t.Context(), &sourcev1.Bucket{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := buckets.Remote(t.Context(), b); err == nil || !strings.Contains(err.Error(), "region") {
+			t.Errorf("region %q: %v", region, err)
 		}
 	}
 }

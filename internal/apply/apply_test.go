@@ -157,50 +157,52 @@ func TestResyncComparesAllObjects(t *testing.T) {
 	}
 }
 
+var refusedObjects = map[string]struct {
+	object string
+	want   []string // in the error
+}{
+	"invalid value": {
+		object: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
+			"spec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+			"{containers: [{name: c, image: i}]}}}",
+		want: []string{"Deployment/%s/bad", "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
+	},
+	"unknown field": {
+		object: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
+			"spec: {replica: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
+			"{containers: [{name: c, image: i}]}}}",
+		want: []string{"Deployment/%s/bad", ".spec.replica: field not declared in schema"},
+	},
+	"kind not served": {
+		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
+		want: []string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1",
+			"dependsOn"},
+	},
+	"version not served": {
+		object: "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}",
+		want:   []string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
+	},
+	"same hint for two objects": {
+		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\n" +
+			"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
+		want: []string{"Gadget of example.com/v1; Gadget/%s/worse", "Gadget of example.com/v1. Install"},
+	},
+	"missing namespace": {
+		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: nowhere}",
+		want:   []string{"ConfigMap/nowhere/bad", `namespaces "nowhere" not found`, "Declare the Namespace"},
+	},
+	"duplicate object": {
+		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good, namespace: %s}",
+		want:   []string{"ConfigMap/%s/good is declared twice"},
+	},
+	"no name": {
+		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s}",
+		want:   []string{"ConfigMap/%s/", "no metadata.name"},
+	},
+}
+
 func TestRefusedObjectLeavesClusterUnchanged(t *testing.T) {
-	for name, c := range map[string]struct {
-		object string
-		want   []string // in the error
-	}{
-		"invalid value": {
-			object: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
-				"spec: {replicas: -1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
-				"{containers: [{name: c, image: i}]}}}",
-			want: []string{"Deployment/%s/bad", "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
-		},
-		"unknown field": {
-			object: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}\n" +
-				"spec: {replica: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +
-				"{containers: [{name: c, image: i}]}}}",
-			want: []string{"Deployment/%s/bad", ".spec.replica: field not declared in schema"},
-		},
-		"kind not served": {
-			object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
-			want: []string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1",
-				"dependsOn"},
-		},
-		"version not served": {
-			object: "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}",
-			want:   []string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
-		},
-		"same hint for two objects": {
-			object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\n" +
-				"apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: worse, namespace: %s}",
-			want: []string{"Gadget of example.com/v1; Gadget/%s/worse", "Gadget of example.com/v1. Install"},
-		},
-		"missing namespace": {
-			object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: nowhere}",
-			want:   []string{"ConfigMap/nowhere/bad", `namespaces "nowhere" not found`, "Declare the Namespace"},
-		},
-		"duplicate object": {
-			object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good, namespace: %s}",
-			want:   []string{"ConfigMap/%s/good is declared twice"},
-		},
-		"no name": {
-			object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s}",
-			want:   []string{"ConfigMap/%s/", "no metadata.name"},
-		},
-	} {
+	for name, c := range refusedObjects {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

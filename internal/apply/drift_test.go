@@ -86,64 +86,66 @@ func reapplied(change func(*unstructured.Unstructured)) edit {
 	}
 }
 
+var driftCases = map[string]struct {
+	resource schema.GroupVersionResource
+	object   string
+	edit     edit
+}{
+	"update of a value with kubectl": {resource: configMaps, object: "config",
+		edit: updated("kubectl-edit", set("9", "data", "a"))},
+	"update of a value by a controller": {resource: configMaps, object: "config",
+		edit: updated("other", set("9", "data", "a"))},
+	"JSON patch of a value": {resource: configMaps, object: "config",
+		edit: patched(types.JSONPatchType, "other", `[{"op":"replace","path":"/data/a","value":"9"}]`)},
+	"merge patch of a value": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`)},
+	"removal of a value": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "other", `{"data":{"b":null}}`)},
+	"key added with kubectl": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "kubectl-edit", `{"data":{"c":"3"}}`)},
+	"change of a label": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":"back"}}}`)},
+	"removal of a declared label": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":null}}}`)},
+	"change of the owner label": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"unknown"}}}`)},
+	"removal of the owner label": {resource: configMaps, object: "config",
+		edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":null}}}`)},
+	"forced apply by another manager": {resource: configMaps, object: "config",
+		edit: patched(types.ApplyPatchType, "other",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`)},
+	"apply of another value under our name": {resource: configMaps, object: "config",
+		edit: reapplied(set("9", "data", "a"))},
+	"apply of another spec under our name": {resource: deployments, object: "app",
+		edit: reapplied(set(int64(7), "spec", "replicas"))},
+	"apply of fewer fields under our name": {resource: configMaps, object: "config",
+		edit: patched(types.ApplyPatchType, DefaultFieldManager,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
+	"update under our name": {resource: configMaps, object: "config",
+		edit: updated(DefaultFieldManager, set("9", "data", "a"))},
+	"removal of the managed fields": {resource: configMaps, object: "config",
+		edit: updated("other", func(o *unstructured.Unstructured) {
+			o.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
+		})},
+	"deletion": {resource: configMaps, object: "config", edit: deleted},
+	"change of an image": {resource: deployments, object: "app",
+		edit: patched(types.StrategicMergePatchType, "other",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:2"}]}}}}`)},
+	"change of an environment variable": {resource: deployments, object: "app",
+		edit: patched(types.StrategicMergePatchType, "other",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"2"}]}]}}}}`)},
+	"change of replicas by the scale subresource": {resource: deployments, object: "app",
+		edit: patched(types.MergePatchType, "kubectl", `{"spec":{"replicas":5}}`, "scale")},
+	"deletion of a Deployment": {resource: deployments, object: "app", edit: deleted},
+	"change of a selector": {resource: services, object: "service",
+		edit: patched(types.MergePatchType, "other", `{"spec":{"selector":{"app":"y"}}}`)},
+	"port replaced with kubectl": {resource: services, object: "service",
+		edit: patched(types.JSONPatchType, "kubectl-edit",
+			`[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)},
+}
+
 func TestDriftIsDetectedAndCorrected(t *testing.T) {
-	for name, c := range map[string]struct {
-		resource schema.GroupVersionResource
-		object   string
-		edit     edit
-	}{
-		"update of a value with kubectl": {resource: configMaps, object: "config",
-			edit: updated("kubectl-edit", set("9", "data", "a"))},
-		"update of a value by a controller": {resource: configMaps, object: "config",
-			edit: updated("other", set("9", "data", "a"))},
-		"JSON patch of a value": {resource: configMaps, object: "config",
-			edit: patched(types.JSONPatchType, "other", `[{"op":"replace","path":"/data/a","value":"9"}]`)},
-		"merge patch of a value": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "kubectl-patch", `{"data":{"a":"9"}}`)},
-		"removal of a value": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "other", `{"data":{"b":null}}`)},
-		"key added with kubectl": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "kubectl-edit", `{"data":{"c":"3"}}`)},
-		"change of a label": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":"back"}}}`)},
-		"removal of a declared label": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"tier":null}}}`)},
-		"change of the owner label": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":"unknown"}}}`)},
-		"removal of the owner label": {resource: configMaps, object: "config",
-			edit: patched(types.MergePatchType, "other", `{"metadata":{"labels":{"`+group+`/name":null}}}`)},
-		"forced apply by another manager": {resource: configMaps, object: "config",
-			edit: patched(types.ApplyPatchType, "other",
-				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"9"}}`)},
-		"apply of another value under our name": {resource: configMaps, object: "config",
-			edit: reapplied(set("9", "data", "a"))},
-		"apply of another spec under our name": {resource: deployments, object: "app",
-			edit: reapplied(set(int64(7), "spec", "replicas"))},
-		"apply of fewer fields under our name": {resource: configMaps, object: "config",
-			edit: patched(types.ApplyPatchType, DefaultFieldManager,
-				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"1"}}`)},
-		"update under our name": {resource: configMaps, object: "config",
-			edit: updated(DefaultFieldManager, set("9", "data", "a"))},
-		"removal of the managed fields": {resource: configMaps, object: "config",
-			edit: updated("other", func(o *unstructured.Unstructured) {
-				o.SetManagedFields([]metav1.ManagedFieldsEntry{{}})
-			})},
-		"deletion": {resource: configMaps, object: "config", edit: deleted},
-		"change of an image": {resource: deployments, object: "app",
-			edit: patched(types.StrategicMergePatchType, "other",
-				`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:2"}]}}}}`)},
-		"change of an environment variable": {resource: deployments, object: "app",
-			edit: patched(types.StrategicMergePatchType, "other",
-				`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"2"}]}]}}}}`)},
-		"change of replicas by the scale subresource": {resource: deployments, object: "app",
-			edit: patched(types.MergePatchType, "kubectl", `{"spec":{"replicas":5}}`, "scale")},
-		"deletion of a Deployment": {resource: deployments, object: "app", edit: deleted},
-		"change of a selector": {resource: services, object: "service",
-			edit: patched(types.MergePatchType, "other", `{"spec":{"selector":{"app":"y"}}}`)},
-		"port replaced with kubectl": {resource: services, object: "service",
-			edit: patched(types.JSONPatchType, "kubectl-edit",
-				`[{"op":"replace","path":"/spec/ports/0/port","value":81}]`)},
-	} {
+	for name, c := range driftCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

@@ -27,45 +27,53 @@ func (f *fixture) pruneStale(before Inventory) []string {
 	return describe(changes)
 }
 
+// handoverStep is one step of a handover between the owners a and b.
+type handoverStep func(a, b *fixture, before Inventory) []string
+
+func handoverText(f *fixture, names ...string) string {
+	var docs []string
+	for _, n := range names {
+		docs = append(docs, f.cm(n))
+	}
+	return strings.Join(docs, "---\n")
+}
+
+func bApplies(_, b *fixture, _ Inventory) []string { return b.apply(handoverText(b, "moves")) }
+
+func aApplies(a, _ *fixture, _ Inventory) []string { return a.apply(handoverText(a, "stays")) }
+
+func aPrunes(a, _ *fixture, before Inventory) []string { return a.pruneStale(before) }
+
+var handovers = map[string]struct {
+	steps  []handoverStep
+	want   [][]string
+	kept   bool   // the object is not deleted
+	during string // b applies before the first request with this method
+}{
+	"new owner applies first": {
+		steps: []handoverStep{bApplies, aApplies, aPrunes, bApplies},
+		want: [][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil,
+			{"ConfigMap/moves unchanged"}}, kept: true,
+	},
+	"new owner applies before the old one prunes": {
+		steps: []handoverStep{aApplies, bApplies, aPrunes, bApplies},
+		want: [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil,
+			{"ConfigMap/moves unchanged"}}, kept: true,
+	},
+	"new owner applies while the old one prunes": {
+		steps: []handoverStep{aApplies, aPrunes, bApplies},
+		want:  [][]string{{"ConfigMap/stays unchanged"}, nil, {"ConfigMap/moves unchanged"}}, kept: true,
+		during: http.MethodDelete,
+	},
+	"old owner prunes first": { // the object is created again
+		steps: []handoverStep{aApplies, aPrunes, bApplies},
+		want:  [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}},
+	},
+}
+
 func TestHandoverBetweenOwners(t *testing.T) {
 	// Owner a declares two objects. Then one of them moves to owner b.
-	type step func(a, b *fixture, before Inventory) []string
-	text := func(f *fixture, names ...string) string {
-		var docs []string
-		for _, n := range names {
-			docs = append(docs, f.cm(n))
-		}
-		return strings.Join(docs, "---\n")
-	}
-	aApplies := func(a, _ *fixture, _ Inventory) []string { return a.apply(text(a, "stays")) }
-	aPrunes := func(a, _ *fixture, before Inventory) []string { return a.pruneStale(before) }
-	bApplies := func(_, b *fixture, _ Inventory) []string { return b.apply(text(b, "moves")) }
-	for name, c := range map[string]struct {
-		steps  []step
-		want   [][]string
-		kept   bool   // the object is not deleted
-		during string // b applies before the first request with this method
-	}{
-		"new owner applies first": {
-			steps: []step{bApplies, aApplies, aPrunes, bApplies},
-			want: [][]string{{"ConfigMap/moves configured"}, {"ConfigMap/stays unchanged"}, nil,
-				{"ConfigMap/moves unchanged"}}, kept: true,
-		},
-		"new owner applies before the old one prunes": {
-			steps: []step{aApplies, bApplies, aPrunes, bApplies},
-			want: [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves configured"}, nil,
-				{"ConfigMap/moves unchanged"}}, kept: true,
-		},
-		"new owner applies while the old one prunes": {
-			steps: []step{aApplies, aPrunes, bApplies},
-			want:  [][]string{{"ConfigMap/stays unchanged"}, nil, {"ConfigMap/moves unchanged"}}, kept: true,
-			during: http.MethodDelete,
-		},
-		"old owner prunes first": { // the object is created again
-			steps: []step{aApplies, aPrunes, bApplies},
-			want:  [][]string{{"ConfigMap/stays unchanged"}, {"ConfigMap/moves deleted"}, {"ConfigMap/moves created"}},
-		},
-	} {
+	for name, c := range handovers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var between func()
@@ -81,8 +89,8 @@ func TestHandoverBetweenOwners(t *testing.T) {
 				})
 			})
 			b := a.another("b")
-			between = func() { b.apply(text(b, "moves")) }
-			a.apply(text(a, "stays", "moves"))
+			between = func() { b.apply(handoverText(b, "moves")) }
+			a.apply(handoverText(a, "stays", "moves"))
 			before, uid := a.inventory, a.get(configMaps, "moves").GetUID()
 			a.waitSynced()
 			for n, do := range c.steps {

@@ -92,25 +92,27 @@ func TestManagedFieldsOfRemovedVersion(t *testing.T) {
 	}
 }
 
+var otherManagers = map[string]struct {
+	manager string
+	kind    types.PatchType
+	kept    bool // undeclared fields of the manager are kept
+}{
+	"kubectl apply": {
+		manager: "kubectl-client-side-apply", kind: types.MergePatchType,
+	},
+	"kubectl apply --server-side": {manager: "kubectl", kind: types.ApplyPatchType},
+	"kubectl edit":                {manager: "kubectl-edit", kind: types.MergePatchType},
+	"kubectl patch":               {manager: "kubectl-patch", kind: types.MergePatchType},
+	"overridden manager, update":  {manager: "lens", kind: types.MergePatchType},
+	"overridden manager, apply":   {manager: "lens", kind: types.ApplyPatchType},
+	"other manager":               {manager: "other", kind: types.MergePatchType, kept: true},
+}
+
 func TestFieldsOfOtherManagersAreTakenOver(t *testing.T) {
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	const clientSide = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","annotations":{"` + lastApplied +
 		`":"{}"}},"data":{"a":"0","old":"x"}}`
-	for name, c := range map[string]struct {
-		manager string
-		kind    types.PatchType
-		kept    bool // undeclared fields of the manager are kept
-	}{
-		"kubectl apply": {
-			manager: "kubectl-client-side-apply", kind: types.MergePatchType,
-		},
-		"kubectl apply --server-side": {manager: "kubectl", kind: types.ApplyPatchType},
-		"kubectl edit":                {manager: "kubectl-edit", kind: types.MergePatchType},
-		"kubectl patch":               {manager: "kubectl-patch", kind: types.MergePatchType},
-		"overridden manager, update":  {manager: "lens", kind: types.MergePatchType},
-		"overridden manager, apply":   {manager: "lens", kind: types.ApplyPatchType},
-		"other manager":               {manager: "other", kind: types.MergePatchType, kept: true},
-	} {
+	for name, c := range otherManagers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

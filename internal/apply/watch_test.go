@@ -35,56 +35,58 @@ func event(version, uid, ours, others string) *metav1.PartialObjectMetadata {
 // listed makes the watch complete, with the object as it was applied.
 func listed(w *watch) { _ = w.Replace([]any{event("10", "u", "a", "x")}, "10") }
 
+var eventOrders = map[string]struct {
+	events  func(*watch)
+	drifted bool
+	// With the events before the response, only the last state is compared.
+	missedBeforeResponse bool
+}{
+	"no event": {events: func(*watch) {}},
+	"list older than the apply": {
+		events: func(w *watch) { _ = w.Replace(nil, "9") }},
+	"newer list without the object": {
+		events: func(w *watch) { _ = w.Replace(nil, "11") }, drifted: true},
+	"list with the applied object": {
+		events: func(w *watch) { _ = w.Replace([]any{event("10", "u", "a", "x")}, "12") }},
+	"list with the changed object": {
+		events: func(w *watch) { _ = w.Replace([]any{event("11", "u", "b", "x")}, "12") }, drifted: true},
+	"list with another object of the same name": {
+		events: func(w *watch) { _ = w.Replace([]any{event("11", "v", "a", "x")}, "12") }, drifted: true},
+	"late older event": {
+		events: func(w *watch) { listed(w); _ = w.Update(event("8", "u", "b", "y")) }},
+	"late deletion of an older object": {
+		events: func(w *watch) { listed(w); _ = w.Delete(event("9", "t", "b", "y")) }},
+	"deletion": {
+		events: func(w *watch) { listed(w); _ = w.Delete(event("11", "u", "a", "x")) }, drifted: true},
+	"deletion and creation": {events: func(w *watch) {
+		listed(w)
+		_ = w.Delete(event("11", "u", "a", "x"))
+		_ = w.Add(event("12", "v", "a", "x"))
+	}, drifted: true},
+	"change of other fields": {events: func(w *watch) {
+		listed(w)
+		_ = w.Update(event("11", "u", "a", "xyz"))
+	}},
+	"change that nothing explains": {events: func(w *watch) {
+		listed(w)
+		_ = w.Update(event("11", "u", "a", "x"))
+	}, drifted: true},
+	"change of other fields, then one that nothing explains": {events: func(w *watch) {
+		listed(w)
+		_ = w.Update(event("11", "u", "a", "xyz"))
+		_ = w.Update(event("12", "u", "a", "xyz"))
+	}, drifted: true, missedBeforeResponse: true},
+	"version with more digits": {
+		events:  func(w *watch) { listed(w); _ = w.Update(event("100000000000000000000000", "u", "b", "x")) },
+		drifted: true},
+	"version that is not a number": {
+		events: func(w *watch) { listed(w); _ = w.Update(event("abc", "u", "b", "x")) }, drifted: true},
+	"bookmark": {events: func(w *watch) { listed(w); _ = w.Bookmark("99") }},
+}
+
 // Events of the watch and the response to our apply come in any order. The object was applied at version 10.
 func TestDriftIsFoundInAnyOrderOfEvents(t *testing.T) {
-	for name, c := range map[string]struct {
-		events  func(*watch)
-		drifted bool
-		// With the events before the response, only the last state is compared.
-		missedBeforeResponse bool
-	}{
-		"no event": {events: func(*watch) {}},
-		"list older than the apply": {
-			events: func(w *watch) { _ = w.Replace(nil, "9") }},
-		"newer list without the object": {
-			events: func(w *watch) { _ = w.Replace(nil, "11") }, drifted: true},
-		"list with the applied object": {
-			events: func(w *watch) { _ = w.Replace([]any{event("10", "u", "a", "x")}, "12") }},
-		"list with the changed object": {
-			events: func(w *watch) { _ = w.Replace([]any{event("11", "u", "b", "x")}, "12") }, drifted: true},
-		"list with another object of the same name": {
-			events: func(w *watch) { _ = w.Replace([]any{event("11", "v", "a", "x")}, "12") }, drifted: true},
-		"late older event": {
-			events: func(w *watch) { listed(w); _ = w.Update(event("8", "u", "b", "y")) }},
-		"late deletion of an older object": {
-			events: func(w *watch) { listed(w); _ = w.Delete(event("9", "t", "b", "y")) }},
-		"deletion": {
-			events: func(w *watch) { listed(w); _ = w.Delete(event("11", "u", "a", "x")) }, drifted: true},
-		"deletion and creation": {events: func(w *watch) {
-			listed(w)
-			_ = w.Delete(event("11", "u", "a", "x"))
-			_ = w.Add(event("12", "v", "a", "x"))
-		}, drifted: true},
-		"change of other fields": {events: func(w *watch) {
-			listed(w)
-			_ = w.Update(event("11", "u", "a", "xyz"))
-		}},
-		"change that nothing explains": {events: func(w *watch) {
-			listed(w)
-			_ = w.Update(event("11", "u", "a", "x"))
-		}, drifted: true},
-		"change of other fields, then one that nothing explains": {events: func(w *watch) {
-			listed(w)
-			_ = w.Update(event("11", "u", "a", "xyz"))
-			_ = w.Update(event("12", "u", "a", "xyz"))
-		}, drifted: true, missedBeforeResponse: true},
-		"version with more digits": {
-			events:  func(w *watch) { listed(w); _ = w.Update(event("100000000000000000000000", "u", "b", "x")) },
-			drifted: true},
-		"version that is not a number": {
-			events: func(w *watch) { listed(w); _ = w.Update(event("abc", "u", "b", "x")) }, drifted: true},
-		"bookmark": {events: func(w *watch) { listed(w); _ = w.Bookmark("99") }},
-	} {
+	for name, c := range eventOrders {
 		t.Run(name, func(t *testing.T) {
 			for _, eventsFirst := range []bool{true, false} {
 				cluster := newCluster(ClusterOptions{FieldManager: DefaultFieldManager, OnDrift: func(Owner) {}},
@@ -130,57 +132,66 @@ func idleClient() kubewatch.Client[*metav1.PartialObjectMetadata] {
 	}
 }
 
+func managedFields(manager, set string, op metav1.ManagedFieldsOperationType, sub string) metav1.ManagedFieldsEntry {
+	f := &metav1.FieldsV1{}
+	f.SetRawBytes([]byte(set))
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: f, Subresource: sub}
+}
+
+const applyOperation = metav1.ManagedFieldsOperationApply
+
+var ourFields = managedFields(DefaultFieldManager, `{"f:data":{"f:a":{}}}`, applyOperation, "")
+
+const updateOperation = metav1.ManagedFieldsOperationUpdate
+
+var takeOverCases = map[string]struct {
+	fields []metav1.ManagedFieldsEntry
+	want   []string // manager, operation and fields of each entry; nil if nothing is taken over
+}{
+	"no other manager": {fields: []metav1.ManagedFieldsEntry{ourFields}},
+	"controller": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("other", `{"f:data":{"f:b":{}}}`, updateOperation, "")}},
+	"kubectl scale": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl", `{"f:spec":{"f:replicas":{}}}`, updateOperation, "scale")}},
+	"kubectl edit": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-edit", `{"f:data":{"f:b":{}}}`, updateOperation, "")},
+		want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+	"kubectl apply --server-side": {fields: []metav1.ManagedFieldsEntry{managedFields("kubectl",
+		`{"f:data":{"f:b":{}}}`, applyOperation,
+		"")}, want: []string{`kustomize-controller Apply {"f:data":{"f:b":{}}}`}},
+	"before the first apply": {fields: []metav1.ManagedFieldsEntry{managedFields("before-first-apply",
+		`{"f:data":{"f:b":{}}}`, updateOperation, ""), ourFields},
+		want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+	"update under our name": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields(DefaultFieldManager, `{"f:data":{"f:b":{}}}`, updateOperation, "")},
+		want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
+	"policy annotation": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-annotate", `{"f:metadata":{"f:annotations":{".":{},"f:`+group+`/prune":{}}}}`,
+			updateOperation,
+			"")}},
+	"policy label": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-label", `{"f:metadata":{"f:labels":{".":{},"f:`+group+`/prune":{}}}}`, updateOperation,
+			"")}},
+	"restart annotation": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-rollout", `{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}`,
+			updateOperation, "")}},
+	"restart annotation of pods": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{`+
+			`"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, updateOperation, "")}},
+	"policy annotation and data": {
+		fields: []metav1.ManagedFieldsEntry{ourFields,
+			managedFields("kubectl-edit", `{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`,
+				updateOperation, "")},
+		want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`,
+			`kubectl-edit Update {"f:metadata":{"f:annotations":{"f:` + group + `/prune":{}}}}`},
+	},
+	"invalid fields": {fields: []metav1.ManagedFieldsEntry{ourFields,
+		managedFields("kubectl-edit", `{"f:data`, updateOperation, "")}},
+}
+
 func TestTakeOver(t *testing.T) {
-	entry := func(manager, set string, op metav1.ManagedFieldsOperationType, sub string) metav1.ManagedFieldsEntry {
-		f := &metav1.FieldsV1{}
-		f.SetRawBytes([]byte(set))
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: f, Subresource: sub}
-	}
-	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
-	ours := entry(DefaultFieldManager, `{"f:data":{"f:a":{}}}`, apply, "")
-	for name, c := range map[string]struct {
-		fields []metav1.ManagedFieldsEntry
-		want   []string // manager, operation and fields of each entry; nil if nothing is taken over
-	}{
-		"no other manager": {fields: []metav1.ManagedFieldsEntry{ours}},
-		"controller": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("other", `{"f:data":{"f:b":{}}}`, update, "")}},
-		"kubectl scale": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl", `{"f:spec":{"f:replicas":{}}}`, update, "scale")}},
-		"kubectl edit": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-edit", `{"f:data":{"f:b":{}}}`, update, "")},
-			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"kubectl apply --server-side": {fields: []metav1.ManagedFieldsEntry{entry("kubectl",
-			`{"f:data":{"f:b":{}}}`, apply,
-			"")}, want: []string{`kustomize-controller Apply {"f:data":{"f:b":{}}}`}},
-		"before the first apply": {fields: []metav1.ManagedFieldsEntry{entry("before-first-apply",
-			`{"f:data":{"f:b":{}}}`, update, ""), ours},
-			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"update under our name": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry(DefaultFieldManager, `{"f:data":{"f:b":{}}}`, update, "")},
-			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`}},
-		"policy annotation": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-annotate", `{"f:metadata":{"f:annotations":{".":{},"f:`+group+`/prune":{}}}}`, update,
-				"")}},
-		"policy label": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-label", `{"f:metadata":{"f:labels":{".":{},"f:`+group+`/prune":{}}}}`, update, "")}},
-		"restart annotation": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-rollout", `{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/restartedAt":{}}}}`,
-				update, "")}},
-		"restart annotation of pods": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-rollout", `{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{`+
-				`"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, update, "")}},
-		"policy annotation and data": {
-			fields: []metav1.ManagedFieldsEntry{ours,
-				entry("kubectl-edit", `{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`,
-					update, "")},
-			want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`,
-				`kubectl-edit Update {"f:metadata":{"f:annotations":{"f:` + group + `/prune":{}}}}`},
-		},
-		"invalid fields": {fields: []metav1.ManagedFieldsEntry{ours,
-			entry("kubectl-edit", `{"f:data`, update, "")}},
-	} {
+	for name, c := range takeOverCases {
 		t.Run(name, func(t *testing.T) {
 			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1", group)
 			if needed != (c.want != nil) {

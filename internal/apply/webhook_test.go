@@ -63,23 +63,25 @@ func block(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+var webhookCases = map[string]struct {
+	handle http.HandlerFunc
+	closed bool     // the server does not listen
+	want   []string // in the error; nil if the object is allowed
+}{
+	"denies": {handle: review(false, "no owner is named"),
+		want: []string{"denied the request: no owner is named", "An admission rule of the cluster rejects"}},
+	"times out": {handle: block,
+		want: []string{"failed calling webhook", "deadline exceeded", "did not respond"}},
+	"fails": {handle: func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "broken", http.StatusInternalServerError)
+	}, want: []string{"failed calling webhook", "did not respond"}},
+	"is not served": {closed: true, want: []string{"failed calling webhook", "connection refused",
+		"did not respond"}},
+	"allows": {handle: review(true, "")},
+}
+
 func TestWebhooks(t *testing.T) {
-	for name, c := range map[string]struct {
-		handle http.HandlerFunc
-		closed bool     // the server does not listen
-		want   []string // in the error; nil if the object is allowed
-	}{
-		"denies": {handle: review(false, "no owner is named"),
-			want: []string{"denied the request: no owner is named", "An admission rule of the cluster rejects"}},
-		"times out": {handle: block,
-			want: []string{"failed calling webhook", "deadline exceeded", "did not respond"}},
-		"fails": {handle: func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "broken", http.StatusInternalServerError)
-		}, want: []string{"failed calling webhook", "did not respond"}},
-		"is not served": {closed: true, want: []string{"failed calling webhook", "connection refused",
-			"did not respond"}},
-		"allows": {handle: review(true, "")},
-	} {
+	for name, c := range webhookCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)

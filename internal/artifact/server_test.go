@@ -58,18 +58,17 @@ func get(t *testing.T, method, url string, headers map[string]string) (*http.Res
 	return resp, body
 }
 
-func TestServerServesAnArtifact(t *testing.T) {
-	s, a, server := serving(t, manyFiles(50, 1))
-	whole, err := os.ReadFile(filepath.Join(s.dir, a.Path))
-	must(t, err)
-	etag := `"` + a.Digest + `"`
-	latestURL := server.URL + "/gitrepository/apps/webapp/latest.tar.gz"
-	for reason, c := range map[string]struct {
-		method, url string
-		headers     map[string]string
-		status      int
-		body        []byte
-	}{
+// servedRequest is a case of TestServerServesAnArtifact.
+type servedRequest struct {
+	method, url string
+	headers     map[string]string
+	status      int
+	body        []byte
+}
+
+func servedRequests(a *meta.Artifact, whole []byte, latestURL string, etag string,
+	server *httptest.Server) map[string]servedRequest {
+	return map[string]servedRequest{
 		"whole":      {method: "GET", url: a.URL, status: 200, body: whole},
 		"its head":   {method: "HEAD", url: a.URL, status: 200},
 		"the latest": {method: "GET", url: latestURL, status: 200, body: whole},
@@ -113,7 +112,16 @@ func TestServerServesAnArtifact(t *testing.T) {
 		"by something else":  {method: "GET", url: server.URL + "/gitrepository/apps/webapp/name/x", status: 404},
 		"nothing is posted":  {method: "POST", url: a.URL, status: 405},
 		"nothing is deleted": {method: "DELETE", url: a.URL, status: 405},
-	} {
+	}
+}
+
+func TestServerServesAnArtifact(t *testing.T) {
+	s, a, server := serving(t, manyFiles(50, 1))
+	whole, err := os.ReadFile(filepath.Join(s.dir, a.Path))
+	must(t, err)
+	etag := `"` + a.Digest + `"`
+	latestURL := server.URL + "/gitrepository/apps/webapp/latest.tar.gz"
+	for reason, c := range servedRequests(a, whole, latestURL, etag, server) {
 		t.Run(reason, func(t *testing.T) {
 			resp, body := get(t, c.method, c.url, c.headers)
 			if resp.StatusCode != c.status {

@@ -16,118 +16,120 @@ const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 
 func cm(name string) string { return strings.ReplaceAll(configMap, "NAME", name) }
 
+var builtSources = map[string]struct {
+	files map[string]string
+	req   Request
+	want  string
+}{
+	"a kustomization is generated from all manifests": {
+		files: map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"),
+			"app/readme.md": "x",
+			"other/d.yaml":  cm("d")},
+		req: Request{Path: "./app"}, want: "a b c",
+	},
+	"a directory with its own kustomization is a base": {
+		files: map[string]string{"a.yaml": cm("a"),
+			"sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
+			"sub/b.yaml":             cm("b"), "sub/c.yaml": cm("c")},
+		req: Request{}, want: "a x-b",
+	},
+	"components are not part of a generated kustomization": {
+		files: map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
+			"k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
+		req: Request{Path: "/"}, want: "a",
+	},
+	"a base may be outside of the path": {
+		files: map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
+			"env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
+		req: Request{Path: "env/prod"}, want: "prod/a",
+	},
+	"the target namespace wins": {
+		files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\nnamespace: theirs\n",
+			"a.yaml": cm("a")},
+		req: Request{TargetNamespace: "ours"}, want: "ours/a",
+	},
+	"components are added": {
+		files: map[string]string{"a.yaml": cm("a"),
+			"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+				"nameSuffix: -c\n"},
+		req:  Request{Components: []string{"comp", "none"}, IgnoreMissingComponents: true, NamePrefix: "p-"},
+		want: "p-a-c",
+	},
+	"a symlink inside is followed": {
+		files: map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n",
+			"app/link.yaml": "symlink:../shared/a.yaml", "shared/a.yaml": cm("a")},
+		req: Request{Path: "app"}, want: "a",
+	},
+	"generators read files": {
+		files: map[string]string{
+			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: " +
+				"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
+		req: Request{}, want: "g",
+	},
+	"a directory without manifests has no objects": {
+		files: map[string]string{"app/readme.md": "x"}, req: Request{Path: "app", TargetNamespace: "ns"}, want: "",
+	},
+	"an empty kustomization has no objects": {
+		files: map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
+			"kind: Kustomization\nresources: []\n"}, req: Request{}, want: "",
+	},
+	"a kustomization may have any of its names": {
+		files: map[string]string{"Kustomization": "resources: [base]\n",
+			"base/kustomization.yml": "resources: [a.yaml]\n",
+			"base/a.yaml":            cm("a"), "b.yaml": cm("b")},
+		req: Request{NamePrefix: "x-"}, want: "x-a",
+	},
+	"an absolute path starts at the root of the source": {
+		files: map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, req: Request{Path: "//app/"}, want: "a",
+	},
+	"a path through a symlink is resolved to its target": {
+		files: map[string]string{"link": "symlink:env/prod",
+			"env/prod/kustomization.yaml": "resources: [../../base]\n",
+			"base/a.yaml":                 cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
+		req: Request{Path: "link"}, want: "a",
+	},
+	"bases are relative to the resolved directory, not to the symlink": {
+		files: map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
+			"deep/down/app/kustomization.yaml":  "resources: [../base]\n",
+			"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
+		req: Request{}, want: "a",
+	},
+	"a file with only comments is ignored": {
+		files: map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, req: Request{},
+		want: "a",
+	},
+	"objects of Flux kinds are built like other objects": {
+		files: map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
+			"metadata: {name: ks, namespace: flux-system}\n"},
+		req: Request{}, want: "flux-system/ks",
+	},
+	"objects are in the order of the files": {
+		files: map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")},
+		req:   Request{},
+		want:  "c a b z",
+	},
+	"one name in two namespaces is two objects": {
+		files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n" +
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
+		req: Request{}, want: "x/a y/a",
+	},
+	"local-config objects are kept": {
+		files: map[string]string{"a.yaml": cm("a"),
+			"b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
+				"{config.kubernetes.io/local-config: 'true'}}\n"},
+		req: Request{}, want: "a",
+	},
+	"lists are split into their items": {
+		files: map[string]string{
+			"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
+				"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
+		req: Request{}, want: "a b",
+	},
+}
+
 func TestBuildMakesObjects(t *testing.T) {
-	for reason, c := range map[string]struct {
-		files map[string]string
-		req   Request
-		want  string
-	}{
-		"a kustomization is generated from all manifests": {
-			files: map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"),
-				"app/readme.md": "x",
-				"other/d.yaml":  cm("d")},
-			req: Request{Path: "./app"}, want: "a b c",
-		},
-		"a directory with its own kustomization is a base": {
-			files: map[string]string{"a.yaml": cm("a"),
-				"sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
-				"sub/b.yaml":             cm("b"), "sub/c.yaml": cm("c")},
-			req: Request{}, want: "a x-b",
-		},
-		"components are not part of a generated kustomization": {
-			files: map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
-				"k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
-			req: Request{Path: "/"}, want: "a",
-		},
-		"a base may be outside of the path": {
-			files: map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
-				"env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
-			req: Request{Path: "env/prod"}, want: "prod/a",
-		},
-		"the target namespace wins": {
-			files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\nnamespace: theirs\n",
-				"a.yaml": cm("a")},
-			req: Request{TargetNamespace: "ours"}, want: "ours/a",
-		},
-		"components are added": {
-			files: map[string]string{"a.yaml": cm("a"),
-				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
-					"nameSuffix: -c\n"},
-			req:  Request{Components: []string{"comp", "none"}, IgnoreMissingComponents: true, NamePrefix: "p-"},
-			want: "p-a-c",
-		},
-		"a symlink inside is followed": {
-			files: map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n",
-				"app/link.yaml": "symlink:../shared/a.yaml", "shared/a.yaml": cm("a")},
-			req: Request{Path: "app"}, want: "a",
-		},
-		"generators read files": {
-			files: map[string]string{
-				"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: " +
-					"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
-			req: Request{}, want: "g",
-		},
-		"a directory without manifests has no objects": {
-			files: map[string]string{"app/readme.md": "x"}, req: Request{Path: "app", TargetNamespace: "ns"}, want: "",
-		},
-		"an empty kustomization has no objects": {
-			files: map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
-				"kind: Kustomization\nresources: []\n"}, req: Request{}, want: "",
-		},
-		"a kustomization may have any of its names": {
-			files: map[string]string{"Kustomization": "resources: [base]\n",
-				"base/kustomization.yml": "resources: [a.yaml]\n",
-				"base/a.yaml":            cm("a"), "b.yaml": cm("b")},
-			req: Request{NamePrefix: "x-"}, want: "x-a",
-		},
-		"an absolute path starts at the root of the source": {
-			files: map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, req: Request{Path: "//app/"}, want: "a",
-		},
-		"a path through a symlink is resolved to its target": {
-			files: map[string]string{"link": "symlink:env/prod",
-				"env/prod/kustomization.yaml": "resources: [../../base]\n",
-				"base/a.yaml":                 cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
-			req: Request{Path: "link"}, want: "a",
-		},
-		"bases are relative to the resolved directory, not to the symlink": {
-			files: map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
-				"deep/down/app/kustomization.yaml":  "resources: [../base]\n",
-				"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
-			req: Request{}, want: "a",
-		},
-		"a file with only comments is ignored": {
-			files: map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, req: Request{},
-			want: "a",
-		},
-		"objects of Flux kinds are built like other objects": {
-			files: map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
-				"metadata: {name: ks, namespace: flux-system}\n"},
-			req: Request{}, want: "flux-system/ks",
-		},
-		"objects are in the order of the files": {
-			files: map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")},
-			req:   Request{},
-			want:  "c a b z",
-		},
-		"one name in two namespaces is two objects": {
-			files: map[string]string{
-				"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n" +
-					"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
-			req: Request{}, want: "x/a y/a",
-		},
-		"local-config objects are kept": {
-			files: map[string]string{"a.yaml": cm("a"),
-				"b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
-					"{config.kubernetes.io/local-config: 'true'}}\n"},
-			req: Request{}, want: "a",
-		},
-		"lists are split into their items": {
-			files: map[string]string{
-				"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
-					"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
-			req: Request{}, want: "a b",
-		},
-	} {
+	for reason, c := range builtSources {
 		t.Run(reason, func(t *testing.T) {
 			c.req.Tree = artifact.FromMap(c.files)
 			result, err := Build(t.Context(), c.req)
@@ -145,99 +147,102 @@ func TestBuildMakesObjects(t *testing.T) {
 	}
 }
 
+var refusedSources = map[string]struct {
+	files map[string]string
+	path  string
+	says  string
+}{
+	"a path that does not exist": {files: map[string]string{"deploy/a.yaml": cm("a")}, path: "depoly",
+		says: "the source has: deploy"},
+	"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x", says: "reaches out"},
+	"a base out of the source": {files: map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
+		path: "a", says: `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
+	"an absolute base": {files: map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"},
+		says: "reaches out"},
+	"a symlink out": {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
+		"x.yaml": "symlink:../../etc/passwd"}, says: `names "x.yaml"`},
+	"a symlink out, generated": {files: map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"},
+		says: "x.yaml is a symlink that leads out"},
+	"a remote base": {files: map[string]string{
+		"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"},
+		says: `"https://example.com/x.yaml", which is remote`},
+	"a remote git base": {files: map[string]string{
+		"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, says: "is remote"},
+	"a file that is missing": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"},
+		says: `names "a.yaml", which is not in the source`},
+	"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
+		says: "HelmRelease"},
+	"invalid YAML": {files: map[string]string{"dir/bad.yaml": "a: b\nc: [\n"},
+		says: "dir/bad.yaml is not valid YAML: line 2"},
+	"invalid YAML in a base": {files: map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
+		"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, says: "bad.yaml is not valid YAML: line"},
+	"a file that is not an object": {files: map[string]string{"values.yaml": "\nreplicas: 1\n"},
+		says: "values.yaml, line 2: this is not a Kubernetes object"},
+	"two files that are not YAML": {files: map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"},
+		says: "b.yaml is not valid YAML: line"},
+	"a duplicate key": {files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"},
+		says: "a.yaml is not valid YAML: "},
+	"a list instead of an object": {files: map[string]string{"a.yaml": "- a\n- b\n"},
+		says: "a.yaml, line 1: this is not a Kubernetes object"},
+	"a generated name": {files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"},
+		says: "a.yaml, line 1: ConfigMap has metadata.generateName"},
+	"a generated name, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, says: "ame"},
+	"an object twice, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
+		"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")},
+		says: "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
+	"an object in two versions": {files: map[string]string{
+		"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+		"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"},
+		says: "Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
+	"a cycle of bases": {files: map[string]string{"a/kustomization.yaml": "resources: [../b]\n",
+		"b/kustomization.yaml": "resources: [../a]\n"}, path: "a", says: "cycle"},
+	"a cycle by a symlink": {files: map[string]string{"kustomization.yaml": "resources: [self]\n",
+		"self": "symlink:."}, says: "cycle"},
+	"a base with a typo": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
+		"base/kustomization.yaml": "resource: [a.yaml]\n"},
+		says: `base/kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
+	"a kustomization that is not YAML": {files: map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"},
+		path: "app",
+		says: "app/kustomization.yaml cannot be read: error converting YAML to JSON: yaml: line 2"},
+	"two kustomization files": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+		"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, says: "multiple kustomization files"},
+	"a base without kustomization": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
+		"base/a.yaml": cm("a")}, says: "base"},
+	"a path to a file": {files: map[string]string{"a.yaml": cm("a")}, path: "a.yaml",
+		says: "is not a directory of the source"},
+	"a path through a symlink out": {files: map[string]string{"link": "symlink:../x", "a.yaml": cm("a")},
+		path: "link",
+		says: "symlink out of the source"},
+	"a generator's file out": {files: map[string]string{
+		"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"},
+		says: "reaches out"},
+	"a patch out": {files: map[string]string{
+		"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")},
+		path: "app", says: "reaches out"},
+	"a plugin's file out": {files: map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"),
+		"t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"},
+		says: "kustomize cannot build"},
+	"an object without a name": {files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, says: "name"},
+	"an object twice": {files: map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, says: "a"},
+	"a key that is a number": {files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"},
+		says: "ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. " +
+			"Keys must be strings: quote it"},
+	"a template that is YAML": {files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"},
+		says: "template of Helm"},
+	"a plugin that would run": {files: map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
+		"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
+			"'exec: {path: /bin/sh}'}}\n"}, says: "Only plugins of apiVersion: builtin"},
+}
+
 func TestBuildRefusesInWordsThatHelp(t *testing.T) {
-	for reason, c := range map[string]struct {
-		files map[string]string
-		path  string
-		says  string
-	}{
-		"a path that does not exist": {files: map[string]string{"deploy/a.yaml": cm("a")}, path: "depoly",
-			says: "the source has: deploy"},
-		"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x", says: "reaches out"},
-		"a base out of the source": {files: map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
-			path: "a", says: `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
-		"an absolute base": {files: map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"},
-			says: "reaches out"},
-		"a symlink out": {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
-			"x.yaml": "symlink:../../etc/passwd"}, says: `names "x.yaml"`},
-		"a symlink out, generated": {files: map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"},
-			says: "x.yaml is a symlink that leads out"},
-		"a remote base": {files: map[string]string{
-			"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"},
-			says: `"https://example.com/x.yaml", which is remote`},
-		"a remote git base": {files: map[string]string{
-			"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, says: "is remote"},
-		"a file that is missing": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"},
-			says: `names "a.yaml", which is not in the source`},
-		"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
-			says: "HelmRelease"},
-		"invalid YAML": {files: map[string]string{"dir/bad.yaml": "a: b\nc: [\n"},
-			says: "dir/bad.yaml is not valid YAML: line 2"},
-		"invalid YAML in a base": {files: map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
-			"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, says: "bad.yaml is not valid YAML: line"},
-		"a file that is not an object": {files: map[string]string{"values.yaml": "\nreplicas: 1\n"},
-			says: "values.yaml, line 2: this is not a Kubernetes object"},
-		"two files that are not YAML": {files: map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"},
-			says: "b.yaml is not valid YAML: line"},
-		"a duplicate key": {files: map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"},
-			says: "a.yaml is not valid YAML: "},
-		"a list instead of an object": {files: map[string]string{"a.yaml": "- a\n- b\n"},
-			says: "a.yaml, line 1: this is not a Kubernetes object"},
-		"a generated name": {files: map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"},
-			says: "a.yaml, line 1: ConfigMap has metadata.generateName"},
-		"a generated name, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, says: "ame"},
-		"an object twice, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
-			"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")},
-			says: "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
-		"an object in two versions": {files: map[string]string{
-			"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
-			"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"},
-			says: "Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
-		"a cycle of bases": {files: map[string]string{"a/kustomization.yaml": "resources: [../b]\n",
-			"b/kustomization.yaml": "resources: [../a]\n"}, path: "a", says: "cycle"},
-		"a cycle by a symlink": {files: map[string]string{"kustomization.yaml": "resources: [self]\n",
-			"self": "symlink:."}, says: "cycle"},
-		"a kustomization with a typo": {files: map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"},
-			says: `kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
-		"a kustomization that is not YAML": {files: map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"},
-			path: "app",
-			says: "app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
-		"two kustomization files": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-			"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, says: "multiple kustomization files"},
-		"a base without kustomization": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
-			"base/a.yaml": cm("a")}, says: "base"},
-		"a path to a file": {files: map[string]string{"a.yaml": cm("a")}, path: "a.yaml",
-			says: "is not a directory of the source"},
-		"a path through a symlink out": {files: map[string]string{"link": "symlink:../x", "a.yaml": cm("a")},
-			path: "link",
-			says: "symlink out of the source"},
-		"a generator's file out": {files: map[string]string{
-			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"},
-			says: "reaches out"},
-		"a patch out": {files: map[string]string{
-			"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")},
-			path: "app", says: "reaches out"},
-		"a plugin's file out": {files: map[string]string{
-			"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"),
-			"t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"},
-			says: "kustomize cannot build"},
-		"an object without a name": {files: map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, says: "name"},
-		"an object twice": {files: map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, says: "a"},
-		"a key that is a number": {files: map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"},
-			says: "ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. " +
-				"Keys must be strings: quote it"},
-		"a template that is YAML": {files: map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"},
-			says: "template of Helm"},
-		"a plugin that would run": {files: map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
-			"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
-				"'exec: {path: /bin/sh}'}}\n"}, says: "Only plugins of apiVersion: builtin"},
-	} {
+	for reason, c := range refusedSources {
 		t.Run(reason, func(t *testing.T) {
 			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Path: c.path})
 			if err == nil {

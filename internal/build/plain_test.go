@@ -89,64 +89,66 @@ func same(t *testing.T, files map[string]string, dir string) error {
 	return err
 }
 
+var plainSources = map[string]string{
+	"plain/a.yaml": cm("a") + "---\n# two\n" + cm("b") + "---\n", "plain/sub/c.yml": deployment,
+	"plain/base/kustomization.yaml": "resources: [d.yaml, ../more]\n", "plain/base/d.yaml": cm("d"),
+	"plain/more/kustomization.yml": "resources: [e.yaml]\nmetadata: {name: x}\n",
+	"plain/more/e.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
+		"metadata: {name: e}}\n- {apiVersion: v1, kind: ConfigMapList, items: [{apiVersion: v1, kind: " +
+		"ConfigMap, metadata: {name: f, namespace: n}}]}\n",
+	"values/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, labels: {}, annotations: {}, " +
+		"creationTimestamp: null}\nspec: {t: 2020-01-01, o: 0o17, h: 0x1F, f: 1.0, e: 1e3, n: null, y: yes, s: " +
+		"'1', b: !!binary aGk=, m: \"a\\nb\", big: 9223372036854775807, empty: {}, none: [], at: 12:30:45, x: " +
+		"~}\nstatus: {}\n",
+	"notes/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {a: 1, b: true, c: 'x', d: " +
+		"null, e: 1.50}}\n---\napiVersion: x.io/v1\nkind: X\nmetadata: {name: b, annotations: {}}\n---\n" +
+		"apiVersion: x.io/v1\nkind: X\nmetadata: {name: c, annotations: null}\n",
+	"notes2/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {c: [x]}}\n",
+	"notes3/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: x}\n",
+	"merge/a.yaml":  cm("a") + "x: &x {a: '1', b: '2'}\ndata:\n  <<: *x\n  b: '3'\nz: *x\n",
+	"crlf/a.yaml":   strings.ReplaceAll(cm("a")+"data:\n  k: |\n    one\n    two\n---\n"+cm("b"), "\n", "\r\n"),
+	"bom/a.yaml":    "\xef\xbb\xbf" + cm("a"), "json/kustomization.yaml": "resources: [a.json]\n",
+	"json/a.json": `{"apiVersion": "v1", "kind": "ConfigMap", ` +
+		`"metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
+	"local/a.yaml": cm("a"), "local/b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
+		"{config.kubernetes.io/local-config: 'true'}}\n",
+	"inner/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +
+		"{internal.config.kubernetes.io/previousNames: x, a: b}}\n",
+	"link/a.yaml": "symlink:../plain/a.yaml", "link/base": "symlink:../plain/base",
+	"link/kustomization.yaml":     "resources: [a.yaml, base]\n",
+	"nested/kustomization.yaml":   "resources: [../prefixed, ../plain]\n",
+	"prefixed/kustomization.yaml": "resources: [g.yaml]\nnamePrefix: x-\n", "prefixed/g.yaml": cm("g"),
+	"twice/kustomization.yaml": "resources: [../plain, ../plain]\n",
+	"cycle/kustomization.yaml": "resources: [../cycle]\n", "missing/kustomization.yaml": "resources: [nothing]\n",
+	"component/kustomization.yaml": "resources: [../comp]\n",
+	"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+		"resources: [a.yaml]\n", "comp/a.yaml": cm("a"),
+	"two/kustomization.yaml": "resources: [sub]\n", "two/sub/kustomization.yaml": "resources: [a.yaml]\n",
+	"two/sub/Kustomization": "resources: [a.yaml]\n", "two/sub/a.yaml": cm("a"),
+	"empty/kustomization.yaml": "resources: [sub]\n", "empty/sub/kustomization.yaml": "",
+	"nothing/kustomization.yaml": "resources: [a.yaml]\n", "nothing/a.yaml": "# nothing\n",
+	"separator/a.yaml": cm("a") + "--- # more\n" + cm("b"), "inline/kustomization.yaml": "resources: [a.yaml]\n",
+	"inline/a.yaml":             cm("a") + "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n",
+	"housed/kustomization.yaml": "resources: [../plain, a.yaml]\nnamespace: ns\n", "housed/a.yaml": app + "---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other, labels: {}}\nstringData: {a: b}\n",
+	"housed-twice/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+	"housed-twice/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n---\n" +
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: b}\n",
+	"housed-base/kustomization.yaml":  "resources: [../housed]\n",
+	"rehoused/kustomization.yaml":     "resources: [../housed]\nnamespace: '1'\n",
+	"housed-roles/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+	"housed-roles/a.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n" +
+		"metadata: {name: b}\nsubjects: [{kind: ServiceAccount, name: default}]\n",
+	"housed-space/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
+	"housed-space/a.yaml":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n---\n" + cm("x"),
+	"housed-bad/kustomization.yaml":   "resources: [a.yaml]\nnamespace: ns\n",
+	"housed-bad/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: null, " +
+		"annotations: null}\n",
+	"generated/kustomization.yaml": "resources: [../plain]\nconfigMapGenerator: [{name: g, literals: [a=b]}]\n",
+}
+
 func TestWhatIsOnlyListedComesOutAsKustomizeGivesIt(t *testing.T) {
-	files := map[string]string{
-		"plain/a.yaml": cm("a") + "---\n# two\n" + cm("b") + "---\n", "plain/sub/c.yml": deployment,
-		"plain/base/kustomization.yaml": "resources: [d.yaml, ../more]\n", "plain/base/d.yaml": cm("d"),
-		"plain/more/kustomization.yml": "resources: [e.yaml]\nmetadata: {name: x}\n",
-		"plain/more/e.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
-			"metadata: {name: e}}\n- {apiVersion: v1, kind: ConfigMapList, items: [{apiVersion: v1, kind: " +
-			"ConfigMap, metadata: {name: f, namespace: n}}]}\n",
-		"values/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, labels: {}, annotations: {}, " +
-			"creationTimestamp: null}\nspec: {t: 2020-01-01, o: 0o17, h: 0x1F, f: 1.0, e: 1e3, n: null, y: yes, s: " +
-			"'1', b: !!binary aGk=, m: \"a\\nb\", big: 9223372036854775807, empty: {}, none: [], at: 12:30:45, x: " +
-			"~}\nstatus: {}\n",
-		"notes/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {a: 1, b: true, c: 'x', d: " +
-			"null, e: 1.50}}\n---\napiVersion: x.io/v1\nkind: X\nmetadata: {name: b, annotations: {}}\n---\n" +
-			"apiVersion: x.io/v1\nkind: X\nmetadata: {name: c, annotations: null}\n",
-		"notes2/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: {c: [x]}}\n",
-		"notes3/a.yaml": "apiVersion: x.io/v1\nkind: X\nmetadata: {name: a, annotations: x}\n",
-		"merge/a.yaml":  cm("a") + "x: &x {a: '1', b: '2'}\ndata:\n  <<: *x\n  b: '3'\nz: *x\n",
-		"crlf/a.yaml":   strings.ReplaceAll(cm("a")+"data:\n  k: |\n    one\n    two\n---\n"+cm("b"), "\n", "\r\n"),
-		"bom/a.yaml":    "\xef\xbb\xbf" + cm("a"), "json/kustomization.yaml": "resources: [a.json]\n",
-		"json/a.json": `{"apiVersion": "v1", "kind": "ConfigMap", ` +
-			`"metadata": {"name": "a"}, "data": {"k": "\u00e4\n"}}`,
-		"local/a.yaml": cm("a"), "local/b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
-			"{config.kubernetes.io/local-config: 'true'}}\n",
-		"inner/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +
-			"{internal.config.kubernetes.io/previousNames: x, a: b}}\n",
-		"link/a.yaml": "symlink:../plain/a.yaml", "link/base": "symlink:../plain/base",
-		"link/kustomization.yaml":     "resources: [a.yaml, base]\n",
-		"nested/kustomization.yaml":   "resources: [../prefixed, ../plain]\n",
-		"prefixed/kustomization.yaml": "resources: [g.yaml]\nnamePrefix: x-\n", "prefixed/g.yaml": cm("g"),
-		"twice/kustomization.yaml": "resources: [../plain, ../plain]\n",
-		"cycle/kustomization.yaml": "resources: [../cycle]\n", "missing/kustomization.yaml": "resources: [nothing]\n",
-		"component/kustomization.yaml": "resources: [../comp]\n",
-		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
-			"resources: [a.yaml]\n", "comp/a.yaml": cm("a"),
-		"two/kustomization.yaml": "resources: [sub]\n", "two/sub/kustomization.yaml": "resources: [a.yaml]\n",
-		"two/sub/Kustomization": "resources: [a.yaml]\n", "two/sub/a.yaml": cm("a"),
-		"empty/kustomization.yaml": "resources: [sub]\n", "empty/sub/kustomization.yaml": "",
-		"nothing/kustomization.yaml": "resources: [a.yaml]\n", "nothing/a.yaml": "# nothing\n",
-		"separator/a.yaml": cm("a") + "--- # more\n" + cm("b"), "inline/kustomization.yaml": "resources: [a.yaml]\n",
-		"inline/a.yaml":             cm("a") + "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n",
-		"housed/kustomization.yaml": "resources: [../plain, a.yaml]\nnamespace: ns\n", "housed/a.yaml": app + "---\n" +
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other, labels: {}}\nstringData: {a: b}\n",
-		"housed-twice/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
-		"housed-twice/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n---\n" +
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: b}\n",
-		"housed-base/kustomization.yaml":  "resources: [../housed]\n",
-		"rehoused/kustomization.yaml":     "resources: [../housed]\nnamespace: '1'\n",
-		"housed-roles/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
-		"housed-roles/a.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\n" +
-			"metadata: {name: b}\nsubjects: [{kind: ServiceAccount, name: default}]\n",
-		"housed-space/kustomization.yaml": "resources: [a.yaml]\nnamespace: ns\n",
-		"housed-space/a.yaml":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n---\n" + cm("x"),
-		"housed-bad/kustomization.yaml":   "resources: [a.yaml]\nnamespace: ns\n",
-		"housed-bad/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: null, " +
-			"annotations: null}\n",
-		"generated/kustomization.yaml": "resources: [../plain]\nconfigMapGenerator: [{name: g, literals: [a=b]}]\n",
-	}
+	files := plainSources
 	dirs := map[string]bool{}
 	for name := range files {
 		dirs[path.Dir(name)] = true

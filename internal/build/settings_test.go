@@ -26,92 +26,112 @@ spec:
       - {name: two, image: redis:1}
 `
 
+var replicasPatch = `[{"op": "add", "path": "/spec/replicas", "value": 3}]`
+
+var webSelector = &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "web"}}
+
+var mergedSettings = map[string]struct {
+	kustomization string
+	req           Request
+	has, hasNot   []string
+}{
+	"the target namespace replaces the one of the file": {
+		kustomization: "resources: [d.yaml]\nnamespace: theirs\n", req: Request{TargetNamespace: "ours"},
+		has: []string{`"namespace":"ours"`}, hasNot: []string{"theirs"},
+	},
+	"prefix and suffix replace those of the file": {
+		kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n",
+		req:           Request{NamePrefix: "x-", NameSuffix: "-y"},
+		has:           []string{`"name":"x-web-y"`},
+	},
+	"a patch selects by the name in the manifests, before the file adds a prefix": {
+		kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
+		req:           Request{Patches: []types.Patch{{Patch: replicasPatch, Target: webSelector}}},
+		has:           []string{`"name":"a-web"`, `"replicas":3`},
+	},
+	"a strategic merge patch without a target does too": {
+		kustomization: "resources: [d.yaml]\nnamePrefix: a-\n",
+		req: Request{Patches: []types.Patch{{
+			Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+				"spec: {replicas: 3}\n"}}},
+		has: []string{`"name":"a-web"`, `"replicas":3`},
+	},
+	"patches come after those of the file": {
+		kustomization: "resources: [d.yaml]\n" +
+			"patches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
+			"\"/spec/replicas\", \"value\": 9}]'}]\n",
+		req: Request{Patches: []types.Patch{{Patch: replicasPatch, Target: webSelector}}},
+		has: []string{`"replicas":3`},
+	},
+	"a patch may delete": {
+		kustomization: "resources: [d.yaml, c.yaml]\n",
+		req: Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
+			"$patch: delete\n"}}},
+		has: []string{"Deployment"}, hasNot: []string{"ConfigMap"},
+	},
+	"an image changes that of the same name in the file": {
+		kustomization: "resources: [d.yaml]\n" +
+			"images: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
+		req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
+		has: []string{`"image":"other:3"`, `"image":"redis:2"`},
+	},
+	"an image keeps what it does not set": {
+		kustomization: "resources: [d.yaml]\nimages: [{name: nginx, newTag: '1.2'}]\n",
+		req:           Request{Images: []types.Image{{Name: "nginx", NewName: "reg.io/nginx"}}},
+		has:           []string{`"image":"reg.io/nginx:1.2"`},
+	},
+	"a tag replaces a digest": {
+		kustomization: "resources: [d.yaml]\nimages: [{name: nginx, digest: 'sha256:" + strings.Repeat("0", 64) +
+			"'}]\n",
+		req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
+		has: []string{`"image":"nginx:3"`}, hasNot: []string{"sha256"},
+	},
+	"numbers are taken for text, and unknown fields are ignored": {
+		kustomization: "resources: [d.yaml]\nunknown: 1\nimages: [{name: nginx, newTag: 20240101}]\n" +
+			"commonLabels: {x: 1}\n",
+		has: []string{`"image":"nginx:20240101"`, `"x":"1"`},
+	},
+	"the last of several images of a name wins": {
+		kustomization: "resources: [d.yaml]\n",
+		req: Request{Images: []types.Image{{Name: "nginx", NewTag: "2"},
+			{Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
+		has: []string{`"image":"nginx@sha256:000`},
+	},
+	"components apply to the output of the file": {
+		kustomization: "resources: [d.yaml]\n", req: Request{Components: []string{"../comp"}},
+		has: []string{`"replicas":7`},
+	},
+	"missing components may be ignored": {
+		kustomization: "resources: [d.yaml]\n",
+		req:           Request{Components: []string{"../none", "../comp"}, IgnoreMissingComponents: true},
+		has:           []string{`"replicas":7`},
+	},
+	"build metadata is added to that of the file": {
+		kustomization: "resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n",
+		req:           Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
+		has:           []string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"},
+	},
+	"common metadata is set on the object, not on its templates": {
+		kustomization: "resources: [d.yaml]\n", req: Request{Labels: map[string]string{"app": "ours", "team": "a"},
+			Annotations: map[string]string{"note": "n"}},
+		has: []string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
+			`"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`},
+	},
+	"settings apply to a generated kustomization": {
+		req: Request{TargetNamespace: "ours", NamePrefix: "x-"},
+		has: []string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`},
+	},
+	"other fields of the file are kept": {
+		kustomization: "resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
+			"sortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, " +
+			"metadata: {name: web}, spec: {paused: true}}']\n",
+		req: Request{TargetNamespace: "ours"},
+		has: []string{`"team":"a"`, `"replicas":5`, `"paused":true`},
+	},
+}
+
 func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
-	web := &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "web"}}
-	replicas := `[{"op": "add", "path": "/spec/replicas", "value": 3}]`
-	for reason, c := range map[string]struct {
-		kustomization string
-		req           Request
-		has, hasNot   []string
-	}{
-		"the target namespace replaces the one of the file": {
-			kustomization: "resources: [d.yaml]\nnamespace: theirs\n", req: Request{TargetNamespace: "ours"},
-			has: []string{`"namespace":"ours"`}, hasNot: []string{"theirs"},
-		},
-		"prefix and suffix replace those of the file": {
-			kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n",
-			req:           Request{NamePrefix: "x-", NameSuffix: "-y"},
-			has:           []string{`"name":"x-web-y"`},
-		},
-		"a patch selects by the name in the manifests, before the file adds a prefix": {
-			kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
-			req:           Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
-			has:           []string{`"name":"a-web"`, `"replicas":3`},
-		},
-		"a strategic merge patch without a target does too": {
-			kustomization: "resources: [d.yaml]\nnamePrefix: a-\n",
-			req: Request{Patches: []types.Patch{{
-				Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
-					"spec: {replicas: 3}\n"}}},
-			has: []string{`"name":"a-web"`, `"replicas":3`},
-		},
-		"patches come after those of the file": {
-			kustomization: "resources: [d.yaml]\n" +
-				"patches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
-				"\"/spec/replicas\", \"value\": 9}]'}]\n",
-			req: Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
-			has: []string{`"replicas":3`},
-		},
-		"a patch may delete": {
-			kustomization: "resources: [d.yaml, c.yaml]\n",
-			req: Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
-				"$patch: delete\n"}}},
-			has: []string{"Deployment"}, hasNot: []string{"ConfigMap"},
-		},
-		"an image replaces that of the same name in the file": {
-			kustomization: "resources: [d.yaml]\n" +
-				"images: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
-			req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
-			has: []string{`"image":"nginx:3"`, `"image":"redis:2"`}, hasNot: []string{"other"},
-		},
-		"the last of several images of a name wins": {
-			kustomization: "resources: [d.yaml]\n",
-			req: Request{Images: []types.Image{{Name: "nginx", NewTag: "2"},
-				{Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
-			has: []string{`"image":"nginx@sha256:000`},
-		},
-		"components apply to the output of the file": {
-			kustomization: "resources: [d.yaml]\n", req: Request{Components: []string{"../comp"}},
-			has: []string{`"replicas":7`},
-		},
-		"missing components may be ignored": {
-			kustomization: "resources: [d.yaml]\n",
-			req:           Request{Components: []string{"../none", "../comp"}, IgnoreMissingComponents: true},
-			has:           []string{`"replicas":7`},
-		},
-		"build metadata is added to that of the file": {
-			kustomization: "resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n",
-			req:           Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
-			has:           []string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"},
-		},
-		"common metadata is set on the object, not on its templates": {
-			kustomization: "resources: [d.yaml]\n", req: Request{Labels: map[string]string{"app": "ours", "team": "a"},
-				Annotations: map[string]string{"note": "n"}},
-			has: []string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
-				`"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`},
-		},
-		"settings apply to a generated kustomization": {
-			req: Request{TargetNamespace: "ours", NamePrefix: "x-"},
-			has: []string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`},
-		},
-		"other fields of the file are kept": {
-			kustomization: "resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
-				"sortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, " +
-				"metadata: {name: web}, spec: {paused: true}}']\n",
-			req: Request{TargetNamespace: "ours"},
-			has: []string{`"team":"a"`, `"replicas":5`, `"paused":true`},
-		},
-	} {
+	for reason, c := range mergedSettings {
 		t.Run(reason, func(t *testing.T) {
 			files := map[string]string{
 				"app/d.yaml": deployment, "app/c.yaml": cm("c"),

@@ -7,76 +7,79 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
+var tracedSource = map[string]string{
+	"base/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{name: g, files: [data.txt]}]\n",
+	"base/a.yaml":             cm("a"),
+	"base/data.txt":           "x", "base/unused.yaml": cm("u"),
+	"other/kustomization.yaml": "resources: [../base/a.yaml]\n",
+	"app/kustomization.yaml":   "resources: [../base]\n", "plain/b.yaml": cm("b"), "plain/sub/c.yaml": cm("c"),
+	"readme.md":                 "x",
+	"linked/kustomization.yaml": "resources: [link]\n", "linked/link": "symlink:../base",
+	"broken/kustomization.yaml": "resources: [missing.yaml]\n", "invalid/x.yaml": "a: [\n",
+	"plugin/kustomization.yaml": "resources: [../base/a.yaml]\ntransformers: [l.yaml]\n",
+	"plugin/l.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: l}\n" +
+		"labels: {a: b}\nfieldSpecs: [{path: metadata/labels, create: true}]\n",
+}
+
+var tracedChanges = map[string]struct {
+	path      string
+	change    map[string]string
+	unchanged bool
+}{
+	"nothing": {path: "app", unchanged: true},
+	"an unrelated file": {path: "app",
+		change: map[string]string{"readme.md": "y", "plain/b.yaml": cm("z")}, unchanged: true},
+	"an unrelated file, generated": {path: "plain",
+		change: map[string]string{"readme.md": "y", "base/a.yaml": cm("z")}, unchanged: true},
+	"an unrelated directory": {path: "plain", change: map[string]string{"new/a.yaml": cm("n")}, unchanged: true},
+	"a file that a base does not refer to": {path: "app",
+		change: map[string]string{"base/unused.yaml": "?", "base/more.yaml": "?"}, unchanged: true},
+	"a file of a base": {path: "app", change: map[string]string{"base/a.yaml": cm("z")}},
+	"a kustomization of a base": {path: "app",
+		change: map[string]string{"base/kustomization.yaml": "resources: []\n"}},
+	"a generator's file": {path: "app", change: map[string]string{"base/data.txt": "y"}},
+	"a plugin's configuration": {path: "plugin",
+		change: map[string]string{"plugin/l.yaml": tracedSource["plugin/l.yaml"] + "# more\n"}},
+	"a scanned file": {path: "plain",
+		change: map[string]string{"plain/sub/c.yaml": cm("z")}},
+	"a new file where all are scanned": {path: "plain",
+		change: map[string]string{"plain/sub/d.yaml": cm("d")}},
+	"a new directory where all are scanned": {path: "plain",
+		change: map[string]string{"plain/more/d.yaml": cm("d")}},
+	"a scanned file that went away": {path: "plain", change: map[string]string{"plain/b.yaml": ""}},
+	"a kustomization where there was none": {path: "plain",
+		change: map[string]string{"plain/kustomization.yaml": "resources: [b.yaml]\n"}},
+	"a kustomization below": {path: "plain",
+		change: map[string]string{"plain/sub/kustomization.yaml": "resources: [c.yaml]\n"}},
+	"a second kustomization file": {path: "app",
+		change: map[string]string{"base/kustomization.yml": "resources: []\n"}},
+	"a file that went away":   {path: "app", change: map[string]string{"base/a.yaml": ""}},
+	"the path that went away": {path: "app", change: map[string]string{"app/kustomization.yaml": ""}},
+	"a symlink that leads elsewhere": {path: "linked",
+		change: map[string]string{"linked/link": "symlink:../other"}},
+	"a file behind a symlink": {path: "linked", change: map[string]string{"base/a.yaml": cm("z")}},
+	"a file that did not matter, by a symlink": {path: "linked", change: map[string]string{"base/unused.yaml": "?"},
+		unchanged: true},
+	"the missing file of a failure": {path: "broken",
+		change: map[string]string{"broken/missing.yaml": cm("m")}},
+	"another file than the cause of a failure": {path: "broken",
+		change: map[string]string{"broken/other.yaml": cm("m")}, unchanged: true},
+	"the file that was not valid": {path: "invalid",
+		change: map[string]string{"invalid/x.yaml": cm("x")}},
+	"the path that was not there": {path: "nowhere",
+		change: map[string]string{"nowhere/x.yaml": cm("x")}},
+	"another path than the one that is not": {path: "nowhere", change: map[string]string{"app/x.yaml": cm("x")},
+		unchanged: true},
+	"a component that was missing and ignored": {path: "app",
+		change: map[string]string{"comp/kustomization.yaml": "kind: Component\n"}},
+}
+
 func TestTraceKnowsWhatWasRead(t *testing.T) {
-	base := map[string]string{
-		"base/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{name: g, files: [data.txt]}]\n",
-		"base/a.yaml":             cm("a"),
-		"base/data.txt":           "x", "base/unused.yaml": cm("u"),
-		"other/kustomization.yaml": "resources: [../base/a.yaml]\n",
-		"app/kustomization.yaml":   "resources: [../base]\n", "plain/b.yaml": cm("b"), "plain/sub/c.yaml": cm("c"),
-		"readme.md":                 "x",
-		"linked/kustomization.yaml": "resources: [link]\n", "linked/link": "symlink:../base",
-		"broken/kustomization.yaml": "resources: [missing.yaml]\n", "invalid/x.yaml": "a: [\n",
-		"plugin/kustomization.yaml": "resources: [../base/a.yaml]\ntransformers: [l.yaml]\n",
-		"plugin/l.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: l}\n" +
-			"labels: {a: b}\nfieldSpecs: [{path: metadata/labels, create: true}]\n",
-	}
-	for reason, c := range map[string]struct {
-		path      string
-		change    map[string]string
-		unchanged bool
-	}{
-		"nothing": {path: "app", unchanged: true},
-		"an unrelated file": {path: "app",
-			change: map[string]string{"readme.md": "y", "plain/b.yaml": cm("z")}, unchanged: true},
-		"an unrelated file, generated": {path: "plain",
-			change: map[string]string{"readme.md": "y", "base/a.yaml": cm("z")}, unchanged: true},
-		"an unrelated directory": {path: "plain", change: map[string]string{"new/a.yaml": cm("n")}, unchanged: true},
-		"a file that a base does not refer to": {path: "app",
-			change: map[string]string{"base/unused.yaml": "?", "base/more.yaml": "?"}, unchanged: true},
-		"a file of a base": {path: "app", change: map[string]string{"base/a.yaml": cm("z")}},
-		"a kustomization of a base": {path: "app",
-			change: map[string]string{"base/kustomization.yaml": "resources: []\n"}},
-		"a generator's file": {path: "app", change: map[string]string{"base/data.txt": "y"}},
-		"a plugin's configuration": {path: "plugin",
-			change: map[string]string{"plugin/l.yaml": base["plugin/l.yaml"] + "# more\n"}},
-		"a scanned file": {path: "plain",
-			change: map[string]string{"plain/sub/c.yaml": cm("z")}},
-		"a new file where all are scanned": {path: "plain",
-			change: map[string]string{"plain/sub/d.yaml": cm("d")}},
-		"a new directory where all are scanned": {path: "plain",
-			change: map[string]string{"plain/more/d.yaml": cm("d")}},
-		"a scanned file that went away": {path: "plain", change: map[string]string{"plain/b.yaml": ""}},
-		"a kustomization where there was none": {path: "plain",
-			change: map[string]string{"plain/kustomization.yaml": "resources: [b.yaml]\n"}},
-		"a kustomization below": {path: "plain",
-			change: map[string]string{"plain/sub/kustomization.yaml": "resources: [c.yaml]\n"}},
-		"a second kustomization file": {path: "app",
-			change: map[string]string{"base/kustomization.yml": "resources: []\n"}},
-		"a file that went away":   {path: "app", change: map[string]string{"base/a.yaml": ""}},
-		"the path that went away": {path: "app", change: map[string]string{"app/kustomization.yaml": ""}},
-		"a symlink that leads elsewhere": {path: "linked",
-			change: map[string]string{"linked/link": "symlink:../other"}},
-		"a file behind a symlink": {path: "linked", change: map[string]string{"base/a.yaml": cm("z")}},
-		"a file that did not matter, by a symlink": {path: "linked", change: map[string]string{"base/unused.yaml": "?"},
-			unchanged: true},
-		"the missing file of a failure": {path: "broken",
-			change: map[string]string{"broken/missing.yaml": cm("m")}},
-		"another file than the cause of a failure": {path: "broken",
-			change: map[string]string{"broken/other.yaml": cm("m")}, unchanged: true},
-		"the file that was not valid": {path: "invalid",
-			change: map[string]string{"invalid/x.yaml": cm("x")}},
-		"the path that was not there": {path: "nowhere",
-			change: map[string]string{"nowhere/x.yaml": cm("x")}},
-		"another path than the one that is not": {path: "nowhere", change: map[string]string{"app/x.yaml": cm("x")},
-			unchanged: true},
-		"a component that was missing and ignored": {path: "app",
-			change: map[string]string{"comp/kustomization.yaml": "kind: Component\n"}},
-	} {
+	for reason, c := range tracedChanges {
 		t.Run(reason, func(t *testing.T) {
-			result, _ := Build(t.Context(), Request{Tree: artifact.FromMap(base), Path: c.path,
+			result, _ := Build(t.Context(), Request{Tree: artifact.FromMap(tracedSource), Path: c.path,
 				Components: []string{"../comp"}, IgnoreMissingComponents: true})
-			next := maps.Clone(base)
+			next := maps.Clone(tracedSource)
 			for k, v := range c.change {
 				next[k] = v
 				if v == "" {

@@ -88,56 +88,60 @@ func TestText(t *testing.T) {
 	}
 }
 
+const secretHead = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+
+var maskedSecrets = map[string]struct{ before, after, want string }{
+	"changed data": {before: secretHead + "data: {k: QUJD, same: QUJD}",
+		after: secretHead + "data: {k: QUJE, same: QUJD}",
+		want:  "~ data.k: *** (before) → *** (after)"},
+	"added data": {before: secretHead + "data: {k: QUJD}", after: secretHead + "data: {k: QUJD, l: QUJD}",
+		want: "+ data.l: ***"},
+	"created Secret": {before: "", after: secretHead + "data: {k: QUJD}", want: "+ data:\n+   k: '***'"},
+	"stringData": {before: secretHead + "stringData: {k: ABC}", after: secretHead + "stringData: {k: ABCD}",
+		want: "~ stringData.k: *** (before) → *** (after)"},
+	"other fields of a Secret": {before: secretHead, after: secretHead + "type: ABCD", want: "+ type: ABCD"},
+	"variable by name": {before: deployment, after: strings.ReplaceAll(deployment, "hunter2", "hunterABC"),
+		want: "~ spec.template.spec.containers[name=web].env[name=DB_PASSWORD].value: *** (before) → *** (after)"},
+	"added variable": {before: "spec: {env: [{name: A, value: b}]}",
+		after: "spec: {env: [{name: A, value: b}, {name: API_TOKEN, value: ABC}]}",
+		want:  "+ spec.env[name=API_TOKEN]:\n+   name: API_TOKEN\n+   value: '***'"},
+	"field by name": {before: "spec: {clientSecret: ABC}", after: "spec: {clientSecret: ABCD}",
+		want: "~ spec.clientSecret: *** (before) → *** (after)"},
+	"number by name": {before: "spec: {}", after: "spec: {password: 1234}", want: "+ spec.password: ***"},
+	"reference to a Secret": {before: "spec: {volume: {x: y}}",
+		after: "spec: {volume: {x: y, secret: {secretName: name}}}",
+		want:  "+ spec.volume.secret:\n+   secretName: name"},
+	"boolean named like a token": {before: "spec: {automountServiceAccountToken: true}",
+		after: "spec: {automountServiceAccountToken: false}",
+		want:  "~ spec.automountServiceAccountToken: true → false"},
+	"last-applied annotation": {before: "metadata: {annotations: {a: b}}",
+		after: "metadata: {annotations: {a: b, " +
+			lastApplied + ": 'ABC'}}", want: `+ metadata.annotations["` + lastApplied + `"]: ***`},
+	"password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
+		after: "data: {url: 'postgres://u:ABCD@db/y'}",
+		want:  "~ data.url: postgres://***@db/x → postgres://***@db/y"},
+	"change of only the password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
+		after: "data: {url: 'postgres://u:ABCD@db/x'}",
+		want:  "~ data.url: postgres://*** (before)@db/x → postgres://*** (after)@db/x"},
+	"assignment in a text": {before: "data: {f: \"a=1\\nx\\n\"}",
+		after: "data: {f: \"a=1\\ndb.password = ABC\\n\"}",
+		want:  "~ data.f:\n    @@ line 1\n      a=1\n    - x\n    + db.password = ***"},
+	"JSON in a text": {before: "data: {f: '{}'}", after: `data: {f: '{"token": "ABC DEF", "a": 1}'}`,
+		want: `~ data.f: "{}" → "{\"token\": ***, \"a\": 1}"`},
+	"private key": {before: "data: {f: x}", after: "data: {f: \"-----BEGIN RSA PRIVATE " +
+		"KEY-----\\nABC\\n-----END RSA PRIVATE KEY-----\\nz\"}",
+		want: "~ data.f:\n    @@ line 1\n    - x\n    + ***\n    + z"},
+	"flag and value": {before: "spec: {args: []}", after: "spec: {args: [--db-password, ABC, --x]}",
+		want: "~ spec.args: [] → [--db-password, ***, --x]"},
+	"flag with value": {before: "spec: {args: [a]}", after: "spec: {args: [--token=ABC]}",
+		want: "~ spec.args: [a] → [--token=***]"},
+	"header": {before: "data: {f: x}", after: "data: {f: 'Authorization: Bearer ABCDEFGH'}",
+		want: `~ data.f: x → "Authorization: Bearer ***"`},
+}
+
 func TestSecretsAreMasked(t *testing.T) {
 	t.Parallel()
-	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
-	for name, c := range map[string]struct{ before, after, want string }{
-		"changed data": {before: secret + "data: {k: QUJD, same: QUJD}", after: secret + "data: {k: QUJE, same: QUJD}",
-			want: "~ data.k: *** (before) → *** (after)"},
-		"added data": {before: secret + "data: {k: QUJD}", after: secret + "data: {k: QUJD, l: QUJD}",
-			want: "+ data.l: ***"},
-		"created Secret": {before: "", after: secret + "data: {k: QUJD}", want: "+ data:\n+   k: '***'"},
-		"stringData": {before: secret + "stringData: {k: ABC}", after: secret + "stringData: {k: ABCD}",
-			want: "~ stringData.k: *** (before) → *** (after)"},
-		"other fields of a Secret": {before: secret, after: secret + "type: ABCD", want: "+ type: ABCD"},
-		"variable by name": {before: deployment, after: strings.ReplaceAll(deployment, "hunter2", "hunterABC"),
-			want: "~ spec.template.spec.containers[name=web].env[name=DB_PASSWORD].value: *** (before) → *** (after)"},
-		"added variable": {before: "spec: {env: [{name: A, value: b}]}",
-			after: "spec: {env: [{name: A, value: b}, {name: API_TOKEN, value: ABC}]}",
-			want:  "+ spec.env[name=API_TOKEN]:\n+   name: API_TOKEN\n+   value: '***'"},
-		"field by name": {before: "spec: {clientSecret: ABC}", after: "spec: {clientSecret: ABCD}",
-			want: "~ spec.clientSecret: *** (before) → *** (after)"},
-		"number by name": {before: "spec: {}", after: "spec: {password: 1234}", want: "+ spec.password: ***"},
-		"reference to a Secret": {before: "spec: {volume: {x: y}}",
-			after: "spec: {volume: {x: y, secret: {secretName: name}}}",
-			want:  "+ spec.volume.secret:\n+   secretName: name"},
-		"boolean named like a token": {before: "spec: {automountServiceAccountToken: true}",
-			after: "spec: {automountServiceAccountToken: false}",
-			want:  "~ spec.automountServiceAccountToken: true → false"},
-		"last-applied annotation": {before: "metadata: {annotations: {a: b}}",
-			after: "metadata: {annotations: {a: b, " +
-				lastApplied + ": 'ABC'}}", want: `+ metadata.annotations["` + lastApplied + `"]: ***`},
-		"password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
-			after: "data: {url: 'postgres://u:ABCD@db/y'}",
-			want:  "~ data.url: postgres://***@db/x → postgres://***@db/y"},
-		"change of only the password in a URL": {before: "data: {url: 'postgres://u:ABC@db/x'}",
-			after: "data: {url: 'postgres://u:ABCD@db/x'}",
-			want:  "~ data.url: postgres://*** (before)@db/x → postgres://*** (after)@db/x"},
-		"assignment in a text": {before: "data: {f: \"a=1\\nx\\n\"}",
-			after: "data: {f: \"a=1\\ndb.password = ABC\\n\"}",
-			want:  "~ data.f:\n    @@ line 1\n      a=1\n    - x\n    + db.password = ***"},
-		"JSON in a text": {before: "data: {f: '{}'}", after: `data: {f: '{"token": "ABC DEF", "a": 1}'}`,
-			want: `~ data.f: "{}" → "{\"token\": ***, \"a\": 1}"`},
-		"private key": {before: "data: {f: x}", after: "data: {f: \"-----BEGIN RSA PRIVATE " +
-			"KEY-----\\nABC\\n-----END RSA PRIVATE KEY-----\\nz\"}",
-			want: "~ data.f:\n    @@ line 1\n    - x\n    + ***\n    + z"},
-		"flag and value": {before: "spec: {args: []}", after: "spec: {args: [--db-password, ABC, --x]}",
-			want: "~ spec.args: [] → [--db-password, ***, --x]"},
-		"flag with value": {before: "spec: {args: [a]}", after: "spec: {args: [--token=ABC]}",
-			want: "~ spec.args: [a] → [--token=***]"},
-		"header": {before: "data: {f: x}", after: "data: {f: 'Authorization: Bearer ABCDEFGH'}",
-			want: `~ data.f: x → "Authorization: Bearer ***"`},
-	} {
+	for name, c := range maskedSecrets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before, after := object(t, c.before), object(t, c.after)

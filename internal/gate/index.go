@@ -25,8 +25,10 @@ type Index struct {
 	Edges *reconcile.Edges
 	Clock clock.PassiveClock
 	Seals *seal.Key // of the status of gates
-	// NoCrossNamespaceRefs denies references to gates of other namespaces. Selectors of gates are not affected.
+	// NoCrossNamespaceRefs denies references to gates of other namespaces. A selector then selects in the namespace of
+	// its gate only, whatever the admission policy allowed, except that of a gate in PlatformNamespace.
 	NoCrossNamespaceRefs bool
+	PlatformNamespace    string // of the process
 	// Namespace returns the labels of a namespace, and whether they could be read. If not, a gate that selects by
 	// namespace labels selects the namespace.
 	Namespace func(name string) (labels.Set, bool)

@@ -221,6 +221,32 @@ func TestIndexFailsClosed(t *testing.T) {
 	}
 }
 
+// TestSelectorsStayInIsolatedNamespaces has no admission policy: the index decides alone.
+func TestSelectorsStayInIsolatedNamespaces(t *testing.T) {
+	everywhere := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}}
+	byName := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps", "hostile"}}}
+	for name, c := range map[string]struct {
+		gate     string // its namespace
+		isolated bool
+		selector gatingv1.Selector
+		holds    map[string]bool // by the namespace of the object
+	}{
+		"a tenant, by labels": {"hostile", true, everywhere, map[string]bool{"apps": false, "hostile": true}},
+		"a tenant, by name":   {"hostile", true, byName, map[string]bool{"apps": false, "hostile": true}},
+		"the platform":        {"sluice-system", true, everywhere, map[string]bool{"apps": true, "hostile": true}},
+		"not isolated":        {"hostile", false, everywhere, map[string]bool{"apps": true, "hostile": true}},
+	} {
+		s := newTestIndex(t)
+		s.NoCrossNamespaceRefs, s.PlatformNamespace = c.isolated, "sluice-system"
+		s.Put(newGate(c.gate, "g", gatingv1.Closed, withSelector(c.selector)))
+		for namespace, want := range c.holds {
+			if closed := s.pass(kustomization(namespace, "a")); (len(closed) > 0) != want {
+				t.Errorf("%s: holds an object in %s: %v, want %v", name, namespace, len(closed) > 0, want)
+			}
+		}
+	}
+}
+
 func TestIndexAllowsApprovedRevisions(t *testing.T) {
 	s := newTestIndex(t)
 	s.Put(newGate("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) {

@@ -84,7 +84,7 @@ func (c *Controller) preview(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, err
 	}
-	tree, err := c.Artifacts.Fetch(ctx, *source)
+	tree, err := c.fetch(ctx, obj, source)
 	if err != nil {
 		return nil, err
 	}

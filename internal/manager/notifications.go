@@ -62,6 +62,7 @@ func (p *process) forwardEvents() *delivery.Endpoint {
 func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	router := &alert.Router{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+		PlatformNamespace:    p.RuntimeNamespace,
 		Labels:               alert.CachedLabels(p.mgr),
 		Warn: func(a *notificationv1.Alert, message string) {
 			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a,

@@ -118,6 +118,7 @@ func (p *process) addControllers(ctx context.Context) error {
 	}{
 		{name: options.SourceController, add: p.addSources},
 		{name: options.KustomizeController, add: p.addKustomizations},
+		{name: options.HelmController, add: p.addHelmReleases},
 		{name: options.GatingController, add: p.addGates},
 		{name: options.NotificationController, add: p.addReceivers},
 		{name: options.ImageReflectorController, add: p.addImageReflector},

@@ -116,19 +116,15 @@ func TestOCILayerCopy(t *testing.T) {
 	}
 }
 
-func TestOCIVerification(t *testing.T) {
-	s, r := newHarness(t), testenv.NewRegistry(t)
-	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
-	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
-	s.Secret("keys", map[string]string{"cosign.pub": string(key.Public)})
-	s.Secret("root", map[string]string{"trusted_root.json": string(root.Root)})
-	s.Secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
-		"ca.crt": string(notary.CA)})
-	for name, c := range map[string]struct {
-		verify  sourcev1.Verification
-		sign    func(signing.Target)
-		message string
-	}{
+// ociVerification is a case of TestOCIVerification.
+type ociVerification struct {
+	verify  sourcev1.Verification
+	sign    func(signing.Target)
+	message string
+}
+
+func ociVerifications(key *signing.Key, root *signing.Sigstore, notary *signing.Notary) map[string]ociVerification {
+	return map[string]ociVerification{
 		"keys": {
 			verify: sourcev1.Verification{Provider: "cosign", SecretRef: &meta.LocalObjectReference{Name: "keys"}},
 			sign:   key.Bundle, message: "by key 'cosign.pub'",
@@ -145,7 +141,18 @@ func TestOCIVerification(t *testing.T) {
 			verify: sourcev1.Verification{Provider: "notation", SecretRef: &meta.LocalObjectReference{Name: "policy"}},
 			sign:   func(to signing.Target) { notary.Sign(to, time.Hour) }, message: "by 'CN=Release",
 		},
-	} {
+	}
+}
+
+func TestOCIVerification(t *testing.T) {
+	s, r := newHarness(t), testenv.NewRegistry(t)
+	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
+	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
+	s.Secret("keys", map[string]string{"cosign.pub": string(key.Public)})
+	s.Secret("root", map[string]string{"trusted_root.json": string(root.Root)})
+	s.Secret("policy", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
+		"ca.crt": string(notary.CA)})
+	for name, c := range ociVerifications(key, root, notary) {
 		t.Run(name, func(t *testing.T) {
 			s := &harness{s.For(t)}
 			push := func(value string) signing.Target {
@@ -195,6 +202,42 @@ func (s *harness) verified(name string, status metav1.ConditionStatus, message s
 	})
 }
 
+func localSecret(n string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: n} }
+
+var ociLogins = map[string]struct {
+	spec            func(*sourcev1.OCIRepositorySpec)
+	reason, message string
+}{
+	"a-secret":   {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = localSecret("login") }},
+	"an-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }},
+	"no-login": {spec: func(*sourcev1.OCIRepositorySpec) {}, reason: "AuthenticationFailed",
+		message: "Check the login"},
+	"a-wrong-login": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = localSecret("wrong") },
+		reason:  "AuthenticationFailed",
+		message: "Check the login"},
+	"no-secret": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = localSecret("none") },
+		reason:  "AuthenticationFailed",
+		message: "not found"},
+	"no-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" },
+		reason: "AuthenticationFailed", message: "ServiceAccount"},
+	"no-certificate": {spec: func(o *sourcev1.OCIRepositorySpec) {
+		o.SecretRef, o.CertSecretRef = localSecret("login"),
+			localSecret("no-client")
+	}, reason: "OCIArtifactPullFailed"},
+	"no-authority": {spec: func(o *sourcev1.OCIRepositorySpec) {
+		o.SecretRef, o.CertSecretRef = localSecret("login"), nil
+	},
+		reason: "OCIArtifactPullFailed", message: "certificate"},
+	"a-tag-in-url": {spec: func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, reason: "URLInvalid",
+		message: "oci://host/path"},
+	"notation-no-key": {spec: func(o *sourcev1.OCIRepositorySpec) {
+		o.SecretRef, o.Verify = localSecret("login"), &sourcev1.Verification{Provider: "notation"}
+	}, reason: "VerificationError", message: "trust policy"},
+	"anybody": {spec: func(o *sourcev1.OCIRepositorySpec) {
+		o.SecretRef, o.Verify = localSecret("login"), &sourcev1.Verification{Provider: "cosign"}
+	}, reason: "VerificationError", message: "matchOIDCIdentity"},
+}
+
 func TestOCILogins(t *testing.T) {
 	s := newHarness(t)
 	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
@@ -218,43 +261,10 @@ func TestOCILogins(t *testing.T) {
 		ObjectMeta:       metav1.ObjectMeta{Namespace: s.Namespace, Name: "puller"},
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}},
 	})
-	named := func(n string) *meta.LocalObjectReference { return &meta.LocalObjectReference{Name: n} }
-	cases := map[string]struct {
-		spec            func(*sourcev1.OCIRepositorySpec)
-		reason, message string
-	}{
-		"a-secret":   {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }},
-		"an-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }},
-		"no-login": {spec: func(*sourcev1.OCIRepositorySpec) {}, reason: "AuthenticationFailed",
-			message: "Check the login"},
-		"a-wrong-login": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") },
-			reason:  "AuthenticationFailed",
-			message: "Check the login"},
-		"no-secret": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") },
-			reason:  "AuthenticationFailed",
-			message: "not found"},
-		"no-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" },
-			reason: "AuthenticationFailed", message: "ServiceAccount"},
-		"no-certificate": {spec: func(o *sourcev1.OCIRepositorySpec) {
-			o.SecretRef, o.CertSecretRef = named("login"),
-				named("no-client")
-		}, reason: "OCIArtifactPullFailed"},
-		"no-authority": {spec: func(o *sourcev1.OCIRepositorySpec) {
-			o.SecretRef, o.CertSecretRef = named("login"), nil
-		},
-			reason: "OCIArtifactPullFailed", message: "certificate"},
-		"a-tag-in-url": {spec: func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, reason: "URLInvalid",
-			message: "oci://host/path"},
-		"notation-no-key": {spec: func(o *sourcev1.OCIRepositorySpec) {
-			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "notation"}
-		}, reason: "VerificationError", message: "trust policy"},
-		"anybody": {spec: func(o *sourcev1.OCIRepositorySpec) {
-			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "cosign"}
-		}, reason: "VerificationError", message: "matchOIDCIdentity"},
-	}
+	cases := ociLogins
 	for name, c := range cases {
 		s.OCIRepository(r, name, func(o *sourcev1.OCIRepositorySpec) {
-			o.URL, o.CertSecretRef = r.OCI+"/app", named("tls")
+			o.URL, o.CertSecretRef = r.OCI+"/app", localSecret("tls")
 			c.spec(o)
 		})
 	}

@@ -18,78 +18,85 @@ func at(t *testing.T, value string) time.Time {
 	return parsed
 }
 
+func closedEntries(cron string, d time.Duration, zone string) []Entry {
+	return []Entry{{Cron: cron, Duration: d, TimeZone: zone}}
+}
+
+var onFridays = closedEntries("0 0 * * 5", 24*time.Hour, "Europe/Berlin")
+
+var onWeekends = closedEntries("0 0 * * 6", 48*time.Hour, "Europe/Berlin")
+
+var calendarCases = map[string]struct {
+	entries []Entry
+	at      string
+	want    State
+	next    string // empty: none
+}{
+	"before Friday": {entries: onFridays, at: "2026-11-26T22:59:59Z", want: None,
+		next: "2026-11-26T23:00:00Z"},
+	"start of Friday": {entries: onFridays, at: "2026-11-26T23:00:00Z", want: Closed,
+		next: "2026-11-27T23:00:00Z"},
+	"end of Friday": {entries: onFridays, at: "2026-11-27T23:00:00Z", want: None,
+		next: "2026-12-03T23:00:00Z"},
+	"Friday in summer time": {entries: onFridays, at: "2026-07-02T22:00:00Z", want: Closed,
+		next: "2026-07-03T22:00:00Z"},
+	"weekend of 49 hours": {entries: onWeekends, at: "2026-10-24T00:00:00Z", want: Closed,
+		next: "2026-10-25T23:00:00Z"},
+	"weekend of 47 hours": {entries: onWeekends, at: "2026-03-28T12:00:00Z", want: Closed,
+		next: "2026-03-29T22:00:00Z"},
+	"8 hours across the end of summer time": {entries: closedEntries("0 22 * * *", 8*time.Hour, "Europe/Berlin"),
+		at:   "2026-10-24T21:00:00Z",
+		want: Closed, next: "2026-10-25T04:00:00Z"},
+	"start is skipped by summer time": {entries: closedEntries("30 2 29 3 *", time.Hour, "Europe/Berlin"),
+		at: "2026-03-29T01:00:00Z", want: Closed,
+		next: "2026-03-29T02:00:00Z"},
+	"start occurs twice": {entries: closedEntries("30 2 25 10 *", time.Hour, "Europe/Berlin"),
+		at:   "2026-10-25T00:30:00Z",
+		want: Closed, next: "2026-10-25T01:30:00Z"},
+	"second occurrence of the start": {entries: closedEntries("30 2 25 10 *", 10*time.Minute, "Europe/Berlin"),
+		at:   "2026-10-25T01:30:00Z",
+		want: None, next: "2027-10-25T00:30:00Z"},
+	"clock change of half an hour": {entries: closedEntries("15 2 * 10 0", time.Hour, "Australia/Lord_Howe"),
+		at:   "2026-10-03T15:30:00Z",
+		want: Closed, next: "2026-10-03T16:30:00Z"},
+	"start on a skipped day": {entries: closedEntries("0 12 30 12 *", time.Hour, "Pacific/Apia"),
+		at: "2011-12-30T10:00:00Z", want: Closed,
+		next: "2011-12-30T11:00:00Z"},
+	"leap day by cron": {entries: closedEntries("0 0 29 2 *", 24*time.Hour, ""), at: "2027-01-01T00:00:00Z", want: None,
+		next: "2028-02-29T00:00:00Z"},
+	"yearly holiday": {entries: []Entry{{Dates: []string{"12-24", "2026-12-26"}, Duration: 24 * time.Hour}},
+		at: "2031-12-24T12:00:00Z", want: Closed, next: "2031-12-25T00:00:00Z"},
+	"holiday of one year": {entries: []Entry{{Dates: []string{"2026-12-26"}, Duration: 24 * time.Hour}},
+		at: "2027-12-26T12:00:00Z", want: None},
+	"adjacent holidays": {entries: []Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}},
+		at: "2026-12-24T12:00:00Z", want: Closed, next: "2026-12-26T00:00:00Z"},
+	"yearly leap day": {entries: []Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}},
+		at: "2027-02-28T12:00:00Z", want: None, next: "2028-02-29T00:00:00Z"},
+	"adjacent windows": {entries: closedEntries("0 0 * * 1-5", 24*time.Hour, ""), at: "2026-11-23T00:00:00Z",
+		want: Closed,
+		next: "2026-11-28T00:00:00Z"},
+	"overlapping windows without end": {entries: closedEntries("* * * * *", time.Hour, ""), at: "2026-11-23T00:00:00Z",
+		want: Closed},
+	"adjacent windows of a minute": {entries: closedEntries("* * * * *", time.Minute, ""), at: "2026-11-23T00:00:30Z",
+		want: Closed},
+	"start of the Unix epoch": {entries: onFridays, at: "1970-01-01T00:00:00Z", want: None,
+		next: "1970-01-01T23:00:00Z"},
+	"no entries": {at: "2026-11-23T00:00:00Z", want: None},
+	"closing overrides opening": {entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+		{Cron: "0 0 * * 5", Duration: 24 * time.Hour}}, at: "2026-11-27T09:00:00Z", want: Closed,
+		next: "2026-11-28T00:00:00Z"},
+	"before a closing window within an opening one": {
+		entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+			{Cron: "0 12 * * *", Duration: time.Hour}}, at: "2026-11-27T09:00:00Z", want: Opened,
+		next: "2026-11-27T12:00:00Z"},
+	"after a closing window within an opening one": {
+		entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
+			{Cron: "0 12 * * *", Duration: time.Hour}}, at: "2026-11-27T13:00:00Z", want: Opened,
+		next: "2026-11-27T16:00:00Z"},
+}
+
 func TestCalendar(t *testing.T) {
-	closed := func(cron string, d time.Duration, zone string) []Entry {
-		return []Entry{{Cron: cron, Duration: d, TimeZone: zone}}
-	}
-	fridays := closed("0 0 * * 5", 24*time.Hour, "Europe/Berlin")
-	weekend := closed("0 0 * * 6", 48*time.Hour, "Europe/Berlin")
-	for name, c := range map[string]struct {
-		entries []Entry
-		at      string
-		want    State
-		next    string // empty: none
-	}{
-		"before Friday": {entries: fridays, at: "2026-11-26T22:59:59Z", want: None,
-			next: "2026-11-26T23:00:00Z"},
-		"start of Friday": {entries: fridays, at: "2026-11-26T23:00:00Z", want: Closed,
-			next: "2026-11-27T23:00:00Z"},
-		"end of Friday": {entries: fridays, at: "2026-11-27T23:00:00Z", want: None,
-			next: "2026-12-03T23:00:00Z"},
-		"Friday in summer time": {entries: fridays, at: "2026-07-02T22:00:00Z", want: Closed,
-			next: "2026-07-03T22:00:00Z"},
-		"weekend of 49 hours": {entries: weekend, at: "2026-10-24T00:00:00Z", want: Closed,
-			next: "2026-10-25T23:00:00Z"},
-		"weekend of 47 hours": {entries: weekend, at: "2026-03-28T12:00:00Z", want: Closed,
-			next: "2026-03-29T22:00:00Z"},
-		"8 hours across the end of summer time": {entries: closed("0 22 * * *", 8*time.Hour, "Europe/Berlin"),
-			at:   "2026-10-24T21:00:00Z",
-			want: Closed, next: "2026-10-25T04:00:00Z"},
-		"start is skipped by summer time": {entries: closed("30 2 29 3 *", time.Hour, "Europe/Berlin"),
-			at: "2026-03-29T01:00:00Z", want: Closed,
-			next: "2026-03-29T02:00:00Z"},
-		"start occurs twice": {entries: closed("30 2 25 10 *", time.Hour, "Europe/Berlin"), at: "2026-10-25T00:30:00Z",
-			want: Closed, next: "2026-10-25T01:30:00Z"},
-		"second occurrence of the start": {entries: closed("30 2 25 10 *", 10*time.Minute, "Europe/Berlin"),
-			at:   "2026-10-25T01:30:00Z",
-			want: None, next: "2027-10-25T00:30:00Z"},
-		"clock change of half an hour": {entries: closed("15 2 * 10 0", time.Hour, "Australia/Lord_Howe"),
-			at:   "2026-10-03T15:30:00Z",
-			want: Closed, next: "2026-10-03T16:30:00Z"},
-		"start on a skipped day": {entries: closed("0 12 30 12 *", time.Hour, "Pacific/Apia"),
-			at: "2011-12-30T10:00:00Z", want: Closed,
-			next: "2011-12-30T11:00:00Z"},
-		"leap day by cron": {entries: closed("0 0 29 2 *", 24*time.Hour, ""), at: "2027-01-01T00:00:00Z", want: None,
-			next: "2028-02-29T00:00:00Z"},
-		"yearly holiday": {entries: []Entry{{Dates: []string{"12-24", "2026-12-26"}, Duration: 24 * time.Hour}},
-			at: "2031-12-24T12:00:00Z", want: Closed, next: "2031-12-25T00:00:00Z"},
-		"holiday of one year": {entries: []Entry{{Dates: []string{"2026-12-26"}, Duration: 24 * time.Hour}},
-			at: "2027-12-26T12:00:00Z", want: None},
-		"adjacent holidays": {entries: []Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}},
-			at: "2026-12-24T12:00:00Z", want: Closed, next: "2026-12-26T00:00:00Z"},
-		"yearly leap day": {entries: []Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}},
-			at: "2027-02-28T12:00:00Z", want: None, next: "2028-02-29T00:00:00Z"},
-		"adjacent windows": {entries: closed("0 0 * * 1-5", 24*time.Hour, ""), at: "2026-11-23T00:00:00Z", want: Closed,
-			next: "2026-11-28T00:00:00Z"},
-		"overlapping windows without end": {entries: closed("* * * * *", time.Hour, ""), at: "2026-11-23T00:00:00Z",
-			want: Closed},
-		"adjacent windows of a minute": {entries: closed("* * * * *", time.Minute, ""), at: "2026-11-23T00:00:30Z",
-			want: Closed},
-		"start of the Unix epoch": {entries: fridays, at: "1970-01-01T00:00:00Z", want: None,
-			next: "1970-01-01T23:00:00Z"},
-		"no entries": {at: "2026-11-23T00:00:00Z", want: None},
-		"closing overrides opening": {entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
-			{Cron: "0 0 * * 5", Duration: 24 * time.Hour}}, at: "2026-11-27T09:00:00Z", want: Closed,
-			next: "2026-11-28T00:00:00Z"},
-		"before a closing window within an opening one": {
-			entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
-				{Cron: "0 12 * * *", Duration: time.Hour}}, at: "2026-11-27T09:00:00Z", want: Opened,
-			next: "2026-11-27T12:00:00Z"},
-		"after a closing window within an opening one": {
-			entries: []Entry{{Opens: true, Cron: "0 8 * * *", Duration: 8 * time.Hour},
-				{Cron: "0 12 * * *", Duration: time.Hour}}, at: "2026-11-27T13:00:00Z", want: Opened,
-			next: "2026-11-27T16:00:00Z"},
-	} {
+	for name, c := range calendarCases {
 		t.Run(name, func(t *testing.T) {
 			calendar, err := New(c.entries)
 			if err != nil {

@@ -29,19 +29,15 @@ func serve(t *testing.T, handle http.HandlerFunc) string {
 	return s.URL
 }
 
-func TestHTTP(t *testing.T) {
-	status := func(code int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(code)
-			fmt.Fprint(w, "s3cret")
-		}
-	}
-	open := &egress.Policy{RefuseLinkLocal: true}
-	for name, c := range map[string]struct {
-		policy *egress.Policy
-		url    string
-		err    string // empty: none
-	}{
+// httpProbe is a case of TestHTTP.
+type httpProbe struct {
+	policy *egress.Policy
+	url    string
+	err    string // empty: none
+}
+
+func httpProbes(t *testing.T, open *egress.Policy, status func(code int) http.HandlerFunc) map[string]httpProbe {
+	return map[string]httpProbe{
 		"200":      {policy: open, url: serve(t, status(200))},
 		"299":      {policy: open, url: serve(t, status(299))},
 		"404":      {policy: open, url: serve(t, status(404)), err: "status 404"},
@@ -57,7 +53,18 @@ func TestHTTP(t *testing.T) {
 			err: "loopback"},
 		"file URL":               {policy: open, url: "file:///etc/passwd", err: "not an HTTP URL"},
 		"credentials in the URL": {policy: open, url: "http://me:s3cret@example.com/", err: "secretRef"},
-	} {
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			fmt.Fprint(w, "s3cret")
+		}
+	}
+	open := &egress.Policy{RefuseLinkLocal: true}
+	for name, c := range httpProbes(t, open, status) {
 		t.Run(name, func(t *testing.T) {
 			_, err := HTTP(t.Context(), transport(t, c.policy), c.url, Login{})
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {

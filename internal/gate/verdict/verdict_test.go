@@ -55,81 +55,85 @@ func hm(t time.Time) string {
 	return t.UTC().Format("15:04")
 }
 
+func scheduledFor(word, at string) string {
+	return "Gate scheduled for " + word + " at " + day + at + ":00Z"
+}
+
+var windowCases = map[string]struct {
+	opened      bool
+	window      time.Duration
+	annotations map[string]string
+	now         string
+	open        bool
+	message     string
+	requested   string
+	reset       string
+	next        string
+}{
+	"closed by default": {window: time.Hour, now: "10:00", message: "Gate closed by default"},
+	"opened by default": {opened: true, window: time.Hour, now: "10:00", open: true, message: "Gate opened by default"},
+	"open request": {window: time.Hour, annotations: requests("open 10:00"), now: "10:05", open: true,
+		message: scheduledFor("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+	"open request near the end of its window": {window: time.Hour, annotations: requests("open 10:00"), now: "10:59",
+		open:    true,
+		message: scheduledFor("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+	"open request after its window": {window: time.Hour, annotations: requests("open 10:00"), now: "11:00",
+		message: "Gate closed by default", requested: "10:00", reset: "11:00"},
+	"open request long after its window": {window: time.Hour, annotations: requests("open 10:00"), now: "20:00",
+		message: "Gate closed by default", requested: "10:00", reset: "11:00"},
+	"close request ends an open request": {window: time.Hour,
+		annotations: requests("open 10:00", "close 10:20"), now: "10:20", message: "Gate close requested",
+		requested: "10:20", reset: "10:20"},
+	"close request long after an open request": {window: time.Hour,
+		annotations: requests("open 10:00", "close 10:20"), now: "20:00", message: "Gate close requested",
+		requested: "10:20", reset: "10:20"},
+	"close request before an open request": {window: time.Hour, annotations: requests("open 10:00", "close 09:00"),
+		now: "10:05", open: true,
+		message: scheduledFor("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+	"close request for a gate opened by default": {opened: true, window: 24 * time.Hour,
+		annotations: requests("close 10:00"), now: "10:00",
+		message: "Gate scheduled for opening at 2026-11-22T10:00:00Z", requested: "10:00", reset: "10:00",
+		next: "10:00"},
+	"open request ends a close request": {opened: true, window: time.Hour,
+		annotations: requests("close 10:00", "open 10:30"), now: "10:30", open: true,
+		message: "Gate open requested", requested: "10:30", reset: "10:30"},
+	"close request after its window": {opened: true, window: time.Hour, annotations: requests("close 10:00"),
+		now: "11:00", open: true,
+		message: "Gate opened by default", requested: "10:00", reset: "11:00"},
+	"open request without a window": {annotations: requests("open 10:00"), now: "23:00", open: true,
+		message: "Gate open requested", requested: "10:00"},
+	"close request ends an open request without a window": {annotations: requests("open 10:00",
+		"close 12:00"), now: "12:00", message: "Gate close requested", requested: "12:00", reset: "12:00"},
+	"close request without a window": {opened: true, annotations: requests("close 10:00"), now: "23:00",
+		message: "Gate close requested", requested: "10:00"},
+	"open request ends a close request without a window": {opened: true,
+		annotations: requests("close 10:00", "open 12:00"), now: "12:00", open: true,
+		message: "Gate open requested", requested: "12:00", reset: "12:00"},
+	"open request in the future": {window: time.Hour, annotations: requests("open 10:00"), now: "09:59",
+		message: "Gate closed by default", next: "10:00"},
+	"future close request within the window of an open request": {window: time.Hour,
+		annotations: requests("open 10:00", "close 10:30"), now: "10:10", open: true,
+		message: scheduledFor("closing", "10:30"), requested: "10:00", reset: "10:30", next: "10:30"},
+	"future close request and an open request without a window": {annotations: requests("open 10:00",
+		"close 18:00"), now: "10:10", open: true,
+		message: scheduledFor("closing", "18:00"), requested: "10:00", reset: "18:00", next: "18:00"},
+	"future close request after the window of an open request": {window: time.Hour,
+		annotations: requests("open 10:00", "close 18:00"), now: "10:10", open: true,
+		message: scheduledFor("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
+	"future open request within the window of a close request": {opened: true, window: 4 * time.Hour,
+		annotations: requests("close 10:00", "open 12:00"), now: "10:10",
+		message: scheduledFor("opening", "12:00"), requested: "10:00", reset: "12:00", next: "12:00"},
+	"latest of three requests": {window: time.Hour, annotations: requests("open 10:00", "close 10:10", "open 10:20"),
+		now: "10:25", open: true, message: scheduledFor("closing", "11:20"), requested: "10:20", reset: "11:20",
+		next: "11:20"},
+	"open request for a gate opened by default": {opened: true, window: time.Hour, annotations: requests("open 10:00"),
+		now: "10:10", open: true,
+		message: "Gate open requested", requested: "10:00", reset: "10:00"},
+}
+
 // TestDefaultsRequestsAndWindows covers each sentence of the gate specification.
 func TestDefaultsRequestsAndWindows(t *testing.T) {
-	const hour = time.Hour
-	until := func(word, at string) string { return "Gate scheduled for " + word + " at " + day + at + ":00Z" }
-	for name, c := range map[string]struct {
-		opened      bool
-		window      time.Duration
-		annotations map[string]string
-		now         string
-		open        bool
-		message     string
-		requested   string
-		reset       string
-		next        string
-	}{
-		"closed by default": {window: hour, now: "10:00", message: "Gate closed by default"},
-		"opened by default": {opened: true, window: hour, now: "10:00", open: true, message: "Gate opened by default"},
-		"open request": {window: hour, annotations: requests("open 10:00"), now: "10:05", open: true,
-			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
-		"open request near the end of its window": {window: hour, annotations: requests("open 10:00"), now: "10:59",
-			open:    true,
-			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
-		"open request after its window": {window: hour, annotations: requests("open 10:00"), now: "11:00",
-			message: "Gate closed by default", requested: "10:00", reset: "11:00"},
-		"open request long after its window": {window: hour, annotations: requests("open 10:00"), now: "20:00",
-			message: "Gate closed by default", requested: "10:00", reset: "11:00"},
-		"close request ends an open request": {window: hour,
-			annotations: requests("open 10:00", "close 10:20"), now: "10:20", message: "Gate close requested",
-			requested: "10:20", reset: "10:20"},
-		"close request long after an open request": {window: hour,
-			annotations: requests("open 10:00", "close 10:20"), now: "20:00", message: "Gate close requested",
-			requested: "10:20", reset: "10:20"},
-		"close request before an open request": {window: hour, annotations: requests("open 10:00", "close 09:00"),
-			now: "10:05", open: true,
-			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
-		"close request for a gate opened by default": {opened: true, window: 24 * hour,
-			annotations: requests("close 10:00"), now: "10:00",
-			message: "Gate scheduled for opening at 2026-11-22T10:00:00Z", requested: "10:00", reset: "10:00",
-			next: "10:00"},
-		"open request ends a close request": {opened: true, window: hour,
-			annotations: requests("close 10:00", "open 10:30"), now: "10:30", open: true,
-			message: "Gate open requested", requested: "10:30", reset: "10:30"},
-		"close request after its window": {opened: true, window: hour, annotations: requests("close 10:00"),
-			now: "11:00", open: true,
-			message: "Gate opened by default", requested: "10:00", reset: "11:00"},
-		"open request without a window": {annotations: requests("open 10:00"), now: "23:00", open: true,
-			message: "Gate open requested", requested: "10:00"},
-		"close request ends an open request without a window": {annotations: requests("open 10:00",
-			"close 12:00"), now: "12:00", message: "Gate close requested", requested: "12:00", reset: "12:00"},
-		"close request without a window": {opened: true, annotations: requests("close 10:00"), now: "23:00",
-			message: "Gate close requested", requested: "10:00"},
-		"open request ends a close request without a window": {opened: true,
-			annotations: requests("close 10:00", "open 12:00"), now: "12:00", open: true,
-			message: "Gate open requested", requested: "12:00", reset: "12:00"},
-		"open request in the future": {window: hour, annotations: requests("open 10:00"), now: "09:59",
-			message: "Gate closed by default", next: "10:00"},
-		"future close request within the window of an open request": {window: hour,
-			annotations: requests("open 10:00", "close 10:30"), now: "10:10", open: true,
-			message: until("closing", "10:30"), requested: "10:00", reset: "10:30", next: "10:30"},
-		"future close request and an open request without a window": {annotations: requests("open 10:00",
-			"close 18:00"), now: "10:10", open: true,
-			message: until("closing", "18:00"), requested: "10:00", reset: "18:00", next: "18:00"},
-		"future close request after the window of an open request": {window: hour,
-			annotations: requests("open 10:00", "close 18:00"), now: "10:10", open: true,
-			message: until("closing", "11:00"), requested: "10:00", reset: "11:00", next: "11:00"},
-		"future open request within the window of a close request": {opened: true, window: 4 * hour,
-			annotations: requests("close 10:00", "open 12:00"), now: "10:10",
-			message: until("opening", "12:00"), requested: "10:00", reset: "12:00", next: "12:00"},
-		"latest of three requests": {window: hour, annotations: requests("open 10:00", "close 10:10", "open 10:20"),
-			now: "10:25", open: true, message: until("closing", "11:20"), requested: "10:20", reset: "11:20",
-			next: "11:20"},
-		"open request for a gate opened by default": {opened: true, window: hour, annotations: requests("open 10:00"),
-			now: "10:10", open: true,
-			message: "Gate open requested", requested: "10:00", reset: "10:00"},
-	} {
+	for name, c := range windowCases {
 		t.Run(name, func(t *testing.T) {
 			v := Of(newInput(t, c.opened, c.window, c.annotations), clock(t, c.now))
 			if v.Open != c.open || v.Message != c.message || hm(v.RequestedAt) != c.requested ||

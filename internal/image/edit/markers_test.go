@@ -20,58 +20,69 @@ var images = map[string]Ref{
 
 func m(setter string) string { return fmt.Sprintf(`# {"$imagepolicy": "%s"}`, setter) }
 
+var webMarker = m("apps:web")
+
+var tagMarker = m("apps:web:tag")
+
+var markerCases = map[string]struct{ in, want string }{
+	"plain scalar": {in: "image: ghcr.io/org/web:1.0.0 " + webMarker,
+		want: "image: ghcr.io/org/web:2.0.0 " + webMarker},
+	"double quotes": {in: `image: "ghcr.io/org/web:1.0.0"   ` + webMarker,
+		want: `image: "ghcr.io/org/web:2.0.0"   ` + webMarker},
+	"single quotes": {in: `image: 'it''s' ` + webMarker, want: `image: 'ghcr.io/org/web:2.0.0' ` + webMarker},
+	"escapes":       {in: `image: "\"\u00e9" ` + webMarker, want: `image: "ghcr.io/org/web:2.0.0" ` + webMarker},
+	"digest": {in: "image: x " + m("apps:pinned"), want: "image: ghcr.io/org/pinned:v2@" + digest + " " +
+		m("apps:pinned")},
+	"parts of an image": {in: "n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
+		m("apps:pinned:digest"), want: "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
+		m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
+	"list items": {in: "- a\n- b:1 " + webMarker + "\n-   - c:1 " + webMarker,
+		want: "- a\n- ghcr.io/org/web:2.0.0 " + webMarker +
+			"\n-   - ghcr.io/org/web:2.0.0 " + webMarker},
+	"flow mapping on several lines": {in: "image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " +
+		tagMarker + "\n}",
+		want: "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tagMarker + "\n}"},
+	"flow mapping on one line": {in: "images: [{name: web, newTag: b}] " + tagMarker,
+		want: "images: [{name: web, newTag: 2.0.0}] " + tagMarker},
+	"anchor and tag": {in: "a: &img !!str w:1 " + webMarker + "\nb: *img",
+		want: "a: &img !!str ghcr.io/org/web:2.0.0 " +
+			webMarker + "\nb: *img"},
+	"CRLF line ends": {in: "a: 1\r\nimage: w:1 " + webMarker + "\r\nb: 2\r\n",
+		want: "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
+			webMarker + "\r\nb: 2\r\n"},
+	"byte order mark": {in: "\ufeffimage: w:1 " + webMarker + "\n", want: "\ufeffimage: ghcr.io/org/web:2.0.0 " +
+		webMarker + "\n"},
+	"tabs": {in: "image:\tw:1\t" + webMarker + "\t\n", want: "image:\tghcr.io/org/web:2.0.0\t" + webMarker + "\t\n"},
+	"several documents": {in: "%YAML 1.1\n---\na: w:1 " + webMarker + "\n...\n--- # second\nb: w:1 " + webMarker +
+		"\n---\n",
+		want: "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + webMarker +
+			"\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + webMarker +
+			"\n---\n"},
+	"multi-byte characters": {in: "é: {ü: ö, image: w:1} " + webMarker,
+		want: "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + webMarker},
+	"Unicode line ends": {in: "a: b\u2028c: d\rimage: w:1 " + webMarker,
+		want: "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + webMarker},
+	"empty value": {in: "tag: " + tagMarker + "\nlist:\n  - " + tagMarker, want: "tag: 2.0.0 " + tagMarker +
+		"\nlist:\n  - 2.0.0 " + tagMarker},
+	"tag that looks like a number": {in: "tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " +
+		m("apps:number:tag") +
+		"\nsha: abc " + m("apps:sha:tag"), want: `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
+		m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
+	"text around the marker": {in: `image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
+		want: `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
+	"block scalar with a marker": {in: "note: |\n  image: w:1 " + webMarker + "\n  # " + webMarker + "\nimage: w:1 " +
+		webMarker,
+		want: "note: |\n  image: w:1 " + webMarker + "\n  # " + webMarker + "\nimage: ghcr.io/org/web:2.0.0 " +
+			webMarker},
+	"commented line": {in: "#image: w:1 " + webMarker + "\nimage: w:1 " + webMarker, want: "#image: w:1 " + webMarker +
+		"\nimage: ghcr.io/org/web:2.0.0 " + webMarker},
+	"marker in a quoted scalar": {in: `note: 'x ` + webMarker + `'`, want: `note: 'x ` + webMarker + `'`},
+	"value is up to date":       {in: "tag: 2.0.0 " + tagMarker, want: "tag: 2.0.0 " + tagMarker},
+	"no final line end":         {in: "image: w:1 " + webMarker, want: "image: ghcr.io/org/web:2.0.0 " + webMarker},
+}
+
 func TestMarkersSetMarkedValues(t *testing.T) {
-	web, tag := m("apps:web"), m("apps:web:tag")
-	for name, c := range map[string]struct{ in, want string }{
-		"plain scalar": {in: "image: ghcr.io/org/web:1.0.0 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
-		"double quotes": {in: `image: "ghcr.io/org/web:1.0.0"   ` + web,
-			want: `image: "ghcr.io/org/web:2.0.0"   ` + web},
-		"single quotes": {in: `image: 'it''s' ` + web, want: `image: 'ghcr.io/org/web:2.0.0' ` + web},
-		"escapes":       {in: `image: "\"\u00e9" ` + web, want: `image: "ghcr.io/org/web:2.0.0" ` + web},
-		"digest": {in: "image: x " + m("apps:pinned"), want: "image: ghcr.io/org/pinned:v2@" + digest + " " +
-			m("apps:pinned")},
-		"parts of an image": {in: "n: x " + m("apps:pinned:name") + "\nt: x " + m("apps:pinned:tag") + "\nd: x " +
-			m("apps:pinned:digest"), want: "n: ghcr.io/org/pinned " + m("apps:pinned:name") + "\nt: v2 " +
-			m("apps:pinned:tag") + "\nd: " + digest + " " + m("apps:pinned:digest")},
-		"list items": {in: "- a\n- b:1 " + web + "\n-   - c:1 " + web, want: "- a\n- ghcr.io/org/web:2.0.0 " + web +
-			"\n-   - ghcr.io/org/web:2.0.0 " + web},
-		"flow mapping on several lines": {in: "image: {\n  name: a, " + m("apps:web:name") + "\n  tag: b " +
-			tag + "\n}",
-			want: "image: {\n  name: ghcr.io/org/web, " + m("apps:web:name") + "\n  tag: 2.0.0 " + tag + "\n}"},
-		"flow mapping on one line": {in: "images: [{name: web, newTag: b}] " + tag,
-			want: "images: [{name: web, newTag: 2.0.0}] " + tag},
-		"anchor and tag": {in: "a: &img !!str w:1 " + web + "\nb: *img", want: "a: &img !!str ghcr.io/org/web:2.0.0 " +
-			web + "\nb: *img"},
-		"CRLF line ends": {in: "a: 1\r\nimage: w:1 " + web + "\r\nb: 2\r\n",
-			want: "a: 1\r\nimage: ghcr.io/org/web:2.0.0 " +
-				web + "\r\nb: 2\r\n"},
-		"byte order mark": {in: "\ufeffimage: w:1 " + web + "\n", want: "\ufeffimage: ghcr.io/org/web:2.0.0 " +
-			web + "\n"},
-		"tabs": {in: "image:\tw:1\t" + web + "\t\n", want: "image:\tghcr.io/org/web:2.0.0\t" + web + "\t\n"},
-		"several documents": {in: "%YAML 1.1\n---\na: w:1 " + web + "\n...\n--- # second\nb: w:1 " + web + "\n---\n",
-			want: "%YAML 1.1\n---\na: ghcr.io/org/web:2.0.0 " + web +
-				"\n...\n--- # second\nb: ghcr.io/org/web:2.0.0 " + web +
-				"\n---\n"},
-		"multi-byte characters": {in: "é: {ü: ö, image: w:1} " + web,
-			want: "é: {ü: ö, image: ghcr.io/org/web:2.0.0} " + web},
-		"Unicode line ends": {in: "a: b\u2028c: d\rimage: w:1 " + web,
-			want: "a: b\u2028c: d\rimage: ghcr.io/org/web:2.0.0 " + web},
-		"empty value": {in: "tag: " + tag + "\nlist:\n  - " + tag, want: "tag: 2.0.0 " + tag +
-			"\nlist:\n  - 2.0.0 " + tag},
-		"tag that looks like a number": {in: "tag: 1.9 " + m("apps:number:tag") + "\nquoted: '1.9' " +
-			m("apps:number:tag") +
-			"\nsha: abc " + m("apps:sha:tag"), want: `tag: "1.10" ` + m("apps:number:tag") + "\nquoted: '1.10' " +
-			m("apps:number:tag") + "\n" + `sha: "12e45" ` + m("apps:sha:tag")},
-		"text around the marker": {in: `image: w:1 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`,
-			want: `image: ghcr.io/org/web:2.0.0 # do not edit {"$imagepolicy": "apps:web"} # set by Sluice`},
-		"block scalar with a marker": {in: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: w:1 " + web,
-			want: "note: |\n  image: w:1 " + web + "\n  # " + web + "\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"commented line": {in: "#image: w:1 " + web + "\nimage: w:1 " + web, want: "#image: w:1 " + web +
-			"\nimage: ghcr.io/org/web:2.0.0 " + web},
-		"marker in a quoted scalar": {in: `note: 'x ` + web + `'`, want: `note: 'x ` + web + `'`},
-		"value is up to date":       {in: "tag: 2.0.0 " + tag, want: "tag: 2.0.0 " + tag},
-		"no final line end":         {in: "image: w:1 " + web, want: "image: ghcr.io/org/web:2.0.0 " + web},
-	} {
+	for name, c := range markerCases {
 		t.Run(name, func(t *testing.T) {
 			got := Markers("a.yaml", []byte(c.in), images)
 			if diff := cmp.Diff(c.want, string(got.Content)); diff != "" {

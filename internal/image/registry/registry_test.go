@@ -103,27 +103,15 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-func TestScanRejectsInvalidResponses(t *testing.T) {
-	origin := testenv.NewRegistry(t)
-	push(t, origin, numbered(0, 25)...)
-	list := func(next, body string) func(http.ResponseWriter, *http.Request) bool {
-		n := 0
-		return func(w http.ResponseWriter, r *http.Request) bool {
-			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
-				return false
-			}
-			n++
-			if next != "" {
-				w.Header().Set("Link", "<"+strings.ReplaceAll(next, "$n", fmt.Sprint(n))+`>; rel="next"`)
-			}
-			_, _ = io.WriteString(w, strings.ReplaceAll(body, "$n", fmt.Sprint(n)))
-			return true
-		}
-	}
-	for name, c := range map[string]struct {
-		respond func(http.ResponseWriter, *http.Request) bool
-		err     string
-	}{
+// invalidResponse is a case of TestScanRejectsInvalidResponses.
+type invalidResponse struct {
+	respond func(http.ResponseWriter, *http.Request) bool
+	err     string
+}
+
+func invalidResponses(list func(next string, body string) func(http.ResponseWriter,
+	*http.Request) bool) map[string]invalidResponse {
+	return map[string]invalidResponse{
 		"link to an earlier page": {respond: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`),
 			err: "links to an earlier page"},
 		"endless list": {respond: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
@@ -148,7 +136,27 @@ func TestScanRejectsInvalidResponses(t *testing.T) {
 			}
 			return true
 		}, err: "the response of the registry is too long"},
-	} {
+	}
+}
+
+func TestScanRejectsInvalidResponses(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	push(t, origin, numbered(0, 25)...)
+	list := func(next, body string) func(http.ResponseWriter, *http.Request) bool {
+		n := 0
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+				return false
+			}
+			n++
+			if next != "" {
+				w.Header().Set("Link", "<"+strings.ReplaceAll(next, "$n", fmt.Sprint(n))+`>; rel="next"`)
+			}
+			_, _ = io.WriteString(w, strings.ReplaceAll(body, "$n", fmt.Sprint(n)))
+			return true
+		}
+	}
+	for name, c := range invalidResponses(list) {
 		t.Run(name, func(t *testing.T) {
 			f := newProxy(t, origin)
 			f.overrideWith(c.respond)

@@ -21,61 +21,63 @@ func changed(s setup, change func(*Options)) Options {
 	return o
 }
 
+var invalidOptionsCases = map[string]struct {
+	options Options
+	reason  string
+	want    string
+}{
+	"unknown type": {reason: ValidationFailed, want: "pigeon",
+		options: Options{Type: "pigeon"}},
+	"no address": {reason: ValidationFailed, want: "no address",
+		options: Options{Type: "slack"}},
+	"address without scheme": {reason: ValidationFailed, want: "not an HTTP URL",
+		options: Options{Type: "slack", Address: "wEbHooKsEcReT"}},
+	"address with file scheme": {reason: ValidationFailed, want: "not an HTTP URL",
+		options: Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}},
+	"malformed address": {reason: ValidationFailed, want: "not an HTTP URL",
+		options: Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}},
+	"slack without token": {reason: TokenNotFound, want: "no token",
+		options: changed(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") })},
+	"slack without channel": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["slack-api"], func(o *Options) { o.Channel = "" })},
+	"webex without token": {reason: TokenNotFound, want: "no token",
+		options: changed(chats["webex"], func(o *Options) { delete(o.Secret, "token") })},
+	"webex without channel": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["webex"], func(o *Options) { o.Channel = "" })},
+	"telegram with a path as token": {reason: ValidationFailed, want: "BotFather",
+		options: changed(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") })},
+	"mastodon with a channel": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["mastodon"], func(o *Options) { o.Channel = "general" })},
+	"telegram without chat": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["telegram"], func(o *Options) { o.Channel = "" })},
+	"telegram with invalid topic": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["telegram"], func(o *Options) { o.Channel = "-1:x" })},
+	"matrix without token": {reason: TokenNotFound, want: "no token",
+		options: changed(chats["matrix"], func(o *Options) { delete(o.Secret, "token") })},
+	"matrix with an alias as room": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" })},
+	"zulip without login": {reason: TokenNotFound, want: "no login",
+		options: changed(chats["zulip"], func(o *Options) { delete(o.Secret, "password") })},
+	"zulip without channel": {reason: ValidationFailed, want: "spec.channel",
+		options: changed(chats["zulip"], func(o *Options) { o.Channel = "" })},
+	"zoom without token": {reason: TokenNotFound, want: "no token",
+		options: changed(chats["zoom"], func(o *Options) { delete(o.Secret, "token") })},
+	"token with line break": {reason: ValidationFailed, want: "line break",
+		options: changed(chats["webex"], func(o *Options) {
+			o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1")
+		})},
+	"login with line break": {reason: ValidationFailed, want: "line break",
+		options: changed(chats["zulip"], func(o *Options) { o.Secret["username"] = []byte("a\nX-Evil: 1") })},
+	"header with line break": {reason: ValidationFailed, want: "one line",
+		options: changed(chats["discord"],
+			func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} })},
+	"header with a colon in the name": {reason: ValidationFailed, want: "not valid",
+		options: changed(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} })},
+}
+
 // TestInvalidOptions checks that New returns terminal faults without credentials.
 func TestInvalidOptions(t *testing.T) {
-	for name, c := range map[string]struct {
-		options Options
-		reason  string
-		want    string
-	}{
-		"unknown type": {reason: ValidationFailed, want: "pigeon",
-			options: Options{Type: "pigeon"}},
-		"no address": {reason: ValidationFailed, want: "no address",
-			options: Options{Type: "slack"}},
-		"address without scheme": {reason: ValidationFailed, want: "not an HTTP URL",
-			options: Options{Type: "slack", Address: "wEbHooKsEcReT"}},
-		"address with file scheme": {reason: ValidationFailed, want: "not an HTTP URL",
-			options: Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}},
-		"malformed address": {reason: ValidationFailed, want: "not an HTTP URL",
-			options: Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}},
-		"slack without token": {reason: TokenNotFound, want: "no token",
-			options: changed(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") })},
-		"slack without channel": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["slack-api"], func(o *Options) { o.Channel = "" })},
-		"webex without token": {reason: TokenNotFound, want: "no token",
-			options: changed(chats["webex"], func(o *Options) { delete(o.Secret, "token") })},
-		"webex without channel": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["webex"], func(o *Options) { o.Channel = "" })},
-		"telegram with a path as token": {reason: ValidationFailed, want: "BotFather",
-			options: changed(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") })},
-		"mastodon with a channel": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["mastodon"], func(o *Options) { o.Channel = "general" })},
-		"telegram without chat": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["telegram"], func(o *Options) { o.Channel = "" })},
-		"telegram with invalid topic": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["telegram"], func(o *Options) { o.Channel = "-1:x" })},
-		"matrix without token": {reason: TokenNotFound, want: "no token",
-			options: changed(chats["matrix"], func(o *Options) { delete(o.Secret, "token") })},
-		"matrix with an alias as room": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" })},
-		"zulip without login": {reason: TokenNotFound, want: "no login",
-			options: changed(chats["zulip"], func(o *Options) { delete(o.Secret, "password") })},
-		"zulip without channel": {reason: ValidationFailed, want: "spec.channel",
-			options: changed(chats["zulip"], func(o *Options) { o.Channel = "" })},
-		"zoom without token": {reason: TokenNotFound, want: "no token",
-			options: changed(chats["zoom"], func(o *Options) { delete(o.Secret, "token") })},
-		"token with line break": {reason: ValidationFailed, want: "line break",
-			options: changed(chats["webex"], func(o *Options) {
-				o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1")
-			})},
-		"login with line break": {reason: ValidationFailed, want: "line break",
-			options: changed(chats["zulip"], func(o *Options) { o.Secret["username"] = []byte("a\nX-Evil: 1") })},
-		"header with line break": {reason: ValidationFailed, want: "one line",
-			options: changed(chats["discord"],
-				func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} })},
-		"header with a colon in the name": {reason: ValidationFailed, want: "not valid",
-			options: changed(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} })},
-	} {
+	for name, c := range invalidOptionsCases {
 		_, err := New(c.options)
 		f := fault.As(err)
 		if f == nil || !f.Terminal || f.Reason != c.reason || !strings.Contains(f.Error(), c.want) {

@@ -46,7 +46,7 @@ func TestReferencePrecedence(t *testing.T) {
 		"commit without branch": {ref: Reference{Commit: second}, want: "sha1:" + second},
 		"name before range": {ref: Reference{Name: "refs/heads/main", SemVer: "*"},
 			want: "refs/heads/main@sha1:" + third},
-		"range before tag":  {ref: Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, want: "v1.0.0@sha1:" + first},
+		"tag before range":  {ref: Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, want: "v1.1.0@sha1:" + second},
 		"tag before branch": {ref: Reference{Tag: "v1.0.0", Branch: "main"}, want: "v1.0.0@sha1:" + first},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestUpdateFetchesNewObjectsOnly(t *testing.T) {
 func TestTreeExcludesIgnoredFiles(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
-		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n",
+		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n*.png\n.github/\n",
 		".github/w.yaml":           "w",
 		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e",
 		"link.yaml": "symlink:deploy/b.yaml",
@@ -231,6 +231,36 @@ func TestUpdateFailures(t *testing.T) {
 	}
 }
 
+// hostKeyCase is a case of TestSSHChecksHostKey.
+type hostKeyCase struct {
+	identity   []byte
+	knownHosts []byte
+	wantErr    string
+	only       SSHAlgorithms
+}
+
+func hostKeyCases(identity []byte, entry func(key ssh.PublicKey) []byte, host ssh.Signer, stranger ssh.PublicKey,
+	other []byte) map[string]hostKeyCase {
+	return map[string]hostKeyCase{
+		"known host": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "", only: SSHAlgorithms{}},
+		"unknown host": {identity: identity,
+			knownHosts: []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
+			wantErr:    "is unknown", only: SSHAlgorithms{}},
+		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts",
+			only: SSHAlgorithms{}},
+		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the",
+			only: SSHAlgorithms{}},
+		"allowed algorithms": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "",
+			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
+				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
+		"algorithm not allowed": {identity: identity, knownHosts: entry(host.PublicKey()),
+			wantErr: "--ssh-hostkey-algos",
+			only:    SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
+		"unsupported key exchange": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "key exchange",
+			only: SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
+	}
+}
+
 func TestSSHChecksHostKey(t *testing.T) {
 	dir := t.TempDir()
 	identity, public := testenv.SSHKey(t)
@@ -257,29 +287,7 @@ func TestSSHChecksHostKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := testenv.SSHKey(t)
-	for name, c := range map[string]struct {
-		identity   []byte
-		knownHosts []byte
-		wantErr    string
-		only       SSHAlgorithms
-	}{
-		"known host": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "", only: SSHAlgorithms{}},
-		"unknown host": {identity: identity,
-			knownHosts: []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
-			wantErr:    "is unknown", only: SSHAlgorithms{}},
-		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts",
-			only: SSHAlgorithms{}},
-		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the",
-			only: SSHAlgorithms{}},
-		"allowed algorithms": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "",
-			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
-				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
-		"algorithm not allowed": {identity: identity, knownHosts: entry(host.PublicKey()),
-			wantErr: "--ssh-hostkey-algos",
-			only:    SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
-		"unsupported key exchange": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "key exchange",
-			only: SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
-	} {
+	for name, c := range hostKeyCases(identity, entry, host, stranger, other) {
 		t.Run(name, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL,
 				map[string][]byte{"identity": c.identity, "known_hosts": c.knownHosts})

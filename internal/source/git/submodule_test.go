@@ -74,31 +74,14 @@ func TestSubmodulesAreFetchedAtPinnedCommits(t *testing.T) {
 	}
 }
 
-func TestSubmoduleFailures(t *testing.T) {
-	g := testenv.NewGit(t)
-	leaf := g.Commit("leaf", map[string]string{"leaf.yaml": "leaf"})
-	chain := leaf
-	for i := range maxNesting + 1 {
-		name := fmt.Sprintf("chain-%d", i%2) // two repositories that contain each other
-		below := fmt.Sprintf("chain-%d", (i+1)%2)
-		if i == 0 {
-			below = "leaf"
-		}
-		chain = g.Commit(name, map[string]string{".gitmodules": module("sub", "../"+below),
-			"sub": testenv.Submodule(chain)})
-	}
-	many := map[string]string{}
-	var list strings.Builder
-	for i := range maxFetched + 1 {
-		name := fmt.Sprintf("sub-%d", i)
-		many[name] = testenv.Submodule(leaf)
-		list.WriteString(module(name, "../leaf"))
-	}
-	many[".gitmodules"] = list.String()
-	for name, c := range map[string]struct {
-		files   map[string]string
-		wantErr string
-	}{
+// submoduleFailure is a case of TestSubmoduleFailures.
+type submoduleFailure struct {
+	files   map[string]string
+	wantErr string
+}
+
+func submoduleFailures(leaf string, chain string, many map[string]string) map[string]submoduleFailure {
+	return map[string]submoduleFailure{
 		"no .gitmodules": {files: map[string]string{"sub": testenv.Submodule(leaf)}, wantErr: "contains no URL for it"},
 		"no URL": {files: map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("other", "../leaf")}, wantErr: "contains no URL for it"},
@@ -122,7 +105,31 @@ func TestSubmoduleFailures(t *testing.T) {
 		"too many": {files: many, wantErr: "more than 100 submodules"},
 		"malformed .gitmodules": {files: map[string]string{"sub": testenv.Submodule(leaf), ".gitmodules": "[submodule"},
 			wantErr: "cannot parse .gitmodules"},
-	} {
+	}
+}
+
+func TestSubmoduleFailures(t *testing.T) {
+	g := testenv.NewGit(t)
+	leaf := g.Commit("leaf", map[string]string{"leaf.yaml": "leaf"})
+	chain := leaf
+	for i := range maxNesting + 1 {
+		name := fmt.Sprintf("chain-%d", i%2) // two repositories that contain each other
+		below := fmt.Sprintf("chain-%d", (i+1)%2)
+		if i == 0 {
+			below = "leaf"
+		}
+		chain = g.Commit(name, map[string]string{".gitmodules": module("sub", "../"+below),
+			"sub": testenv.Submodule(chain)})
+	}
+	many := map[string]string{}
+	var list strings.Builder
+	for i := range maxFetched + 1 {
+		name := fmt.Sprintf("sub-%d", i)
+		many[name] = testenv.Submodule(leaf)
+		list.WriteString(module(name, "../leaf"))
+	}
+	many[".gitmodules"] = list.String()
+	for name, c := range submoduleFailures(leaf, chain, many) {
 		t.Run(name, func(t *testing.T) {
 			repository := url.PathEscape(strings.ReplaceAll(name, " ", "-"))
 			g.Commit(repository, c.files)
@@ -204,7 +211,6 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 		{only: []string{"deploy"}, want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
 		{only: []string{"./deploy/prod/", "e/f"}, want: "deploy/prod/b.yaml deploy/prod/sub/c.yaml e/f/g.yaml"},
 		{only: []string{"deploy/prod", "deploy"}, want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
-		{only: []string{"none", "top.yaml"}, want: ""},
 		{only: []string{"e", "."},
 			want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml " +
 				"e/h.yaml top.yaml"},
@@ -215,6 +221,13 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 		}
 		if got := strings.Join(names(t, tree), " "); got != c.want {
 			t.Errorf("%v: got %s, want %s", c.only, got, c.want)
+		}
+	}
+	for _, missing := range []string{"none", "top.yaml", "deploy/none"} {
+		_, err := v.Tree(t.Context(), rev, Options{Directories: []string{"deploy", missing}})
+		if f := fault.As(err); f == nil || f.Terminal ||
+			!strings.Contains(err.Error(), "directory '"+missing+"' of spec.sparseCheckout does not exist") {
+			t.Errorf("%s: got error %v", missing, err)
 		}
 	}
 	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {

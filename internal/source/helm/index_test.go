@@ -38,15 +38,8 @@ func versions(entries []Entry) []string {
 	return out
 }
 
-// TestParseIndexLayouts parses the same index in the layouts of several generators.
-func TestParseIndexLayouts(t *testing.T) {
-	want := map[string][]Entry{
-		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"},
-			{Version: "1.0.0", URL: "app-1.0.0.tgz"}},
-		"db": {{Version: "0.1.0", URL: "db.tgz"}},
-	}
-	for name, text := range map[string]string{
-		"helm": `apiVersion: v1
+var indexLayouts = map[string]string{
+	"helm": `apiVersion: v1
 entries:
   app:
   - apiVersion: v2
@@ -75,7 +68,7 @@ generated: "2026-01-01T00:00:00Z"
 publicKeys:
 - abc
 `,
-		"indented, quoted, with comments": `%YAML 1.1
+	"indented, quoted, with comments": `%YAML 1.1
 ---
 # made by hand
 "apiVersion": "v1"
@@ -100,12 +93,12 @@ serverInfo: {
 ...
 apiVersion: nothing is read here
 `,
-		"flow": `apiVersion: v1
+	"flow": `apiVersion: v1
 entries: {app: [{version: 1.0.0, urls: [app-1.0.0.tgz]},
     {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}],
   db: [{version: 0.1.0, urls: [db.tgz]}]}
 `,
-		"list of a chart in flow style": `apiVersion: v1
+	"list of a chart in flow style": `apiVersion: v1
 entries:
   app: [{version: 1.0.0, urls: [app-1.0.0.tgz]},
     {version: 2.0.0, digest: aa, urls: ["https://h/app-2.0.0.tgz"]}]
@@ -113,13 +106,22 @@ entries:
   - version: 0.1.0
     urls: [db.tgz]
 `,
-		"json": `
+	"json": `
 {"generated": null, "serverInfo": {"a": [{"entries": {}}]}, "entries": {
   "app": [{"version": "1.0.0", "urls": ["app-1.0.0.tgz"], "maintainers": [{"version": "7.0.0"}]},
           {"version": "2.0.0", "digest": "aa", "urls": ["https://h/app-2.0.0.tgz"]}],
   "db": [{"version": "0.1.0", "urls": ["db.tgz"]}]}, "apiVersion": "v1"}
 `,
-	} {
+}
+
+// TestParseIndexLayouts parses the same index in the layouts of several generators.
+func TestParseIndexLayouts(t *testing.T) {
+	want := map[string][]Entry{
+		"app": {{Version: "2.0.0", Digest: "aa", URL: "https://h/app-2.0.0.tgz"},
+			{Version: "1.0.0", URL: "app-1.0.0.tgz"}},
+		"db": {{Version: "0.1.0", URL: "db.tgz"}},
+	}
+	for name, text := range indexLayouts {
 		t.Run(name, func(t *testing.T) {
 			for _, text := range []string{text, "\xEF\xBB\xBF" + text, strings.ReplaceAll(text, "\n", "\r\n"),
 				strings.TrimRight(text, "\n")} {

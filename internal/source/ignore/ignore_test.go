@@ -51,6 +51,7 @@ func TestPatternsMatchLikeGit(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(patterns, "\n", "|"), func(t *testing.T) {
 			left := gitExcludes(t, patterns, paths)
+			patterns += "\n/no-such-file" // one rule at least, so that the defaults do not apply
 			for _, p := range paths {
 				if got := excludes(&patterns, nil, p); got != left[p] {
 					t.Errorf("%q: excluded is %v, but %v with git", p, got, left[p])
@@ -86,60 +87,73 @@ func gitExcludes(t *testing.T, patterns string, paths []string) map[string]bool 
 	return left
 }
 
+func pointerTo(s string) *string { return &s }
+
+var ruleCases = map[string]struct {
+	spec  *string
+	files map[string]string
+	name  string
+	out   bool
+}{
+	"images by default":   {spec: nil, files: nil, name: "docs/logo.png", out: true},
+	"archives by default": {spec: nil, files: nil, name: "a/b/c.tar.gz", out: true},
+	"files of CI by default": {spec: nil, files: nil, name: ".github/workflows/a.yaml",
+		out: true},
+	"files of tools by default": {spec: nil, files: nil, name: "deep/down/.sops.yaml",
+		out: true},
+	"manifests by default": {spec: nil, files: nil, name: "deploy/a.yaml", out: false},
+	"spec.ignore replaces the defaults": {spec: pointerTo("*.md"), files: nil, name: "docs/logo.png",
+		out: false},
+	"spec.ignore without rules keeps the defaults": {spec: pointerTo("# none\n"), name: "logo.png", out: true},
+	"files of git stay excluded":                   {spec: pointerTo("*.md"), name: ".gitmodules", out: true},
+	"files of git may be included":                 {spec: pointerTo("!.gitmodules"), name: ".gitmodules", out: false},
+	".sourceignore replaces the defaults":          {files: map[string]string{".": "*.md"}, name: "logo.png", out: false},
+	".sourceignore without rules keeps the defaults": {files: map[string]string{".": "\n# none\n"},
+		name: ".sops.yaml", out: true},
+	".sourceignore of a directory replaces the defaults there": {files: map[string]string{"a": "*.md"},
+		name: "a/b/logo.png", out: false},
+	".sourceignore of a directory does not count with spec.ignore": {spec: pointerTo("*.txt"),
+		files: map[string]string{"a": "*.md"}, name: "a/b.md", out: false},
+	".sourceignore of the top directory counts with spec.ignore": {spec: pointerTo("*.txt"),
+		files: map[string]string{".": "*.md"}, name: "a/b.md", out: true},
+	"spec.ignore excludes": {spec: pointerTo("*.md"), files: nil, name: "docs/README.md",
+		out: true},
+	".git is always excluded": {spec: pointerTo("!.git"), files: nil, name: ".git/config",
+		out: true},
+	".git in a directory is always excluded": {spec: pointerTo("!.git"), files: nil, name: "a/.git",
+		out: true},
+	".sourceignore excludes": {spec: nil, files: map[string]string{".": "*.md"},
+		name: "a/b.md", out: true},
+	".sourceignore overrides the defaults": {spec: nil, files: map[string]string{".": "!*.png"},
+		name: "logo.png", out: false},
+	".sourceignore applies to its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
+		name: "a/b.md", out: true},
+	".sourceignore does not apply to other directories": {spec: nil, files: map[string]string{"a": "b.md"},
+		name: "c/b.md", out: false},
+	".sourceignore is anchored in its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
+		name: "a/c/b.md", out: false},
+	"deeper .sourceignore takes precedence": {spec: nil, files: map[string]string{".": "*.md", "a": "!*.md"},
+		name: "a/b.md", out: false},
+	"spec.ignore takes precedence over .sourceignore": {spec: pointerTo("!*.md"), files: map[string]string{".": "*.md"},
+		name: "a.md", out: false},
+	"directory included from excluded parent": {spec: pointerTo("/*\n!/deploy/prod"), files: nil,
+		name: "deploy/prod/a.yaml", out: false},
+	"other directories stay excluded": {spec: pointerTo("/*\n!/deploy/prod"), files: nil,
+		name: "deploy/test/a.yaml", out: true},
+	"exclusion in an included directory": {spec: pointerTo("/*\n!/deploy\n/deploy/**/*.md"), files: nil,
+		name: "deploy/a/b.md", out: true},
+	"file included from excluded directory": {spec: pointerTo("deploy/\n!deploy/a.yaml"), files: nil,
+		name: "deploy/a.yaml", out: false},
+	"name included from any directory": {spec: pointerTo("*\n!*.yaml"), files: nil, name: "deploy/a.yaml", out: false},
+	".sourceignore includes from excluded directory": {spec: pointerTo(""),
+		files: map[string]string{".": "a/\n!a/b.yaml"},
+		name:  "a/b.yaml", out: false},
+	"directory with an excluded name":            {spec: nil, files: nil, name: "photos.png/a.yaml", out: true},
+	"rule for directories does not match a file": {spec: pointerTo("build/"), files: nil, name: "build", out: false},
+}
+
 func TestRules(t *testing.T) {
-	spec := func(s string) *string { return &s }
-	for name, c := range map[string]struct {
-		spec  *string
-		files map[string]string
-		name  string
-		out   bool
-	}{
-		"images by default":   {spec: nil, files: nil, name: "docs/logo.png", out: true},
-		"archives by default": {spec: nil, files: nil, name: "a/b/c.tar.gz", out: true},
-		"files of CI by default": {spec: nil, files: nil, name: ".github/workflows/a.yaml",
-			out: true},
-		"files of tools by default": {spec: nil, files: nil, name: "deep/down/.sops.yaml",
-			out: true},
-		"manifests by default": {spec: nil, files: nil, name: "deploy/a.yaml", out: false},
-		"spec.ignore replaces the defaults": {spec: spec("*.md"), files: nil, name: "docs/logo.png",
-			out: false},
-		"empty spec.ignore replaces the defaults": {spec: spec(""), files: nil, name: ".gitignore",
-			out: false},
-		"spec.ignore excludes": {spec: spec("*.md"), files: nil, name: "docs/README.md",
-			out: true},
-		".git is always excluded": {spec: spec("!.git"), files: nil, name: ".git/config",
-			out: true},
-		".git in a directory is always excluded": {spec: spec("!.git"), files: nil, name: "a/.git",
-			out: true},
-		".sourceignore excludes": {spec: nil, files: map[string]string{".": "*.md"},
-			name: "a/b.md", out: true},
-		".sourceignore overrides the defaults": {spec: nil, files: map[string]string{".": "!*.png"},
-			name: "logo.png", out: false},
-		".sourceignore applies to its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
-			name: "a/b.md", out: true},
-		".sourceignore does not apply to other directories": {spec: nil, files: map[string]string{"a": "b.md"},
-			name: "c/b.md", out: false},
-		".sourceignore is anchored in its directory": {spec: nil, files: map[string]string{"a": "/b.md"},
-			name: "a/c/b.md", out: false},
-		"deeper .sourceignore takes precedence": {spec: nil, files: map[string]string{".": "*.md", "a": "!*.md"},
-			name: "a/b.md", out: false},
-		"spec.ignore takes precedence over .sourceignore": {spec: spec("!*.md"), files: map[string]string{".": "*.md"},
-			name: "a.md", out: false},
-		"directory included from excluded parent": {spec: spec("/*\n!/deploy/prod"), files: nil,
-			name: "deploy/prod/a.yaml", out: false},
-		"other directories stay excluded": {spec: spec("/*\n!/deploy/prod"), files: nil,
-			name: "deploy/test/a.yaml", out: true},
-		"exclusion in an included directory": {spec: spec("/*\n!/deploy\n/deploy/**/*.md"), files: nil,
-			name: "deploy/a/b.md", out: true},
-		"file included from excluded directory": {spec: spec("deploy/\n!deploy/a.yaml"), files: nil,
-			name: "deploy/a.yaml", out: false},
-		"name included from any directory": {spec: spec("*\n!*.yaml"), files: nil, name: "deploy/a.yaml", out: false},
-		".sourceignore includes from excluded directory": {spec: spec(""),
-			files: map[string]string{".": "a/\n!a/b.yaml"},
-			name:  "a/b.yaml", out: false},
-		"directory with an excluded name":            {spec: nil, files: nil, name: "photos.png/a.yaml", out: true},
-		"rule for directories does not match a file": {spec: spec("build/"), files: nil, name: "build", out: false},
-	} {
+	for name, c := range ruleCases {
 		t.Run(name, func(t *testing.T) {
 			if got := excludes(c.spec, c.files, c.name); got != c.out {
 				t.Errorf("%s: excluded is %v, want %v", c.name, got, c.out)
@@ -172,6 +186,9 @@ func FuzzPatterns(f *testing.F) {
 	f.Add("/*\n!/deploy\n/deploy/**/*.md", "deploy/a/b.md")
 	f.Add("**/a/**/b[!x-z]\\ ", "a/b/c")
 	f.Fuzz(func(t *testing.T, patterns, name string) {
+		if len(New(&patterns).groups[fromSpec]) == 0 {
+			return // the defaults apply, which a .sourceignore replaces
+		}
 		left := excludes(&patterns, nil, name)
 		if excludes(&patterns, map[string]string{".": "!" + patterns}, name) != left && left {
 			t.Errorf("a .sourceignore included %q, which %q excludes", name, patterns)

@@ -24,15 +24,16 @@ var (
 	message = []byte("tree 1234\n")
 )
 
-func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
-	trusted, stranger := newKey(t), newKey(t)
-	line := string(ssh.MarshalAuthorizedKey(trusted.PublicKey()))
-	good := sign(t, trusted, message, "git")
-	for reason, c := range map[string]struct {
-		allowed            string
-		message, signature []byte
-		wantErr            string
-	}{
+// signatureCase is a case of TestVerifyAcceptsTrustedKeysOnly.
+type signatureCase struct {
+	allowed            string
+	message, signature []byte
+	wantErr            string
+}
+
+func signatureCases(t *testing.T, line string, good []byte, stranger ssh.Signer,
+	trusted ssh.Signer) map[string]signatureCase {
+	return map[string]signatureCase{
 		"public key": {allowed: line, message: message, signature: good, wantErr: ""},
 		"line of authorized_keys": {allowed: `restrict,command="git shell, only" ` + line, message: message,
 			signature: good, wantErr: ""},
@@ -77,7 +78,14 @@ func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
 		"RSA signature over SHA-1": {allowed: line, message: message,
 			signature: signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
 			wantErr:   "invalid signature format"},
-	} {
+	}
+}
+
+func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
+	trusted, stranger := newKey(t), newKey(t)
+	line := string(ssh.MarshalAuthorizedKey(trusted.PublicKey()))
+	good := sign(t, trusted, message, "git")
+	for reason, c := range signatureCases(t, line, good, stranger, trusted) {
 		t.Run(reason, func(t *testing.T) {
 			keys, err := Read([]byte(c.allowed))
 			if err != nil {
