@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -82,8 +83,12 @@ func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
 	}
 	provider := found.(*notificationv1.Provider)
 	err = t.send(ctx, c, provider, a)
-	if f := fault.As(err); f != nil && f.RetryAfter > 0 {
-		t.Step("the server asks to retry after %s", f.RetryAfter)
+	if f := fault.As(err); f != nil {
+		if f.RetryAfter > 0 {
+			t.Step("the server asks to retry after %s", f.RetryAfter)
+		}
+		// that is what the controllers do
+		f.Hint = strings.Replace(f.Hint, "The event will be retried", "The test is not retried: run it again", 1)
 	}
 	if err != nil {
 		return fmt.Errorf("Provider '%s' (type %s) did not send the event: %w", ref, provider.Spec.Type, err)

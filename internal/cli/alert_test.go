@@ -102,7 +102,7 @@ func TestAlertTestShowsResponse(t *testing.T) {
 			status: http.StatusTooManyRequests,
 			want:   []string{"retry after 1m30s", "(429)"},
 		},
-		{status: http.StatusBadGateway, want: []string{"(502)", "will be retried"}},
+		{status: http.StatusBadGateway, want: []string{"(502)", "The test is not retried: run it again"}},
 	} {
 		server.status, server.body = failure.status, failure.body
 		r := at(t, "alert", "test", "ops", "-n", namespace).wants(t, exitFailed, failure.want...)

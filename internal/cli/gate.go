@@ -152,22 +152,23 @@ func (r *gateRequest) run(ctx context.Context, name string) error {
 		return err
 	}
 	before := g.DeepCopy()
-	r.annotate(g, user, time.Now())
+	request := r.annotate(g, user, time.Now())
 	if err := c.Patch(ctx, g, client.MergeFrom(before), gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot %s Gate '%s'", r.verb, client.ObjectKeyFromObject(g)), err)
 	}
-	r.Done("requested Gate '%s' to %s. Run sluice gate status %s to see the result", client.ObjectKeyFromObject(g),
-		r.verb, name)
-	return nil
+	return r.report(ctx, c, g, request)
 }
 
-func (r *gateRequest) annotate(g *gatingv1.Gate, user string, now time.Time) {
+// annotate writes the request into the annotations, and returns the value by which the status reports that the gate was
+// evaluated with it.
+func (r *gateRequest) annotate(g *gatingv1.Gate, user string, now time.Time) string {
 	if g.Annotations == nil {
 		g.Annotations = map[string]string{}
 	}
 	maps.DeleteFunc(g.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.prefix) })
 	at := now.UTC().Format(time.RFC3339Nano)
 	g.Annotations[r.prefix+gatingv1.RequestedAtSuffix] = at
+	g.Annotations[meta.ReconcileRequestAnnotation] = at
 	g.Annotations[r.prefix+gatingv1.RequestedBySuffix] = at + " " + user
 	if r.window > 0 {
 		g.Annotations[r.prefix+gatingv1.WindowSuffix] = r.window.String()
@@ -178,6 +179,7 @@ func (r *gateRequest) annotate(g *gatingv1.Gate, user string, now time.Time) {
 	if r.reason != "" {
 		g.Annotations[r.prefix+gatingv1.ReasonSuffix] = r.reason
 	}
+	return at
 }
 
 // gateApproval is `sluice gate approve`.
@@ -235,8 +237,7 @@ func (a *gateApproval) run(ctx context.Context, name string) error {
 	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
 	}
-	a.Done("GateApproval '%s' created for user %s", client.ObjectKeyFromObject(approval), user)
-	return nil
+	return a.report(ctx, c, g, approval)
 }
 
 func getGate(ctx context.Context, e *env, c client.Client, name string) (*gatingv1.Gate, error) {

@@ -17,7 +17,8 @@ import (
 func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
 	d *desired) *reconcile.Outcome {
 	obj := pass.Object
-	if pass.Admit(d.chart.version) != nil && !(pass.InProgress && d.isAttempted(obj)) {
+	if pass.Admit(d.chart.version) != nil &&
+		!(pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)) {
 		return ptr.To(c.hold(ctx, pass, d))
 	}
 	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {

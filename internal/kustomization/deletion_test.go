@@ -119,31 +119,6 @@ func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
-func TestRenamedKustomizationKeepsObjects(t *testing.T) {
-	s := newHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("before", "app", "")
-	s.Ready("before", commit)
-	was := &corev1.ConfigMap{}
-	if err := s.Get(was, "a"); err != nil {
-		t.Fatal(err)
-	}
-	s.Kustomization("after", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "slow"}}}
-	})
-	s.remove(&kustomizev1.Kustomization{}, "before")
-	s.NotReady(&kustomizev1.Kustomization{}, "before", "PruneFailed",
-		"waiting for Kustomization 'after' to adopt 1 object")
-	s.Patch(&kustomizev1.Kustomization{}, "after", `{"spec":{"dependsOn":null}}`)
-	s.Ready("after", commit)
-	s.Gone(&kustomizev1.Kustomization{}, "before")
-	is := &corev1.ConfigMap{}
-	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
-		t.Errorf("the object was recreated: %v", err)
-	}
-}
-
 func TestPruneDisabledByAnnotation(t *testing.T) {
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{

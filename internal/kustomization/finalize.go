@@ -55,8 +55,8 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	case err != nil:
 		return err
 	case len(retained.objects) > 0:
-		err = fault.New(meta.PruneFailedReason, "waiting for Kustomization '%s' to adopt %s",
-			strings.Join(retained.to, "', '"), countObjects(len(retained.objects)))
+		err = reconcile.WaitingFor(fault.New(reconcile.ReasonProgressing, "waiting for Kustomization '%s' to adopt %s",
+			strings.Join(retained.to, "', '"), countObjects(len(retained.objects))))
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
 		err = target.Cluster.WaitUntilDeleted(ctx, owner, inventory)
 	}

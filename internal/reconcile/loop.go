@@ -25,7 +25,7 @@ type loop[T Object] struct {
 	*Kernel
 	Kind[T]
 	failures *failureCounter
-	logged   failureLog
+	known    failureLog
 	writes   *writeCache[T]
 }
 
@@ -185,7 +185,7 @@ func (l *loop[T]) forget(obj T) {
 	key := client.ObjectKeyFromObject(obj)
 	l.Edges.Set(l.ref(obj), nil)
 	l.failures.reset(key)
-	l.logged.reset(key)
+	l.known.reset(key)
 	l.writes.forget(key)
 	l.clearWaiting(obj)
 	forgetMetrics(l.GroupKind, key)
@@ -221,8 +221,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	if is == nil || o.eventReason == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason &&
-		withoutWaiting(was.Message) == withoutWaiting(is.Message) {
+	if is == nil || o.eventReason == "" && !l.isNews(obj, was, is, o) {
 		return
 	}
 	eventType := normal

@@ -77,6 +77,9 @@ func Failed(err error) Outcome {
 	if h := new(heldError); errors.As(err, &h) {
 		return Held(meta.Pending{Revision: h.revision})
 	}
+	if errors.As(err, new(*waitingError)) {
+		return Waiting(fault.Reason(err, ReasonProgressing), "%s", err.Error())
+	}
 	o := Outcome{state: failed, reason: ReasonFailed, message: err.Error(), err: err}
 	var f *fault.Fault
 	if errors.As(err, &f) {
@@ -87,6 +90,15 @@ func Failed(err error) Outcome {
 	}
 	return o
 }
+
+// waitingError is an error that only means that another object must change first.
+type waitingError struct{ error }
+
+func (e *waitingError) Unwrap() error { return e.error }
+
+// WaitingFor returns an error for which [Failed] returns the outcome of [Waiting]: it is not a problem that a person
+// must solve.
+func WaitingFor(err error) error { return &waitingError{err} }
 
 // String returns the message of the outcome.
 func (o Outcome) String() string { return o.message }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -178,4 +180,21 @@ func installDefinitions(t *testing.T, cfg *rest.Config) {
 			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "crds"}, Objects: objects})
 		return err
 	})
+	testenv.Eventually(t, "definitions are discovered", func() error { return discovered(cfg, objects) })
+}
+
+// discovered returns an error unless a new client finds the kinds of all definitions.
+func discovered(cfg *rest.Config, definitions []*unstructured.Unstructured) error {
+	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
+		if _, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
