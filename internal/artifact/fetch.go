@@ -86,7 +86,7 @@ func (f *Fetcher) download(ctx context.Context, a meta.Artifact) (*Tree, error) 
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)
 	}
-	tree, err := readVerified(resp.Body, a.Digest, maxDownload)
+	tree, err := readVerified(ctx, resp.Body, a.Digest, maxDownload)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), err)
 	}
@@ -101,6 +101,9 @@ func withoutURL(err error) error {
 	}
 	return err
 }
+
+// DropTrees empties the cache of unpacked trees. Trees that are in use stay valid.
+func (f *Fetcher) DropTrees() { f.recent().clear() }
 
 // recent returns the cache of unpacked trees: that of the store, if there is one.
 func (f *Fetcher) recent() *recent {

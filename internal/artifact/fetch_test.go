@@ -120,12 +120,12 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 	if r.trees.Len() != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}
-	huge := NewTree(small.root, sized(keptBytes))
+	huge := NewTree(small.root, sized(keptMemory()-entryBytes))
 	r.keep("huge", huge)
 	if r.get("huge") != huge || r.trees.Len() != 1 {
 		t.Errorf("%d trees are cached, including the huge one", r.trees.Len())
 	}
-	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
+	r.keep("too huge", NewTree(small.root, sized(keptMemory())))
 	if r.trees.Len() != 0 {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}

@@ -141,7 +141,7 @@ func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 		return nil, err
 	}
 	defer f.Close() // only read
-	tree, err := readVerified(f, a.Digest, maxDownload)
+	tree, err := readVerified(context.Background(), f, a.Digest, maxDownload)
 	if err == nil {
 		s.unpacked.keep(a.Digest, tree)
 	}

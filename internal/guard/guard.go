@@ -90,8 +90,8 @@ func report(logger klog.Logger, work string, p any) {
 	logger.Error(fmt.Errorf("panic: %v", p), "internal error", "work", work, "stack", string(debug.Stack()))
 }
 
-// Go starts a goroutine. A panic ends the goroutine only. What waits for its result must be told by a deferred call in
-// f, or by the error of [Do] in f.
+// Go starts a goroutine. A panic ends the goroutine only. Code that waits for its result must be woken by a deferred
+// call in f, or get the error of [Do] in f.
 func Go(work string, f func()) {
 	go Run(work, f)
 }

@@ -22,6 +22,7 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		return err
 	}
 	guard.Libraries()
+	guard.LimitMemory()
 	speak, err := build.Quiet()
 	if err != nil {
 		return err

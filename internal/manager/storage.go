@@ -31,6 +31,7 @@ func newStorage(o options.Options) (*storage, error) {
 		return nil, err
 	}
 	fetcher := &artifact.Fetcher{Client: artifacts}
+	guard.Memory().OnPressure(fetcher.DropTrees)
 	if !o.Runs(options.SourceController) {
 		return &storage{fetcher: fetcher}, nil
 	}
