@@ -27,24 +27,26 @@ const (
 	maxSidecar      = 64 << 20         // bytes
 )
 
-// Backend is shared storage for the files of a store, which several replicas use. Names are slash-separated. It is safe
-// for concurrent use.
+// Backend is shared storage for the files of a store that several replicas use. Names are slash-separated. A call ends
+// with an error when its context ends. Errors contain no credentials. A Backend is safe for concurrent use. Package
+// backendtest contains the suite that every implementation must pass.
 type Backend interface {
-	// Put stores content of size bytes. If it fails, nothing is stored.
+	// Put stores content of size bytes, at least 1, and replaces a file of the same name. Readers see either the old or
+	// the new file, as a whole. If Put fails or content is shorter than size, nothing changes.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
-	// Get opens a file. The error is fs.ErrNotExist if the file does not exist.
+	// Get opens a file. The error is fs.ErrNotExist only if the file does not exist.
 	Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error)
 	// Delete removes a file. It succeeds if the file does not exist.
 	Delete(ctx context.Context, name string) error
-	// List returns the files whose names begin with prefix.
+	// List returns all files whose names begin with prefix, which may end within a directory's name, in any order.
 	List(ctx context.Context, prefix string) ([]BackendFile, error)
 }
 
 // BackendFile describes a file in a backend.
 type BackendFile struct {
 	Name     string
-	Size     int64
-	Modified time.Time
+	Size     int64     // in bytes
+	Modified time.Time // by the clock of the backend, in whole seconds
 }
 
 // WithBackend makes the directory of the store a cache of a backend that several replicas share. A put succeeds only

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -361,16 +360,17 @@ var refused = prometheus.NewCounter(prometheus.CounterOpts{
 	Help: "Pieces of work that did not get their share of the memory budget in time, and are retried.",
 })
 
-func init() {
-	gauge := func(name, help string, value func(*Budget) float64) prometheus.GaugeFunc {
+// Metrics returns the metrics of panics and of the memory budget.
+func Metrics() []prometheus.Collector {
+	gauge := func(name, help string, value func(*Budget) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return value(Memory()) })
 	}
-	metrics.Registry.MustRegister(refused,
+	return []prometheus.Collector{panics, refused,
 		gauge("sluice_memory_budget_bytes", "Memory that all work shares, in bytes.",
 			func(b *Budget) float64 { return float64(b.Total()) }),
 		gauge("sluice_memory_budget_used_bytes", "Memory that work uses, as estimated, in bytes.",
 			func(b *Budget) float64 { return float64(b.Used()) }),
 		gauge("sluice_memory_budget_waiting", "Pieces of work that wait for memory.",
-			func(b *Budget) float64 { return float64(b.Waiting()) }))
+			func(b *Budget) float64 { return float64(b.Waiting()) })}
 }

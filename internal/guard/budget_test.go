@@ -138,10 +138,12 @@ func TestMemoryLimitFollowsTheCgroup(t *testing.T) {
 		goLimit int64
 		want    int64
 	}{
-		"cgroup 2": {files: fstest.MapFS{"sys/fs/cgroup/memory.max": file("1073741824\n")}, goLimit: none, want: 1 << 30},
+		"cgroup 2": {files: fstest.MapFS{"sys/fs/cgroup/memory.max": file("1073741824\n")},
+			goLimit: none, want: 1 << 30},
 		"cgroup 1": {files: fstest.MapFS{"sys/fs/cgroup/memory/memory.limit_in_bytes": file("536870912\n")},
 			goLimit: none, want: 512 << 20},
-		"nested": {files: fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/memory.max": file("268435456"),
+		"nested": {files: fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"),
+			"sys/fs/cgroup/a/memory.max":   file("268435456"),
 			"sys/fs/cgroup/a/b/memory.max": file("max")}, goLimit: none, want: 256 << 20},
 		"nested, cgroup 1": {files: fstest.MapFS{"proc/self/cgroup": file("3:cpu:/x\n2:memory,hugetlb:/a\n"),
 			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("268435456")}, goLimit: none, want: 256 << 20},

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -33,8 +32,6 @@ var panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_panics_total",
 	Help: "Panics that were turned into errors, by the work that they ended.",
 }, []string{"work"})
-
-func init() { metrics.Registry.MustRegister(panics) }
 
 // PanicError is the error of work that panicked. Its text contains nothing of the panic, as that may be secret. The
 // panic and its stack are in the log.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	defaultLimit = 4 << 30  // of memory, where there is no other
+	defaultLimit = 4 << 30  // of memory, where none is set
 	minLimit     = 64 << 20 // smaller limits are not believed
 )
 
@@ -59,7 +59,7 @@ func cgroupLimit(root fs.FS) int64 {
 		if err != nil {
 			return
 		}
-		// "max" and the huge value of version 1 mean that there is no limit
+		// "max" and the huge value of version 1 mean "unlimited"
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && n < 1<<60 {
 			smallest = min(smallest, n)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,6 +148,33 @@ func (f *fixture) logged(line string) bool {
 		}
 	}
 	return false
+}
+
+// TestValuesAreComputedWithoutLock has a value that needs the lock: expressions over objects may take long, and other
+// owners must not wait for them.
+func TestValuesAreComputedWithoutLock(t *testing.T) {
+	f := newFixture(t)
+	f.mu.Lock()
+	w := f.Watch(everything, func(o *object) string {
+		f.mu.Lock() // it must be free
+		defer f.mu.Unlock()
+		return "at " + o.ResourceVersion
+	})
+	w.Subscribe(one, "a")
+	f.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		first, second := object1("11"), object1("12")
+		done <- errors.Join(w.Replace([]any{&first}, "11"), w.Update(&second))
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the value is computed while the lock is held")
+	}
 }
 
 func TestSubscribersShareAWatch(t *testing.T) {

@@ -7,10 +7,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/logging"
+	"github.com/sluice-gitops/sluice/internal/metrics"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/receiver"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // Run runs the enabled controllers until ctx ends.
@@ -23,11 +28,10 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	}
 	guard.Libraries()
 	guard.LimitMemory()
-	speak, err := build.Quiet()
-	if err != nil {
+	if err := metrics.Register(guard.Metrics(), reconcile.Metrics(), gate.Metrics(), reflector.Metrics(),
+		receiver.Metrics(), delivery.Metrics()); err != nil {
 		return err
 	}
-	defer speak()
 	p, err := newProcess(ctx, cfg, o)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
 
@@ -52,7 +53,7 @@ func newStorage(o options.Options) (*storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
-	return &storage{fetcher.Store, listener, fetcher}, nil
+	return &storage{store: fetcher.Store, listener: listener, fetcher: fetcher}, nil
 }
 
 // addArtifactServer adds the artifact server and the cleanup of its store. Every replica serves artifacts.
@@ -76,8 +77,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
-	return p.mgr.Add(guard.Runnable("removing artifacts",
-		&source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}))
+	cleanup := &source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
+	return p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run)))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.

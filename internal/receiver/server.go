@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -36,7 +35,8 @@ var requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: prometheus.ExponentialBuckets(0.002, 3, 9),
 }, []string{"code", "method"})
 
-func init() { metrics.Registry.MustRegister(requestDuration) }
+// Metrics returns the metrics of webhooks.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{requestDuration} }
 
 // pathIndex is the cache index of Receivers by webhook path.
 const pathIndex = "status.webhookPath"
@@ -146,7 +146,7 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if err != nil {
 		return 0, err
 	}
-	return (&requester{s.Reader, s.Writer, s.Mapper}).request(ctx, c)
+	return (&requester{reader: s.Reader, writer: s.Writer, mapper: s.Mapper}).request(ctx, c)
 }
 
 // body reads the body of a request if there is memory for it. The memory is reserved until release is called.

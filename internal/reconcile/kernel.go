@@ -74,6 +74,9 @@ func (p *Pass[T]) Admit(revision string) error {
 	return err
 }
 
+// IsGated reports whether a gate applies to the object, whether it is open or closed.
+func (p *Pass[T]) IsGated() bool { return p.admission != nil }
+
 // IsHeld reports whether gates hold the pass: the step may act only on revisions that were admitted.
 func (p *Pass[T]) IsHeld() bool { return len(p.admission.blocking()) > 0 }
 

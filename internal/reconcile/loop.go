@@ -86,8 +86,9 @@ func (l *loop[T]) reportSuspect(ctx context.Context, req ctrl.Request, deaths in
 	}
 	w := newStatusWriter(l, obj)
 	outcome := Failed(fault.New(ReasonSuspect,
-		"the controller ended without notice %d times during work on this object", deaths).WithHint("It is tried again later. Check whether its content is very large, and the memory limit of " +
-		"the controller"))
+		"the controller ended without notice %d times during work on this object", deaths).
+		WithHint("It is tried again later. Check whether its content is very large, and the memory limit of the " +
+			"controller"))
 	setConditions(obj, outcome)
 	if err := w.write(ctx, obj); err != nil {
 		return client.IgnoreNotFound(err)
@@ -226,7 +227,7 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 	switch {
 	case o.state == progressing:
 		return o.after
-	case o.state == failed && o.after > 0:
+	case (o.state == failed || o.state == held) && o.after > 0:
 		return l.retryAfter(key, o.after)
 	case o.state == failed && s.RetryInterval > 0:
 		return l.retryAfter(key, l.Retry.jitter(s.RetryInterval))

@@ -93,7 +93,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 		guard: out.Guard(), dialer: dialer,
 		config: &ssh.ClientConfig{
 			User:              user,
-			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
+			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity.Signer())},
 			HostKeyCallback:   known.HostKeyCallback(),
 			HostKeyAlgorithms: hostKeys,
 			Config:            ssh.Config{KeyExchanges: exchanges},
