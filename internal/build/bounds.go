@@ -99,9 +99,11 @@ func (f *filesystem) weighText(name string, content []byte) error {
 
 const (
 	nodeBytes  = 200 // memory of a value while its text is measured
-	valueBytes = 640 // memory of a value while kustomize works
+	valueBytes = 640 // memory of a value that is only decoded
 	builtBytes = 300 // memory of a value of the result
 	inputBytes = 3   // memory for each byte that is read
+
+	kustomizeBytes = 2000 // memory of a value while kustomize works
 )
 
 // takeText takes memory for measuring text. Each value begins at one of a few characters.
@@ -120,7 +122,11 @@ func (f *filesystem) takeText(content []byte) error {
 
 // needs returns the memory that kustomize needs for what was read.
 func (f *filesystem) needs() int64 {
-	return int64(f.weight.values)*valueBytes + f.input*inputBytes
+	each := int64(valueBytes)
+	if f.share != 0 {
+		each = kustomizeBytes
+	}
+	return int64(f.weight.values)*each + f.input*inputBytes
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.
