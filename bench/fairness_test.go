@@ -118,7 +118,7 @@ func (f *fleet) attack() {
 				failed++
 			}
 		}
-		if failed < failingApps/2 {
+		if failed < failingApps {
 			return fmt.Errorf("%d of %d have a status", failed, failingApps)
 		}
 		return nil

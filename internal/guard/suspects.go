@@ -20,7 +20,9 @@ const (
 	running = ".run"  // suffix of the marker of an object in work
 	waiting = ".wait" // suffix of the marker of a suspect that is not in work
 
-	suspectDelay    = 10 * time.Second // after the second death; it doubles with each further one
+	suspectDelay    = 10 * time.Second // after the last death without delay; it doubles with each further one
+	largeDeaths     = 1                // deaths without delay of an object whose work took much memory
+	smallDeaths     = 4                // deaths without delay of others, as a death may have other causes
 	maxSuspectDelay = 10 * time.Minute
 	aloneRetry      = 2 * time.Second // while another suspect is in work
 	markShare       = 32              // work that takes this part of the memory budget is marked
@@ -47,6 +49,7 @@ type Suspects struct {
 type suspect struct {
 	Object string `json:"object"`
 	Deaths int    `json:"deaths"` // of processes that had it in work
+	Large  bool   `json:"large"`  // its work took much memory
 }
 
 // ReadSuspects reads the markers of an earlier process. The directory is created if it does not exist.
@@ -115,7 +118,7 @@ func (s *Suspects) Begin(object string) (w *Work, wait time.Duration, deaths int
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.known[object]; m != nil {
-		if wait := s.start.Add(delayAfter(m.Deaths)).Sub(s.now()); wait > 0 {
+		if wait := s.start.Add(m.delay()).Sub(s.now()); wait > 0 {
 			return nil, wait, m.Deaths
 		}
 		if s.alone != "" {
@@ -124,10 +127,10 @@ func (s *Suspects) Begin(object string) (w *Work, wait time.Duration, deaths int
 		s.alone = object
 		deaths = m.Deaths
 	}
-	w = &Work{suspects: s, marker: suspect{object, deaths}}
+	w = &Work{suspects: s, marker: suspect{Object: object, Deaths: deaths}}
 	if !s.seen[object] || deaths > 0 {
 		s.seen[object] = true
-		w.Mark()
+		w.mark(false)
 	}
 	return w, 0, 0
 }
@@ -152,11 +155,16 @@ func (s *Suspects) remove(object, suffix string) {
 	}
 }
 
-func delayAfter(deaths int) time.Duration {
-	if deaths < 2 {
+// delay returns for how long after the start of the process the object is not tried.
+func (m *suspect) delay() time.Duration {
+	free := smallDeaths
+	if m.Large {
+		free = largeDeaths
+	}
+	if m.Deaths <= free {
 		return 0
 	}
-	return min(maxSuspectDelay, suspectDelay<<min(deaths-2, 10))
+	return min(maxSuspectDelay, suspectDelay<<min(m.Deaths-free-1, 10))
 }
 
 // Work is a pass over an object.
@@ -168,18 +176,21 @@ type Work struct {
 	done     bool
 }
 
-// Mark writes the marker of the object, unless it exists. A marker that cannot be written is missed only if the process
-// dies.
+// Mark writes the marker of an object whose work takes much memory, unless it exists. A marker that cannot be written is
+// missed only if the process dies.
 func (w *Work) Mark() {
-	if w == nil {
-		return
+	if w != nil {
+		w.mark(true)
 	}
+}
+
+func (w *Work) mark(large bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.marked || w.done {
+	if w.done || w.marked && (w.marker.Large || !large) {
 		return
 	}
-	w.marked = true
+	w.marked, w.marker.Large = true, large
 	if err := w.suspects.write(&w.marker, running); err != nil {
 		klog.Background().Error(err, "cannot write the marker of an object in work")
 	}

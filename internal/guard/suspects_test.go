@@ -60,7 +60,8 @@ func TestWorkLeavesNoMarker(t *testing.T) {
 func TestSuspectsAreTriedAloneAndLater(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	s := process(t, dir, &now)
-	s.Begin("a")
+	a, _, _ := s.Begin("a")
+	a.Mark()
 	s.Begin("b")
 	innocent, _, _ := s.Begin("c")
 	innocent.Done()
@@ -70,6 +71,7 @@ func TestSuspectsAreTriedAloneAndLater(t *testing.T) {
 	if a == nil || wait != 0 {
 		t.Fatalf("a suspect waits for %s after one death", wait)
 	}
+	a.Mark()
 	if w, wait, deaths := s.Begin("b"); w != nil || wait != aloneRetry || deaths != 1 {
 		t.Errorf("another suspect waits for %s, %d deaths", wait, deaths)
 	}
@@ -104,9 +106,16 @@ func TestSuspectsAreTriedAloneAndLater(t *testing.T) {
 }
 
 func TestDeathsDelayASuspectUpToALimit(t *testing.T) {
-	for deaths, want := range map[int]time.Duration{1: 0, 2: suspectDelay, 3: 2 * suspectDelay, 100: maxSuspectDelay} {
-		if got := delayAfter(deaths); got != want {
-			t.Errorf("%d deaths: %s, want %s", deaths, got, want)
+	for m, want := range map[suspect]time.Duration{
+		{Deaths: largeDeaths, Large: true}:     0,
+		{Deaths: largeDeaths + 1, Large: true}: suspectDelay,
+		{Deaths: largeDeaths + 2, Large: true}: 2 * suspectDelay,
+		{Deaths: 100, Large: true}:             maxSuspectDelay,
+		{Deaths: smallDeaths}:                  0,
+		{Deaths: smallDeaths + 1}:              suspectDelay,
+	} {
+		if got := m.delay(); got != want {
+			t.Errorf("%+v: %s, want %s", m, got, want)
 		}
 	}
 }

@@ -72,12 +72,15 @@ func (l *loop[T]) nameOf(key types.NamespacedName) string {
 	return l.GroupKind.String() + "/" + key.String()
 }
 
-// reportSuspect reports that an object waits because processes died while they worked on it. One death may have other
-// causes, so it is only logged.
+// suspectReport is the wait of a suspect from which its status says so.
+const suspectReport = 5 * time.Second
+
+// reportSuspect reports that an object waits because processes died while they worked on it. Short waits are only
+// logged.
 func (l *loop[T]) reportSuspect(ctx context.Context, req ctrl.Request, deaths int, wait time.Duration) error {
 	log.FromContext(ctx).Info("the controller ended without notice during work on this object; it is tried later, "+
 		"while no other such object is", "deaths", deaths, "wait", wait.String())
-	if deaths < 2 {
+	if wait < suspectReport {
 		return nil
 	}
 	obj, found, err := l.load(ctx, req)
