@@ -133,7 +133,7 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 		return nil, err
 	}
 	defer f.Close() // only read
-	tree, err := readVerified(f, record.File, maxDownload)
+	tree, err := readVerified(context.Background(), f, record.File, maxDownload)
 	if err == nil {
 		s.fetcher.recent().keep(record.Source, digest, tree)
 	}

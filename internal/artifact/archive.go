@@ -14,6 +14,8 @@ import (
 	"path"
 	"strconv"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // segmentFiles is how many files share a segment on average. Boundaries follow from the paths alone.
@@ -46,6 +48,7 @@ type member struct {
 
 // archiver writes one archive.
 type archiver struct {
+	ctx      context.Context
 	out      *counting
 	zip      *gzip.Writer
 	content  Content
@@ -64,7 +67,7 @@ func WriteArchive(ctx context.Context, w io.Writer, t *Tree) error {
 
 // writeArchive writes the tree to w and returns the segments of the archive. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
-	a := &archiver{out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from,
+	a := &archiver{ctx: ctx, out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from,
 		buffer: make([]byte, 128<<10)}
 	err := t.Walk(func(name string, e *Entry) error {
 		if e.Mode&fs.ModeSymlink != 0 {
@@ -149,6 +152,11 @@ func (a *archiver) writeSegment(key string) error {
 }
 
 func (a *archiver) writeMember(t *tar.Writer, m member) error {
+	lease, err := a.lease(m)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
 	data, err := a.content.Read(m.entry.ID)
 	if err != nil {
 		return err
@@ -165,6 +173,21 @@ func (a *archiver) writeMember(t *tar.Writer, m member) error {
 	}
 	_, err = t.Write(data)
 	return err
+}
+
+// largeFile is the size in bytes from which a file has a lease of memory while it is read.
+const largeFile = 4 << 20
+
+// lease returns memory for a large file that is not in memory yet; nil for others.
+func (a *archiver) lease(m member) (*guard.Lease, error) {
+	if _, inMemory := a.content.(*memory); inMemory {
+		return nil, nil
+	}
+	size, err := a.content.Size(m.entry.ID)
+	if err != nil || size < largeFile { // Read returns the error
+		return nil, nil
+	}
+	return guard.BudgetOf(a.ctx).Acquire(a.ctx, "storing a large file", 2*size)
 }
 
 // counting counts the bytes written.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -119,7 +120,7 @@ func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
 			if !bytes.Equal(fresh, reused) {
 				t.Error("the archive with copied segments differs from one that was written")
 			}
-			read, err := ReadArchive(bytes.NewReader(reused))
+			read, err := ReadArchive(context.Background(), bytes.NewReader(reused))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +215,7 @@ func TestArchiveIsReadByTar(t *testing.T) {
 func TestArchiveLeavesOutLinksThatLeadOut(t *testing.T) {
 	b, _ := archiveOf(t, FromMap(map[string]string{"a": "x", "out": "symlink:../x", "abs": "symlink:/etc",
 		"in": "symlink:a", "nowhere": "symlink:b"}), nil)
-	tree, err := ReadArchive(bytes.NewReader(b))
+	tree, err := ReadArchive(context.Background(), bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +287,7 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
-			if _, err := l.read(bytes.NewReader(packed(t, c.headers...))); err == nil ||
+			if _, err := l.read(bytes.NewReader(packed(t, c.headers...)), nil); err == nil ||
 				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got error %v, want it to contain %q", err, c.says)
 			}
@@ -305,7 +306,7 @@ func TestReadArchiveEndsBombsEarly(t *testing.T) {
 		"entries": packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
 	} {
 		r := &countingReader{Reader: bytes.NewReader(b)}
-		if _, err := l.read(r); what != "not a tar" &&
+		if _, err := l.read(r, nil); what != "not a tar" &&
 			(err == nil || !strings.Contains(err.Error(), "more than")) {
 			t.Errorf("%s: got %v", what, err)
 		}
@@ -360,7 +361,7 @@ func TestReadArchiveTakesWhatOthersWrite(t *testing.T) {
 		tar.Header{Name: "b", Mode: 0o644, Size: 1},
 		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "./b"}, tar.Header{Name: "nested.tgz", Size: 2},
 	)
-	tree, err := ReadArchive(bytes.NewReader(b))
+	tree, err := ReadArchive(context.Background(), bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +385,7 @@ func FuzzReadArchive(f *testing.F) {
 	f.Add(sparse(f, 1<<19))
 	small := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tree, err := small.read(bytes.NewReader(b))
+		tree, err := small.read(bytes.NewReader(b), nil)
 		if err != nil {
 			return
 		}
@@ -406,7 +407,7 @@ func FuzzReadArchive(f *testing.F) {
 		}
 		// Writing and reading the tree again returns the same tree.
 		again, _ := archiveOf(t, tree, nil)
-		second, err := ReadArchive(bytes.NewReader(again))
+		second, err := ReadArchive(context.Background(), bytes.NewReader(again))
 		if err != nil || second.Root().ID != tree.Root().ID {
 			t.Fatalf("the tree differs after writing and reading it: %v", err)
 		}

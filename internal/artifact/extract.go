@@ -3,6 +3,7 @@ package artifact
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // limits are the limits for reading an archive.
@@ -26,12 +29,56 @@ type limits struct {
 
 var archiveLimits = limits{bytes: 1 << 30, entries: 500_000, depth: 256, name: 4096}
 
+// Memory of an entry besides its content: its header and name while it is read, and its part of the tree.
+const entryBytes = 1500
+
+// leaseStep is the number of bytes by which the lease of an archive grows at least.
+const leaseStep = 1 << 20
+
 // ReadArchive reads a .tar.gz into a tree in memory. It returns an error for entries and links that lead out of the
 // root, devices, names that [Tree.Check] refuses, and archives of more than 1 GiB unpacked or 500,000 entries. Nested
 // archives are ordinary files and are not unpacked.
-func ReadArchive(r io.Reader) (*Tree, error) { return archiveLimits.read(r) }
+//
+// The tree has a lease of the memory budget until it is no longer used. An archive that needs more than the budget is
+// refused; one that needs more than is free waits, see [guard.Budget].
+func ReadArchive(ctx context.Context, r io.Reader) (*Tree, error) {
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "unpacking an archive", leaseStep)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := archiveLimits.read(r, &share{ctx: ctx, lease: lease, free: leaseStep})
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	guard.HoldWhile(lease, tree)
+	return tree, nil
+}
 
-func (l limits) read(r io.Reader) (*Tree, error) {
+// share is the memory of an archive that is read. It grows in steps.
+type share struct {
+	ctx   context.Context
+	lease *guard.Lease
+	free  int64 // bytes of the lease that are not used yet
+}
+
+// take takes memory before it is allocated. A nil share has no limit.
+func (s *share) take(bytes int64) error {
+	if s == nil {
+		return nil
+	}
+	if s.free -= bytes; s.free >= 0 {
+		return s.ctx.Err()
+	}
+	more := max(-s.free, leaseStep)
+	if err := s.lease.Grow(s.ctx, more); err != nil {
+		return err
+	}
+	s.free += more
+	return nil
+}
+
+func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
 		return nil, err
@@ -62,6 +109,13 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 		}
 		if h.Typeflag == tar.TypeDir {
 			continue // directories exist only if they contain files
+		}
+		needs := int64(entryBytes)
+		if h.Typeflag == tar.TypeReg {
+			needs += h.Size
+		}
+		if err := memory.take(needs); err != nil {
+			return nil, err
 		}
 		f, err := l.fileOf(name, h, t, files)
 		if err != nil {
@@ -111,7 +165,8 @@ func (l limits) nameOf(h *tar.Header) (string, error) {
 func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[string]file) (file, error) {
 	switch h.Typeflag {
 	case tar.TypeReg:
-		data, err := io.ReadAll(r)
+		data := make([]byte, h.Size) // taken from the budget
+		_, err := io.ReadFull(r, data)
 		if h.Mode&0o111 != 0 {
 			return file{0o755, data}, err
 		}
@@ -138,14 +193,14 @@ const maxDownload = 512 << 20
 
 // readVerified reads a .tar.gz into a tree. It returns an error if all of r does not have the digest, or has more than
 // most bytes.
-func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
+func readVerified(ctx context.Context, r io.Reader, digest string, most int64) (*Tree, error) {
 	h, err := newHash(digest)
 	if err != nil {
 		return nil, err
 	}
 	limited := &io.LimitedReader{R: r, N: most + 1}
 	body := io.TeeReader(limited, h)
-	tree, readErr := ReadArchive(body)
+	tree, readErr := ReadArchive(ctx, body)
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		return nil, errors.Join(readErr, err)
 	}

@@ -114,7 +114,7 @@ func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error)
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)
 	}
-	tree, err := readVerified(resp.Body, a.Digest, maxDownload)
+	tree, err := readVerified(req.Context(), resp.Body, a.Digest, maxDownload)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), err)
 	}
@@ -129,3 +129,6 @@ func withoutURL(err error) error {
 	}
 	return err
 }
+
+// DropTrees empties the cache of unpacked trees. Trees that are in use stay valid.
+func (f *Fetcher) DropTrees() { f.recent().clear() }

@@ -121,12 +121,12 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 		r.get(webapp, "") != nil {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}
-	huge := NewTree(small.root, sized(keptBytes))
+	huge := NewTree(small.root, sized(keptMemory()-entryBytes))
 	r.keep(webapp, "huge", huge)
 	if r.get(webapp, "huge") != huge || r.trees.Len() != 1 {
 		t.Errorf("%d trees are cached, including the huge one", r.trees.Len())
 	}
-	r.keep(webapp, "too huge", NewTree(small.root, sized(keptBytes+1)))
+	r.keep(webapp, "too huge", NewTree(small.root, sized(keptMemory())))
 	if r.trees.Len() != 0 {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}

@@ -229,7 +229,7 @@ func TestOlderArtifactsAreAddressed(t *testing.T) {
 			t.Errorf("%s: %d %v", address, resp.StatusCode, resp.Header)
 			continue
 		}
-		tree, err := ReadArchive(bytes.NewReader(body))
+		tree, err := ReadArchive(context.Background(), bytes.NewReader(body))
 		must(t, err)
 		if got := contents(t, tree)["a"]; got != want {
 			t.Errorf("%s returns %s", address, got)

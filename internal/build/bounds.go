@@ -36,6 +36,9 @@ const harmless = 2 << 10
 func (f *filesystem) take(name string, size int64) error {
 	f.reads++
 	f.input += size
+	if err := f.grow(f.needs()); err != nil {
+		return f.refuse(err)
+	}
 	switch {
 	case size > maxFile:
 		return f.refuse(refusal("%s has %d MiB; a build reads files of up to %d MiB", name, size>>20, maxFile>>20).
@@ -56,6 +59,10 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	if len(content) <= harmless && (bytes.IndexByte(content, '&') < 0 || bytes.IndexByte(content, '*') < 0) {
 		return nil
 	}
+	if err := f.takeText(content); err != nil {
+		return err
+	}
+	defer f.keepValues()
 	weigh := func(doc *yaml.Node) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
@@ -88,6 +95,62 @@ func (f *filesystem) weighText(name string, content []byte) error {
 			WithHint("Split the file, or reduce its nesting")
 	}
 	return nil
+}
+
+const (
+	nodeBytes  = 200 // memory of a value while its text is measured
+	valueBytes = 640 // memory of a value that is only decoded
+	builtBytes = 300 // memory of a value of the result
+	inputBytes = 3   // memory for each byte that is read
+
+	kustomizeBytes = 2000 // memory of a value while kustomize works
+)
+
+// takeText takes memory for measuring text. Each value begins at one of a few characters.
+func (f *filesystem) takeText(content []byte) error {
+	values := 1
+	for _, c := range content {
+		switch c {
+		case ',', '[', '{', ':', '\n':
+			values++
+		case '-', '?', '&':
+			values++
+		}
+	}
+	return f.grow(f.needs() + int64(values)*nodeBytes)
+}
+
+// needs returns the memory that kustomize needs for what was read.
+func (f *filesystem) needs() int64 {
+	each := int64(valueBytes)
+	if f.share != 0 {
+		each = kustomizeBytes
+	}
+	return int64(f.weight.values)*each + f.input*inputBytes
+}
+
+// keepValues gives back what was taken for measuring, but for the values that were found.
+func (f *filesystem) keepValues() {
+	if f.lease == nil {
+		return
+	}
+	f.most = max(f.most, f.needs())
+	f.lease.Shrink(max(f.most, leaseStep))
+}
+
+// leaseStep is the number of bytes by which the lease of a build grows at least.
+const leaseStep = 1 << 20
+
+// grow makes the lease of the build at least as large as bytes.
+func (f *filesystem) grow(bytes int64) error {
+	if f.lease == nil { // no build, such as of a single file
+		return nil
+	}
+	more := bytes - f.lease.Bytes()
+	if more <= 0 {
+		return nil
+	}
+	return f.lease.Grow(f.ctx, max(more, leaseStep))
 }
 
 // separator matches what kustomize treats as the end of a document.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Request describes what to build.
@@ -70,7 +72,16 @@ type Result struct {
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
+	var err error
+	if f.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the build", leaseStep); err != nil {
+		return &Result{Trace: f.trace, Origin: f.origin, Again: true}, err
+	}
 	result, err := f.build(req)
+	f.lease.Shrink(int64(f.weight.values) * builtBytes)
+	guard.HoldWhile(f.lease, result)
+	if fault.Reason(err, "") == guard.ReasonWaitingForMemory {
+		result.Again = true
+	}
 	switch {
 	case ctx.Err() != nil:
 		return result, ctx.Err()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.
@@ -36,8 +37,10 @@ type filesystem struct {
 	resources nameSet           // files that must be manifests
 	plugins   map[string]bool   // directories of plugin configurations that were checked
 	reads     int
-	input     int64   // bytes read
-	weight    weight  // of what was read
+	input     int64  // bytes read
+	weight    weight // of what was read
+	lease     *guard.Lease
+	most      int64   // bytes of memory that were needed at once so far
 	secrets   secrets // state of the decryption
 	remote    remotes // state of the fetches
 	root      string  // the directory of the build

@@ -119,7 +119,7 @@ func (a *artifactFiles) tree(stdin io.Reader) (*artifact.Tree, error) {
 			return nil, err
 		}
 		defer func() { _ = f.Close() }()
-		return artifact.ReadArchive(f)
+		return artifact.ReadArchive(context.Background(), f)
 	}
 	var patterns *string
 	if len(a.ignorePaths) > 0 {

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -33,8 +32,6 @@ var panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "sluice_panics_total",
 	Help: "Panics that were turned into errors, by the work that they ended.",
 }, []string{"work"})
-
-func init() { metrics.Registry.MustRegister(panics) }
 
 // PanicError is the error of work that panicked. Its text contains nothing of the panic, as that may be secret. The
 // panic and its stack are in the log.
@@ -90,8 +87,8 @@ func report(logger klog.Logger, work string, p any) {
 	logger.Error(fmt.Errorf("panic: %v", p), "internal error", "work", work, "stack", string(debug.Stack()))
 }
 
-// Go starts a goroutine. A panic ends the goroutine only. What waits for its result must be told by a deferred call in
-// f, or by the error of [Do] in f.
+// Go starts a goroutine. A panic ends the goroutine only. Code that waits for its result must be woken by a deferred
+// call in f, or get the error of [Do] in f.
 func Go(work string, f func()) {
 	go Run(work, f)
 }

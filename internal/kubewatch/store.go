@@ -95,9 +95,13 @@ func (w *Watch[O, V, S]) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	client, key := w.store.client, w.key
+	var answers *guard.Answers // of all pages of a list
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, key, key.restrict(o))
+			if o.Continue == "" {
+				answers = guard.NewAnswers(guard.BudgetOf(ctx))
+			}
+			return client.List(guard.WithAnswers(ctx, answers), key, key.restrict(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.Watch(ctx, key, key.restrict(o))
@@ -133,7 +137,8 @@ func (w *Watch[O, V, S]) ended(err error) (final bool) {
 	}
 	w.connected = false
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsMethodNotSupported(err):
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsMethodNotSupported(err),
+		guard.IsAnswerTooLarge(err):
 		w.stop()
 		w.refusal = err
 		if s.handler.Refused != nil {

@@ -31,8 +31,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		log.Log.Info(warning)
 	}
 	guard.Libraries()
-	if err := metrics.Register(reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
-		delivery.Metrics()); err != nil {
+	guard.LimitMemory()
+	if err := metrics.Register(guard.Metrics(), reconcile.Metrics(), gate.Metrics(), reflector.Metrics(),
+		receiver.Metrics(), delivery.Metrics()); err != nil {
 		return err
 	}
 	unlock, err := lockStorage(o)

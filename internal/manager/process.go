@@ -64,6 +64,10 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 		return nil, err
 	}
 	p.recorder, p.closers = recorder, append(p.closers, stop)
+	suspects, err := guard.ReadSuspects(filepath.Join(o.StoragePath, "in-work"), o.GetClock().Now)
+	if err != nil {
+		p.mgr.GetLogger().Error(err, "objects in work are not recorded", "directory", o.StoragePath)
+	}
 	retry := o.Retry
 	retry.Jitter = float64(o.JitterPercentage) / 100
 	p.kernel = &reconcile.Kernel{
@@ -71,8 +75,8 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 		Edges:  reconcile.NewEdges(),
 		Events: reconcile.EmitToCluster(recorder),
 		Clock:  o.GetClock(),
-		Retry:  retry,
-		Seals:  seals,
+		Retry:  retry, Suspects: suspects,
+		Seals: seals,
 	}
 	return p, nil
 }

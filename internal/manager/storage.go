@@ -33,6 +33,7 @@ func newStorage(o options.Options) (*storage, error) {
 		return nil, err
 	}
 	fetcher := &artifact.Fetcher{Client: servers, External: external}
+	guard.Memory().OnPressure(fetcher.DropTrees)
 	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
 	if !o.Runs(options.SourceController) {
 		return &storage{fetcher: fetcher, budget: budget}, nil

@@ -41,6 +41,7 @@ type step struct {
 	references []reconcile.Ref
 	gates      reconcile.Gatekeeper
 	behavior   reconcile.GateBehavior
+	namespaces []string // that are reconciled besides that of the bench
 }
 
 func (s *step) References(*sourcev1.GitRepository) []reconcile.Ref { return s.references }
@@ -130,10 +131,14 @@ func newBench(t *testing.T, s *step) *bench {
 		t.Fatal(err)
 	}
 	namespace := testenv.Namespace(t)
+	namespaces := map[string]cache.Config{namespace: {}}
+	for _, n := range s.namespaces {
+		namespaces[n] = cache.Config{}
+	}
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		GracefulShutdownTimeout: ptr.To(3 * time.Minute),
-		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Cache:                   cache.Options{DefaultNamespaces: namespaces},
 		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {

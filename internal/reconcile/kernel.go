@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -107,6 +108,8 @@ type Kernel struct {
 	Retry  Retry
 	Gates  Gatekeeper // nil disables gates
 	Seals  *seal.Key  // of the revisions that gates let through
+	// Suspects are the objects that were in work when an earlier process died; may be nil.
+	Suspects *guard.Suspects
 }
 
 // Kind describes a kind to the kernel.
@@ -114,7 +117,7 @@ type Kind[T Object] struct {
 	GroupKind    schema.GroupKind
 	New          func() T
 	Step         Step[T]
-	Concurrent   int
+	Concurrent   int          // passes at the same time; up to half more for namespaces that would wait for others
 	GateBehavior GateBehavior // what a closed gate does to objects of the kind
 	Finalizer    string       // replaces [Finalizer], for kinds that have always used another one
 	NoFinalizer  bool         // objects of the kind leave nothing to clean up and can be deleted without a controller
@@ -122,9 +125,14 @@ type Kind[T Object] struct {
 
 // Register starts reconciling a kind under the manager.
 func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
+	workers := max(1, kind.Concurrent)
 	c, err := controller.New(kind.GroupKind.Kind, mgr, controller.Options{
-		MaxConcurrentReconciles: kind.Concurrent,
-		Reconciler:              newLoop(k, kind),
+		MaxConcurrentReconciles: workers + reserve(workers),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
+		) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+			return newQueue(name, limiter, workers)
+		},
+		Reconciler: newLoop(k, kind),
 		LogConstructor: func(req *ctrl.Request) logr.Logger {
 			logger := log.Log.WithName(kind.GroupKind.Kind).
 				WithValues("controller", strings.ToLower(kind.GroupKind.Kind))

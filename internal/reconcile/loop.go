@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,6 +27,7 @@ type loop[T Object] struct {
 	Kind[T]
 	failures *failureCounter
 	known    failureLog
+	retries  retryBudgets
 	writes   *writeCache[T]
 }
 
@@ -37,6 +39,13 @@ func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
 // Reconcile runs one pass: load the object, run the step (or finalize, or skip a suspended object), patch the status,
 // emit events, requeue.
 func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx = guard.WithOwner(ctx, req.Namespace)
+	work, wait, deaths := l.Suspects.Begin(l.nameOf(req.NamespacedName))
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, l.reportSuspect(ctx, req, deaths, wait)
+	}
+	defer work.Done()
+	ctx = guard.WithWork(ctx, work)
 	obj, found, err := l.load(ctx, req)
 	if err != nil || !found {
 		return ctrl.Result{}, err
@@ -56,6 +65,39 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		}
 	}
 	return l.pass(ctx, obj)
+}
+
+// nameOf returns the name of an object for the markers of objects in work.
+func (l *loop[T]) nameOf(key types.NamespacedName) string {
+	return l.GroupKind.String() + "/" + key.String()
+}
+
+// suspectReport is the wait of a suspect from which its status says so.
+const suspectReport = 5 * time.Second
+
+// reportSuspect reports that an object waits because processes died while they worked on it. Short waits are only
+// logged.
+func (l *loop[T]) reportSuspect(ctx context.Context, req ctrl.Request, deaths int, wait time.Duration) error {
+	log.FromContext(ctx).Info("the controller ended without notice during work on this object; it is tried later, "+
+		"while no other such object is", "deaths", deaths, "wait", wait.String())
+	if wait < suspectReport {
+		return nil
+	}
+	obj, found, err := l.load(ctx, req)
+	if err != nil || !found || obj.Schedule().Suspended {
+		return err
+	}
+	w := newStatusWriter(l, obj)
+	outcome := Failed(fault.New(ReasonSuspect,
+		"the controller ended without notice %d times during work on this object", deaths).
+		WithHint("It is tried again later. Check whether its content is very large, and the memory limit of the " +
+			"controller"))
+	setConditions(obj, outcome)
+	if err := w.write(ctx, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	l.emit(obj, w.before, outcome)
+	return nil
 }
 
 // pass runs the step of an object and writes what it returned.
@@ -188,6 +230,7 @@ func (l *loop[T]) forget(obj T) {
 	l.known.reset(key)
 	l.writes.forget(key)
 	l.clearWaiting(obj)
+	l.Suspects.Forget(l.nameOf(key))
 	forgetMetrics(l.GroupKind, key)
 }
 
@@ -201,14 +244,19 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 	case o.state == progressing:
 		return o.after
 	case (o.state == failed || o.state == held) && o.after > 0:
-		return o.after
+		return l.retryAfter(key, o.after)
 	case o.state == failed && s.RetryInterval > 0:
-		return l.Retry.jitter(s.RetryInterval)
+		return l.retryAfter(key, l.Retry.jitter(s.RetryInterval))
 	case o.state == failed, guard.IsPanic(o.err):
-		return l.failures.backoff(key, l.Retry, s.Interval)
+		return l.retryAfter(key, l.failures.backoff(key, l.Retry, s.Interval))
 	default:
 		return l.Retry.jitter(s.Interval)
 	}
+}
+
+// retryAfter returns the delay of a retry within the budget of its namespace.
+func (l *loop[T]) retryAfter(key types.NamespacedName, wanted time.Duration) time.Duration {
+	return l.retries.delay(key.Namespace, l.Clock.Now(), wanted)
 }
 
 func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }

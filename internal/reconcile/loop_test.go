@@ -5,13 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 func TestRequeueAfter(t *testing.T) {
-	l := newLoop(&Kernel{Retry: Retry{Min: time.Second, Max: time.Hour}}, Kind[*kustomizev1.Kustomization]{})
+	kernel := &Kernel{Clock: clock.RealClock{}, Retry: Retry{Min: time.Second, Max: time.Hour}}
+	l := newLoop(kernel, Kind[*kustomizev1.Kustomization]{})
 	plain, withRetry := &kustomizev1.Kustomization{}, &kustomizev1.Kustomization{}
 	plain.Name, withRetry.Name = "plain", "with-retry-interval"
 	plain.Spec.Interval = meta.Duration{Duration: 3 * time.Second}

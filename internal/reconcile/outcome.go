@@ -17,6 +17,7 @@ const (
 	ReasonProgressingWithRetry = "ProgressingWithRetry"
 	ReasonFailed               = "Failed"
 	ReasonDependencyNotReady   = "DependencyNotReady"
+	ReasonSuspect              = "ControllerDied" // processes died during work on the object
 )
 
 type state int

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -23,6 +24,34 @@ func (r Retry) jitter(d time.Duration) time.Duration {
 		return d
 	}
 	return time.Duration(float64(d) * (1 + r.Jitter*(2*rand.Float64()-1)))
+}
+
+// Each namespace has a budget of retries of a kind, so that many objects that fail do not take the time of others.
+const (
+	retriesPerSecond = 10
+	retryBurst       = 100
+	maxRetryBudgets  = 10_000 // namespaces whose budget is remembered
+)
+
+// retryBudgets are the budgets of namespaces.
+type retryBudgets struct {
+	mu       sync.Mutex
+	limiters map[string]*rate.Limiter
+}
+
+// delay returns when a retry may start: after wanted, or later if the namespace has used its budget.
+func (b *retryBudgets) delay(namespace string, now time.Time, wanted time.Duration) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.limiters[namespace]
+	if l == nil {
+		if b.limiters == nil || len(b.limiters) >= maxRetryBudgets {
+			b.limiters = map[string]*rate.Limiter{}
+		}
+		l = rate.NewLimiter(retriesPerSecond, retryBurst)
+		b.limiters[namespace] = l
+	}
+	return max(wanted, l.ReserveN(now, 1).DelayFrom(now))
 }
 
 // failureCounter counts the consecutive failures of each object.

@@ -59,6 +59,7 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = t.QPS, t.Burst, "sluice", rest.NoWarnings{}
 	if cfg.ExecProvider != nil {
 		out.Dial = t.Dialer.DialContext
+		out.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedTransport{next} })
 		return out, nil
 	}
 	tls, err := rest.TLSConfigFor(cfg)
@@ -76,9 +77,27 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
 	}
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
-	out.Transport = &guardedTransport{base: base, transports: t, proxy: proxy}
+	out.Transport = &limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy}}
 	return out, nil
 }
+
+// limitedTransport bounds the memory for answers, as a tenant may choose the server.
+type limitedTransport struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (l *limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if guard.IsInitialList(req.URL) {
+		return nil, guard.ErrInitialList
+	}
+	resp, err := l.RoundTripper.RoundTrip(req) //nolint:bodyclose // the caller closes it
+	if err == nil {
+		guard.LimitAnswer(req, resp)
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper returns the transport that sends the requests.
+func (l *limitedTransport) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
 
 // guardedTransport sends requests that the host guard admits.
 type guardedTransport struct {

@@ -3,9 +3,11 @@ package rollout
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // send sends a request to a cluster, and returns the error of the transport.
@@ -119,5 +122,38 @@ func TestLinkLocalClustersAreRejected(t *testing.T) {
 		if err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v, want an immediate error", url, err)
 		}
+	}
+}
+
+func TestAnswersOfClustersAreBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("{},", 1<<16))
+	}))
+	defer server.Close()
+	cfg, err := NewTransports(&net.Dialer{}, nil).configure(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(query string) error {
+		ctx := guard.WithBudget(t.Context(), guard.NewBudget(8<<20))
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/pods?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := cfg.Transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.ReadAll(resp.Body)
+		return errors.Join(err, resp.Body.Close())
+	}
+	if err := get(""); !guard.IsAnswerTooLarge(err) {
+		t.Errorf("the error of a list is %v", err)
+	}
+	if err := get("watch=true&resourceVersion=1"); err != nil {
+		t.Errorf("the error of a watch is %v", err)
+	}
+	if err := get("watch=true&sendInitialEvents=true"); !errors.Is(err, guard.ErrInitialList) {
+		t.Errorf("the error of a watch that begins with a list is %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -233,7 +234,7 @@ func TestGeneratorComposesSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	tree, err := artifact.ReadArchive(resp.Body)
+	tree, err := artifact.ReadArchive(context.Background(), resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (b *builder) extract(s *selection, to string) error {
 		if err != nil {
 			return err
 		}
-		inner, err := artifact.ReadArchive(f)
+		inner, err := artifact.ReadArchive(context.Background(), f)
 		if err != nil {
 			return fmt.Errorf("'%s': %w", name, err)
 		}

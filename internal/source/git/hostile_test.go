@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -267,6 +269,31 @@ func TestTreeCheckRejectsUnportableNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLargeTreesAreRefused(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("large", map[string]string{"a/1": "x", "a/2": "x", "b/1": "x", "b/2": "x"})
+	v := open(t)
+	revision := updated(t, v, Remote{URL: g.URL + "/large"}, Reference{Branch: "main"})
+	budget := guard.NewBudget(5 * entryBytes)
+	_, err := v.Tree(guard.WithBudget(t.Context(), budget), revision, Options{})
+	if !guard.IsMemory(err) || budget.Used() != 0 {
+		t.Errorf("with little memory: %v, %d bytes used", err, budget.Used())
+	}
+	v.mirror.limits.entries = 5
+	if _, err := v.Tree(t.Context(), revision, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "more than 5 files and directories") {
+		t.Errorf("with a limit: %v", err)
+	}
+	v.mirror.limits.entries = 6
+	budget = guard.NewBudget(100 * entryBytes)
+	tree, err := v.Tree(guard.WithBudget(t.Context(), budget), revision, Options{})
+	if err != nil || budget.Used() < 6*entryBytes {
+		t.Errorf("within the limits: %v, %d bytes used", err, budget.Used())
+	}
+	runtime.KeepAlive(tree)
+	runtime.KeepAlive(v)
 }
 
 // between returns a server that forwards requests to the target, and changes the answers.

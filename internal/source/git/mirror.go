@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
@@ -79,11 +80,18 @@ type limits struct {
 
 var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, listingTTL: listingTTL}
 
+// currentLimits returns the default limits, with fewer entries if the process has little memory.
+func currentLimits() limits {
+	l := defaultLimits
+	l.entries = min(l.entries, int(guard.Memory().Total()/entryShare))
+	return l
+}
+
 // openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
 // they are fetched again.
 func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
-	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{},
-		proofs: proofs{dir: dir, owners: map[string]bool{}}}
+	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: currentLimits(),
+		users: map[string]bool{}, proofs: proofs{dir: dir, owners: map[string]bool{}}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot create the directory of the mirror", err)
 	}

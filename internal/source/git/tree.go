@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
@@ -20,6 +21,8 @@ import (
 
 const (
 	maxEntries = 2_000_000 // files and directories of a tree
+	entryBytes = 300       // memory of an entry
+	entryShare = 2048      // bytes of the memory budget for each entry that a tree may have
 	maxDepth   = 256       // of its directories
 	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
@@ -32,6 +35,7 @@ type directory struct {
 	dir      *artifact.Dir
 	children map[string]*directory
 	origins  []origin // of the submodules in it
+	total    int      // entries in it and below
 }
 
 // child returns the directory of a name; nil if there is none.
@@ -63,6 +67,7 @@ type builder struct {
 	view       *View
 	submodules bool
 	entries    int // that may still be added
+	lease      *guard.Lease
 	fetched    int // submodules
 }
 
@@ -142,7 +147,7 @@ func (p place) enter(e listed) (place, bool) {
 // build builds a directory of a checkout. before is the directory of the previous tree; nil if there is none.
 func (b *builder) build(c *checkout, p place, before *directory) (*directory, error) {
 	if before != nil && before.hash == p.hash && before.rules == p.rules.ID() {
-		return before, nil
+		return before, b.add(before.total)
 	}
 	if len(p.path) > maxDepth {
 		return nil, fmt.Errorf("directories are nested more than %d levels deep", maxDepth)
@@ -151,7 +156,7 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 	if err != nil {
 		return nil, fmt.Errorf("directory '%s': %w", p, err)
 	}
-	d := &directory{hash: p.hash, rules: p.rules.ID()}
+	d := &directory{hash: p.hash, rules: p.rules.ID(), total: len(listing)}
 	if p.rules, err = localRules(c, listing, p.rules); err != nil {
 		return nil, err
 	}
@@ -174,6 +179,7 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 			d.children = map[string]*directory{}
 		}
 		d.children[e.name] = sub
+		d.total += sub.total
 		d.origins = append(d.origins, sub.origins...)
 		if len(sub.dir.Entries) > 0 {
 			entries = append(entries, artifact.Entry{Name: e.name, Mode: fs.ModeDir | 0o755, ID: sub.dir.ID,
@@ -216,10 +222,18 @@ func (b *builder) list(c *checkout, p place) ([]listed, error) {
 		return nil, fmt.Errorf("object %s is not a directory", p.hash)
 	}
 	listing, err := parseTree(data)
-	if b.entries -= len(listing); err == nil && b.entries < 0 {
-		err = fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
+	if err != nil {
+		return nil, err
 	}
-	return listing, err
+	return listing, b.add(len(listing))
+}
+
+// add counts entries of the tree, and takes memory for them.
+func (b *builder) add(entries int) error {
+	if b.entries -= entries; b.entries < 0 {
+		return fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
+	}
+	return b.lease.Grow(b.ctx, int64(entries)*entryBytes)
 }
 
 // localRules adds the rules of the .sourceignore file in the directory.

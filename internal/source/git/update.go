@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
@@ -295,6 +296,8 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 		return answer.Explain(stream.err)
 	case u.ctx.Err() != nil:
 		return answer.Explain(u.ctx.Err())
+	case guard.IsMemory(err):
+		return gitFault("cannot index the objects of %s", fault.RedactURL(u.remote.URL)).Because(err)
 	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
 		return gitFault("%s sent a pack that is not valid", fault.RedactURL(u.remote.URL)).Because(err)
 	default:

@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
@@ -112,12 +113,18 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 	} else if v.last != nil && v.commit == revision.Commit && v.last.rules == rules.ID() {
 		return v.tree, nil
 	}
-	b := &builder{ctx: ctx, view: v, submodules: o.Submodules, entries: v.mirror.limits.entries}
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "reading a git tree", entryBytes)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{ctx: ctx, view: v, submodules: o.Submodules, entries: v.mirror.limits.entries, lease: lease}
 	last, err := b.top(r, plumbing.NewHash(revision.Commit), rules, only, v.last)
 	if err != nil {
+		lease.Release()
 		v.last = nil
 		return nil, explainTree(revision, err)
 	}
+	guard.HoldWhile(lease, last)
 	if err := v.mirrors.release(v.owner, append(last.mirrors(), v.mirror)...); err != nil {
 		return nil, err
 	}

@@ -97,6 +97,23 @@ type indexBuilder struct {
 	versions   int
 	hasEntries bool
 	apiVersion string
+	lease      *guard.Lease
+	free       int64 // bytes of the lease that are not used yet
+}
+
+const (
+	versionBytes = 250     // memory of an entry besides its texts, while the index is parsed
+	leaseStep    = 1 << 20 // bytes by which the lease of an index grows at least
+)
+
+// take takes memory.
+func (b *indexBuilder) take(bytes int) error {
+	if b.free -= int64(bytes); b.free >= 0 {
+		return nil
+	}
+	more := max(-b.free, leaseStep)
+	b.free += more
+	return b.lease.Grow(context.Background(), more)
 }
 
 // item is the part of an entry that is parsed.
@@ -127,7 +144,7 @@ func (b *indexBuilder) open(name string) error {
 		return fmt.Errorf("duplicate chart %.100q", name)
 	}
 	b.charts[name] = nil
-	return nil
+	return b.take(versionBytes + len(name))
 }
 
 // add adds an entry to a chart.
@@ -141,7 +158,7 @@ func (b *indexBuilder) add(name string, i item) error {
 		e.URL = i.URLs[0]
 	}
 	b.charts[name] = append(b.charts[name], e)
-	return nil
+	return b.take(versionBytes + len(e.Version) + len(e.Digest) + len(e.URL))
 }
 
 // index returns the index, with the entries of each chart sorted.
@@ -188,7 +205,8 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
-			c.kept.Add(digest, index, min(index.weight, maxIndexes), lru.Limits{Size: maxIndexes})
+			most := min(maxIndexes, guard.Memory().Total()/4)
+			c.kept.Add(digest, index, min(index.weight, most), lru.Limits{Size: most})
 		}
 		return index, err
 	})

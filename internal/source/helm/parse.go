@@ -2,10 +2,13 @@ package helm
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // ParseIndex parses the index of a repository, in YAML or JSON, of at most limit bytes. Apart from the [Index] it needs
@@ -15,6 +18,9 @@ func ParseIndex(r io.Reader, limit int64) (*Index, error) {
 	index, err := parseIndex(bufio.NewReaderSize(limited, 64<<10))
 	if limited.N <= 0 {
 		return nil, fmt.Errorf("the index exceeds %d bytes", limit)
+	}
+	if guard.IsMemory(err) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the index: %w", err)
@@ -33,16 +39,28 @@ func parseIndex(r *bufio.Reader) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &indexBuilder{charts: map[string][]Entry{}}
+	lease, err := guard.Memory().Acquire(context.Background(), "the index", leaseStep)
+	if err != nil {
+		return nil, err
+	}
+	b := &indexBuilder{charts: map[string][]Entry{}, lease: lease, free: leaseStep}
 	if start == '{' {
 		err = newTokens(r, b).run()
 	} else {
 		err = newCutter(r, b).run()
 	}
 	if err != nil {
+		lease.Release()
 		return nil, err
 	}
-	return b.index()
+	index, err := b.index()
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	lease.Shrink(2 * index.weight)
+	guard.HoldWhile(lease, index)
+	return index, nil
 }
 
 // skipSpace returns the first byte that is not white space, without consuming it.

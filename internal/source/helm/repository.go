@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Limits bounds what is read, in bytes.
@@ -122,6 +123,9 @@ func (f *IndexFile) Parse(l Limits) (*Index, error) {
 	}
 	index, err := ParseIndex(f, l.Index)
 	if err != nil {
+		if guard.IsMemory(err) {
+			return nil, fault.New(sourcev1.IndexationFailedReason, "cannot parse the index").Because(err)
+		}
 		return nil, fault.New(sourcev1.IndexationFailedReason, "%s", err).
 			WithHint("Check that spec.url is the URL of a Helm repository")
 	}

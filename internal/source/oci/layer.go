@@ -147,10 +147,13 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 		return nil, err
 	}
 	defer body.Close() // only read
-	tree, unpackErr := artifact.ReadArchive(body)
+	tree, unpackErr := artifact.ReadArchive(ctx, body)
 	_, _ = io.Copy(io.Discard, body) // the rest is part of the digest
 	if err := body.Err(); err != nil {
 		return nil, err
+	}
+	if fault.As(unpackErr) != nil { // of the memory budget
+		return nil, unpackErr
 	}
 	if unpackErr != nil {
 		return nil, l.image.failed("has a layer that cannot be extracted").Because(unpackErr).

@@ -51,7 +51,7 @@ func (r *Repository) Push(ctx context.Context, tag string, layer []byte, annotat
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if _, err := artifact.ReadArchive(bytes.NewReader(layer)); err != nil {
+	if _, err := artifact.ReadArchive(ctx, bytes.NewReader(layer)); err != nil {
 		return v1.Hash{}, fault.New(meta.BuildFailedReason,
 			"the content is not a .tar.gz archive that can be pulled again").
 			Because(err).Final()

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // ErrMalformed is the error for data that is not a valid pack.
@@ -30,7 +32,12 @@ func (s *Store) Add(ctx context.Context, r io.Reader) error {
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is not needed
 	defer f.Close()           //nolint:errcheck // nothing is written after the checks below
-	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f)}
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "indexing a git pack", leasedObjects*objectBytes)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f), lease: lease}
 	for _, step := range []func() error{b.scan, func() error { return b.addBases(s) }, b.resolve, b.finish} {
 		if err := step(); err != nil {
 			return cmp.Or(b.from.failed, err)
@@ -67,6 +74,8 @@ func (s *Store) install(file string, b *builder) error {
 // builder checks a received pack and makes it readable on its own.
 type builder struct {
 	ctx     context.Context
+	lease   *guard.Lease
+	largest int64 // bytes of the largest object that was read whole
 	from    *recorder
 	file    *os.File // the pack as received, then the added bases
 	end     int64    // offset of the end of the objects
@@ -90,6 +99,11 @@ type packEntry struct {
 // them.
 const maxPreallocated = 1 << 16
 
+const (
+	objectBytes   = 256     // memory of an object while its pack is indexed
+	leasedObjects = 1 << 12 // objects for which memory is taken at a time
+)
+
 // scan stores the received pack, checks it, and records the position of each object.
 func (b *builder) scan() error {
 	start := make([]byte, packHeader)
@@ -102,6 +116,11 @@ func (b *builder) scan() error {
 	for range count {
 		if err := b.ctx.Err(); err != nil {
 			return err
+		}
+		if n := len(b.entries); n > 0 && n%leasedObjects == 0 {
+			if err := b.lease.Grow(b.ctx, leasedObjects*objectBytes); err != nil {
+				return err
+			}
 		}
 		if err := b.scanEntry(b.from); err != nil {
 			return fmt.Errorf("%w: object %d of %d: %w", ErrMalformed, len(b.entries)+1, count, err)
@@ -215,6 +234,12 @@ func (b *builder) resolve() error {
 			}
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrMalformed, err)
+			}
+			if size := int64(len(o.data)); size > b.largest { // with its base and its delta
+				if err := b.lease.Grow(b.ctx, 3*(size-b.largest)); err != nil {
+					return err
+				}
+				b.largest = size
 			}
 			entry.hash = plumbing.ComputeHash(o.kind, o.data)
 			b.offsets[entry.hash] = entry.offset

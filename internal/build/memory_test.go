@@ -1,0 +1,34 @@
+package build
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
+)
+
+func TestABuildIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {
+	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n"
+	files := map[string]string{"kustomization.yaml": "resources: [x.yaml]\nnamePrefix: a-\n",
+		"x.yaml": manifest + "  x: [" + strings.Repeat("{},", 100_000) + "]\n"}
+	budget := guard.NewBudget(16 << 20)
+	ctx := guard.WithBudget(t.Context(), budget)
+	result, err := Build(ctx, Request{Tree: artifact.FromMap(files), Path: "."})
+	if fault.Reason(err, "") != guard.ReasonTooLarge {
+		t.Fatalf("the error is %v", err)
+	}
+	if result.Again {
+		t.Error("the build is repeated although the input is the same")
+	}
+	files["x.yaml"] = manifest + "  x: y\n"
+	if _, err := Build(ctx, Request{Tree: artifact.FromMap(files), Path: "."}); err != nil {
+		t.Errorf("a small build after it: %v", err)
+	}
+	ctx = guard.WithBudget(t.Context(), guard.NewBudget(1))
+	result, err = Build(ctx, Request{Tree: artifact.FromMap(files), Path: "."})
+	if !guard.IsMemory(err) || !result.Again {
+		t.Errorf("a build without memory: %v, is repeated: %v", err, result.Again)
+	}
+}

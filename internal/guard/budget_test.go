@@ -1,0 +1,161 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// acquire acquires a lease in a goroutine. It returns once the request waits.
+func acquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) chan error {
+	t.Helper()
+	before, done := b.Waiting(), make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, "testing", bytes)
+		done <- err
+	}()
+	for b.Waiting() == before {
+		runtime.Gosched()
+	}
+	return done
+}
+
+func mustAcquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) *Lease {
+	t.Helper()
+	l, err := b.Acquire(ctx, "testing", bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestWorkWaitsForItsShareInOrder(t *testing.T) {
+	ctx, b := context.Background(), NewBudget(1000)
+	b.wait = time.Hour
+	first := mustAcquire(t, b, ctx, 900)
+	large := acquire(t, b, ctx, 600)
+	next := acquire(t, b, ctx, 500)
+	small := mustAcquire(t, b, ctx, 10) // does not queue
+	first.Shrink(400)
+	first.Release()
+	first.Release()
+	if err := <-large; err != nil {
+		t.Fatal(err)
+	}
+	if b.Used() != 610 || b.Waiting() != 1 {
+		t.Errorf("%d bytes used, %d requests wait", b.Used(), b.Waiting())
+	}
+	small.Release()
+	b.give("", 600) // what the large one has
+	if err := <-next; err != nil || b.Used() != 500 {
+		t.Errorf("%v, %d bytes used", err, b.Used())
+	}
+}
+
+func TestWorkThatWaitsTooLongSaysSo(t *testing.T) {
+	b := NewBudget(100 << 20)
+	defer mustAcquire(t, b, context.Background(), 90<<20).Release()
+	b.wait = time.Nanosecond
+	_, err := b.Acquire(context.Background(), "the build", 50<<20)
+	f := fault.As(err)
+	if f == nil || f.Reason != ReasonWaitingForMemory || f.Terminal || f.RetryAfter == 0 || !IsMemory(err) ||
+		!strings.Contains(err.Error(), "the build needs 50.0 MiB of memory, which other work uses") {
+		t.Errorf("the error is %v", err)
+	}
+	b.wait = time.Hour
+	ctx, cancel := context.WithCancel(context.Background())
+	waiting := acquire(t, b, ctx, 50<<20)
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) || b.Waiting() != 0 || b.Used() != 90<<20 {
+		t.Errorf("%v, %d waiting, %d bytes used", err, b.Waiting(), b.Used())
+	}
+	_, err = b.Acquire(ctx, "the build", 101<<20)
+	if f := fault.As(err); f == nil || f.Reason != ReasonTooLarge || !f.Terminal {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestGrowingLeasesDoNotWaitForEachOther(t *testing.T) {
+	ctx, b := context.Background(), NewBudget(1000)
+	b.wait = time.Hour
+	x, y := mustAcquire(t, b, ctx, 500), mustAcquire(t, b, ctx, 500)
+	grown := make(chan error, 1)
+	go func() { grown <- x.Grow(ctx, 400) }()
+	for b.Waiting() == 0 {
+		runtime.Gosched()
+	}
+	if err := y.Grow(ctx, 400); fault.Reason(err, "") != ReasonWaitingForMemory {
+		t.Errorf("the error of the second lease is %v", err)
+	}
+	y.Release()
+	if err := <-grown; err != nil || x.Bytes() != 900 || b.Used() != 900 {
+		t.Errorf("%v, the lease has %d bytes, %d are used", err, x.Bytes(), b.Used())
+	}
+}
+
+func TestNoOwnerTakesAllMemory(t *testing.T) {
+	b := NewBudget(1000)
+	b.wait = time.Hour
+	hostile, other := WithOwner(context.Background(), "hostile"), WithOwner(context.Background(), "other")
+	held := mustAcquire(t, b, hostile, 700)
+	waiting := acquire(t, b, hostile, 100)
+	mustAcquire(t, b, other, 250).Release() // passes the request that waits for its owner's share
+	held.Release()
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Acquire(other, "testing", 751); fault.Reason(err, "") != ReasonTooLarge {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestMemoryReturnsWhenItsOwnerIsUnreachable(t *testing.T) {
+	b := NewBudget(1000)
+	b.wait = time.Hour
+	owner := &struct{ data []byte }{make([]byte, 100)}
+	HoldWhile(mustAcquire(t, b, context.Background(), 900), owner)
+	shrunk := false
+	b.OnPressure(func() { shrunk = true })
+	runtime.KeepAlive(owner)
+	l := mustAcquire(t, b, context.Background(), 800) // collects the garbage
+	if !shrunk || l.Bytes() != 800 {
+		t.Errorf("shrunk: %v, %d bytes", shrunk, l.Bytes())
+	}
+}
+
+func TestMemoryLimitFollowsTheCgroup(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	machine := file("MemFree: 1 kB\nMemTotal: 4194304 kB\n")
+	const none = 1<<63 - 1
+	for name, c := range map[string]struct {
+		files   fstest.MapFS
+		goLimit int64
+		want    int64
+	}{
+		"cgroup 2": {files: fstest.MapFS{"sys/fs/cgroup/memory.max": file("1073741824\n")},
+			goLimit: none, want: 1 << 30},
+		"cgroup 1": {files: fstest.MapFS{"sys/fs/cgroup/memory/memory.limit_in_bytes": file("536870912\n")},
+			goLimit: none, want: 512 << 20},
+		"nested": {files: fstest.MapFS{"proc/self/cgroup": file("0::/a/b\n"),
+			"sys/fs/cgroup/a/memory.max":   file("268435456"),
+			"sys/fs/cgroup/a/b/memory.max": file("max")}, goLimit: none, want: 256 << 20},
+		"nested, cgroup 1": {files: fstest.MapFS{"proc/self/cgroup": file("3:cpu:/x\n2:memory,hugetlb:/a\n"),
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("268435456")}, goLimit: none, want: 256 << 20},
+		"GOMEMLIMIT": {files: fstest.MapFS{"sys/fs/cgroup/memory.max": file("1073741824\n")}, goLimit: 1 << 29,
+			want: 1 << 29},
+		"no limit": {files: fstest.MapFS{"sys/fs/cgroup/memory.max": file("max\n"), "proc/meminfo": machine,
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712")}, goLimit: none, want: 2 << 30},
+		"nothing known": {goLimit: none, want: defaultLimit},
+		"too small":     {goLimit: 1 << 20, want: minLimit},
+	} {
+		if got := memoryLimit(c.goLimit, c.files); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// reserve returns the number of workers in addition to the configured ones. They serve namespaces that would wait while
+// others have all configured workers.
+func reserve(workers int) int { return max(1, workers/2) }
+
+// newQueue returns the work queue of a kind, which is fair by namespace: the next object is of the namespace that has
+// the fewest workers, and has waited longest among those. Within a namespace, objects are served in order, changed ones
+// before those of the first list.
+//
+// Slow passes of one namespace cannot hold all workers. When all configured workers are busy, the reserve starts one
+// object at a time of each namespace that has no worker.
+func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], workers int) *fairQueue {
+	order := newFairOrder(workers)
+	typed := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: order})
+	return &fairQueue{order: order, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+		workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Name: name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+				workqueue.TypedDelayingQueueConfig[ctrl.Request]{Name: name, Queue: typed})})}
+}
+
+// fairQueue is a queue of client-go with a fair order. It implements priorityqueue.PriorityQueue.
+type fairQueue struct {
+	workqueue.TypedRateLimitingInterface[ctrl.Request]
+	order *fairOrder
+}
+
+var _ priorityqueue.PriorityQueue[ctrl.Request] = (*fairQueue)(nil)
+
+// AddWithOpts adds requests with a priority. Priorities below zero are those of the first list.
+func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+	for _, r := range requests {
+		q.order.setPriority(r, ptr.Deref(o.Priority, 0))
+		switch {
+		case o.RateLimited:
+			q.AddRateLimited(r)
+		case o.After > 0:
+			q.AddAfter(r, o.After)
+		default:
+			q.TypedRateLimitingInterface.Add(r)
+		}
+	}
+}
+
+// Add adds a request of a changed object.
+func (q *fairQueue) Add(r ctrl.Request) {
+	q.order.setPriority(r, 0)
+	q.TypedRateLimitingInterface.Add(r)
+}
+
+// GetWithPriority returns the next request and its priority.
+func (q *fairQueue) GetWithPriority() (ctrl.Request, int, bool) {
+	r, shutdown := q.Get()
+	return r, q.order.priorityOf(r), shutdown
+}
+
+// Done ends the work on a request.
+func (q *fairQueue) Done(r ctrl.Request) {
+	q.order.done(r)
+	q.TypedRateLimitingInterface.Done(r)
+}
+
+// fairOrder is the order of a queue. Len is the number of requests that may start now. The queue calls Len before Pop,
+// and after Done, as the worker that is done asks for more work.
+type fairOrder struct {
+	workers, reserve int
+
+	mu         sync.Mutex
+	running    int
+	waiting    int
+	turns      int // that were served
+	arrivals   int // of namespaces
+	namespaces map[string]*tenant
+	priorities map[ctrl.Request]int // below zero, of requests that wait or will be added
+	taken      map[ctrl.Request]int // priorities of requests that are in work
+}
+
+// tenant is a namespace with requests that wait or are in work.
+type tenant struct {
+	changed, listed []ctrl.Request // in order
+	running         int
+	served, arrived int // turn in which it was served last, and its number
+}
+
+func (t *tenant) waits() bool { return len(t.changed)+len(t.listed) > 0 }
+
+func newFairOrder(workers int) *fairOrder {
+	workers = max(1, workers)
+	return &fairOrder{workers: workers, reserve: reserve(workers), namespaces: map[string]*tenant{},
+		priorities: map[ctrl.Request]int{}, taken: map[ctrl.Request]int{}}
+}
+
+// setPriority sets the priority of a request before it is added. A request that waits keeps the higher one.
+func (f *fairOrder) setPriority(r ctrl.Request, priority int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if priority >= 0 {
+		delete(f.priorities, r)
+		return
+	}
+	if t := f.namespaces[r.Namespace]; t == nil || !slices.Contains(t.changed, r) {
+		f.priorities[r] = priority
+	}
+}
+
+func (f *fairOrder) priorityOf(r ctrl.Request) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken[r]
+}
+
+// Push implements [workqueue.Queue].
+func (f *fairOrder) Push(r ctrl.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.namespaces[r.Namespace]
+	if t == nil {
+		f.arrivals++
+		t = &tenant{served: f.turns, arrived: f.arrivals}
+		f.namespaces[r.Namespace] = t
+	}
+	f.waiting++
+	if f.priorities[r] < 0 {
+		t.listed = append(t.listed, r)
+	} else {
+		t.changed = append(t.changed, r)
+	}
+}
+
+// Touch implements [workqueue.Queue]: a listed request that is added again with a higher priority moves up.
+func (f *fairOrder) Touch(r ctrl.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.namespaces[r.Namespace]
+	if t == nil || f.priorities[r] < 0 {
+		return
+	}
+	for i := range t.listed {
+		if t.listed[i] == r {
+			t.listed = append(t.listed[:i:i], t.listed[i+1:]...)
+			t.changed = append(t.changed, r)
+			return
+		}
+	}
+}
+
+// Len implements [workqueue.Queue].
+func (f *fairOrder) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next() == nil {
+		return 0
+	}
+	return f.waiting
+}
+
+// Pop implements [workqueue.Queue].
+func (f *fairOrder) Pop() ctrl.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.next()
+	if t == nil {
+		return ctrl.Request{} // not called then
+	}
+	var r ctrl.Request
+	if len(t.changed) > 0 {
+		r, t.changed = t.changed[0], t.changed[1:]
+	} else {
+		r, t.listed = t.listed[0], t.listed[1:]
+	}
+	if p, ok := f.priorities[r]; ok {
+		f.taken[r] = p
+		delete(f.priorities, r)
+	}
+	f.turns++
+	f.waiting--
+	f.running++
+	t.running++
+	t.served = f.turns
+	return r
+}
+
+// next returns the namespace to serve; nil if none may start. The caller holds the lock.
+func (f *fairOrder) next() *tenant {
+	if f.running >= f.workers+f.reserve {
+		return nil
+	}
+	var best *tenant
+	for _, t := range f.namespaces {
+		if !t.waits() || f.running >= f.workers && t.running > 0 {
+			continue
+		}
+		if best == nil || t.compare(best) < 0 {
+			best = t
+		}
+	}
+	return best
+}
+
+// compare compares namespaces by who is served first.
+func (t *tenant) compare(other *tenant) int {
+	return cmp.Or(cmp.Compare(t.running, other.running), cmp.Compare(t.served, other.served),
+		cmp.Compare(t.arrived, other.arrived))
+}
+
+// done ends the work on a request.
+func (f *fairOrder) done(r ctrl.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.taken, r)
+	t := f.namespaces[r.Namespace]
+	if t == nil {
+		return
+	}
+	f.running--
+	if t.running--; t.running == 0 && !t.waits() {
+		delete(f.namespaces, r.Namespace)
+	}
+}

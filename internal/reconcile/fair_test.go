@@ -1,0 +1,143 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func request(name string) ctrl.Request {
+	namespace, name, _ := strings.Cut(name, "/")
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+func newTestQueue(t *testing.T, workers int, names ...string) *fairQueue {
+	t.Helper()
+	q := newQueue(t.Name(), workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](), workers)
+	t.Cleanup(q.ShutDown)
+	for _, n := range names {
+		q.Add(request(n))
+	}
+	return q
+}
+
+// start takes the requests that may start now.
+func start(q *fairQueue) (names []string) {
+	for q.Len() > 0 {
+		r, _ := q.Get()
+		names = append(names, r.String())
+	}
+	return names
+}
+
+// flood returns requests of a tenant.
+func flood(namespace string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s/%d", namespace, i))
+	}
+	return names
+}
+
+func check(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	q := newTestQueue(t, 1, append(flood("hostile", 500), "a/0", "a/1", "b/0")...)
+	var order []string
+	for range 7 {
+		r, _ := q.Get()
+		order = append(order, r.String())
+		q.Done(r)
+	}
+	check(t, "the order", order, "hostile/0", "a/0", "b/0", "hostile/1", "a/1", "hostile/2", "hostile/3")
+}
+
+func TestSlowPassesOfOneNamespaceLeaveWorkers(t *testing.T) {
+	q := newTestQueue(t, 4, flood("hostile", 500)...)
+	check(t, "alone, a namespace has all configured workers", start(q), "hostile/0", "hostile/1", "hostile/2",
+		"hostile/3")
+	for _, n := range []string{"a/0", "a/1", "b/0", "c/0"} {
+		q.Add(request(n))
+	}
+	check(t, "others have the reserve, one each", start(q), "a/0", "b/0")
+	q.Done(request("a/0"))
+	check(t, "when one is done, the next without a worker starts", start(q), "c/0")
+	q.Done(request("b/0"))
+	check(t, "a namespace that had its turn gets another", start(q), "a/1")
+	q.Done(request("hostile/0"))
+	q.Done(request("a/1"))
+	q.Done(request("c/0"))
+	check(t, "without others, the namespace has all configured workers again", start(q), "hostile/4")
+}
+
+func TestWhileOthersWaitANamespaceHasAtMostItsShare(t *testing.T) {
+	q := newTestQueue(t, 4, append(append(flood("x", 10), flood("y", 10)...), flood("z", 1)...)...)
+	check(t, "the first", start(q), "x/0", "y/0", "z/0", "x/1")
+	q.Done(request("z/0"))
+	check(t, "the one with fewer workers is next", start(q), "y/1")
+	q.Done(request("x/0"))
+	check(t, "shares stay equal", start(q), "x/2")
+}
+
+func TestChangedObjectsComeBeforeListedOnes(t *testing.T) {
+	q := newTestQueue(t, 1)
+	low := priorityqueue.AddOpts{Priority: ptr.To(-100)}
+	q.AddWithOpts(low, request("a/0"), request("a/1"), request("a/2"))
+	q.Add(request("a/2")) // changed while it waits
+	q.Add(request("a/3"))
+	q.AddWithOpts(low, request("a/3")) // keeps the higher priority
+	var order []string
+	for range 4 {
+		r, priority, _ := q.GetWithPriority()
+		order = append(order, fmt.Sprint(r.String(), " ", priority))
+		q.Done(r)
+	}
+	check(t, "the order", order, "a/2 0", "a/3 0", "a/0 -100", "a/1 -100")
+	if len(q.order.namespaces)+len(q.order.priorities)+len(q.order.taken) != 0 || q.order.waiting != 0 {
+		t.Errorf("the queue is not empty: %+v", q.order)
+	}
+}
+
+func TestAnObjectInWorkIsNotStartedTwice(t *testing.T) {
+	q := newTestQueue(t, 4, "a/0")
+	check(t, "the first", start(q), "a/0")
+	q.Add(request("a/0"))
+	check(t, "while it is in work", start(q))
+	q.Done(request("a/0"))
+	check(t, "after it", start(q), "a/0")
+}
+
+func TestRetriesOfANamespaceHaveABudget(t *testing.T) {
+	var b retryBudgets
+	now := time.Unix(0, 0)
+	for range retryBurst {
+		if d := b.delay("hostile", now, time.Millisecond); d != time.Millisecond {
+			t.Fatalf("a retry within the budget waits for %s", d)
+		}
+	}
+	var last time.Duration
+	for range 400 {
+		last = b.delay("hostile", now, time.Millisecond)
+	}
+	if want := 400 * time.Second / retriesPerSecond; last != want {
+		t.Errorf("the last of 500 retries waits for %s, want %s", last, want)
+	}
+	if d := b.delay("other", now, time.Millisecond); d != time.Millisecond {
+		t.Errorf("a retry of another namespace waits for %s", d)
+	}
+	if d := b.delay("hostile", now.Add(time.Hour), time.Minute); d != time.Minute {
+		t.Errorf("a retry after the budget is full again waits for %s", d)
+	}
+}
