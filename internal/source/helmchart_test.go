@@ -290,6 +290,12 @@ func TestHelmChartOfGitRepository(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
+	checkChartFailures(t, files, chartYAML, s)
+}
+
+// checkChartFailures checks charts with a missing dependency and at a missing path.
+func checkChartFailures(t *testing.T, files map[string]string, chartYAML func(version string) string, s *harness) {
+	t.Helper()
 	files["charts/app/Chart.yaml"] = strings.ReplaceAll(chartYAML("1.2.0"), "1.x", "7.x")
 	s.Git.Commit("repo", files)
 	s.RequestFetch("repo")

@@ -142,26 +142,11 @@ func TestEventDelivery(t *testing.T) {
 		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization",
 			"namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
 			s.Namespace, name)
-		testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
-			resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusAccepted {
-				return fmt.Errorf("the response is %s", resp.Status)
-			}
-			return nil
-		})
+		postEvent(t, address, body)
 	}
 	arrives := func(name, reason string) {
 		t.Helper()
-		testenv.Eventually(t, "the event of "+name+" arrives", func() error {
-			if _, _, n := in.find("Kustomization", name, reason); n == 0 {
-				return errNotYet{name, reason}
-			}
-			return nil
-		})
+		eventArrives(t, name, in, reason)
 	}
 	listen := func(name string) {
 		t.Helper()
@@ -203,4 +188,31 @@ func TestEventDelivery(t *testing.T) {
 	if _, _, n := in.find("Kustomization", "dropped", "Posted"); n != 0 {
 		t.Error("got an event that was queued for a deleted Provider")
 	}
+}
+
+// postEvent posts an event until it is accepted.
+func postEvent(t *testing.T, address, body string) {
+	t.Helper()
+	testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
+		resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusAccepted {
+			return fmt.Errorf("the response is %s", resp.Status)
+		}
+		return nil
+	})
+}
+
+// eventArrives waits for an event in the inbox.
+func eventArrives(t *testing.T, name string, in *inbox, reason string) {
+	t.Helper()
+	testenv.Eventually(t, "the event of "+name+" arrives", func() error {
+		if _, _, n := in.find("Kustomization", name, reason); n == 0 {
+			return errNotYet{name, reason}
+		}
+		return nil
+	})
 }
