@@ -166,7 +166,8 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 }
 
 // restoresLostArtifact checks that the allowed revision is fetched again after the storage was lost.
-func restoresLostArtifact(t *testing.T, s *harness, g *sourcev1.GitRepository, first, blocked string, edited *corev1.ConfigMap) {
+func restoresLostArtifact(t *testing.T, s *harness, g *sourcev1.GitRepository, first, blocked string,
+	edited *corev1.ConfigMap) {
 	t.Helper()
 	t.Log("after a restart, a lost artifact is built again from the allowed revision, although the remote has a " +
 		"newer one")

@@ -156,7 +156,8 @@ func TestGeneratorSplitsMonorepo(t *testing.T) {
 }
 
 // changeParts commits to one part and then outside of both, and returns the objects after the first commit.
-func changeParts(t *testing.T, s *harness, front *sourcev1.ExternalArtifact, made map[string]*sourcev1.ExternalArtifact) map[string]*sourcev1.ExternalArtifact {
+func changeParts(t *testing.T, s *harness, front *sourcev1.ExternalArtifact,
+	made map[string]*sourcev1.ExternalArtifact) map[string]*sourcev1.ExternalArtifact {
 	t.Helper()
 	t.Log("a commit to one part changes only the artifact of that part")
 	s.Requests.Reset()

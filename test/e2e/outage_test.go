@@ -173,7 +173,8 @@ func createSources(t *testing.T, namespace string, sources []source.Object, c cl
 }
 
 // interrupt makes sure that artifacts stay available while the proxies forward nothing.
-func interrupt(t *testing.T, proxies map[string]*testenv.Proxy, sources []source.Object, c client.Client, first map[string]string) {
+func interrupt(t *testing.T, proxies map[string]*testenv.Proxy, sources []source.Object,
+	c client.Client, first map[string]string) {
 	t.Helper()
 	for _, l := range proxies {
 		l.Interrupt(true)

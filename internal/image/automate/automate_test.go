@@ -250,10 +250,14 @@ var automationErrors = map[string]struct {
 	"legacy": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Commit.MessageTemplate = "{{ range .Updated.Images }}{{ . }}{{ end }}"
 	}, reason: "RemovedTemplateField", message: ".Changed"},
-	"template": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" },
+	"template": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}"
+	},
 		reason:  "UpdateFailed",
 		message: "messageTemplate"},
-	"no-dir": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} },
+	"no-dir": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"}
+	},
 		reason: "UpdateFailed", message: "no directory 'none'"},
 	"refspec": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}

@@ -232,7 +232,8 @@ func automationOfRequests(s *harness) *imagev1.ImageUpdateAutomation {
 }
 
 // branchBecomes waits for the pull requests and the image on the branch.
-func branchBecomes(t *testing.T, what string, s *harness, automation *imagev1.ImageUpdateAutomation, host *gitea, pulls string, file func(image string) string, image string) {
+func branchBecomes(t *testing.T, what string, s *harness, automation *imagev1.ImageUpdateAutomation,
+	host *gitea, pulls string, file func(image string) string, image string) {
 	t.Helper()
 	testenv.Eventually(t, what, func() error {
 		if err := s.Get(automation, "web"); err != nil {
@@ -287,7 +288,8 @@ func statusHasURL(t *testing.T, s *harness, automation *imagev1.ImageUpdateAutom
 }
 
 // closeRequest closes the pull request, adds a commit to main, and waits until the automation ran.
-func closeRequest(t *testing.T, host *gitea, s *harness, file func(image string) string, automation *imagev1.ImageUpdateAutomation) string {
+func closeRequest(t *testing.T, host *gitea, s *harness, file func(image string) string,
+	automation *imagev1.ImageUpdateAutomation) string {
 	t.Helper()
 	host.set(func() { host.pulls[0]["state"] = "closed" })
 	second := s.Git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0"), "other.yaml": "a: 1\n"})
