@@ -203,7 +203,93 @@ var scheduleCases = map[string]struct {
 }
 
 func TestSchedule(t *testing.T) {
+<<<<<<< HEAD
 	for name, c := range scheduleCases {
+=======
+	minutes := func(n int) meta.Duration { return meta.Duration{Duration: time.Duration(n) * time.Minute} }
+	two, three := minutes(2), minutes(3)
+	for name, c := range map[string]struct {
+		object interface{ Schedule() meta.Schedule }
+		want   meta.Schedule
+	}{
+		"a repository that sets no timeout has 60 seconds": {
+			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5)}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
+		},
+		"a repository's own timeout counts": {
+			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two,
+				Suspend: true}},
+			want: meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
+		},
+		"a chart has 60 seconds": {
+			object: &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{Interval: minutes(5), Suspend: true}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+		},
+		"a chart repository that sets no interval is checked every minute": {
+			object: &sourcev1.HelmRepository{},
+			want:   meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
+		},
+		"a chart repository in a registry is not checked": {
+			object: &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
+				Interval: minutes(5)}},
+			want: meta.Schedule{Timeout: time.Minute},
+		},
+		"an external artifact waits for its maker": {object: &sourcev1.ExternalArtifact{}, want: meta.Schedule{}},
+		"a generator that sets nothing is looked after every hour": {
+			object: &extensionsv1beta1.ArtifactGenerator{}, want: meta.Schedule{Interval: time.Hour},
+		},
+		"a generator is scheduled and suspended by annotation": {
+			object: &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				extensionsv1beta1.ReconcileAnnotation:      extensionsv1beta1.ReconcileDisabled,
+				extensionsv1beta1.ReconcileEveryAnnotation: "10m",
+			}}},
+			want: meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
+		},
+		"a receiver that sets no interval is looked after every ten minutes": {
+			object: &notificationv1.Receiver{}, want: meta.Schedule{Interval: 10 * time.Minute},
+		},
+		"an alert is looked after when something changes": {
+			object: &notificationv1.Alert{Spec: notificationv1.AlertSpec{Suspend: true}},
+			want:   meta.Schedule{Suspended: true},
+		},
+		"a provider that sets no interval is looked after every ten minutes": {
+			object: &notificationv1.Provider{}, want: meta.Schedule{Interval: 10 * time.Minute},
+		},
+		"a provider's own interval counts": {
+			object: &notificationv1.Provider{Spec: notificationv1.ProviderSpec{Interval: &two,
+				Suspend: true}},
+			want: meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
+		},
+		"a repository of images that sets no timeout has 60 seconds": {
+			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+		},
+		"a repository of images has its own timeout": {
+			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Timeout: &two}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
+		},
+		"a policy without an interval waits for a scan": {object: &imagev1.ImagePolicy{}, want: meta.Schedule{}},
+		"a policy reads its digest again": {
+			object: &imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}},
+			want:   meta.Schedule{Interval: 2 * time.Minute}},
+		"an automation runs at its interval": {
+			object: &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5),
+				Suspend: true}},
+			want: meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
+		},
+		"a job runs once": {object: &imagev1alpha1.ImageUpdateJob{}, want: meta.Schedule{}},
+		"a Kustomization that sets no timeout has its interval": {
+			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
+		},
+		"a Kustomization's own timeout and retry interval count": {
+			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two,
+				RetryInterval: &three, Suspend: true}},
+			want: meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute,
+				Suspended: true},
+		},
+	} {
+>>>>>>> main
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, c.object.Schedule()); diff != "" {
 				t.Error(diff)

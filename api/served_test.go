@@ -26,7 +26,6 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -363,7 +362,210 @@ var refusedSpecs = map[string]struct {
 func TestRefused(t *testing.T) {
 	client := serve(t)
 	namespace := testenv.Namespace(t)
+<<<<<<< HEAD
 	for name, c := range refusedSpecs {
+=======
+	repository := sourcev1.GroupVersion.WithKind(sourcev1.GitRepositoryKind)
+	oci := sourcev1.GroupVersion.WithKind(sourcev1.OCIRepositoryKind)
+	charts := sourcev1.GroupVersion.WithKind(sourcev1.HelmRepositoryKind)
+	chart := sourcev1.GroupVersion.WithKind(sourcev1.HelmChartKind)
+	bucket := sourcev1.GroupVersion.WithKind(sourcev1.BucketKind)
+	generator := extensionsv1beta1.GroupVersion.WithKind(extensionsv1beta1.ArtifactGeneratorKind)
+	kustomization := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind)
+	receiver := notificationv1.GroupVersion.WithKind(notificationv1.ReceiverKind)
+	alert := notificationv1.GroupVersion.WithKind(notificationv1.AlertKind)
+	provider := notificationv1.GroupVersion.WithKind(notificationv1.ProviderKind)
+	policy := imagev1.GroupVersion.WithKind(imagev1.ImagePolicyKind)
+	automation := imagev1.GroupVersion.WithKind(imagev1.ImageUpdateAutomationKind)
+	job := imagev1alpha1.GroupVersion.WithKind(imagev1alpha1.ImageUpdateJobKind)
+	gate := gatingv1alpha1.GroupVersion.WithKind(gatingv1alpha1.GateKind)
+	scheduled := func(entry map[string]any) map[string]any {
+		entry["state"] = "closed"
+		return map[string]any{"schedule": []any{entry}}
+	}
+	checked := func(check map[string]any) map[string]any {
+		check["name"] = "a"
+		return map[string]any{"checks": []any{check}}
+	}
+	named := map[string]any{"name": "a"}
+	objects := func(changes map[string]any) map[string]any {
+		spec := map[string]any{"bucketName": "a", "endpoint": "s3.example.com", "interval": "1m"}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	sts := func(provider string, changes map[string]any) map[string]any {
+		spec := map[string]any{"provider": provider, "endpoint": "https://sts.example.com"}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	generated := func(name, to string) map[string]any {
+		copies := []any{map[string]any{"from": "@app/**", "to": to}}
+		return map[string]any{
+			"sources":   []any{map[string]any{"alias": "app", "kind": "GitRepository", "name": "app"}},
+			"artifacts": []any{map[string]any{"name": name, "copy": copies}},
+		}
+	}
+	source := map[string]any{"kind": "GitRepository", "name": "app"}
+	ordered := func(changes map[string]any) map[string]any {
+		spec := map[string]any{"imageRepositoryRef": map[string]any{"name": "app"}, "policy": map[string]any{}}
+		maps.Copy(spec, changes)
+		return spec
+	}
+	bound := func(binding map[string]any) map[string]any {
+		binding["policyRef"] = map[string]any{"name": "app"}
+		return map[string]any{"interval": "1m", "sourceRef": source, "bindings": []any{binding}}
+	}
+	for name, c := range map[string]struct {
+		gvk  schema.GroupVersionKind
+		spec map[string]any
+		says string
+	}{
+		"a URL that is not an HTTP or SSH URL": {gvk: repository,
+			spec: map[string]any{"url": "git@example.com:a/b", "interval": "1m"}, says: "spec.url"},
+		"no URL": {gvk: repository, spec: map[string]any{"interval": "1m"}, says: "spec.url"},
+		"an interval without a unit": {gvk: repository,
+			spec: map[string]any{"url": "https://example.com", "interval": "1"}, says: "spec.interval"},
+		"a timeout in hours": {gvk: repository,
+			spec: map[string]any{"url": "https://example.com", "interval": "1m", "timeout": "1h"},
+			says: "spec.timeout"},
+		"an account without a provider for it": {gvk: repository,
+			spec: map[string]any{"url": "https://example.com", "interval": "1m", "serviceAccountName": "a"},
+			says: "provider is 'azure' or 'aws'"},
+		"a source of an unsupported kind": {gvk: kustomization,
+			spec: map[string]any{"interval": "1m", "prune": true,
+				"sourceRef": map[string]any{"kind": "Secret", "name": "a"}},
+			says: "spec.sourceRef.kind"},
+		"a receiver without a secret": {gvk: receiver, spec: map[string]any{"type": "github", "resources": []any{}},
+			says: "secretRef is required"},
+		"a receiver of tokens without a provider": {gvk: receiver,
+			spec: map[string]any{"type": "generic-oidc", "resources": []any{}},
+			says: "oidcProviders is required"},
+		"a receiver with an unknown action": {gvk: receiver,
+			spec: map[string]any{"type": "github", "secretRef": named, "action": "drop", "resources": []any{}},
+			says: "spec.action"},
+		"an alert without a provider": {gvk: alert, spec: map[string]any{"eventSources": []any{}},
+			says: "spec.providerRef"},
+		"an alert of Secrets": {gvk: alert, spec: map[string]any{"providerRef": named,
+			"eventSources": []any{map[string]any{"kind": "Secret", "name": "a"}}}, says: "spec.eventSources[0].kind"},
+		"a severity that does not exist": {gvk: alert,
+			spec: map[string]any{"providerRef": named, "eventSources": []any{}, "eventSeverity": "loud"},
+			says: "spec.eventSeverity"},
+		"a provider of an unknown type": {gvk: provider, spec: map[string]any{"type": "pigeon"}, says: "spec.type"},
+		"a commit status name for a chat provider": {gvk: provider,
+			spec: map[string]any{"type": "slack", "commitStatusExpr": "'a'"},
+			says: "spec.commitStatusExpr is for the types"},
+		"no value for prune": {gvk: kustomization, spec: map[string]any{"interval": "1m", "sourceRef": source},
+			says: "spec.prune"},
+		"two references to a remote cluster": {gvk: kustomization,
+			spec: map[string]any{"interval": "1m", "prune": true, "sourceRef": source,
+				"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"},
+					"configMapRef": map[string]any{"name": "a"}}}, says: "exactly one of"},
+		"no reference to a remote cluster": {gvk: kustomization,
+			spec: map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "kubeConfig": map[string]any{}},
+			says: "exactly one of"},
+		"a target namespace that is too long": {gvk: kustomization,
+			spec: map[string]any{"interval": "1m", "prune": true, "sourceRef": source,
+				"targetNamespace": strings.Repeat("a", 64)}, says: "spec.targetNamespace"},
+		"a registry by HTTP URL": {gvk: oci, spec: map[string]any{"url": "https://example.com/a", "interval": "1m"},
+			says: "spec.url"},
+		"an unknown layer operation": {gvk: oci, spec: map[string]any{"url": "oci://example.com/a", "interval": "1m",
+			"layerSelector": map[string]any{"operation": "burn"}}, says: "spec.layerSelector.operation"},
+		"signatures of an unknown provider": {gvk: oci,
+			spec: map[string]any{"url": "oci://example.com/a", "interval": "1m",
+				"verify": map[string]any{"provider": "pgp"}}, says: "spec.verify.provider"},
+		"a chart repository over SSH": {gvk: charts, spec: map[string]any{"url": "ssh://example.com/a"},
+			says: "spec.url"},
+		"a chart repository of an unknown type": {gvk: charts,
+			spec: map[string]any{"url": "https://example.com/a", "type": "git"},
+			says: "spec.type"},
+		"a chart of an unsupported source": {gvk: chart, spec: map[string]any{"chart": "a", "interval": "1m",
+			"sourceRef": map[string]any{"kind": "OCIRepository", "name": "a"}}, says: "spec.sourceRef.kind"},
+		"a signed chart in git": {gvk: chart, spec: map[string]any{
+			"chart": "a", "interval": "1m", "sourceRef": source, "verify": map[string]any{"provider": "cosign"},
+		}, says: "spec.sourceRef.kind is 'HelmRepository'"},
+		"a strategy that does not exist": {gvk: chart,
+			spec: map[string]any{"chart": "a", "interval": "1m", "sourceRef": source, "reconcileStrategy": "Never"},
+			says: "spec.reconcileStrategy"},
+		"a bucket without a name": {gvk: bucket,
+			spec: map[string]any{"endpoint": "s3.example.com", "interval": "1m"}, says: "spec.bucketName"},
+		"a bucket of an unknown provider": {gvk: bucket, spec: objects(map[string]any{"provider": "tape"}),
+			says: "spec.provider"},
+		"temporary credentials of azure": {gvk: bucket,
+			spec: objects(map[string]any{"provider": "azure", "sts": sts("aws", nil)}),
+			says: "'aws' and 'generic' providers"},
+		"temporary credentials of ldap at aws": {gvk: bucket,
+			spec: objects(map[string]any{"provider": "aws", "sts": sts("ldap", nil)}),
+			says: "'aws' is the only STS provider"},
+		"temporary credentials of aws elsewhere": {gvk: bucket, spec: objects(map[string]any{"sts": sts("aws", nil)}),
+			says: "'ldap' is the only STS provider"},
+		"a login to the service of aws": {gvk: bucket,
+			spec: objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"secretRef": named})}),
+			says: "spec.sts.secretRef"},
+		"certificates for the service of aws": {gvk: bucket,
+			spec: objects(map[string]any{"provider": "aws", "sts": sts("aws", map[string]any{"certSecretRef": named})}),
+			says: "spec.sts.certSecretRef"},
+		"a service without a URL": {gvk: bucket,
+			spec: objects(map[string]any{"sts": map[string]any{"provider": "ldap", "endpoint": "sts.example.com"}}),
+			says: "spec.sts.endpoint"},
+		"an account without a cloud": {gvk: bucket, spec: objects(map[string]any{"serviceAccountName": "a"}),
+			says: "'generic' provider"},
+		"an account and a login": {gvk: bucket,
+			spec: objects(map[string]any{"provider": "aws", "serviceAccountName": "a", "secretRef": named}),
+			says: "not both"},
+		"an artifact with an invalid name": {gvk: generator, spec: generated("{slug}", "@artifact/"),
+			says: "must be that of an object"},
+		"a copy to a source": {gvk: generator, spec: generated("a", "@app/"),
+			says: "spec.artifacts[0].copy[0].to"},
+		"no artifact": {gvk: generator,
+			spec: map[string]any{"sources": generated("a", "")["sources"], "artifacts": []any{}},
+			says: "spec.artifacts"},
+		"a gate with an unknown state": {gvk: gate, spec: map[string]any{"default": "ajar"}, says: "spec.default"},
+		"a negative window":            {gvk: gate, spec: map[string]any{"window": "-1h"}, says: "spec.window"},
+		"an empty window":              {gvk: gate, spec: map[string]any{"window": "0s"}, says: "spec.window"},
+		"a window that overflows": {gvk: gate, spec: map[string]any{"window": "99999999999h"},
+			says: "spec.window"},
+		"a window of a century": {gvk: gate, spec: map[string]any{"window": "876000h"}, says: "spec.window"},
+		"a schedule entry without a time": {gvk: gate, spec: scheduled(map[string]any{"duration": "1h"}),
+			says: "exactly one of cron and dates"},
+		"a schedule entry without a duration": {gvk: gate, spec: scheduled(map[string]any{"cron": "0 0 * * 5"}),
+			says: "cron needs a duration"},
+		"a date in another format": {gvk: gate, spec: scheduled(map[string]any{"dates": []any{"24.12."}}),
+			says: "spec.schedule[0].dates[0]"},
+		"a check without a target": {gvk: gate, spec: checked(map[string]any{}),
+			says: "exactly one of object, http and prometheus"},
+		"a check of a file URL": {gvk: gate,
+			spec: checked(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}),
+			says: "spec.checks[0].http.url"},
+		"a threshold that is not a number": {gvk: gate, spec: checked(
+			map[string]any{"prometheus": map[string]any{"address": "http://a", "query": "a", "below": "low"}}),
+			says: "spec.checks[0].prometheus.below"},
+		"zero required approvals": {gvk: gate,
+			spec: map[string]any{"approvals": map[string]any{"required": int64(0)}}, says: "spec.approvals.required"},
+		"a gate for an unsupported kind": {gvk: gate,
+			spec: map[string]any{"selector": map[string]any{"kinds": []any{"Secret"}}}, says: "spec.selector.kinds[0]"},
+		"a cluster selector with two references": {gvk: gate, spec: map[string]any{
+			"selector": map[string]any{"clusters": []any{map[string]any{"local": true, "secretRef": named}}}},
+			says: "exactly one of local"},
+		"an updated digest without an interval": {gvk: policy,
+			spec: ordered(map[string]any{"digestReflectionPolicy": "Always"}), says: "spec.interval is required"},
+		"an interval for a digest that is kept": {gvk: policy, spec: ordered(map[string]any{"interval": "1m"}),
+			says: "spec.interval is for"},
+		"an order of tags that does not exist": {gvk: policy,
+			spec: ordered(map[string]any{"policy": map[string]any{"numerical": map[string]any{"order": "up"}}}),
+			says: "spec.policy.numerical.order"},
+		"a binding without a target": {gvk: automation, spec: bound(map[string]any{}),
+			says: "exactly one of workload and valuesFile"},
+		"a binding to a file without a path": {gvk: automation,
+			spec: bound(map[string]any{"valuesFile": map[string]any{"file": "a.yaml"}}),
+			says: "one of path, repository"},
+		"a job without an image": {gvk: job,
+			spec: map[string]any{"automationRef": map[string]any{"name": "app"}},
+			says: "exactly one of images and latest"},
+		"a deletion policy that does not exist": {gvk: kustomization,
+			spec: map[string]any{"interval": "1m", "prune": true, "sourceRef": source, "deletionPolicy": "Burn"},
+			says: "spec.deletionPolicy"},
+	} {
+>>>>>>> main
 		t.Run(name, func(t *testing.T) {
 			obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(c.spec)}}
 			obj.SetGroupVersionKind(c.gvk)

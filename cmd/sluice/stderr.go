@@ -6,6 +6,8 @@ import (
 	"log"
 	"os"
 	"regexp"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // warning matches lines that kustomize prints to the standard error about files of users, again in every build. It has
@@ -26,10 +28,10 @@ func filterStderr() (restore func(), err error) {
 	os.Stderr = w
 	log.SetOutput(w)
 	done := make(chan struct{})
-	go func() {
+	guard.Go("filtering warnings", func() {
 		defer close(done)
 		copyWithoutWarnings(stderr, r)
-	}()
+	})
 	return func() {
 		os.Stderr = stderr
 		log.SetOutput(logged)

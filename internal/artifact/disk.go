@@ -253,11 +253,7 @@ func (s *Store) checkDisk(relative string) (stamp, error) {
 	if known.is(info) {
 		return known, nil
 	}
-	checked, err, _ := s.checking.Do(relative, func() (any, error) { return s.compare(relative, info) })
-	if err != nil {
-		return stamp{}, err
-	}
-	return checked.(stamp), nil
+	return s.checking.Do("verifying an artifact", relative, func() (stamp, error) { return s.compare(relative, info) })
 }
 
 // compare verifies an archive against the digest in its sidecar.

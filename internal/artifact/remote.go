@@ -16,10 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -64,7 +63,7 @@ func WithBackend(b Backend) Option {
 type remote struct {
 	backend  Backend
 	store    *Store
-	bringing singleflight.Group
+	bringing guard.Flight[stamp]
 
 	same map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
 	// path of the current artifact when the files of a directory were last listed in the backend; guarded by store.mu
@@ -150,7 +149,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 	if r == nil {
 		return stamp{}, why
 	}
-	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
+	brought, err := r.bringing.Do("downloading an artifact", relative, func() (stamp, error) {
 		if st, err := r.store.checkDisk(relative); err == nil {
 			return st, nil // an earlier call has downloaded it in the meantime
 		}
@@ -168,7 +167,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 	if err != nil {
 		return stamp{}, errors.Join(why, fmt.Errorf("cannot get %s from the storage backend: %w", relative, err))
 	}
-	return brought.(stamp), nil
+	return brought, nil
 }
 
 func (r *remote) download(ctx context.Context, relative string) (stamp, error) {

@@ -13,6 +13,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/discover"
@@ -45,7 +46,7 @@ func (p *process) addImageReflector(ctx context.Context) error {
 			&imagev1.ImageRepository{}, reflector.RepositoryChanged),
 		register(p, reflector.RepositoryGroupKind, reconcile.BlocksSource, repositories),
 		register(p, reflector.PolicyGroupKind, reconcile.Ungated, policies),
-		p.mgr.Add(reconcile.OnEveryReplica(cleanup.Run)),
+		p.mgr.Add(guard.Runnable("removing tags", reconcile.OnEveryReplica(cleanup.Run))),
 		p.addImageServer(policies),
 		p.addImageDiscovery(),
 	)

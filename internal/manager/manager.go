@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
@@ -25,6 +26,7 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := logging.Set(o.LogLevel, o.LogEncoding); err != nil {
 		return err
 	}
+	guard.Libraries()
 	if err := metrics.Register(reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
 		delivery.Metrics()); err != nil {
 		return err

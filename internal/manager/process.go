@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/eventrecorder"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -95,7 +96,7 @@ func (p *process) connectRemotes() (err error) {
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
-	return p.mgr.Add(metrics.ForTokens(identities))
+	return p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForTokens(identities)))
 }
 
 // addControllers adds what the enabled controllers share, and then each of them, to the manager.

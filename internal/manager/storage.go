@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
@@ -76,7 +77,7 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		return err
 	}
 	cleanup := &source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
-	return p.mgr.Add(reconcile.OnEveryReplica(cleanup.Run))
+	return p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run)))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.
@@ -98,5 +99,5 @@ func (p *process) withTLS(listener net.Listener) (net.Listener, error) {
 	}
 	return tls.NewListener(listener, &tls.Config{
 		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), p.mgr.Add(certificate)
+	}), p.mgr.Add(guard.Runnable("reading a certificate", certificate))
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
@@ -42,9 +43,8 @@ const pathIndex = "status.webhookPath"
 
 // IndexPaths adds the index of Receivers by webhook path to the cache.
 func IndexPaths(ctx context.Context, i client.FieldIndexer) error {
-	return i.IndexField(ctx, &notificationv1.Receiver{}, pathIndex, func(o client.Object) []string {
-		return []string{o.(*notificationv1.Receiver).Status.WebhookPath}
-	})
+	return i.IndexField(ctx, &notificationv1.Receiver{}, pathIndex, guard.Indexer("indexing receivers",
+		func(o client.Object) []string { return []string{o.(*notificationv1.Receiver).Status.WebhookPath} }))
 }
 
 // Server handles the requests for all Receivers. It runs on every replica; it keeps no state but the cache.
@@ -66,7 +66,7 @@ func NewServer(s *Server) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.serve)
 	return &http.Server{
-		Handler: instrument(mux), MaxHeaderBytes: maxHeader,
+		Handler: instrument(guard.Handler("handling a webhook", mux)), MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: readTimeout + handleTimeout,
 		IdleTimeout: time.Minute,
 	}

@@ -47,10 +47,10 @@ func (c *pulledChart) verify(ctx context.Context, obj *sourcev1.HelmChart, data 
 	if err != nil {
 		return unverifiedChart(obj, err, f)
 	}
-	f.Verification = verified("the trust policy requires no signature")
+	f.Verification = verified("", "the trust policy requires no signature")
 	if signer != "" {
-		f.Verification = verified(fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", c.offer.Name,
-			c.offer.Version, signer))
+		f.Verification = verified(signer, fmt.Sprintf("verified chart '%s' with version '%s', signed by %s",
+			c.offer.Name, c.offer.Version, signer))
 	}
 	return nil
 }

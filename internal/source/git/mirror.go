@@ -66,6 +66,7 @@ type mirror struct {
 	limits  limits
 	packs   *packstore.Shared
 	users   map[string]bool // owners of views; guarded by Mirrors
+	proofs  proofs
 }
 
 type limits struct {
@@ -79,7 +80,8 @@ var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, 
 // openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
 // they are fetched again.
 func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
-	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
+	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{},
+		proofs: proofs{dir: dir, owners: map[string]bool{}}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot create the directory of the mirror", err)
 	}
@@ -91,6 +93,7 @@ func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
 	for _, e := range entries {
 		if owner, ok := strings.CutPrefix(e.Name(), userPrefix); ok {
 			m.users[owner] = true
+			m.proofs.load(owner)
 			continue
 		}
 		n := numberOf(e.Name())

@@ -86,7 +86,7 @@ func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh 
 
 // repository returns the current repository of the mirror, which must contain the revision.
 func (v *View) repository(revision Revision) (*repository, error) {
-	if v.mirror != nil {
+	if v.mirror != nil && v.mirror.mayRead(v.remote, v.owner) {
 		if r := v.mirror.current.Load(); r != nil && r.holds(plumbing.NewHash(revision.Commit)) {
 			return r, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
 func TestDialThroughProxies(t *testing.T) {
@@ -81,7 +82,7 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 	}
 	policy := &egress.Policy{RefuseLinkLocal: true}
 	known := "host " + string(ssh.MarshalAuthorizedKey(public))
-	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: unusedSigner{},
+	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: &sshkey.Private{},
 		KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: "169.254.169.254"}, &counts{})
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +91,6 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// unusedSigner is a key for tests without a login.
-type unusedSigner struct{ ssh.Signer }
 
 func TestDialThroughSilentProxy(t *testing.T) {
 	listener := listen(t)
