@@ -1,5 +1,5 @@
-// Command guarded reports code that can end the process by a panic in a goroutine: whatever starts goroutines outside
-// of internal/guard. Usage: guarded DIRECTORY...
+// Command guarded reports code that can end the process by a panic in a goroutine: it lists what starts goroutines
+// outside of internal/guard. Usage: guarded DIRECTORY...
 package main
 
 import (

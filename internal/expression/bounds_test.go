@@ -72,24 +72,26 @@ func TestHostileExpressionsAreBounded(t *testing.T) {
 		"split":                    "lists.range(1000).all(x, text.split('').size() > 0)",
 		"format":                   "lists.range(1000).all(x, '%s %s'.format([text, names]).size() > 0)",
 		"precision":                "('%.' + string(number) + '999f').format([1.5]).size() > 0",
-		"index of":                 "text.indexOf(text.substring(0, 50000) + 'x') < 0 && text.lastIndexOf('x' + text) < 0",
-		"contains":                 "lists.range(100000).all(x, !text.contains(text + 'x'))",
-		"large program":            "'a'.matches('" + strings.Repeat("[ab]{1000}", 1000) + "')",
-		"nested repeats":           "lists.range(1000).all(x, !'b'.matches('((a{10}){10}){10}'))",
-		"long match":               "lists.range(1000).all(x, !text.matches('(x+x+)+y'))",
-		"maps":                     "lists.range(100000).transformMap(i, v, {'a': [v], 'b': [v]}).size() > 0",
-		"list as key":              "lists.range(1000).exists(x, dyn({'a': 1})[dyn(" + deep + ")] == 1)",
-		"encoding":                 "lists.range(1000).all(x, base64.encode(bytes(text)).size() > 0)",
-		"JSON":                     "lists.range(1000).all(x, json.encode(names).size() > 0)",
-		"quotes":                   "lists.range(1000).all(x, strings.quote(text).size() > 0)",
-		"numbers of text":          "lists.range(100000).exists(x, int(text) == 1)",
-		"time zones":               "lists.range(100000).all(x, timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') < 99)",
-		"nested loops":             "names.all(a, names.all(b, names.all(c, a == b && b == c)))",
-		"filter":                   "names.filter(a, names.filter(b, true).size() > 0).size() > 0",
-		"conditional":              "lists.range(10000000).all(x, x >= 0 ? true : false)",
-		"reverse":                  "lists.range(100000).all(x, names.reverse().size() > 0 && text.reverse() != '')",
-		"slice":                    "lists.range(100000).all(x, names.slice(0, 5000).size() > 0)",
-		"optional":                 "names.map(n, optional.of(names)).all(o, o == optional.of(names))",
+		"index of": "text.indexOf(text.substring(0, 50000) + 'x') < 0 && " +
+			"text.lastIndexOf('x' + text) < 0",
+		"contains":        "lists.range(100000).all(x, !text.contains(text + 'x'))",
+		"large program":   "'a'.matches('" + strings.Repeat("[ab]{1000}", 1000) + "')",
+		"nested repeats":  "lists.range(1000).all(x, !'b'.matches('((a{10}){10}){10}'))",
+		"long match":      "lists.range(1000).all(x, !text.matches('(x+x+)+y'))",
+		"maps":            "lists.range(100000).transformMap(i, v, {'a': [v], 'b': [v]}).size() > 0",
+		"list as key":     "lists.range(1000).exists(x, dyn({'a': 1})[dyn(" + deep + ")] == 1)",
+		"encoding":        "lists.range(1000).all(x, base64.encode(bytes(text)).size() > 0)",
+		"JSON":            "lists.range(1000).all(x, json.encode(names).size() > 0)",
+		"quotes":          "lists.range(1000).all(x, strings.quote(text).size() > 0)",
+		"numbers of text": "lists.range(100000).exists(x, int(text) == 1)",
+		"time zones": "lists.range(100000).all(x, " +
+			"timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') < 99)",
+		"nested loops": "names.all(a, names.all(b, names.all(c, a == b && b == c)))",
+		"filter":       "names.filter(a, names.filter(b, true).size() > 0).size() > 0",
+		"conditional":  "lists.range(10000000).all(x, x >= 0 ? true : false)",
+		"reverse":      "lists.range(100000).all(x, names.reverse().size() > 0 && text.reverse() != '')",
+		"slice":        "lists.range(100000).all(x, names.slice(0, 5000).size() > 0)",
+		"optional":     "names.map(n, optional.of(names)).all(o, o == optional.of(names))",
 	} {
 		t.Run(name, func(t *testing.T) {
 			units, allocated, err := evaluated(t, source, variablesOfTests())
@@ -209,7 +211,8 @@ func (g generator) truth(depth int, variable string) string {
 
 func (g generator) list(depth int) string {
 	if depth <= 0 {
-		return g.pick("names", "dyn(lists.range(2000))", "[names]", "object.conditions", "text.split(' ')", "[]", "[object]")
+		return g.pick("names", "dyn(lists.range(2000))", "[names]", "object.conditions", "text.split(' ')", "[]",
+			"[object]")
 	}
 	inner, v := g.list(depth-1), fmt.Sprint("v", depth)
 	return "dyn(" + g.pick(inner+".map("+v+", "+g.pick(v, inner, "["+v+", "+v+"]", "names", "["+inner+"]")+")",

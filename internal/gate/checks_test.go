@@ -39,7 +39,8 @@ func TestACheckThatPanicsFails(t *testing.T) {
 	if err != nil || len(results) != 1 {
 		t.Fatalf("%v, %v", results, err)
 	}
-	if r := results[0]; r.Passed || r.Holds || !strings.Contains(r.Message, guard.Hint) || strings.Contains(r.Message, "oh") {
+	if r := results[0]; r.Passed || r.Holds || !strings.Contains(r.Message, guard.Hint) ||
+		strings.Contains(r.Message, "oh") {
 		t.Errorf("the result is %+v", r)
 	}
 }

@@ -90,7 +90,7 @@ func report(logger klog.Logger, work string, p any) {
 	logger.Error(fmt.Errorf("panic: %v", p), "internal error", "work", work, "stack", string(debug.Stack()))
 }
 
-// Go starts a goroutine. A panic ends the goroutine only. What waits for its result must be told by a deferred call in
+// Go starts a goroutine. A panic ends the goroutine only. A deferred call must report to what waits for its result, in
 // f, or by the error of [Do] in f.
 func Go(work string, f func()) {
 	go Run(work, f)

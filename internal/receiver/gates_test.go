@@ -37,7 +37,8 @@ func TestReceiverDoesNotOpenGateOfAnotherNamespace(t *testing.T) {
 			t.Errorf("%s has the path %s", name, r.Status.WebhookPath)
 		}
 	}
-	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(gate), gate); err != nil || len(gate.Requests()) > 0 {
+	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(gate), gate); err != nil ||
+		len(gate.Requests()) > 0 {
 		t.Errorf("requests to the gate: %v (%v)", gate.Requests(), err)
 	}
 }
@@ -88,7 +89,8 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 			Spec: notificationv1.ReceiverSpec{Type: "generic", SecretRef: &meta.LocalObjectReference{Name: "token"},
 				Action: action, Resources: []notificationv1.ReceiverResource{{Kind: "Gate", Name: gate}}}}
 	}
-	mallory, opener, patcher := h.userClient("mallory"), h.userClient("opener", "open"), h.userClient("patcher", "patch")
+	mallory, opener, patcher := h.userClient("mallory"), h.userClient("opener", "open"),
+		h.userClient("patcher", "patch")
 	refused := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "sluice-receiver-gates") && apierrors.IsForbidden(err)
 	}
@@ -134,7 +136,8 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 	label := `{"metadata":{"labels":{"a":"b"}}}`
 	r.SetNamespace(s.Namespace)
 	r.SetName("release")
-	if err := mallory.Patch(t.Context(), r, client.RawPatch("application/merge-patch+json", []byte(label))); err != nil {
+	if err := mallory.Patch(t.Context(), r,
+		client.RawPatch("application/merge-patch+json", []byte(label))); err != nil {
 		t.Error(err)
 	}
 	secret := `{"spec":{"secretRef":{"name":"known"}}}`

@@ -14,7 +14,8 @@ import (
 // https://docs.joinmastodon.org/user/posting/#text
 const mastodonText = 500
 
-// mastodonVisibilities are the values of the parameter visibility: https://docs.joinmastodon.org/methods/statuses/#create
+// mastodonVisibilities are the values of the parameter visibility:
+// https://docs.joinmastodon.org/methods/statuses/#create
 var mastodonVisibilities = []string{"public", "unlisted", "private", "direct"}
 
 // mastodon posts statuses to the account of a token.
