@@ -15,6 +15,9 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	helmv2beta1 "github.com/sluice-gitops/sluice/api/helm/v2beta1"
+	helmv2beta2 "github.com/sluice-gitops/sluice/api/helm/v2beta2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	imagev1beta1 "github.com/sluice-gitops/sluice/api/image/v1beta1"
@@ -64,6 +67,7 @@ func TestTypesHoldExamples(t *testing.T) {
 		extensionsv1beta1.AddToScheme,
 		sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
 		gatingv1alpha1.AddToScheme,
+		helmv2.AddToScheme, helmv2beta2.AddToScheme, helmv2beta1.AddToScheme,
 		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
 		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme,
 		notificationv1beta3.AddToScheme,
@@ -144,6 +148,11 @@ var scheduleCases = map[string]struct {
 			Interval: minutesOf(5)}},
 		want: meta.Schedule{Timeout: time.Minute},
 	},
+	"a release has time for an action, its tests and a remediation": {
+		object: &helmv2.HelmRelease{Spec: helmv2.HelmReleaseSpec{Interval: minutesOf(9), Timeout: &twoMinutes,
+			Upgrade: &helmv2.Upgrade{Timeout: &threeMinutes}}},
+		want: meta.Schedule{Interval: 9 * time.Minute, Timeout: 4 * 7 * time.Minute},
+	},
 	"an external artifact waits for its maker": {object: &sourcev1.ExternalArtifact{}, want: meta.Schedule{}},
 	"a generator that sets nothing is looked after every hour": {
 		object: &extensionsv1beta1.ArtifactGenerator{}, want: meta.Schedule{Interval: time.Hour},
@@ -159,14 +168,14 @@ var scheduleCases = map[string]struct {
 		object: &notificationv1.Receiver{}, want: meta.Schedule{Interval: 10 * time.Minute},
 	},
 	"an alert is looked after when something changes": {
-		object: &notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}},
+		object: &notificationv1.Alert{Spec: notificationv1.AlertSpec{Suspend: true}},
 		want:   meta.Schedule{Suspended: true},
 	},
 	"a provider that sets no interval is looked after every ten minutes": {
-		object: &notificationv1beta3.Provider{}, want: meta.Schedule{Interval: 10 * time.Minute},
+		object: &notificationv1.Provider{}, want: meta.Schedule{Interval: 10 * time.Minute},
 	},
 	"a provider's own interval counts": {
-		object: &notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{Interval: &twoMinutes,
+		object: &notificationv1.Provider{Spec: notificationv1.ProviderSpec{Interval: &twoMinutes,
 			Suspend: true}},
 		want: meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
 	},
@@ -203,93 +212,7 @@ var scheduleCases = map[string]struct {
 }
 
 func TestSchedule(t *testing.T) {
-<<<<<<< HEAD
 	for name, c := range scheduleCases {
-=======
-	minutes := func(n int) meta.Duration { return meta.Duration{Duration: time.Duration(n) * time.Minute} }
-	two, three := minutes(2), minutes(3)
-	for name, c := range map[string]struct {
-		object interface{ Schedule() meta.Schedule }
-		want   meta.Schedule
-	}{
-		"a repository that sets no timeout has 60 seconds": {
-			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5)}},
-			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
-		},
-		"a repository's own timeout counts": {
-			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two,
-				Suspend: true}},
-			want: meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
-		},
-		"a chart has 60 seconds": {
-			object: &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{Interval: minutes(5), Suspend: true}},
-			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
-		},
-		"a chart repository that sets no interval is checked every minute": {
-			object: &sourcev1.HelmRepository{},
-			want:   meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
-		},
-		"a chart repository in a registry is not checked": {
-			object: &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
-				Interval: minutes(5)}},
-			want: meta.Schedule{Timeout: time.Minute},
-		},
-		"an external artifact waits for its maker": {object: &sourcev1.ExternalArtifact{}, want: meta.Schedule{}},
-		"a generator that sets nothing is looked after every hour": {
-			object: &extensionsv1beta1.ArtifactGenerator{}, want: meta.Schedule{Interval: time.Hour},
-		},
-		"a generator is scheduled and suspended by annotation": {
-			object: &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-				extensionsv1beta1.ReconcileAnnotation:      extensionsv1beta1.ReconcileDisabled,
-				extensionsv1beta1.ReconcileEveryAnnotation: "10m",
-			}}},
-			want: meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
-		},
-		"a receiver that sets no interval is looked after every ten minutes": {
-			object: &notificationv1.Receiver{}, want: meta.Schedule{Interval: 10 * time.Minute},
-		},
-		"an alert is looked after when something changes": {
-			object: &notificationv1.Alert{Spec: notificationv1.AlertSpec{Suspend: true}},
-			want:   meta.Schedule{Suspended: true},
-		},
-		"a provider that sets no interval is looked after every ten minutes": {
-			object: &notificationv1.Provider{}, want: meta.Schedule{Interval: 10 * time.Minute},
-		},
-		"a provider's own interval counts": {
-			object: &notificationv1.Provider{Spec: notificationv1.ProviderSpec{Interval: &two,
-				Suspend: true}},
-			want: meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
-		},
-		"a repository of images that sets no timeout has 60 seconds": {
-			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},
-			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
-		},
-		"a repository of images has its own timeout": {
-			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Timeout: &two}},
-			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
-		},
-		"a policy without an interval waits for a scan": {object: &imagev1.ImagePolicy{}, want: meta.Schedule{}},
-		"a policy reads its digest again": {
-			object: &imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}},
-			want:   meta.Schedule{Interval: 2 * time.Minute}},
-		"an automation runs at its interval": {
-			object: &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5),
-				Suspend: true}},
-			want: meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
-		},
-		"a job runs once": {object: &imagev1alpha1.ImageUpdateJob{}, want: meta.Schedule{}},
-		"a Kustomization that sets no timeout has its interval": {
-			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
-			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
-		},
-		"a Kustomization's own timeout and retry interval count": {
-			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two,
-				RetryInterval: &three, Suspend: true}},
-			want: meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute,
-				Suspended: true},
-		},
-	} {
->>>>>>> main
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, c.object.Schedule()); diff != "" {
 				t.Error(diff)

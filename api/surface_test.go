@@ -35,8 +35,10 @@ var additions = map[string][]string{
 	},
 	"HelmRepository": {".status.artifact.checksum"},
 	"OCIRepository":  {".status.artifact.checksum"},
-	"Kustomization":  {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation", ".status.snapshot"},
-	"Receiver":       {".spec.action", ".status.url"},
+	"HelmRelease": {".spec.chart.spec.valuesFile", ".spec.postRenderers[].kustomize.patchesJson6902",
+		".spec.postRenderers[].kustomize.patchesStrategicMerge", ".status.lastAppliedRevision"},
+	"Kustomization": {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation", ".status.snapshot"},
+	"Receiver":      {".spec.action", ".status.url"},
 	// The listed versions have no status: only events would report a failed Provider.
 	"Alert":    {".status", ".spec.summary"},
 	"Provider": {".status", ".spec.interval", ".spec.proxy"},
@@ -51,7 +53,7 @@ var additions = map[string][]string{
 // complete are the groups in which every listed kind and version must be served.
 var complete = []string{
 	"source.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "kustomize.toolkit.fluxcd.io",
-	"notification.toolkit.fluxcd.io", "image.toolkit.fluxcd.io",
+	"notification.toolkit.fluxcd.io", "image.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io",
 }
 
 // TestSurface checks the generated definitions against the lists of every field that users of these APIs rely on.

@@ -37,3 +37,49 @@ type HealthCheckExpr struct {
 	// +optional
 	Failed string `json:"failed,omitempty"`
 }
+
+// CommonMetadata is set on every applied object.
+type CommonMetadata struct {
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ValuesReference references a ConfigMap or Secret with Helm values.
+type ValuesReference struct {
+	// Kind of the referent.
+	// +kubebuilder:validation:Enum=Secret;ConfigMap
+	// +required
+	Kind string `json:"kind"`
+	// Name of the referent, in the namespace of the referencing object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// ValuesKey is the key with the values. Defaults to values.yaml.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern="^[\\-._a-zA-Z0-9]+$"
+	// +optional
+	ValuesKey string `json:"valuesKey,omitempty"`
+	// TargetPath at which the value of the key is merged, in the syntax of Helm's --set. If unset, the key holds a
+	// YAML document that is merged at the root.
+	// +kubebuilder:validation:MaxLength=250
+	// +kubebuilder:validation:Pattern="^([a-zA-Z0-9_\\-.\\\\\\/]|\\[[0-9]{1,5}\\])+$"
+	// +optional
+	TargetPath string `json:"targetPath,omitempty"`
+	// Literal sets the value at the target path as one string, as --set-literal does.
+	// +optional
+	Literal bool `json:"literal,omitempty"`
+	// Optional ignores the reference if the object or the key does not exist. Other errors are not ignored.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
+}
+
+// GetValuesKey returns the key with the values.
+func (r ValuesReference) GetValuesKey() string {
+	if r.ValuesKey == "" {
+		return "values.yaml"
+	}
+	return r.ValuesKey
+}

@@ -33,6 +33,26 @@ type Held struct {
 	// Pending is the change that waits for a gate to open; unset if no change waits.
 	// +optional
 	Pending *Pending `json:"pending,omitempty"`
+
+	// Admitted is the last revision that the object was updated to, or began to be updated to, with the consent of
+	// the gates. Its seal proves that a controller wrote it.
+	// +optional
+	Admitted *Admitted `json:"admitted,omitempty"`
+}
+
+// Admitted is a revision that the gates let through.
+type Admitted struct {
+	// Revision that the gates let through.
+	// +required
+	Revision string `json:"revision"`
+
+	// Generation of the object at that time.
+	// +required
+	Generation int64 `json:"generation"`
+
+	// Seal is a message authentication code of the revision and the generation, with a key of the controllers.
+	// +required
+	Seal string `json:"seal"`
 }
 
 // Pending is a change that waits for a gate to open.

@@ -9,9 +9,13 @@ import (
 	"syscall"
 
 	"github.com/sluice-gitops/sluice/internal/cli"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	render.RunChild() // does not return in a process that renders charts
+	os.Exit(run(os.Args[1:]))
+}
 
 // run runs a command and returns its exit code.
 func run(args []string) int {

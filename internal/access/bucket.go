@@ -101,6 +101,9 @@ func (b *Buckets) Remote(ctx context.Context, at Bucket) (bucket.Remote, error) 
 		return nil, err
 	}
 	spec := at.spec
+	if err := auth.CheckRegion(spec.Region); err != nil {
+		return nil, err
+	}
 	switch cmp.Or(spec.Provider, sourcev1.ProviderGeneric) {
 	case sourcev1.ProviderGeneric, sourcev1.ProviderAWS:
 		keys, err := b.keys(ctx, at)

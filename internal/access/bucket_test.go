@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +218,21 @@ func TestKeyChangesWithTheAccess(t *testing.T) {
 		c.change(&other)
 		if got := other.Key() == base.Key(); got != c.same {
 			t.Errorf("%s: same key is %v, want %v", name, got, c.same)
+		}
+	}
+}
+
+// TestBucketRegionsNameNoHost has regions that would be parts of host names.
+func TestBucketRegionsNameNoHost(t *testing.T) {
+	buckets := &Buckets{Connector: Connector{Egress: &egress.Policy{}, Identities: &auth.Identities{}}}
+	for _, region := range []string{"evil.example", "evil.example/", "x/y", "a#b", "@evil", "a b", "a:b"} {
+		spec := sourcev1.BucketSpec{Endpoint: "s3.amazonaws.com", BucketName: "b", Region: region}
+		b, err := buckets.Resolve(t.Context(), &sourcev1.Bucket{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := buckets.Remote(t.Context(), b); err == nil || !strings.Contains(err.Error(), "region") {
+			t.Errorf("region %q: %v", region, err)
 		}
 	}
 }

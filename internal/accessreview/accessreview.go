@@ -1,5 +1,6 @@
 // Package accessreview authorizes reads of artifacts and image tags: a client may read what belongs to an object if
-// the API server lets it get that object. Clients authenticate with a bearer token of the cluster.
+// the API server lets it get that object. It also authorizes programs that post events. Clients authenticate with a
+// bearer token of the cluster.
 package accessreview
 
 import (
@@ -125,10 +126,17 @@ func (r *reader) MayRead(ctx context.Context, key artifact.Key) error {
 	return r.reviewer.mayGet(ctx, user, key)
 }
 
+// request is what a user may be allowed to do.
+type request struct {
+	verb            string
+	resource        schema.GroupResource
+	namespace, name string // empty: all
+}
+
 // right is the key of a cached SubjectAccessReview.
 type right struct {
 	user, uid string
-	key       artifact.Key
+	request   request
 }
 
 func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, key artifact.Key) error {
@@ -136,7 +144,12 @@ func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, 
 	if !ok {
 		return artifact.ErrForbidden
 	}
-	cacheKey := right{user: user.Username, uid: user.UID, key: key}
+	return r.may(ctx, user, request{verb: "get", resource: resource, namespace: key.Namespace, name: key.Name})
+}
+
+// may returns nil if a user may do what is requested, else [artifact.ErrForbidden] or the error of the review.
+func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, what request) error {
+	cacheKey := right{user: user.Username, uid: user.UID, request: what}
 	if allowed, ok := r.rights.Get(cacheKey); ok {
 		if allowed.(bool) {
 			return nil
@@ -152,7 +165,8 @@ func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, 
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: key.Namespace, Name: key.Name,
+			Verb: what.verb, Group: what.resource.Group, Resource: what.resource.Resource, Namespace: what.namespace,
+			Name: what.name,
 		},
 	}}
 	if err := r.client.Create(ctx, review); err != nil {

@@ -107,7 +107,7 @@ func (r *run) missesDeclaredObject(s *step, err error) bool {
 // the API server. The plan is nil if the object was deleted while it was compared.
 func (r *run) checkObject(ctx context.Context, o *object) (*plan, error) {
 	owner, known := r.req.Owner, r.lookup(r.req.Owner, o)
-	if isExcluded(o.manifest, owner) {
+	if IsExcluded(o.manifest, owner) {
 		return &plan{action: Skipped}, nil
 	}
 	if known.upToDate && !r.req.Resync {
@@ -140,7 +140,7 @@ func (r *run) dryRun(ctx context.Context, o *object, known knownState, retried b
 		return p, nil
 	case p.version == "" || p.terminating:
 		return r.planCreate(p), nil
-	case isExcluded(result, owner), isCreateOnly(result, owner): // the live object has the annotation
+	case IsExcluded(result, owner), isCreateOnly(result, owner): // the live object has the annotation
 		return r.skipExisting(ctx, o)
 	}
 	if !keepsOtherFields(result, owner) {
@@ -227,7 +227,7 @@ func (r *run) checkRefused(ctx context.Context, o *object, desired *unstructured
 	if err != nil {
 		return nil, refusal // more helpful than err
 	}
-	if isExcluded(live, r.req.Owner) {
+	if IsExcluded(live, r.req.Owner) {
 		return r.planSkip(o, live), nil
 	}
 	p, err := r.checkNormalized(ctx, o, desired, live, isVersionConflict(refusal))

@@ -51,6 +51,7 @@ type Cluster struct {
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
+	cached    discovery.CachedDiscoveryInterface
 	mapper    *restmapper.DeferredDiscoveryRESTMapper
 	notifier  *notifier
 
@@ -95,7 +96,8 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	}
 	c := newCluster(o, kubewatch.Metadata(m))
 	c.dynamic, c.metadata, c.discovery = d, m, disco
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	c.cached = memory.NewMemCacheClient(disco)
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(c.cached)
 	return c, nil
 }
 
@@ -115,6 +117,9 @@ func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
 // Mapper returns the mapper for the kinds of the cluster.
 func (c *Cluster) Mapper() meta.ResettableRESTMapper { return c.mapper }
+
+// Discovery returns what the cluster serves. It is cached until the mapper is reset.
+func (c *Cluster) Discovery() discovery.CachedDiscoveryInterface { return c.cached }
 
 // Close stops all watches. OnDrift is not called after it.
 func (c *Cluster) Close() {

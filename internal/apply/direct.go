@@ -36,7 +36,7 @@ func (r *run) selectDirect(ctx context.Context) (direct []*step) {
 	}
 	previous := r.req.Previous.ids()
 	for _, s := range stages(r.options, r.steps)[0] {
-		mayExist := isExcluded(s.manifest, r.req.Owner) || isCreateOnly(s.manifest, r.req.Owner) ||
+		mayExist := IsExcluded(s.manifest, r.req.Owner) || isCreateOnly(s.manifest, r.req.Owner) ||
 			previous[s.ref.Entry().ID] || r.lookup(r.req.Owner, s.object).tracked
 		if inert[s.ref.groupKind()] && !mayExist && r.mayDelete(ctx, s.resource) {
 			s.direct = true
@@ -84,7 +84,7 @@ func (r *run) firstChanged() *step {
 	for _, s := range r.steps {
 		known, gk := r.lookup(r.req.Owner, s.object), s.ref.groupKind()
 		switch {
-		case known.upToDate, isExcluded(s.manifest, r.req.Owner):
+		case known.upToDate, IsExcluded(s.manifest, r.req.Owner):
 		case !known.tracked, known.sameDeclaration, gk == definitionKind, gk == namespaceKind,
 			isCreateOnly(s.manifest, r.req.Owner):
 			return nil
@@ -168,7 +168,7 @@ func (r *run) changeDirect(ctx context.Context, s *step) error {
 // needsOnlyApply reports whether a live object can be applied without normalizing, re-creating or skipping it.
 func (r *run) needsOnlyApply(o *object, live *unstructured.Unstructured) bool {
 	_, normalize := r.normalized(live, o.manifest.GetAPIVersion(), normalization{convert: true, takeOver: true})
-	return !normalize && live.GetDeletionTimestamp() == nil && !isExcluded(live, r.req.Owner) &&
+	return !normalize && live.GetDeletionTimestamp() == nil && !IsExcluded(live, r.req.Owner) &&
 		!isCreateOnly(live, r.req.Owner)
 }
 

@@ -303,3 +303,6 @@ func dryRunUnsupported(err error) bool {
 
 // isGone reports whether an object does not exist, or is not the one that a precondition names.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// IsUnreachable reports whether an error means that the API server did not respond.
+func IsUnreachable(err error) bool { return errors.As(err, &unreachableError{}) }

@@ -20,8 +20,8 @@ func hasPolicy(o metav1.Object, owner Owner, suffix, value string) bool {
 	return strings.EqualFold(o.GetAnnotations()[key], value) || strings.EqualFold(o.GetLabels()[key], value)
 }
 
-// isExcluded reports whether an object must not be modified.
-func isExcluded(o metav1.Object, owner Owner) bool {
+// IsExcluded reports whether an annotation or a label of an object excludes it: it must not be modified.
+func IsExcluded(o metav1.Object, owner Owner) bool {
 	return hasPolicy(o, owner, reconcileKey, "disabled") || hasPolicy(o, owner, ssaKey, "Ignore")
 }
 

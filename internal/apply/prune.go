@@ -128,7 +128,7 @@ func (c *Cluster) checkStale(ctx context.Context, owner Owner, o *staleObject) (
 		return nil, cannotDelete(o, err)
 	case live == nil, !owner.owns(live.Labels), live.DeletionTimestamp != nil:
 		return nil, nil
-	case isExcluded(live, owner), hasPolicy(live, owner, pruneKey, "disabled"):
+	case IsExcluded(live, owner), hasPolicy(live, owner, pruneKey, "disabled"):
 		o.action = Skipped
 	default:
 		o.action = Deleted

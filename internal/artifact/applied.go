@@ -18,6 +18,7 @@ import (
 
 // Applied is an artifact that an object was applied from completely.
 type Applied struct {
+	Source     Key           `json:"source"` // the object that the artifact belongs to
 	Artifact   meta.Artifact `json:"artifact"`
 	Generation int64         `json:"generation"` // of the object
 	Build      string        `json:"build"`      // the digest of what was built from the artifact
@@ -78,7 +79,7 @@ func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error 
 	record := appliedRecord{Applied: a, File: before.File}
 	if !known || before.Artifact.Digest != a.Artifact.Digest {
 		var err error
-		if record.File, err = s.retain(ctx, a.Artifact); err != nil {
+		if record.File, err = s.retain(ctx, a.Source, a.Artifact); err != nil {
 			return fmt.Errorf("cannot retain the artifact of revision %s: %w", a.Artifact.Revision, err)
 		}
 	}
@@ -124,12 +125,7 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 		return nil, fmt.Errorf("no artifact is retained for %s", owner)
 	}
 	digest := record.Artifact.Digest
-	if s.fetcher.Store != nil {
-		if tree := s.fetcher.Store.registered(digest); tree != nil {
-			return tree, nil
-		}
-	}
-	if tree := s.fetcher.recent().get(digest); tree != nil {
+	if tree := s.fetcher.known(record.Source, digest); tree != nil {
 		return tree, nil
 	}
 	f, err := os.Open(filepath.Join(s.dir, fileOf(digest)))
@@ -139,14 +135,14 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 	defer f.Close() // only read
 	tree, err := readVerified(f, record.File, maxDownload)
 	if err == nil {
-		s.fetcher.recent().keep(digest, tree)
+		s.fetcher.recent().keep(record.Source, digest, tree)
 	}
 	return tree, err
 }
 
 // retain places the archive of an artifact in the directory, and returns its digest. An archive of the store of this
 // process is linked, so that it needs no space of its own.
-func (s *AppliedStore) retain(ctx context.Context, a meta.Artifact) (digest string, err error) {
+func (s *AppliedStore) retain(ctx context.Context, source Key, a meta.Artifact) (digest string, err error) {
 	target := filepath.Join(s.dir, fileOf(a.Digest))
 	for _, r := range s.owners {
 		if r.Artifact.Digest == a.Digest {
@@ -156,11 +152,11 @@ func (s *AppliedStore) retain(ctx context.Context, a meta.Artifact) (digest stri
 	if err := ignoreMissing(os.Remove(target)); err != nil { // of a process that was killed
 		return "", err
 	}
-	if store := s.fetcher.Store; store != nil && store.holds(a) == nil &&
+	if store := s.fetcher.Store; store != nil && store.Verify(ctx, source, &a) == nil &&
 		os.Link(filepath.Join(store.dir, filepath.FromSlash(a.Path)), target) == nil {
 		return a.Digest, nil
 	}
-	tree, err := s.fetcher.Fetch(ctx, a)
+	tree, err := s.fetcher.Fetch(ctx, source, a)
 	if err != nil {
 		return "", err
 	}

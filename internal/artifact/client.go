@@ -6,6 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
 // maxRedirects is the maximum number of redirects of a download.
@@ -21,9 +24,21 @@ type ClientOptions struct {
 	Hosts []string
 }
 
-// NewClient returns the HTTP client for a [Fetcher].
+// NewExternalClient returns the HTTP client of a [Fetcher] for ExternalArtifacts. Its requests are subject to the
+// policy.
+func NewExternalClient(o ClientOptions, policy *egress.Policy) (*http.Client, error) {
+	base, err := policy.Transport(egress.Options{TLS: auth.TLS{CA: o.CA}})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &tokens{base, o}, CheckRedirect: redirect}, nil
+}
+
+// NewClient returns the HTTP client of a [Fetcher] for sources. No artifact server has a link-local address, so that it
+// rejects them.
 func NewClient(o ClientOptions) (*http.Client, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DialContext = (&egress.Policy{RefuseLinkLocal: true}).Dialer().DialContext
 	if len(o.CA) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {

@@ -29,7 +29,7 @@ func TestClientSendsItsTokenToThoseWhoMaySeeItOnly(t *testing.T) {
 		must(t, err)
 		artifact := *a
 		artifact.URL = address + "/" + a.Path
-		_, err = (&Fetcher{Client: client}).Fetch(t.Context(), artifact)
+		_, err = (&Fetcher{Client: client}).Fetch(t.Context(), webapp, artifact)
 		return err
 	}
 	host := strings.TrimPrefix(ours.URL, "http://")
@@ -58,7 +58,7 @@ func TestClientFollowsNoRedirectThatIsNotSafe(t *testing.T) {
 	for p, says := range map[string]string{"/plain": "from https to http", "/loop": "too often"} {
 		address, err := url.JoinPath(secure.URL, p)
 		must(t, err)
-		_, err = (&Fetcher{Client: client}).Fetch(t.Context(), meta.Artifact{URL: address, Digest: "sha256:00"})
+		_, err = (&Fetcher{Client: client}).Fetch(t.Context(), webapp, meta.Artifact{URL: address, Digest: "sha256:00"})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", p, err)
 		}

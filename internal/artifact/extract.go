@@ -156,9 +156,16 @@ func readVerified(r io.Reader, digest string, most int64) (*Tree, error) {
 		return nil, fmt.Errorf("the archive has more than %d bytes", most)
 	case got != digest:
 		return nil, fmt.Errorf("the archive has the digest %s, expected %s", got, digest)
+	case readErr != nil:
+		return nil, invalidArchive{readErr}
 	}
-	return tree, readErr
+	return tree, nil
 }
+
+// invalidArchive is the error of an archive that has the expected digest, but cannot be unpacked.
+type invalidArchive struct{ error }
+
+func (e invalidArchive) Unwrap() error { return e.error }
 
 func newHash(digest string) (hash.Hash, error) {
 	switch algorithm, _, _ := strings.Cut(digest, ":"); algorithm {

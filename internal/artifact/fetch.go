@@ -19,27 +19,27 @@ const downloadTimeout = 5 * time.Minute
 // downloads it over HTTP. It is safe for concurrent use. Concurrent requests for the same artifact share one download
 // and one tree.
 type Fetcher struct {
-	Store  *Store // may be nil
-	Client *http.Client
+	Store  *Store       // may be nil
+	Client *http.Client // for artifacts of sources, from artifact servers
+	// External is the client for ExternalArtifacts, whose URLs are written by users. It must reject addresses that are
+	// not meant for users. Client is used when nil.
+	External *http.Client
 
 	fetching guard.Flight[*Tree]
 	unpacked recent
 }
 
-// Fetch returns the tree of the artifact. A download is used only if its digest is that of the artifact.
-func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
-	if f.Store != nil {
-		if tree := f.Store.registered(a.Digest); tree != nil {
-			return tree, nil
-		}
-	}
-	if tree := f.recent().get(a.Digest); tree != nil {
+// Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
+// returned only if it belongs to this object. A download is used only if its digest is that of the artifact.
+func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
+	if tree := f.known(key, a.Digest); tree != nil {
 		return tree, nil
 	}
 	// A canceled request must not fail the others that wait for the same download. So the context ends only the wait;
 	// the download has its own timeout.
-	tree, err := f.fetching.DoContext(ctx, "fetching an artifact", a.Digest+" "+a.URL, func() (*Tree, error) {
-		return f.fetch(context.WithoutCancel(ctx), a)
+	id := key.dir() + " " + a.Digest + " " + a.URL
+	tree, err := f.fetching.DoContext(ctx, "fetching an artifact", id, func() (*Tree, error) {
+		return f.fetch(context.WithoutCancel(ctx), key, a)
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -51,34 +51,62 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	return tree, nil
 }
 
-func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
-	if tree := f.recent().get(a.Digest); tree != nil {
+// known returns the tree of the key's artifact with the digest if it is in memory, or nil.
+func (f *Fetcher) known(key Key, digest string) *Tree {
+	if f.Store != nil {
+		return f.Store.known(key, digest)
+	}
+	return f.unpacked.get(key, digest)
+}
+
+func (f *Fetcher) fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
+	if tree := f.known(key, a.Digest); tree != nil {
 		return tree, nil // another request has fetched it in the meantime
 	}
 	var local error
 	if f.Store != nil {
-		tree, err := f.Store.Tree(a)
+		tree, err := f.Store.Tree(key, a)
 		if err == nil {
 			return tree, nil
 		}
 		local = err
 	}
-	tree, err := f.download(ctx, a)
+	tree, err := f.download(ctx, key, a)
 	if err != nil {
+		if key.isExternal() {
+			return nil, err // the store contains it only if an ArtifactGenerator made it
+		}
 		return nil, errors.Join(local, err)
 	}
-	f.recent().keep(a.Digest, tree)
+	f.recent().keep(key, a.Digest, tree)
 	return tree, nil
 }
 
-func (f *Fetcher) download(ctx context.Context, a meta.Artifact) (*Tree, error) {
+// recent returns the cache of unpacked trees: that of the store, if there is one.
+func (f *Fetcher) recent() *recent {
+	if f.Store != nil {
+		return &f.Store.unpacked
+	}
+	return &f.unpacked
+}
+
+func (f *Fetcher) download(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a URL", fault.RedactURL(a.URL))
 	}
-	resp, err := f.Client.Do(req)
+	if !key.isExternal() {
+		return download(f.Client, req, a)
+	}
+	tree, err := download(f.external(key), req, a)
+	return tree, explainExternal(req.URL, err)
+}
+
+// download downloads an artifact.
+func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error) {
+	resp, err := c.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))
 	}
@@ -100,12 +128,4 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
-}
-
-// recent returns the cache of unpacked trees: that of the store, if there is one.
-func (f *Fetcher) recent() *recent {
-	if f.Store != nil {
-		return &f.Store.unpacked
-	}
-	return &f.unpacked
 }

@@ -25,12 +25,12 @@ func TestFetchGivesTheTree(t *testing.T) {
 		"from the store, restarted": {Store: openStore(t, s.dir, newClock())},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			tree, err := f.Fetch(t.Context(), *a)
+			tree, err := f.Fetch(t.Context(), webapp, *a)
 			must(t, err)
 			if !maps.Equal(contents(t, tree), files) {
 				t.Error("the tree has other contents")
 			}
-			if again, err := f.Fetch(t.Context(), *a); err != nil || again != tree {
+			if again, err := f.Fetch(t.Context(), webapp, *a); err != nil || again != tree {
 				t.Errorf("the second fetch returned another tree: %v", err)
 			}
 		})
@@ -58,7 +58,7 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			b := *a
 			c.change(&b)
-			_, err := (&Fetcher{Client: http.DefaultClient}).Fetch(t.Context(), b)
+			_, err := (&Fetcher{Client: http.DefaultClient}).Fetch(t.Context(), webapp, b)
 			if fault.Reason(err, "") != meta.ArtifactFailedReason || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got error %v, want it to contain %q", err, c.says)
 			}
@@ -88,7 +88,7 @@ func TestConsumersShareOneDownload(t *testing.T) {
 	impatient, cancel := context.WithCancel(t.Context())
 	gaveUp := make(chan error)
 	go func() {
-		_, err := f.Fetch(impatient, *a)
+		_, err := f.Fetch(impatient, webapp, *a)
 		gaveUp <- err
 	}()
 	<-begun
@@ -99,7 +99,7 @@ func TestConsumersShareOneDownload(t *testing.T) {
 	var wg sync.WaitGroup
 	for range consumers {
 		wg.Go(func() {
-			if _, err := f.Fetch(t.Context(), *a); err != nil {
+			if _, err := f.Fetch(t.Context(), webapp, *a); err != nil {
 				t.Error(err)
 			}
 		})
@@ -115,17 +115,17 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 	r := &recent{}
 	small := FromMap(map[string]string{"a": "x"})
 	for i := range 3 * keptTrees {
-		r.keep(strings.Repeat("x", i), small)
+		r.keep(webapp, strings.Repeat("x", i), small)
 	}
-	if r.trees.Len() != keptTrees || r.get(strings.Repeat("x", 3*keptTrees-1)) == nil || r.get("") != nil {
+	if r.trees.Len() != keptTrees || r.get(webapp, strings.Repeat("x", 3*keptTrees-1)) == nil || r.get(webapp, "") != nil {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}
 	huge := NewTree(small.root, sized(keptBytes))
-	r.keep("huge", huge)
-	if r.get("huge") != huge || r.trees.Len() != 1 {
+	r.keep(webapp, "huge", huge)
+	if r.get(webapp, "huge") != huge || r.trees.Len() != 1 {
 		t.Errorf("%d trees are cached, including the huge one", r.trees.Len())
 	}
-	r.keep("too huge", NewTree(small.root, sized(keptBytes+1)))
+	r.keep(webapp, "too huge", NewTree(small.root, sized(keptBytes+1)))
 	if r.trees.Len() != 0 {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}
@@ -144,10 +144,10 @@ func TestTreesInMemoryDoNotPileUp(t *testing.T) {
 		"partly in memory": {tree: mixed, held: false},
 		"lazy":             {tree: lazy, held: true}} {
 		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
-		if held := s.registered("sha256:"+what) != nil; held != c.held {
+		if held := s.registered(webapp, "sha256:"+what) != nil; held != c.held {
 			t.Errorf("%s: cached %v", what, held)
 		}
-		if got, err := s.Tree(meta.Artifact{Digest: "sha256:" + what}); err != nil || got != c.tree {
+		if got, err := s.Tree(webapp, meta.Artifact{Digest: "sha256:" + what}); err != nil || got != c.tree {
 			t.Errorf("%s is not cached: %v", what, err)
 		}
 	}

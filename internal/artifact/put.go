@@ -153,7 +153,7 @@ func (s *Store) register(key Key, a meta.Artifact, tree *Tree) {
 	if tree != nil {
 		r.id = tree.root.ID
 		if tree.inMemory() {
-			s.unpacked.keep(a.Digest, tree)
+			s.unpacked.keep(key, a.Digest, tree)
 		} else {
 			r.tree = tree
 		}

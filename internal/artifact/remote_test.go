@@ -102,7 +102,7 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 	if err := other.Verify(t.Context(), manifests, a); err != nil {
 		t.Error(err)
 	}
-	tree, err := other.Tree(*a)
+	tree, err := other.Tree(manifests, *a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestRemoveAndCollectOrphans(t *testing.T) {
 	must(t, s.Remove(keys[3]))
 	must(t, s.Remove(keys[3])) // again
 	for i, a := range all {
-		_, err := s.Tree(*a)
+		_, err := s.Tree(webapp, *a)
 		if (err == nil) != (i == 0) {
 			t.Errorf("%s: %v", a.Path, err)
 		}

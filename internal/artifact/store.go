@@ -128,13 +128,17 @@ func (s *Store) Open(a meta.Artifact) (*os.File, error) {
 	return s.root.Open(a.Path)
 }
 
-// Tree returns the tree of an artifact of this store: a tree that is still known from a put, else the unpacked file.
-func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
-	if tree := s.registered(a.Digest); tree != nil {
+// Tree returns the tree of an artifact of the key: a tree that is still known from a put, else the unpacked file. It
+// returns an error if the artifact does not belong to the key.
+func (s *Store) Tree(key Key, a meta.Artifact) (*Tree, error) {
+	if tree := s.known(key, a.Digest); tree != nil {
 		return tree, nil
 	}
-	if tree := s.unpacked.get(a.Digest); tree != nil {
-		return tree, nil
+	if err := key.check(); err != nil {
+		return nil, err
+	}
+	if path.Dir(a.Path) != key.dir() {
+		return nil, fmt.Errorf("artifact %s is not one of %s", a.Path, key.dir())
 	}
 	f, err := s.Open(a)
 	if err != nil {
@@ -143,18 +147,24 @@ func (s *Store) Tree(a meta.Artifact) (*Tree, error) {
 	defer f.Close() // only read
 	tree, err := readVerified(f, a.Digest, maxDownload)
 	if err == nil {
-		s.unpacked.keep(a.Digest, tree)
+		s.unpacked.keep(key, a.Digest, tree)
 	}
 	return tree, err
 }
 
-func (s *Store) registered(digest string) *Tree {
+// known returns the tree of the key's artifact with the digest if it is in memory, or nil.
+func (s *Store) known(key Key, digest string) *Tree {
+	if tree := s.registered(key, digest); tree != nil {
+		return tree
+	}
+	return s.unpacked.get(key, digest)
+}
+
+func (s *Store) registered(key Key, digest string) *Tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.trees {
-		if r.artifact.Digest == digest {
-			return r.tree
-		}
+	if r := s.trees[key.dir()]; r.artifact.Digest == digest {
+		return r.tree
 	}
 	return nil
 }

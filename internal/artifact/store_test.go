@@ -272,7 +272,7 @@ func TestAFailedPutLeavesTheOldOne(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	must(t, s.Verify(t.Context(), webapp, a))
-	if tree, err := s.Tree(*a); err != nil || contents(t, tree)["a"] != "x" {
+	if tree, err := s.Tree(webapp, *a); err != nil || contents(t, tree)["a"] != "x" {
 		t.Errorf("the old artifact is not available: %v", err)
 	}
 	if got := names(t, filepath.Dir(filepath.Join(s.dir, a.Path))); len(got) != 2 {
@@ -343,18 +343,18 @@ func TestTreeOfAnArtifact(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
 	tree := FromMap(files)
 	a := put(t, s, tree, "v1", nil)
-	if got, err := s.Tree(*a); err != nil || got != tree {
+	if got, err := s.Tree(webapp, *a); err != nil || got != tree {
 		t.Errorf("the tree is not the one that was put: %v", err)
 	}
 	s = openStore(t, s.dir, newClock())
-	got, err := s.Tree(*a)
+	got, err := s.Tree(webapp, *a)
 	must(t, err)
 	if !maps.Equal(contents(t, got), files) {
 		t.Error("the file has other contents")
 	}
 	outside := *a
 	outside.Path = "../" + a.Path
-	if _, err := openStore(t, s.dir, newClock()).Tree(outside); err == nil {
+	if _, err := openStore(t, s.dir, newClock()).Tree(webapp, outside); err == nil {
 		t.Error("a file outside the store was read")
 	}
 }
@@ -372,7 +372,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if got, err := s.Tree(*a); err != nil || got.Root().ID != tree.Root().ID {
+				if got, err := s.Tree(webapp, *a); err != nil || got.Root().ID != tree.Root().ID {
 					t.Errorf("another tree: %v", err)
 				}
 				if err := s.Verify(t.Context(), webapp, a); err != nil {

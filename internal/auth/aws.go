@@ -22,6 +22,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
@@ -41,9 +44,26 @@ var (
 		`)\.(amazonaws\.com|amazonaws\.com\.cn|vpce\.amazonaws\.com|vpce\.amazonaws\.com\.cn)$`)
 )
 
+// regionName matches names of regions, also of other object stores. A region is a part of host names, so that a dot or
+// a slash would lead to another host.
+var regionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
+
+// CheckRegion returns a fault for a region that is not a single part of a host name. An empty region is valid: it is
+// determined by the server.
+func CheckRegion(region string) error {
+	if region == "" || regionName.MatchString(region) {
+		return nil
+	}
+	return fault.New(meta.InvalidSpecReason, "'%.63s' is not the name of a region", region).
+		WithHint("Use letters, digits, '-' and '_' only, such as eu-west-1").Final()
+}
+
 // AWS returns a provider of credentials for a region, such as for S3 and KMS. It renews them. The error is a fault.
 func (i *Identities) AWS(ctx context.Context, region string, account *types.NamespacedName) (aws.CredentialsProvider,
 	error) {
+	if err := CheckRegion(region); err != nil {
+		return nil, err
+	}
 	provider := aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 		s, err := i.subject(ctx, account)
 		if err != nil {

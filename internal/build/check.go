@@ -207,7 +207,7 @@ func (f *filesystem) checkPluginDir(dir string) error {
 		return nil // already checked; kustomize reports cycles
 	}
 	f.plugins[dir] = true
-	k, file, err := f.kustomization(dir)
+	k, file, err := f.kustomization(dir, parseKustomization)
 	if err != nil || file == "" {
 		return err // kustomize refuses a base without a kustomization
 	}

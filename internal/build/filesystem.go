@@ -158,6 +158,16 @@ func parseKustomization(name string, content []byte) (*types.Kustomization, erro
 	return k, nil
 }
 
+// parseEntry parses the kustomization file where a build starts. It is written again with the settings of the request,
+// so kustomize never reads it: as documented, unknown fields are ignored here, and numbers are taken for text.
+func parseEntry(name string, content []byte) (*types.Kustomization, error) {
+	k := &types.Kustomization{}
+	if err := yaml.Unmarshal(content, k); err != nil {
+		return nil, refusal("%s cannot be read", name).Because(err)
+	}
+	return k, nil
+}
+
 // refuse records the first refusal: kustomize tries several ways to read a resource, and reports only the last error.
 func (f *filesystem) refuse(err error) error {
 	if f.refused == nil {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"io/fs"
 	"path"
 	"strings"
 
@@ -11,8 +12,12 @@ import (
 // and every directory with its own kustomization file. As documented, all files must contain Kubernetes objects, and no
 // object may be declared twice. The error lists all problems.
 func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
-	g := &generator{filesystem: f, dir: dir, declared: map[identity]string{}, out: &types.Kustomization{}}
+	g := &generator{filesystem: f, dir: dir, declared: map[identity]string{}, files: map[string]bool{},
+		out: &types.Kustomization{}}
 	if err := g.scan(dir); err != nil {
+		return nil, err
+	}
+	if err := g.addLinks(); err != nil {
 		return nil, err
 	}
 	f.reads, f.input, f.weight = 0, 0, weight{} // kustomize reads all files again
@@ -25,6 +30,8 @@ type generator struct {
 	out      *types.Kustomization
 	declared map[identity]string // location of the latest declaration
 	problems []error
+	files    map[string]bool // regular files that were added
+	links    []string        // symlinks that look like manifests
 }
 
 func (g *generator) scan(at string) error {
@@ -36,7 +43,7 @@ func (g *generator) scan(at string) error {
 		return refusal("directory %s cannot be read", at).Because(err)
 	}
 	if at != g.dir {
-		k, file, err := g.kustomization(at)
+		k, file, err := g.kustomization(at, parseKustomization)
 		if err != nil {
 			return err
 		}
@@ -57,11 +64,26 @@ func (g *generator) scan(at string) error {
 			if err := g.scan(name); err != nil {
 				return err
 			}
+		case isManifest(n) && info.Mode()&fs.ModeSymlink != 0:
+			g.links = append(g.links, name)
 		case isManifest(n):
+			g.files[name] = true
 			g.add(name)
 		}
 	}
 	return nil
+}
+
+// addLinks lists the symlinks whose targets are not listed already.
+func (g *generator) addLinks() error {
+	for _, name := range g.links {
+		target, err := g.trace.resolve(g.tree, name)
+		if err != nil || !g.files[target] { // a symlink that leads nowhere is a problem of its own
+			g.files[target] = err == nil
+			g.add(name)
+		}
+	}
+	return g.ctx.Err()
 }
 
 // add lists a file, unless it is empty.

@@ -22,7 +22,7 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, file, err := f.kustomization(dir)
+	k, file, err := f.kustomization(dir, parseEntry)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,8 @@ func (f *filesystem) missing(dir string) error {
 }
 
 // kustomization reads the kustomization file of a directory without checking it; file is "" if there is none.
-func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file string, err error) {
+func (f *filesystem) kustomization(dir string, parse func(name string, content []byte) (*types.Kustomization, error)) (
+	k *types.Kustomization, file string, err error) {
 	for _, n := range konfig.RecognizedKustomizationFileNames() {
 		name := path.Join(dir, n)
 		if f.trace.kind(f.tree, name) != kindFile {
@@ -109,7 +110,7 @@ func (f *filesystem) kustomization(dir string) (k *types.Kustomization, file str
 		if err != nil {
 			return nil, name, explainRead(name, err)
 		}
-		k, err = parseKustomization(name, b)
+		k, err = parse(name, b)
 		return k, name, err
 	}
 	return nil, "", nil
@@ -127,8 +128,7 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) erro
 		}
 	}
 	for _, image := range req.Images {
-		k.Images = slices.DeleteFunc(k.Images, func(i types.Image) bool { return i.Name == image.Name })
-		k.Images = append(k.Images, image)
+		k.Images = mergeImage(k.Images, image)
 	}
 	for _, option := range req.BuildMetadata {
 		if !slices.Contains(k.BuildMetadata, option) {
@@ -139,6 +139,25 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) erro
 	components, err := f.components(req, dir)
 	k.Components = append(k.Components, components...)
 	return err
+}
+
+// mergeImage merges an image into the entry of the same name, and keeps the fields of the entry that the image does not
+// set. A tag replaces a digest, and a digest replaces a tag: they name the same content.
+func mergeImage(images []types.Image, image types.Image) []types.Image {
+	i := slices.IndexFunc(images, func(i types.Image) bool { return i.Name == image.Name })
+	if i < 0 {
+		return append(images, image)
+	}
+	merged := images[i]
+	if image.NewName != "" {
+		merged.NewName = image.NewName
+	}
+	if image.NewTag != "" || image.Digest != "" {
+		merged.NewTag, merged.Digest, merged.TagSuffix = image.NewTag, image.Digest, image.TagSuffix
+	}
+	images = slices.Clone(images)
+	images[i] = merged
+	return images
 }
 
 // components returns the components of the request that exist.

@@ -69,11 +69,27 @@ var mergedSettings = map[string]struct {
 			"$patch: delete\n"}}},
 		has: []string{"Deployment"}, hasNot: []string{"ConfigMap"},
 	},
-	"an image replaces that of the same name in the file": {
+	"an image changes that of the same name in the file": {
 		kustomization: "resources: [d.yaml]\n" +
 			"images: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
 		req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
-		has: []string{`"image":"nginx:3"`, `"image":"redis:2"`}, hasNot: []string{"other"},
+		has: []string{`"image":"other:3"`, `"image":"redis:2"`},
+	},
+	"an image keeps what it does not set": {
+		kustomization: "resources: [d.yaml]\nimages: [{name: nginx, newTag: '1.2'}]\n",
+		req:           Request{Images: []types.Image{{Name: "nginx", NewName: "reg.io/nginx"}}},
+		has:           []string{`"image":"reg.io/nginx:1.2"`},
+	},
+	"a tag replaces a digest": {
+		kustomization: "resources: [d.yaml]\nimages: [{name: nginx, digest: 'sha256:" + strings.Repeat("0", 64) +
+			"'}]\n",
+		req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
+		has: []string{`"image":"nginx:3"`}, hasNot: []string{"sha256"},
+	},
+	"numbers are taken for text, and unknown fields are ignored": {
+		kustomization: "resources: [d.yaml]\nunknown: 1\nimages: [{name: nginx, newTag: 20240101}]\n" +
+			"commonLabels: {x: 1}\n",
+		has: []string{`"image":"nginx:20240101"`, `"x":"1"`},
 	},
 	"the last of several images of a name wins": {
 		kustomization: "resources: [d.yaml]\n",

@@ -24,13 +24,17 @@ var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
 // substitute replaces the variables in all objects, and returns all problems as one error.
 func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
 	room := maxInput
+	variables := make(map[string]string, len(s.Variables))
+	for name, value := range s.Variables {
+		variables[name] = strings.ReplaceAll(value, "\n", "") // as documented: a value is one line
+	}
 	missing := missing{where: map[string][]string{}}
 	var problems []error
 	for _, o := range objects {
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		for _, p := range substitute.Object(o.Object, s.Variables, s.Strict, &room) {
+		for _, p := range substitute.Object(o.Object, variables, s.Strict, &room) {
 			if m := (*substitute.Missing)(nil); errors.As(p.Err, &m) {
 				missing.add(m.Names, p.Field+" of "+f.show(o))
 				continue

@@ -22,6 +22,8 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 	"google.golang.org/api/option"
+
+	"github.com/sluice-gitops/sluice/internal/auth"
 )
 
 func (k *Keys) client() *http.Client { return &http.Client{Transport: k.Transport} }
@@ -48,6 +50,9 @@ func (k *Keys) withAWS(ctx context.Context, key *keyservice.KmsKey, ciphertext [
 	id, err := arn.Parse(key.Arn)
 	if err != nil {
 		return nil, errors.New("the ARN cannot be read")
+	}
+	if err := auth.CheckRegion(id.Region); err != nil || id.Region == "" {
+		return nil, errors.New("the region of the ARN is not a region of AWS") // it is a part of the host's name
 	}
 	if k.AWS == nil {
 		return nil, errNotAtHand

@@ -14,6 +14,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
+// IsRefused reports whether a request failed because the policy does not allow the address of its host.
+func IsRefused(err error) bool { return errors.Is(err, errLinkLocal) || errors.Is(err, errLoopback) }
+
 // summary is an error with a short message. The message of the cause may contain ports and addresses that change with
 // each request, or repeat the rest of the message.
 type summary struct {

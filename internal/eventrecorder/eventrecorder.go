@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -56,7 +57,7 @@ func Start(ctx context.Context, mgr ctrlmanager.Manager) (*Recorder, func(), err
 		return nil, nil, fmt.Errorf("cannot record events: cannot get the host name: %w", err)
 	}
 	r := &Recorder{
-		scheme: mgr.GetScheme(), instance: "sluice-" + host, log: mgr.GetLogger().WithName("events"),
+		scheme: mgr.GetScheme(), instance: "sluice-" + host, log: log.Log.WithName("events"),
 		retryDelay: retryDelay, queue: make(chan *eventsv1.Event, queueSize),
 		create: func(ctx context.Context, e *eventsv1.Event) error {
 			_, err := c.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch;create;update;patch;delete
@@ -39,7 +40,10 @@ type Controller struct {
 	// Waiting returns the objects that wait for a gate, at most limit, and how many there are in total.
 	Waiting func(gate types.NamespacedName, limit int) ([]gatingv1.WaitingObject, int64)
 
+	Seals *seal.Key
+
 	timers timers
+	sealer sealer
 }
 
 // References implements [reconcile.Step]. Approvals and checks enqueue their gate without edges.
@@ -50,6 +54,9 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	g := pass.Object
 	now := c.Clock.Now()
 	g.Status.Waiting, g.Status.WaitingCount = c.Waiting(client.ObjectKeyFromObject(g), gatingv1.MaxWaiting)
+	if !c.sealer.verify(c.Seals, g) {
+		g.Status.Checks = nil
+	}
 	d, err := c.decide(ctx, g, now)
 	if err != nil {
 		d.Verdict = errorVerdict(err)
@@ -57,6 +64,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	c.timers.set(c.Clock, g.UID, d.next, now, func() { c.Edges.Enqueue(refOf(g)) })
 	problem := cmp.Or(err, d.problem)
 	transition := setStatus(g, d.Verdict, problem, now)
+	c.sealer.seal(c.Seals, g, now)
 	recordMetrics(g, transition)
 	outcome := reconcile.Ready(meta.ReconciliationSucceededReason, "Gate reconciled")
 	if problem != nil {
@@ -73,6 +81,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 func (c *Controller) Finalize(_ context.Context, g *gatingv1.Gate) error {
 	c.timers.stop(g.UID)
 	c.Checks.Forget(g.UID)
+	c.sealer.forget(g.UID)
 	deleteMetrics(g)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 // Index is an in-memory index of all gates, of the objects that they select, and of the objects that wait for them. It
@@ -23,8 +24,11 @@ import (
 type Index struct {
 	Edges *reconcile.Edges
 	Clock clock.PassiveClock
-	// NoCrossNamespaceRefs denies references to gates of other namespaces. Selectors of gates are not affected.
+	Seals *seal.Key // of the status of gates
+	// NoCrossNamespaceRefs denies references to gates of other namespaces. A selector then selects in the namespace of
+	// its gate only, whatever the admission policy allowed, except that of a gate in PlatformNamespace.
 	NoCrossNamespaceRefs bool
+	PlatformNamespace    string // of the process
 	// Namespace returns the labels of a namespace, and whether they could be read. If not, a gate that selects by
 	// namespace labels selects the namespace.
 	Namespace func(name string) (labels.Set, bool)
@@ -41,8 +45,26 @@ type Index struct {
 
 // entry is a gate in the index.
 type entry struct {
-	gate  *gatingv1.Gate
-	state string // see stateOf
+	gate     *gatingv1.Gate // with an empty status if no controller wrote its status
+	state    string         // see stateOf
+	sequence int64          // the highest one of the seals of the gate
+}
+
+// newEntry returns the entry of a gate. A status without a valid seal, and one that is older than the last one, is not
+// used: the gate is closed until a controller has written its status.
+func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
+	e := &entry{gate: g}
+	if previous != nil && previous.gate.UID == g.UID {
+		e.sequence = previous.sequence
+	}
+	if isSealed(x.Seals, g) && g.Status.Seal.Sequence >= e.sequence {
+		e.sequence = g.Status.Seal.Sequence
+	} else {
+		e.gate = g.DeepCopy()
+		e.gate.Status = gatingv1.GateStatus{}
+	}
+	e.state = stateOf(e.gate)
+	return e
 }
 
 // stateOf returns a string that changes when the decisions of a gate may change. Changes to the rest of its
@@ -56,9 +78,10 @@ func stateOf(g *gatingv1.Gate) string {
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
 func (x *Index) Put(g *gatingv1.Gate) {
 	key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
-	current, selects := &entry{g, stateOf(g)}, newSelector(g)
+	selects := newSelector(g)
 	x.mu.Lock()
 	previous, selected := x.gates[key], x.selectors[key]
+	current := x.newEntry(g, previous)
 	if x.gates == nil {
 		x.gates, x.selectors = map[types.NamespacedName]*entry{}, map[types.NamespacedName]*selector{}
 	}

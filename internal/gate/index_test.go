@@ -19,9 +19,12 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 var kustomizations = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
+
+var testSeals = seal.New(make([]byte, seal.Size))
 
 // testIndex is an index of objects in memory, with the queue of their kind.
 type testIndex struct {
@@ -40,7 +43,7 @@ func newTestIndex(tb testing.TB, objects ...*kustomizev1.Kustomization) *testInd
 	edges := reconcile.NewEdges()
 	edges.SetQueue(kustomizations, s.queue)
 	s.Index = &Index{
-		Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
+		Seals: testSeals, Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
 		Namespace: func(name string) (labels.Set, bool) { return labels.Set{"team": name}, name != "unreadable" },
 		EnqueueSelected: func(selected func(reconcile.Ref, reconcile.Gated) bool) {
 			s.lists++
@@ -101,6 +104,8 @@ func newGate(namespace, name string, state gatingv1.State, change ...func(*gatin
 	for _, c := range change {
 		c(g)
 	}
+	g.Status.Seal = &gatingv1.Seal{Sequence: 1,
+		Value: testSeals.Seal(sealedParts(g, g.Status.ObservedGeneration, 1)...)}
 	return g
 }
 
@@ -213,6 +218,32 @@ func TestIndexFailsClosed(t *testing.T) {
 				t.Errorf("closed gates: %+v", closed)
 			}
 		})
+	}
+}
+
+// TestSelectorsStayInIsolatedNamespaces has no admission policy: the index decides alone.
+func TestSelectorsStayInIsolatedNamespaces(t *testing.T) {
+	everywhere := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}}
+	byName := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps", "hostile"}}}
+	for name, c := range map[string]struct {
+		gate     string // its namespace
+		isolated bool
+		selector gatingv1.Selector
+		holds    map[string]bool // by the namespace of the object
+	}{
+		"a tenant, by labels": {"hostile", true, everywhere, map[string]bool{"apps": false, "hostile": true}},
+		"a tenant, by name":   {"hostile", true, byName, map[string]bool{"apps": false, "hostile": true}},
+		"the platform":        {"sluice-system", true, everywhere, map[string]bool{"apps": true, "hostile": true}},
+		"not isolated":        {"hostile", false, everywhere, map[string]bool{"apps": true, "hostile": true}},
+	} {
+		s := newTestIndex(t)
+		s.NoCrossNamespaceRefs, s.PlatformNamespace = c.isolated, "sluice-system"
+		s.Put(newGate(c.gate, "g", gatingv1.Closed, withSelector(c.selector)))
+		for namespace, want := range c.holds {
+			if closed := s.pass(kustomization(namespace, "a")); (len(closed) > 0) != want {
+				t.Errorf("%s: holds an object in %s: %v, want %v", name, namespace, len(closed) > 0, want)
+			}
+		}
 	}
 }
 

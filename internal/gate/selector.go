@@ -66,7 +66,13 @@ func (s *selector) matches(x *Index, ref reconcile.Ref, obj reconcile.Gated) boo
 		s.matchesNamespace(x, obj.GetNamespace())
 }
 
+// matchesNamespace reports whether the gate selects objects of a namespace. The admission policy checks the right to
+// select those of others. Where namespaces are isolated, a gate that passed it, or was created without it, still has no
+// effect outside of its namespace.
 func (s *selector) matchesNamespace(x *Index, name string) bool {
+	if x.NoCrossNamespaceRefs && name != s.gate.Namespace && s.gate.Namespace != x.PlatformNamespace {
+		return false
+	}
 	if slices.Contains(s.names, name) {
 		return true
 	}

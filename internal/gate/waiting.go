@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// enqueueDelay is how long after a change of its waiting objects a gate is enqueued, so that 10,000 objects
-// that begin to wait at once cause few passes.
+// enqueueDelay is how often a gate is enqueued at most because its waiting objects change, so that 10,000 objects that
+// begin to wait at once cause few passes.
 const enqueueDelay = time.Second
 
 // waiting is the objects that wait for gates.
@@ -24,7 +24,7 @@ type waiting struct {
 	mu       sync.Mutex
 	gates    map[reconcile.Ref][]types.NamespacedName // by object
 	objects  map[types.NamespacedName]map[reconcile.Ref]*meta.Pending
-	enqueued map[types.NamespacedName]bool // gates with a running delay
+	enqueued map[types.NamespacedName]bool // gates with a running delay, and whether something has changed since
 }
 
 // SetWaiting implements [reconcile.Gatekeeper].
@@ -69,21 +69,26 @@ func (x *Index) SetWaiting(ref reconcile.Ref, closed []reconcile.ClosedGate, pen
 
 func counts(p *meta.Pending) [3]int32 { return [3]int32{p.Created, p.Configured, p.Deleted} }
 
-// enqueueGate enqueues a gate after a delay, as its status lists the waiting objects.
+// enqueueGate enqueues a gate, as its status lists the waiting objects: at once, and after further changes again when
+// the delay is over.
 func (x *Index) enqueueGate(gate types.NamespacedName) {
 	w := &x.waiting
-	if w.enqueued[gate] {
+	if _, delayed := w.enqueued[gate]; delayed {
+		w.enqueued[gate] = true
 		return
 	}
 	if w.enqueued == nil {
 		w.enqueued = map[types.NamespacedName]bool{}
 	}
-	w.enqueued[gate] = true
+	w.enqueued[gate] = false
+	x.Edges.Enqueue(reconcile.Ref{GroupKind: GroupKind, NamespacedName: gate})
 	guard.AfterFunc("enqueuing a gate", enqueueDelay, func() {
 		w.mu.Lock()
-		delete(w.enqueued, gate)
-		w.mu.Unlock()
-		x.Edges.Enqueue(reconcile.Ref{GroupKind: GroupKind, NamespacedName: gate})
+		defer w.mu.Unlock()
+		changed := w.enqueued[gate]
+		if delete(w.enqueued, gate); changed {
+			x.enqueueGate(gate)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -20,6 +21,7 @@ func Scheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, sourcev1.AddToScheme, extensionsv1beta1.AddToScheme, gatingv1.AddToScheme,
 		imagev1.AddToScheme, imagev1alpha1.AddToScheme, kustomizev1.AddToScheme, notificationv1.AddToScheme,
+		helmv2.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

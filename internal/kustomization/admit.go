@@ -32,6 +32,9 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 	// Closed gates allow work in progress to finish: the revision that was started, or, if the source has a newer one,
 	// the rollout of what is already applied.
 	attempted := obj.Status.LastAttemptedRevision
+	if !pass.WasAdmitted(attempted) {
+		return work{}, ptr.To(c.hold(ctx, pass, source))
+	}
 	switch {
 	case pass.InProgress && source.Revision == attempted:
 		return work{source: source}, nil
@@ -81,7 +84,7 @@ func (c *Controller) preview(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, err
 	}
-	tree, err := c.Artifacts.Fetch(ctx, *source)
+	tree, err := c.fetch(ctx, obj, source)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -20,7 +19,7 @@ import (
 
 // build returns the objects to apply, or nil if what was applied is still current.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
-	tree, err := r.Artifacts.Fetch(ctx, *r.source)
+	tree, err := r.fetch(ctx, r.obj, r.source)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,18 @@ func (r *run) recordBuild(in *inputs, result *build.Result) {
 	if result.Again {
 		b.trace = nil
 	}
-	b.digest, b.hasTTL = "sha256:"+result.Digest, objectsWithTTL(result.Objects)
+	b.digest = "sha256:" + result.Digest
+	b.hasTTL, b.isExcluded = map[health.Target]bool{}, map[health.Target]bool{}
+	for _, o := range result.Objects {
+		gvk := o.GroupVersionKind()
+		t := health.Target{Group: gvk.Group, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+		if apply.IsExcluded(o, rollout.OwnerOf(refOf(r.obj))) {
+			b.isExcluded[t] = true
+		}
+		if t.Namespace = cmp.Or(t.Namespace, metav1.NamespaceDefault); apply.HasTTL(o) {
+			b.hasTTL[t] = true
+		}
+	}
 }
 
 // buildTree builds the objects of a Kustomization. A failed build also returns a result, with the trace of what it
@@ -93,17 +103,4 @@ func checkNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
 		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
 		WithHint("If this is intended, add a kustomization.yaml with 'resources: []' at spec.path; otherwise check " +
 			"spec.path, and which files the source ignores")
-}
-
-// objectsWithTTL returns the objects that are deleted automatically when they are done.
-func objectsWithTTL(objects []*unstructured.Unstructured) map[health.Target]bool {
-	found := map[health.Target]bool{}
-	for _, o := range objects {
-		if apply.HasTTL(o) {
-			gvk := o.GroupVersionKind()
-			found[health.Target{Group: gvk.Group, Kind: gvk.Kind,
-				Namespace: cmp.Or(o.GetNamespace(), metav1.NamespaceDefault), Name: o.GetName()}] = true
-		}
-	}
-	return found
 }

@@ -72,7 +72,7 @@ func (c *Controller) declaredBy(ctx context.Context, obj *kustomizev1.Kustomizat
 	if err != nil {
 		return nil
 	}
-	tree, err := c.Artifacts.Fetch(ctx, *source)
+	tree, err := c.fetch(ctx, obj, source)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -36,10 +37,15 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 	}, &r.report)
 }
 
-// healthTargets returns the objects to check: all applied objects if spec.wait is set, else those of spec.healthChecks.
+// healthTargets returns the objects to check: all applied objects if spec.wait is set, else those of
+// spec.healthChecks. An object whose annotation excludes it is not applied, so it is not waited for.
 func (r *run) healthTargets() ([]health.Target, error) {
 	if r.obj.Spec.Wait {
-		return rollout.HealthTargets(rollout.Inventory(r.obj.Status.Inventory))
+		targets, err := rollout.HealthTargets(rollout.Inventory(r.obj.Status.Inventory))
+		return slices.DeleteFunc(targets, func(t health.Target) bool {
+			t.Version = ""
+			return r.state.build.isExcluded[t]
+		}), err
 	}
 	var targets []health.Target
 	for _, c := range r.obj.Spec.HealthChecks {

@@ -41,6 +41,20 @@ func TestNewRevisionCancelsHealthChecks(t *testing.T) {
 	s.HasEvent("app", "HealthCheckCanceled", second)
 }
 
+func TestExcludedObjectsAreNotWaitedFor(t *testing.T) {
+	s := newHarness(t)
+	ignored := strings.Replace(system.WebDeployment("web:1", "not-ready"), "metadata: {",
+		"metadata: {annotations: {kustomize.toolkit.fluxcd.io/ssa: Ignore}, ", 1)
+	if !strings.Contains(ignored, "ssa: Ignore") {
+		t.Fatal(ignored)
+	}
+	commit := s.Git.Commit("app", map[string]string{"d.yaml": ignored, "a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
+	s.Ready("app", commit)
+	s.ConfigMapHas("a", "1")
+}
+
 const brokenJob = `apiVersion: batch/v1
 kind: Job
 metadata: {name: migrate}

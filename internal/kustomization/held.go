@@ -23,8 +23,8 @@ func (r *run) retain(ctx context.Context) {
 	if !r.state.apply.isComplete || r.state.apply.lastAppliedDigest != r.state.build.digest {
 		return
 	}
-	r.state.apply.applied = &artifact.Applied{Artifact: *r.source, Generation: r.obj.Generation,
-		Build: r.state.build.digest}
+	r.state.apply.applied = &artifact.Applied{Source: sourceKey(r.obj), Artifact: *r.source,
+		Generation: r.obj.Generation, Build: r.state.build.digest}
 	if r.pass.IsGated() {
 		r.keepApplied(ctx, r.obj, r.state)
 	}
@@ -113,7 +113,7 @@ func (r *run) reapply(ctx context.Context, applied *artifact.Applied) error {
 func (r *run) tree(ctx context.Context, applied *artifact.Applied) (*artifact.Tree, error) {
 	tree, err := r.Applied.Tree(string(r.obj.UID))
 	if err != nil {
-		return r.Artifacts.Fetch(ctx, applied.Artifact)
+		return r.fetch(ctx, r.obj, &applied.Artifact)
 	}
 	return tree, nil
 }

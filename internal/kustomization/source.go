@@ -11,6 +11,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -47,6 +48,18 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 	return source.GetArtifact(), nil
 }
 
+// fetch returns the tree of an artifact of the object's source.
+func (c *Controller) fetch(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) (*artifact.Tree,
+	error) {
+	return c.Artifacts.Fetch(ctx, sourceKey(obj), *a)
+}
+
+// sourceKey returns the key of the artifacts of the object's source.
+func sourceKey(obj *kustomizev1.Kustomization) artifact.Key {
+	ref := obj.Spec.SourceRef
+	return artifact.Key{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
+}
+
 func (c *Controller) referencePolicy() rollout.ReferencePolicy {
 	return rollout.ReferencePolicy{NoCrossNamespace: c.Options.NoCrossNamespaceRefs}
 }
@@ -80,7 +93,7 @@ func (c *Controller) isUnaffected(ctx context.Context, obj *kustomizev1.Kustomiz
 	if applied == nil || applied.generation != obj.Generation {
 		return false
 	}
-	tree, err := c.Artifacts.Fetch(ctx, *source)
+	tree, err := c.fetch(ctx, obj, source)
 	return err == nil && applied.trace.Unchanged(tree)
 }
 

@@ -33,6 +33,7 @@ type buildState struct {
 	err        error        // returned again until the trace or the inputs change
 	digest     string       // of the last successful build
 	hasTTL     map[health.Target]bool
+	isExcluded map[health.Target]bool // objects that are declared but not applied
 }
 
 // isCurrent reports whether a build with the same settings, inputs and tree would have the same result.

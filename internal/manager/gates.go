@@ -6,10 +6,12 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -35,6 +37,9 @@ func (p *process) gatedKinds() []gate.GatedKind {
 		kinds = append(kinds, gate.GatedKind{GroupKind: kustomization.GroupKind,
 			List: &kustomizev1.KustomizationList{}})
 	}
+	if p.Runs(options.HelmController) {
+		kinds = append(kinds, gate.GatedKind{GroupKind: helmrelease.GroupKind, List: &helmv2.HelmReleaseList{}})
+	}
 	if p.Runs(options.ImageAutomationController) {
 		kinds = append(kinds, gate.GatedKind{GroupKind: automate.GroupKind, List: &imagev1.ImageUpdateAutomationList{}})
 	}
@@ -45,7 +50,8 @@ func (p *process) gatedKinds() []gate.GatedKind {
 func (p *process) observeGates(ctx context.Context) error {
 	cache := p.mgr.GetCache()
 	p.gateIndex = &gate.Index{
-		Edges: p.kernel.Edges, Clock: p.GetClock(), NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
+		Edges: p.kernel.Edges, Clock: p.GetClock(), Seals: p.kernel.Seals,
+		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs, PlatformNamespace: p.RuntimeNamespace,
 		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
 		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
@@ -72,7 +78,7 @@ func (p *process) addGates(ctx context.Context) error {
 		Concurrent: p.Concurrent,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
-			Waiting: p.gateIndex.Waiting,
+			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors: &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
 		},
 	})

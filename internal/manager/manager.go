@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -26,12 +27,23 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := logging.Set(o.LogLevel, o.LogEncoding); err != nil {
 		return err
 	}
+	for _, warning := range o.Warnings() {
+		log.Log.Info(warning)
+	}
 	guard.Libraries()
 	if err := metrics.Register(reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
 		delivery.Metrics()); err != nil {
 		return err
 	}
+	unlock, err := lockStorage(o)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	p, err := newProcess(ctx, cfg, o)
+	if err != nil && ctx.Err() != nil {
+		return nil // the process was asked to stop while it started
+	}
 	if err != nil {
 		return err
 	}

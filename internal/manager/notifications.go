@@ -14,6 +14,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
@@ -49,7 +50,8 @@ func (p *process) addNotifications(ctx context.Context) error {
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
 func (p *process) forwardEvents() *delivery.Endpoint {
-	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}}
+	tokens := &eventTokens{accounts: p.accounts, clock: p.GetClock()}
+	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}, Token: tokens.get}
 	o := p.DeliveryOptions()
 	o.Router, o.Sender, o.RateLimit = to, to, -1
 	o.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
@@ -60,6 +62,7 @@ func (p *process) forwardEvents() *delivery.Endpoint {
 func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	router := &alert.Router{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+		PlatformNamespace:    p.RuntimeNamespace,
 		Labels:               alert.CachedLabels(p.mgr),
 		Warn: func(a *notificationv1.Alert, message string) {
 			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a,
@@ -82,7 +85,8 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 		dispatcher.Forget(provider)
 		sender.Health.Forget(provider)
 	}
-	if err := router.Observe(ctx, p.mgr.GetCache()); err != nil {
+	err := router.Observe(ctx, p.mgr.GetCache())
+	if err != nil {
 		return nil, err
 	}
 	// an Alert depends on the existence of its Provider only
@@ -97,7 +101,12 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	}
 	endpoint := &delivery.Endpoint{Dispatcher: dispatcher, Ready: router.Ready}
 	if !options.IsDisabled(p.EventsAddr) {
-		endpoint.Address = p.EventsAddr
+		endpoint.Address, endpoint.Quota = p.EventsAddr, p.EventsQuota
+	}
+	if !p.OpenEvents {
+		if endpoint.Senders, err = accessreview.NewSenders(p.mgr.GetConfig()); err != nil {
+			return nil, err
+		}
 	}
 	return endpoint, registerWithoutFinalizer(p, alert.ProviderGroupKind, &alert.Provider{Resolver: sender.Resolver,
 		Health: sender.Health, Retry: dispatcher.Retry})

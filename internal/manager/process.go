@@ -55,6 +55,10 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 	if err := p.connectRemotes(); err != nil {
 		return nil, err
 	}
+	seals, err := p.sealKey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	recorder, stop, err := eventrecorder.Start(ctx, p.mgr)
 	if err != nil {
 		return nil, err
@@ -68,6 +72,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 		Events: reconcile.EmitToCluster(recorder),
 		Clock:  o.GetClock(),
 		Retry:  retry,
+		Seals:  seals,
 	}
 	return p, nil
 }
@@ -113,6 +118,7 @@ func (p *process) addControllers(ctx context.Context) error {
 	}{
 		{name: options.SourceController, add: p.addSources},
 		{name: options.KustomizeController, add: p.addKustomizations},
+		{name: options.HelmController, add: p.addHelmReleases},
 		{name: options.GatingController, add: p.addGates},
 		{name: options.NotificationController, add: p.addReceivers},
 		{name: options.ImageReflectorController, add: p.addImageReflector},

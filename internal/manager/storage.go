@@ -27,11 +27,11 @@ type storage struct {
 }
 
 func newStorage(o options.Options) (*storage, error) {
-	artifacts, err := o.Artifacts.Client()
+	servers, external, err := o.Artifacts.Clients(o.TenantEgress())
 	if err != nil {
 		return nil, err
 	}
-	fetcher := &artifact.Fetcher{Client: artifacts}
+	fetcher := &artifact.Fetcher{Client: servers, External: external}
 	if !o.Runs(options.SourceController) {
 		return &storage{fetcher: fetcher}, nil
 	}

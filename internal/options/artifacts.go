@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/egress"
 )
 
 // ArtifactOptions are the flags of the artifact server and of its clients.
@@ -38,8 +39,9 @@ func (o *ArtifactOptions) bindFlags(f *pflag.FlagSet) {
 		"artifact servers, as host or host:port, that receive the token of this process")
 }
 
-// Client returns the client that reads from artifact servers.
-func (o *ArtifactOptions) Client() (*http.Client, error) {
+// Clients returns the client that reads from artifact servers, and the one for ExternalArtifacts, whose addresses are
+// subject to the policy.
+func (o *ArtifactOptions) Clients(policy *egress.Policy) (servers, external *http.Client, err error) {
 	options := artifact.ClientOptions{Hosts: o.TokenHosts, Token: func() (string, error) {
 		b, err := os.ReadFile(o.TokenFile) // each time: the kubelet renews it
 		return strings.TrimSpace(string(b)), err
@@ -47,15 +49,17 @@ func (o *ArtifactOptions) Client() (*http.Client, error) {
 	if o.CAFile != "" {
 		ca, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("--artifact-ca-file: %w", err)
+			return nil, nil, fmt.Errorf("--artifact-ca-file: %w", err)
 		}
 		options.CA = ca
 	}
-	c, err := artifact.NewClient(options)
-	if err != nil {
-		return nil, fmt.Errorf("--artifact-ca-file %s: %w", o.CAFile, err)
+	if servers, err = artifact.NewClient(options); err == nil {
+		external, err = artifact.NewExternalClient(options, policy)
 	}
-	return c, nil
+	if err != nil {
+		return nil, nil, fmt.Errorf("--artifact-ca-file %s: %w", o.CAFile, err)
+	}
+	return servers, external, nil
 }
 
 func bindBackend(f *pflag.FlagSet, o *artifact.S3Options) {

@@ -15,6 +15,10 @@ const (
 	forcePushGate        = "GitForcePushBranch"
 	waitFailedGate       = "DisableFailFastBehavior"
 	additiveReadyExprKey = "AdditiveCELDependencyCheck"
+	allowDNSGate         = "AllowDNSLookups"
+	noDigestTrackingGate = "DisableChartDigestTracking"
+	retryOnFailureGate   = "DefaultToRetryOnFailure"
+	helm3DefaultsGate    = "UseHelm3Defaults"
 )
 
 // featureGates describes the feature gates of these APIs.
@@ -26,6 +30,17 @@ var featureGates = map[string]string{
 	forcePushGate: "on by default: a push branch is recreated from the checked out branch; if false, commits " +
 		"are added " +
 		"to it",
+
+	allowDNSGate:         "templates of charts may resolve names by getHostByName",
+	noDigestTrackingGate: "chart versions get no suffix with the digest of the OCI artifact",
+	retryOnFailureGate:   "failed releases are retried without remediation if they set neither strategy nor remediation",
+	helm3DefaultsGate: "releases that set nothing else are applied client-side, wait for workloads only, and their " +
+		"hooks are not post-rendered",
+
+	"AdoptLegacyReleases": "no effect: releases of Helm 3 and 4 are always adopted",
+	"CorrectDrift":        "no effect: spec.driftDetection.mode decides",
+	"DetectDrift":         "no effect: spec.driftDetection.mode decides",
+	"OOMWatch":            "no effect: charts are rendered by processes with their own memory limit",
 
 	"OptimizedGitClones":     "no effect: nothing is fetched for a reference that did not change",
 	"GitShallowClone":        "no effect: fetches are always shallow and incremental",
@@ -40,6 +55,7 @@ var featureGates = map[string]string{
 	"DisableStatusPollerCache":  "no effect: health is watched, not polled",
 	"GroupChangeLog":            "no effect: each apply reports its changes in one event, not one log line per object",
 	"MigrateAPIVersion":         "no effect: managed fields of versions that are no longer served are always migrated",
+	"DirectSourceFetch":         "no effect: sources are always read from the API server or its watch, never polled",
 	"FluxStorage":               "no effect: tags are stored in files of another format",
 	"CacheSecretsAndConfigMaps": "no effect: the contents of Secrets and ConfigMaps are never cached",
 }
@@ -55,6 +71,14 @@ var ignoredFlags = map[string]string{
 	"helm-cache-max-size":       "all indexes in use are cached; they need little memory",
 	"helm-cache-ttl":            "indexes are cached by digest",
 	"helm-cache-purge-interval": "indexes are cached by digest",
+
+	"graceful-shutdown-timeout":     "an action that was interrupted is recovered by the next process",
+	"http-timeout":                  "downloads of artifacts have a timeout of their own",
+	"oom-watch-current-memory-path": "charts are rendered by processes with their own memory limit",
+	"oom-watch-interval":            "charts are rendered by processes with their own memory limit",
+	"oom-watch-max-memory-path":     "charts are rendered by processes with their own memory limit",
+	"oom-watch-memory-threshold":    "charts are rendered by processes with their own memory limit",
+	"snapshot-digest-algo":          "digests of releases are always SHA-256",
 
 	"gc-interval":                   "files of tags are replaced as a whole and leave nothing to collect",
 	"storage-compression-threshold": "files of tags are always compressed",
@@ -86,6 +110,18 @@ func (o *Options) WaitsForFailed() bool { return o.enabled(waitFailedGate) }
 // AdditiveReadyExpr reports whether a dependency with a readyExpr must be Ready as well.
 func (o *Options) AdditiveReadyExpr() bool { return o.enabled(additiveReadyExprKey) }
 
+// AllowsDNS reports whether templates of charts may resolve names.
+func (o *Options) AllowsDNS() bool { return o.enabled(allowDNSGate) }
+
+// IgnoresChartDigests reports whether chart versions get no suffix with the digest of the OCI artifact.
+func (o *Options) IgnoresChartDigests() bool { return o.enabled(noDigestTrackingGate) }
+
+// RetriesReleases reports whether failed releases are retried without remediation by default.
+func (o *Options) RetriesReleases() bool { return o.enabled(retryOnFailureGate) }
+
+// UsesHelm3Defaults reports whether releases that set nothing else behave as those of Helm 3.
+func (o *Options) UsesHelm3Defaults() bool { return o.enabled(helm3DefaultsGate) }
+
 // KeepsPushBranch reports whether image updates add commits to an existing push branch.
 func (o *Options) KeepsPushBranch() bool {
 	return o.FeatureGates[forcePushGate] != "" && !o.enabled(forcePushGate)
@@ -96,13 +132,21 @@ func (o *Options) enabled(gate string) bool {
 	return err == nil && on
 }
 
-// checkFeatureGates rejects unknown feature gates, since a misspelt one would silently be off.
+// Warnings returns what the options contain that has no effect, for the log. Feature gates that another implementation
+// of these APIs knows must not end the start.
+func (o *Options) Warnings() (warnings []string) {
+	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
+		if _, known := featureGates[name]; !known {
+			warnings = append(warnings, fmt.Sprintf("--feature-gates: unknown feature gate '%s' is ignored; known are %s",
+				name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", ")))
+		}
+	}
+	return warnings
+}
+
+// checkFeatureGates rejects values that are no booleans.
 func (o *Options) checkFeatureGates() error {
 	for name, value := range o.FeatureGates {
-		if _, known := featureGates[name]; !known {
-			return fmt.Errorf("--feature-gates: unknown feature gate %q, choose from %s", name,
-				strings.Join(slices.Sorted(maps.Keys(featureGates)), ", "))
-		}
 		if _, err := strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("--feature-gates: %s is %q, choose true or false", name, value)
 		}

@@ -57,6 +57,10 @@ func (o *Options) bindEndpoints(f *pflag.FlagSet) {
 	f.StringVar(&o.EventsAddr, "events-addr", defaultEventsAddr,
 		"address that accepts events of other controllers; 0 disables it. Without notification-controller: URL to "+
 			"post events to")
+	f.BoolVar(&o.OpenEvents, "insecure-events-unauthenticated", false,
+		"accept events on --events-addr from everyone who reaches it, for programs that send no token")
+	f.IntVar(&o.EventsQuota, "events-quota", delivery.DefaultQuota,
+		"maximum events per second that one sender may post to --events-addr; 0 for no limit")
 	f.DurationVar(&o.RateLimit, "rate-limit-interval", delivery.DefaultRateLimit,
 		"how long repeated events of an object are suppressed; 0 suppresses none")
 }
@@ -102,10 +106,10 @@ func (o *Options) bindRemotes(f *pflag.FlagSet) {
 
 func (o *Options) bindAccounts(f *pflag.FlagSet) {
 	f.StringVar(&o.DefaultAccount, "default-service-account", "",
-		"service account to apply as, for Kustomizations that name none")
+		"service account to apply as, for Kustomizations and HelmReleases that name none")
 	f.StringVar(&o.IdentityAccount, "default-identity-service-account", "",
 		"service account for cloud logins of sources, images and Providers that name none (default: "+
-			"--default-service-account if kustomize-controller does not run)")
+			"--default-service-account if neither kustomize-controller nor helm-controller runs)")
 	f.StringVar(&o.DecryptionAccount, "default-decryption-service-account", "",
 		"service account to decrypt as, for Kustomizations that name none")
 	f.StringVar(&o.KubeConfigAccount, "default-kubeconfig-service-account", "",
@@ -127,7 +131,7 @@ func (o *Options) bindKustomizations(f *pflag.FlagSet) {
 		"ConfigMap in --runtime-namespace that lists the Vault servers that service accounts may log in to")
 	f.BoolVar(&o.SOPSIgnoreMAC, "insecure-sops-ignore-mac", false,
 		"decrypt files whose unencrypted parts were changed after encryption by SOPS")
-	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", false,
+	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true,
 		"fail if a variable of spec.postBuild is not set and has no default")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as <group>/<Kind>, to apply after definitions, namespaces and classes and before all others, such as "+

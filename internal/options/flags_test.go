@@ -30,11 +30,15 @@ var (
 		helm-index-max-size ssh-hostkey-algos ssh-kex-algos concurrent-ssa custom-apply-stage-kinds
 		override-manager http-retry no-remote-bases sops-age-secret sops-vault-configmap
 		insecure-kubeconfig-exec insecure-kubeconfig-tls storage-path storage-addr storage-adv-addr
-		artifact-retention-ttl artifact-retention-records artifact-digest-algo token-cache-max-duration`)
+		artifact-retention-ttl graceful-shutdown-timeout http-timeout
+		oom-watch-current-memory-path oom-watch-interval oom-watch-max-memory-path oom-watch-memory-threshold
+		snapshot-digest-algo artifact-retention-records artifact-digest-algo token-cache-max-duration`)
 	documentedGates = strings.Fields(`
 		CancelHealthCheckOnNewRevision DisableFailFastBehavior DisableStatusPollerCache GroupChangeLog
 		MigrateAPIVersion StrictPostBuildSubstitutions CacheSecretsAndConfigMaps AdditiveCELDependencyCheck
 		ExternalArtifact ObjectLevelWorkloadIdentity OptimizedGitClones DisableConfigWatchers
+		AdoptLegacyReleases AllowDNSLookups CorrectDrift DefaultToRetryOnFailure DetectDrift
+		DisableChartDigestTracking OOMWatch UseHelm3Defaults
 		GitAllBranchReferences GitForcePushBranch GitShallowClone GitSparseCheckout`)
 )
 

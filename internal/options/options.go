@@ -24,6 +24,7 @@ import (
 const (
 	SourceController          = "source-controller"
 	KustomizeController       = "kustomize-controller"
+	HelmController            = "helm-controller"
 	GatingController          = "gating-controller"
 	NotificationController    = "notification-controller"
 	ImageReflectorController  = "image-reflector-controller"
@@ -31,8 +32,8 @@ const (
 )
 
 // AllControllers is the default of --controllers.
-var AllControllers = []string{SourceController, KustomizeController, GatingController, NotificationController,
-	ImageReflectorController, ImageAutomationController}
+var AllControllers = []string{SourceController, KustomizeController, HelmController, GatingController,
+	NotificationController, ImageReflectorController, ImageAutomationController}
 
 // Options are the flags of `sluice controller`, and a few settings for tests that have no flag.
 type Options struct {
@@ -54,6 +55,8 @@ type Options struct {
 	ImagesAddr   string
 	EventsAddr   string // or a URL to post events to, see [Options.ForwardsEvents]
 	RateLimit    time.Duration
+	OpenEvents   bool // accept posted events without authentication
+	EventsQuota  int  // per second and sender; 0 for no limit
 
 	WatchAllNamespaces   bool
 	RuntimeNamespace     string
@@ -129,9 +132,10 @@ func (o *Options) Namespace() string {
 }
 
 // IdentityServiceAccount returns the default service account for logins to clouds. A process without
-// kustomize-controller uses --default-service-account for them, like other controllers of these APIs.
+// kustomize-controller and helm-controller uses --default-service-account for them, like other controllers of these
+// APIs.
 func (o *Options) IdentityServiceAccount() string {
-	if o.IdentityAccount == "" && !o.Runs(KustomizeController) {
+	if o.IdentityAccount == "" && !o.Runs(KustomizeController) && !o.Runs(HelmController) {
 		return o.DefaultAccount
 	}
 	return o.IdentityAccount

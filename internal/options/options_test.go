@@ -42,12 +42,18 @@ func TestFeatureGateOverridesFlag(t *testing.T) {
 			t.Errorf("feature gate %q: got %v, want %v", value, !want, want)
 		}
 	}
-	for gate, message := range map[string]string{"StrictPostBuildSubstitutions": "choose true or false",
-		"Some": "unknown feature gate"} {
-		o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{gate: "maybe"}}
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), gate) ||
-			!strings.Contains(err.Error(), message) {
-			t.Errorf("feature gate %s: got error %v, want %q", gate, err, message)
-		}
+	o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{strictGate: "maybe"}}
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), strictGate+` is "maybe", choose true or false`) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestUnknownFeatureGatesAreWarnings(t *testing.T) {
+	o := Options{FeatureGates: map[string]string{"DirectSourceFetch": "true", "OOMWatch": "true", "Misspelt": "true"}}
+	if err := o.checkFeatureGates(); err != nil {
+		t.Errorf("got error %v", err)
+	}
+	if w := o.Warnings(); len(w) != 1 || !strings.Contains(w[0], "'Misspelt' is ignored") {
+		t.Errorf("got warnings %q", w)
 	}
 }

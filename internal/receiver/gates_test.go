@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,8 +38,8 @@ func TestReceiverDoesNotOpenGateOfAnotherNamespace(t *testing.T) {
 			t.Errorf("%s has the path %s", name, r.Status.WebhookPath)
 		}
 	}
-	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(gate), gate); err != nil ||
-		len(gate.Requests()) > 0 {
+	err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(gate), gate)
+	if err != nil || len(gate.Requests()) > 0 {
 		t.Errorf("requests to the gate: %v (%v)", gate.Requests(), err)
 	}
 }
@@ -89,8 +90,8 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 			Spec: notificationv1.ReceiverSpec{Type: "generic", SecretRef: &meta.LocalObjectReference{Name: "token"},
 				Action: action, Resources: []notificationv1.ReceiverResource{{Kind: "Gate", Name: gate}}}}
 	}
-	mallory, opener, patcher := h.userClient("mallory"), h.userClient("opener", "open"),
-		h.userClient("patcher", "patch")
+	mallory := h.userClient("mallory")
+	opener, patcher := h.userClient("opener", "open"), h.userClient("patcher", "patch")
 	refused := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "sluice-receiver-gates") && apierrors.IsForbidden(err)
 	}
@@ -133,16 +134,14 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 	t.Log("another user may change metadata, but not the spec")
 	s.Create(opens("release", "open", "release"))
 	r := &notificationv1.Receiver{}
-	label := `{"metadata":{"labels":{"a":"b"}}}`
+	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
 	r.SetNamespace(s.Namespace)
 	r.SetName("release")
-	if err := mallory.Patch(t.Context(), r,
-		client.RawPatch("application/merge-patch+json", []byte(label))); err != nil {
+	if err := mallory.Patch(t.Context(), r, label); err != nil {
 		t.Error(err)
 	}
-	secret := `{"spec":{"secretRef":{"name":"known"}}}`
-	err = mallory.Patch(t.Context(), r, client.RawPatch("application/merge-patch+json", []byte(secret)))
-	if !refused(err) {
+	secret := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"secretRef":{"name":"known"}}}`))
+	if err := mallory.Patch(t.Context(), r, secret); !refused(err) {
 		t.Errorf("changing the Secret: %v", err)
 	}
 }

@@ -155,7 +155,7 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 		return
 	}
 	status, closed := gated.Held(), a.blocking()
-	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending)}
+	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted}
 	if a != nil {
 		for _, g := range a.gates[:min(len(a.gates), maxGates)] {
 			status.Gates = append(status.Gates, g.NamespacedName.String())
@@ -172,6 +172,9 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 		Unmark(obj, meta.BlockedCondition)
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.gateMessage(a))
+	}
+	if o.state == held {
+		describeWaiting(obj, closed, status.Pending)
 	}
 	l.Gates.SetWaiting(l.ref(obj), closed, status.Pending)
 }

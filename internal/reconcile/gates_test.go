@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,11 +104,18 @@ func all(checks ...func(*sourcev1.GitRepository) error) func(*sourcev1.GitReposi
 func isReadyWith(revision string) func(*sourcev1.GitRepository) error {
 	return func(o *sourcev1.GitRepository) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
-		if c == nil || c.Status != metav1.ConditionTrue || c.Message != "applied "+revision {
+		if c == nil || c.Status != metav1.ConditionTrue ||
+			before(c.Message) != "applied "+revision {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	}
+}
+
+// before returns the part of a message before what waits at gates.
+func before(message string) string {
+	before, _, _ := strings.Cut(message, "; waiting at gate ")
+	return before
 }
 
 func isPending(revision string) func(*sourcev1.GitRepository) error {

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/seal"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -128,6 +129,7 @@ func newBench(t *testing.T, s *step) *bench {
 	kernel := &reconcile.Kernel{
 		Client: mgr.GetClient(), Edges: b.edges, Events: b.events, Clock: clock.RealClock{},
 		Retry: reconcile.Retry{Min: 10 * time.Millisecond, Max: 50 * time.Millisecond}, Gates: s.gates,
+		Seals: seal.New(make([]byte, seal.Size)),
 	}
 	if err := reconcile.Register(mgr, kernel, reconcile.Kind[*sourcev1.GitRepository]{
 		GroupKind: kind, New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }, Step: s,

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 // Finalizer is the finalizer that these APIs have always used, so that objects can move between installations.
@@ -54,10 +57,12 @@ type Pass[T Object] struct {
 	// InProgress reports whether the previous pass left unfinished work for the same spec which closed gates do not
 	// stop. A step that is not admitted may finish that work.
 	InProgress bool
-	// CurrentRevision is the revision that the object already has for the same spec. A step may set it; gates always
-	// admit it, as it is not a change.
+	// CurrentRevision is the revision that the object already has for the same spec. A step may set it; gates that let
+	// it through before admit it always, as it is not a change.
 	CurrentRevision string
 
+	admitted  *meta.Admitted // what gates let through before, nil if that is not known
+	revision  string         // the last one that Admit let through in this pass
 	save      func(ctx context.Context, message string) error
 	admission *admission
 }
@@ -67,10 +72,20 @@ type Pass[T Object] struct {
 // [Held] or [Failed] with that error.
 func (p *Pass[T]) Admit(revision string) error {
 	err := p.admission.admit(revision)
-	if err != nil && revision != "" && revision == p.CurrentRevision {
-		return nil
+	if err != nil && revision != "" && revision == p.CurrentRevision && p.WasAdmitted(revision) &&
+		p.admitted.Generation == p.Object.GetGeneration() {
+		err = nil
+	}
+	if err == nil {
+		p.revision = revision
 	}
 	return err
+}
+
+// WasAdmitted reports whether a revision is the last one that gates let through before, for this generation or an
+// earlier one. Unlike the fields of the status, this is true only if a controller has recorded it.
+func (p *Pass[T]) WasAdmitted(revision string) bool {
+	return p.admitted != nil && p.admitted.Revision == revision
 }
 
 // IsGated reports whether a gate applies to the object, whether it is open or closed.
@@ -91,6 +106,7 @@ type Kernel struct {
 	Clock  clock.Clock
 	Retry  Retry
 	Gates  Gatekeeper // nil disables gates
+	Seals  *seal.Key  // of the revisions that gates let through
 }
 
 // Kind describes a kind to the kernel.
@@ -110,11 +126,12 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		MaxConcurrentReconciles: kind.Concurrent,
 		Reconciler:              newLoop(k, kind),
 		LogConstructor: func(req *ctrl.Request) logr.Logger {
-			logger := mgr.GetLogger().WithName(kind.GroupKind.Kind)
-			if req != nil {
-				logger = logger.WithValues("namespace", req.Namespace, "name", req.Name)
+			logger := log.Log.WithName(kind.GroupKind.Kind).
+				WithValues("controller", strings.ToLower(kind.GroupKind.Kind))
+			if req == nil {
+				return logger.V(1) // details of the start
 			}
-			return logger
+			return logger.WithValues("namespace", req.Namespace, "name", req.Name)
 		},
 	})
 	if err != nil {

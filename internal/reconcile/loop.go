@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,7 @@ type loop[T Object] struct {
 	*Kernel
 	Kind[T]
 	failures *failureCounter
+	logged   failureLog
 	writes   *writeCache[T]
 }
 
@@ -73,17 +73,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	if unknown != nil {
 		outcome = panicked(unknown) // the step does not run: gates may be closed
 	} else {
-		outcome = l.step(ctx, &Pass[T]{
-			Object: obj, Requested: requested, admission: admission,
-			InProgress: isInProgress(obj) && admission.allowsProgress(),
-			save: func(ctx context.Context, message string) error {
-				setProgressing(obj, message)
-				return w.write(ctx, obj)
-			},
-		})
-	}
-	if outcome.state == held {
-		outcome.reason, outcome.message = admission.closed[0].Reason, l.gateMessage(admission)
+		outcome = l.runStep(ctx, &Pass[T]{Object: obj, Requested: requested, admission: admission}, w)
 	}
 	setConditions(obj, outcome)
 	if unknown == nil {
@@ -101,11 +91,33 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	l.emitGates(obj, w.before, outcome)
 	l.emit(obj, w.before, outcome)
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
-	l.logOutcome(ctx, outcome)
+	l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 	if admission.requiresAnotherPass(l.GateBehavior, outcome) {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return ctrl.Result{RequeueAfter: l.requeueAfter(obj, outcome)}, nil
+}
+
+// runStep runs the step, and records in the status which revision the gates let through.
+func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]) Outcome {
+	obj := pass.Object
+	pass.admitted = l.admittedOf(obj)
+	dropUnsealed(obj, pass.admitted)
+	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
+		pass.admitted.Generation == obj.GetGeneration()
+	pass.save = func(ctx context.Context, message string) error {
+		setProgressing(obj, message)
+		l.sealAdmitted(obj, pass.revision)
+		return w.write(ctx, obj)
+	}
+	outcome := l.step(ctx, pass)
+	if outcome.endsWithAdmitted() {
+		l.sealAdmitted(obj, pass.revision)
+	}
+	if outcome.state == held {
+		outcome.reason, outcome.message = pass.admission.closed[0].Reason, l.gateMessage(pass.admission)
+	}
+	return outcome
 }
 
 // step runs the step of the kind under the object's timeout. A panic becomes a stalled outcome that is retried.
@@ -144,7 +156,7 @@ func withTimeout(ctx context.Context, obj Object) (context.Context, context.Canc
 func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 	l.clearWaiting(obj) // gates do not hold deletions
 	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
-		w := newStatusWriter(l, obj)
+		start, w := l.Clock.Now(), newStatusWriter(l, obj)
 		bounded, cancel := withTimeout(ctx, obj)
 		err := guard.DoContext(ctx, "finalizing", func() error { return l.Step.Finalize(bounded, obj) })
 		cancel()
@@ -155,7 +167,7 @@ func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 				return ctrl.Result{}, client.IgnoreNotFound(err)
 			}
 			l.emit(obj, w.before, outcome)
-			l.logOutcome(ctx, outcome)
+			l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 			return ctrl.Result{RequeueAfter: l.failures.backoff(client.ObjectKeyFromObject(obj), l.Retry, 0)}, nil
 		}
 		finalizers := slices.Clone(obj.GetFinalizers())
@@ -173,6 +185,7 @@ func (l *loop[T]) forget(obj T) {
 	key := client.ObjectKeyFromObject(obj)
 	l.Edges.Set(l.ref(obj), nil)
 	l.failures.reset(key)
+	l.logged.reset(key)
 	l.writes.forget(key)
 	l.clearWaiting(obj)
 	forgetMetrics(l.GroupKind, key)
@@ -209,7 +222,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if is == nil || o.eventReason == "" && was != nil && was.Status == is.Status && was.Reason == is.Reason &&
-		was.Message == is.Message {
+		withoutWaiting(was.Message) == withoutWaiting(is.Message) {
 		return
 	}
 	eventType := normal
@@ -220,19 +233,6 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		Type: eventType, Reason: cmp.Or(o.eventReason, is.Reason), Message: is.Message, Metadata: o.metadata,
 		Minor: o.unchanged && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue,
 	})
-}
-
-func (l *loop[T]) logOutcome(ctx context.Context, o Outcome) {
-	logger := log.FromContext(ctx)
-	for _, n := range o.notes {
-		logger.Info(n.message, "reason", n.reason)
-	}
-	switch o.state {
-	case failed, stalled:
-		logger.Error(errors.New(o.message), "failed", "reason", o.reason)
-	default:
-		logger.V(1).Info("done", "reason", o.reason, "message", o.message)
-	}
 }
 
 func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {

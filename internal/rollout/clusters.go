@@ -30,6 +30,7 @@ type Clusters struct {
 	targets map[string]*Target
 	used    map[reconcile.Ref]string    // the key of each owner's target
 	kinds   map[string]schema.GroupKind // of the owners, by API group
+	waits   waits
 }
 
 // Destination is the cluster and the identity that an object deploys with.
@@ -42,8 +43,11 @@ type Destination struct {
 
 // Target is a cluster that is used with one identity.
 type Target struct {
+	Config  *rest.Config // of the identity
 	Cluster *apply.Cluster
 	Health  *health.Watcher
+
+	waits *waits
 }
 
 // Target returns the target of an owner. The owner uses it until it has another target or calls [Clusters.Release].
@@ -127,8 +131,8 @@ func (c *Clusters) newTarget(cfg *rest.Config, user string) (*Target, error) {
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
 	}
-	return &Target{Cluster: cluster,
-		Health: health.NewWatcher(cluster.Dynamic(), cluster.Mapper(), c.enqueueKey)}, nil
+	return &Target{Config: cfg, Cluster: cluster, waits: &c.waits,
+		Health: health.NewWatcher(cluster.Dynamic(), cluster.Mapper(), c.healthChanged)}, nil
 }
 
 // release ends the owner's use of its target, and closes a target that is no longer used. The caller holds the lock.
@@ -165,6 +169,13 @@ func (c *Clusters) enqueue(o apply.Owner) {
 // healthKey identifies an owner to a [health.Watcher].
 func healthKey(owner reconcile.Ref) string {
 	return owner.Group + "/" + owner.Namespace + "/" + owner.Name
+}
+
+// healthChanged wakes the pass that waits for the health of an owner's objects, or enqueues the owner.
+func (c *Clusters) healthChanged(key string) {
+	if !c.waits.wake(key) {
+		c.enqueueKey(key)
+	}
 }
 
 // enqueueKey enqueues the owner with a health key.

@@ -137,18 +137,23 @@ func classify(results []health.Result, hasTTL map[health.Target]bool) (pending, 
 
 // failure returns the fault for unhealthy objects, with the reason of each.
 func (h *Health) failure(ctx context.Context, req HealthRequest, results []health.Result) error {
+	waited := min(req.Clock.Since(h.since), req.Timeout).Round(time.Second)
+	f := fault.New(meta.HealthCheckFailedReason, "health check failed after %s: %s", waited, explainUnhealthy(ctx, req.Target.Health, results))
+	reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionFalse, meta.HealthCheckFailedReason, f.Error())
+	return f
+}
+
+// explainUnhealthy names the first unhealthy objects, with the reason of each.
+func explainUnhealthy(ctx context.Context, w *health.Watcher, results []health.Result) string {
 	var parts []string
 	for i, res := range results {
 		if i == maxNamed {
 			parts = append(parts, fmt.Sprintf("and %d more", len(results)-maxNamed))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%s %s: %s", res.Target, res.Status, req.Target.Health.Explain(ctx, res)))
+		parts = append(parts, fmt.Sprintf("%s %s: %s", res.Target, res.Status, w.Explain(ctx, res)))
 	}
-	waited := min(req.Clock.Since(h.since), req.Timeout).Round(time.Second)
-	f := fault.New(meta.HealthCheckFailedReason, "health check failed after %s: %s", waited, strings.Join(parts, "; "))
-	reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionFalse, meta.HealthCheckFailedReason, f.Error())
-	return f
+	return strings.Join(parts, "; ")
 }
 
 // expressions caches the compiled spec.healthCheckExprs of a generation.

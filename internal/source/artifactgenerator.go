@@ -145,7 +145,7 @@ func (g *ArtifactGenerator) isPublished(ctx context.Context, obj *extensionsv1be
 func (g *ArtifactGenerator) publish(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
 	outputs []compose.Output, sources sourceSet, owned map[string]*sourcev1.ExternalArtifact) (changes []string,
 	err error) {
-	trees, err := g.trees(ctx, sources)
+	trees, err := g.trees(ctx, obj, sources)
 	if err != nil {
 		return nil, err
 	}

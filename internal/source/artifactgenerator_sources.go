@@ -88,15 +88,17 @@ func aliases(obj *extensionsv1beta1.ArtifactGenerator) (names []string) {
 }
 
 // trees fetches the artifacts of the sources.
-func (g *ArtifactGenerator) trees(ctx context.Context, sources sourceSet) (map[string]*artifact.Tree, error) {
+func (g *ArtifactGenerator) trees(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator,
+	sources sourceSet) (map[string]*artifact.Tree, error) {
 	trees := map[string]*artifact.Tree{}
-	for alias, a := range sources {
-		tree, err := g.Artifacts.Fetch(ctx, *a)
+	for _, s := range obj.Spec.Sources {
+		key := artifact.Key{Kind: s.Kind, Namespace: namespaceOf(obj, s), Name: s.Name}
+		tree, err := g.Artifacts.Fetch(ctx, key, *sources[s.Alias])
 		if err != nil {
-			return nil, fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot fetch source '@%s'", alias).
+			return nil, fault.New(extensionsv1beta1.SourceFetchFailedReason, "cannot fetch source '@%s'", s.Alias).
 				Because(err)
 		}
-		trees[alias] = tree
+		trees[s.Alias] = tree
 	}
 	return trees, nil
 }

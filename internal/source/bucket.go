@@ -106,7 +106,8 @@ func (b *Bucket) storedTree(ctx context.Context, obj *sourcev1.Bucket, r BucketR
 	if r.session.cache.IsComplete(r.session.remote, r.listing) {
 		return r.session.cache.Tree(ctx, r.session.remote, r.listing)
 	}
-	return b.Store.Tree(*obj.Status.Artifact)
+	return b.Store.Tree(artifact.Key{Kind: sourcev1.BucketKind, Namespace: obj.Namespace, Name: obj.Name},
+		*obj.Status.Artifact)
 }
 
 // bucketObserved is what an artifact was made from.

@@ -49,7 +49,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, pass *reconcile.Pass[T
 		err = pass.Admit(revision.String())
 	}
 	if pass.IsHeld() {
-		return c.held(ctx, req, previous, revision, err)
+		return c.held(ctx, pass, req, previous, revision, err)
 	}
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)

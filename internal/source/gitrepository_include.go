@@ -91,7 +91,8 @@ func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree
 	layers := []artifact.Layer{{Tree: tree, From: ".", To: "."}}
 	for n, a := range included {
 		i := obj.Spec.Include[n]
-		other, err := g.Store.Tree(*a)
+		key := artifact.Key{Kind: sourcev1.GitRepositoryKind, Namespace: obj.Namespace, Name: i.GitRepositoryRef.Name}
+		other, err := g.Store.Tree(key, *a)
 		if err != nil {
 			return nil, fault.New(reasonNoArtifact, "cannot read the artifact of GitRepository '%s'",
 				i.GitRepositoryRef.Name).Because(err).

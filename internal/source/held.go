@@ -18,15 +18,19 @@ type pinner[T Object] interface {
 
 // held ends the pass of a source that gates hold. The artifact stays available. If its file was lost, it is made again
 // from the revision that it had, which gates admitted before. err is the error of Resolve or Admit, if any.
-func (c *Controller[T, R]) held(ctx context.Context, req Request[T], previous *meta.Artifact, resolved R,
-	err error) reconcile.Outcome {
+func (c *Controller[T, R]) held(ctx context.Context, pass *reconcile.Pass[T], req Request[T], previous *meta.Artifact,
+	resolved R, err error) reconcile.Outcome {
 	obj := req.Object
 	if previous != nil && obj.GetArtifact() == nil {
 		var found *R
 		if err == nil || reconcile.IsHeld(err) {
 			found = &resolved
 		}
-		if err := c.restore(ctx, req, previous, found); err != nil {
+		lost := errNotAdmitted
+		if pass.WasAdmitted(previous.Revision) {
+			lost = c.restore(ctx, req, previous, found)
+		}
+		if err := lost; err != nil {
 			obj.SetArtifact(previous) // so that the next pass restores it
 			return failed(obj, sourcev1.StorageOperationFailedCondition, fault.New(meta.StorageOperationFailedReason,
 				"the file of the artifact of revision '%s' is missing, and it cannot be restored while a gate "+
@@ -47,6 +51,9 @@ func (c *Controller[T, R]) held(ctx context.Context, req Request[T], previous *m
 }
 
 var errNotAvailable = fault.New(meta.StorageOperationFailedReason, "the source no longer offers this revision").
+	WithHint("Open the gates to fetch the current revision")
+
+var errNotAdmitted error = fault.New(meta.StorageOperationFailedReason, "it is not known that gates let it through").
 	WithHint("Open the gates to fetch the current revision")
 
 // restore makes the artifact again that the source had. Resolved is the current revision, nil if it is unknown.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,7 +93,7 @@ func (h *HelmChart) Resolve(ctx context.Context, req Request[*sourcev1.HelmChart
 func (h *HelmChart) Fetch(ctx context.Context, req Request[*sourcev1.HelmChart], r *HelmChartRevision) (
 	Fetched[*sourcev1.HelmChart], error) {
 	obj := req.Object
-	isPulled := obj.Spec.SourceRef.Kind == sourcev1.HelmRepositoryKind && len(obj.GetValuesFiles()) == 0
+	isPulled := obj.Spec.SourceRef.Kind == sourcev1.HelmRepositoryKind && len(valuesFiles(obj)) == 0
 	f := Fetched[*sourcev1.HelmChart]{Reason: sourcev1.ChartPackageSucceededReason}
 	content := append(r.content, fmt.Sprint(obj.UID, obj.Generation))
 	if p, ok := r.chart.(*pulledChart); ok {
@@ -129,10 +130,21 @@ func (h *HelmChart) Fetch(ctx context.Context, req Request[*sourcev1.HelmChart],
 	return f, nil
 }
 
+// valuesFiles returns the files whose values replace those of the chart. The values.yaml of the chart alone replaces
+// nothing: the chart keeps its content and its version.
+func valuesFiles(obj *sourcev1.HelmChart) []string {
+	files := obj.GetValuesFiles()
+	if len(files) == 1 && obj.Spec.SourceRef.Kind == sourcev1.HelmRepositoryKind &&
+		path.Clean(files[0]) == "values.yaml" {
+		return nil
+	}
+	return files
+}
+
 // options returns how the object wants its chart packaged.
 func (h *HelmChart) options(obj *sourcev1.HelmChart, metadata string) helm.Options {
 	return helm.Options{
-		Metadata: metadata, ValuesFiles: obj.GetValuesFiles(), IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles,
+		Metadata: metadata, ValuesFiles: valuesFiles(obj), IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles,
 		Limits: h.Charts.Limits,
 		Repository: func(ctx context.Context, url string) (helm.Repository, error) {
 			return h.Charts.Dependency(ctx, obj.Namespace, url)
@@ -156,7 +168,7 @@ func (o chartObserved) Record(obj *sourcev1.HelmChart) {
 // Pin implements pinner: it pins the version of a chart from a repository. Other sources no longer have the files of an
 // earlier version.
 func (h *HelmChart) Pin(obj *sourcev1.HelmChart, revision string) string {
-	if obj.Spec.SourceRef.Kind != sourcev1.HelmRepositoryKind || len(obj.GetValuesFiles()) > 0 {
+	if obj.Spec.SourceRef.Kind != sourcev1.HelmRepositoryKind || len(valuesFiles(obj)) > 0 {
 		return ""
 	}
 	obj.Spec.Version = revision

@@ -54,7 +54,7 @@ func (c *pulledChart) name() string { return c.offer.Chart() }
 
 // isCurrent is true only for a chart that is stored as it was pulled: its digest is then that of the repository.
 func (c *pulledChart) isCurrent(obj *sourcev1.HelmChart) bool {
-	return obj.Spec.Verify == nil && len(obj.GetValuesFiles()) == 0 && obj.Status.Artifact.Digest == c.offer.Digest
+	return obj.Spec.Verify == nil && len(valuesFiles(obj)) == 0 && obj.Status.Artifact.Digest == c.offer.Digest
 }
 
 func (c *pulledChart) build(ctx context.Context, obj *sourcev1.HelmChart, o helm.Options,
@@ -89,7 +89,8 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	if a == nil {
 		return nil, noArtifact(obj.Spec.SourceRef.Kind, obj.Namespace, source.GetName())
 	}
-	tree, err := h.Artifacts.Fetch(ctx, *a)
+	key := artifact.Key{Kind: obj.Spec.SourceRef.Kind, Namespace: source.GetNamespace(), Name: source.GetName()}
+	tree, err := h.Artifacts.Fetch(ctx, key, *a)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (c *treeChart) build(ctx context.Context, obj *sourcev1.HelmChart, o helm.O
 // valuesMetadata is version metadata for a chart with merged values files: each change of the object makes another
 // version. It is empty for other charts.
 func valuesMetadata(obj *sourcev1.HelmChart) string {
-	if len(obj.GetValuesFiles()) == 0 {
+	if len(valuesFiles(obj)) == 0 {
 		return ""
 	}
 	return fmt.Sprint(obj.Generation)

@@ -112,12 +112,14 @@ func TestHelmChartOfRepository(t *testing.T) {
 		t.Errorf("requests for a new version: %q", got)
 	}
 
+	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.Version, c.ValuesFiles = "1.0.0", []string{"values.yaml"} })
+	s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
 		c.Version, c.ValuesFiles, c.IgnoreMissingValuesFiles = "1.0.0",
 			[]string{"values.yaml", "missing.yaml", "values-prod.yaml"}, true
 	})
-	c, files := s.chartReady("app", "1.0.0+2",
-		"packaged 'app' chart with version '1.0.0+2' and merged values files [values.yaml, values-prod.yaml]")
+	c, files := s.chartReady("app", "1.0.0+3",
+		"packaged 'app' chart with version '1.0.0+3' and merged values files [values.yaml, values-prod.yaml]")
 	if files["app/values.yaml"] != "color: red\nsize:\n  h: 2\n  w: 9\n" ||
 		!slices.Equal(c.Status.ObservedValuesFiles, []string{"values.yaml", "values-prod.yaml"}) {
 		t.Errorf("%q, %q", files["app/values.yaml"], c.Status.ObservedValuesFiles)

@@ -26,7 +26,7 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 // ValidName reports whether s is a valid variable name: letters, digits and underscores, not starting with a digit.
 func ValidName(s string) bool { return s != "" && name.FindString(s) == s }
 
-// Expand replaces every ${expression} in a text by its value. $${ becomes ${, and any other $ is kept. A
+// Expand replaces every ${expression} in a text by its value. $$ becomes $, and any other $ is kept. A
 // variable that is not set is empty; with strict, it is an error of type [*Missing] that lists all such
 // variables.
 func Expand(text string, variables map[string]string, strict bool) (string, error) {
@@ -69,9 +69,9 @@ func (e *expander) text(s string, depth int) (string, error) {
 		out.WriteString(s[:at])
 		s = s[at:]
 		switch {
-		case strings.HasPrefix(s, "$${"):
-			out.WriteString("${")
-			s = s[3:]
+		case strings.HasPrefix(s, "$$"):
+			out.WriteByte('$')
+			s = s[2:]
 		case strings.HasPrefix(s, "${"):
 			end, ok := closing(s)
 			if !ok {

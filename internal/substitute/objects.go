@@ -23,8 +23,9 @@ func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 // Object replaces the variables in all keys and values of an object, and returns the problems.
 //
 // A value gets the type that its text would have in a YAML file: ${replicas} becomes a number if the variable
-// holds one, and "${quote}${replicas}${quote}" with a double quote as the variable quote stays a string. Text
-// that is not valid YAML, has several lines, or would be truncated by a comment stays a string. The size of
+// holds one, and "${quote}${replicas}${quote}" with a double quote as the variable quote stays a string. As in a
+// YAML file, a tag such as !!str gives the type, and a comment ends the value. Text that is not valid YAML, or that has
+// several lines, stays a string. The size of
 // the expanded texts in bytes is subtracted from room, which all objects of a build share: variables are
 // small, but may be used many times.
 func Object(object map[string]any, variables map[string]string, strict bool, room *int) []Problem {
@@ -71,7 +72,7 @@ func (w *walker) value(field string, v any) any {
 			v[i] = w.value(fmt.Sprintf("%s[%d]", field, i), v[i])
 		}
 	case string:
-		if !strings.Contains(v, "${") {
+		if !hasExpressions(v) {
 			return v
 		}
 		text, err := w.expand(v)
@@ -88,7 +89,7 @@ func (w *walker) value(field string, v any) any {
 func (w *walker) member(m map[string]any, key, field string) {
 	value := w.value(field, m[key])
 	to := key
-	if strings.Contains(key, "${") {
+	if hasExpressions(key) {
 		var err error
 		if to, err = w.expand(key); err != nil {
 			w.report(field, err)
@@ -103,6 +104,9 @@ func (w *walker) member(m map[string]any, key, field string) {
 	m[to] = value
 }
 
+// hasExpressions reports whether [Expand] may change a text.
+func hasExpressions(s string) bool { return strings.Contains(s, "${") || strings.Contains(s, "$$") }
+
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 func join(field, key string) string {
@@ -114,7 +118,7 @@ func join(field, key string) string {
 
 // typed converts an expanded text to the type that it has in YAML. was is the text before the expansion.
 func typed(was, text string) any {
-	if strings.ContainsAny(text, "\n\r") || strings.Contains(text, " #") || !plain(was) {
+	if strings.ContainsAny(text, "\n\r") || !plain(was) {
 		return text
 	}
 	b, err := yaml.YAMLToJSON([]byte("v: " + text + "\n"))
@@ -123,9 +127,6 @@ func typed(was, text string) any {
 	}
 	var read map[string]any
 	if err := json.Unmarshal(b, &read); err != nil {
-		return text
-	}
-	if _, isText := read["v"].(string); isText && !strings.HasPrefix(text, `"`) && !strings.HasPrefix(text, "'") {
 		return text
 	}
 	return read["v"]

@@ -26,7 +26,7 @@ func object(t *testing.T, text string) map[string]any {
 func TestObjectGivesValuesTheTypesOfYAML(t *testing.T) {
 	variables := map[string]string{
 		"quote": `"`, "id": "123", "on": "true", "pi": "3.5", "list": `["a", 1]`, "map": "{a: 1}", "empty": "",
-		"text": "a: b", "half": "x # y",
+		"text": "a: b", "half": "x # y", "tagged": "!!str 123",
 		"lines": "one\ntwo", "star": "*x", "image": "nginx", "tag": "1.10", "date": "2026-01-01", "bad": "[a",
 		"string": `"7"`, "single": "'7'", "null": "null",
 	}
@@ -47,6 +47,8 @@ empty: ${empty}
 "null": ${null}
 colon: ${text}
 comment: ${half}
+tagged: ${tagged}
+money: $$5
 lines: ${lines}
 block: |
   first ${lines}
@@ -70,7 +72,8 @@ nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
 		"enabled": true, "onText": "true", "pi": 3.5,
 		"string": "7", "single": "7", "list": []any{"a", int64(1)}, "map": map[string]any{"a": int64(1)}, "empty": nil,
 		"null":  nil,
-		"colon": "a: b", "comment": "x # y", "lines": "one\ntwo", "block": "first one\ntwo\n123\n", "star": "*x",
+		"colon": "a: b", "comment": "x", "tagged": "123", "money": "$5", "lines": "one\ntwo",
+		"block": "first one\ntwo\n123\n", "star": "*x",
 		"image": "nginx:1.10", "version": "v1.10",
 		"date": "2026-01-01", "bad": "[a", "default": "false", "spaced": " 123", "colonDefault": "a: b",
 		"script": "echo $HOME ${HOME}",

@@ -79,6 +79,20 @@ type GateStatus struct {
 	// History of the transitions of the gate, newest first.
 	// +optional
 	History []HistoryEntry `json:"history,omitempty"`
+
+	// Seal proves that a controller wrote the state of the gate. A gate without a valid seal is closed.
+	// +optional
+	Seal *Seal `json:"seal,omitempty"`
+}
+
+// Seal authenticates the fields of a status that decide whether the gate is open.
+type Seal struct {
+	// Sequence increases with each change of the fields, so that an earlier status is not valid again.
+	// +required
+	Sequence int64 `json:"sequence"`
+	// Value is a message authentication code of the fields, with a key of the controllers.
+	// +required
+	Value string `json:"value"`
 }
 
 // Transition is a future change of a gate.

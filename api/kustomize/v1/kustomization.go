@@ -179,6 +179,8 @@ type (
 	DependencyReference = meta.DependencyReference
 	// KubeConfigReference references the credentials of a remote cluster.
 	KubeConfigReference = meta.KubeConfigReference
+	// CommonMetadata is set on every object.
+	CommonMetadata = meta.CommonMetadata
 	// HealthCheckExpr defines the health of the objects of a kind.
 	HealthCheckExpr = meta.HealthCheckExpr
 )
@@ -229,14 +231,6 @@ type SourceReference struct {
 	// +required
 	Kind                string `json:"kind"`
 	meta.NamespacedName `json:",inline"`
-}
-
-// CommonMetadata is set on every object.
-type CommonMetadata struct {
-	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// +optional
-	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // BuildMetadataOption is a kind of metadata that kustomize adds.

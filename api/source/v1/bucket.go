@@ -54,6 +54,8 @@ type BucketSpec struct {
 	Insecure bool `json:"insecure,omitempty"`
 
 	// Region of the bucket.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]*$`
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Region string `json:"region,omitempty"`
 

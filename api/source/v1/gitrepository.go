@@ -92,7 +92,7 @@ type GitRepositorySpec struct {
 	meta.Gated `json:",inline"`
 }
 
-// GitRepositoryRef defines which revision is fetched. Precedence: commit, name, semver, tag, branch.
+// GitRepositoryRef defines which revision is fetched. Precedence: commit, name, tag, semver, branch.
 type GitRepositoryRef struct {
 	// Branch to follow.
 	// +optional

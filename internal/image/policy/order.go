@@ -9,6 +9,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // bySemVer orders versions within a range, highest first. Versions that differ only in build metadata are in
@@ -49,9 +50,20 @@ func byText(order string) order {
 	return directed(order, func(_ context.Context, c candidate) (string, bool) { return c.text, true }, compareText)
 }
 
-func byNumber(order string) order {
-	return directed(order, func(_ context.Context, c candidate) (number, bool) { return parseNumber(c.text) },
+// byNumber orders by numbers, and drops other texts. It fails if none is a number.
+func byNumber(direction string) order {
+	byValue := directed(direction, func(_ context.Context, c candidate) (number, bool) { return parseNumber(c.text) },
 		number.compare)
+	return func(ctx context.Context, candidates []candidate) ([]candidate, error) {
+		ordered, err := byValue(ctx, candidates)
+		if err == nil && len(ordered) == 0 && len(candidates) > 0 {
+			err = fault.New(imagev1.InvalidPolicyReason, "no tag is a number, for example '%.100s' is none",
+				candidates[0].text).
+				WithHint("Select tags with numbers by spec.filterTags.pattern, and extract the number by " +
+					"spec.filterTags.extract")
+		}
+		return ordered, err
+	}
 }
 
 // byCreation orders images by creation time, newest or oldest first. Images without a creation time are dropped.

@@ -190,7 +190,8 @@ func each[A, B any](ctx context.Context, values []A, do func(context.Context, A)
 }
 
 // rank sorts candidates by a key, greatest first, and drops those without a key. Candidates with equal keys
-// are in reverse order of their names.
+// are in reverse order of their names, and in order of their names if they have the same text: of 1.2.3 and
+// 1.2.3-debug with the extracted text 1.2.3, the first is the plain one.
 func rank[K any](ctx context.Context, candidates []candidate, key func(context.Context, candidate) (K, bool),
 	compare func(a, b K) int) ([]candidate, error) {
 	type keyed struct {
@@ -207,6 +208,9 @@ func rank[K any](ctx context.Context, candidates []candidate, key func(context.C
 	slices.SortFunc(ranked, func(a, b keyed) int {
 		if order := compare(b.key, a.key); order != 0 {
 			return order
+		}
+		if a.text == b.text {
+			return compareText(a.Name, b.Name)
 		}
 		return -compareText(a.Name, b.Name)
 	})

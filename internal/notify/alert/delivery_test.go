@@ -15,6 +15,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -137,16 +138,33 @@ func TestEventDelivery(t *testing.T) {
 	t.Parallel()
 	in, address := newInbox(t), system.FreeAddress(t)
 	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
+	token := s.ServiceAccountToken("flagger")
+	s.GrantAll("flagger")
 	post := func(name string) {
 		t.Helper()
 		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization",
 			"namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
 			s.Namespace, name)
-		postEvent(t, address, body)
+		testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
+			resp, err := postEvent(t, address, token, body)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusAccepted {
+				return fmt.Errorf("the response is %s", resp.Status)
+			}
+			return nil
+		})
 	}
 	arrives := func(name, reason string) {
 		t.Helper()
-		eventArrives(t, name, in, reason)
+		testenv.Eventually(t, "the event of "+name+" arrives", func() error {
+			if _, _, n := in.find("Kustomization", name, reason); n == 0 {
+				return errNotYet{name, reason}
+			}
+			return nil
+		})
 	}
 	listen := func(name string) {
 		t.Helper()
@@ -190,29 +208,51 @@ func TestEventDelivery(t *testing.T) {
 	}
 }
 
-// postEvent posts an event until it is accepted.
-func postEvent(t *testing.T, address, body string) {
+// postEvent posts an event with a bearer token, unless that is empty.
+func postEvent(t *testing.T, address, token, body string) (*http.Response, error) {
 	t.Helper()
-	testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
-		resp, err := http.Post("http://"+address, "application/json", strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusAccepted {
-			return fmt.Errorf("the response is %s", resp.Status)
-		}
-		return nil
-	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return http.DefaultClient.Do(req)
 }
 
-// eventArrives waits for an event in the inbox.
-func eventArrives(t *testing.T, name string, in *inbox, reason string) {
-	t.Helper()
-	testenv.Eventually(t, "the event of "+name+" arrives", func() error {
-		if _, _, n := in.find("Kustomization", name, reason); n == 0 {
-			return errNotYet{name, reason}
-		}
-		return nil
-	})
+// A sender speaks only for the objects of namespaces in which it may create events.
+func TestSendersOfEventsAreAuthorized(t *testing.T) {
+	t.Parallel()
+	address := system.FreeAddress(t)
+	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
+	none, own := s.ServiceAccountToken("none"), s.ServiceAccountToken("own")
+	bound := s.ServiceAccountToken("bound", accessreview.EventsAudience)
+	s.GrantAll("own")
+	s.GrantAll("bound")
+	for n, c := range []struct {
+		sender, token, namespace string
+		status                   int
+	}{
+		{sender: "in its namespace", token: own, namespace: s.Namespace, status: http.StatusAccepted},
+		{sender: "with the audience", token: bound, namespace: s.Namespace, status: http.StatusAccepted},
+		{sender: "in another namespace", token: own, namespace: "default", status: http.StatusForbidden},
+		{sender: "without rights", token: none, namespace: s.Namespace, status: http.StatusForbidden},
+		{sender: "with an invalid token", token: own + "x", namespace: s.Namespace, status: http.StatusUnauthorized},
+		{sender: "without a token", namespace: s.Namespace, status: http.StatusUnauthorized},
+	} {
+		// The endpoint listens once the process leads, and the authorizer of the API server lags behind.
+		testenv.Eventually(t, c.sender, func() error {
+			resp, err := postEvent(t, address, c.token, fmt.Sprintf(`{"involvedObject":{"kind":"Canary","name":"it-%d",
+				"namespace":%q,"apiVersion":"flagger.app/v1"},"severity":"info","reason":"Posted"}`, n, c.namespace))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != c.status {
+				return fmt.Errorf("the response is %s, want %d", resp.Status, c.status)
+			}
+			return nil
+		})
+	}
 }

@@ -29,6 +29,7 @@ type Labels func(ctx context.Context, kind string, key types.NamespacedName) lab
 // Router finds the Alerts that select an event. Informers keep it up to date; it answers from memory.
 type Router struct {
 	NoCrossNamespaceRefs bool
+	PlatformNamespace    string // Alerts in this namespace receive the whole events of all namespaces
 	Labels               Labels
 	Warn                 func(a *notificationv1.Alert, message string) // reports a problem that does not stop the Alert
 	Deleted              func(provider types.NamespacedName)           // is called for each deleted Provider
@@ -228,5 +229,29 @@ func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (delive
 			keys, object.Kind, object.Namespace, object.Name))
 	}
 	e.Metadata = metadata
+	if rule.alert.Namespace != object.Namespace && rule.alert.Namespace != r.PlatformNamespace {
+		e.Message = withoutDetails(e.Message, object.Namespace)
+	}
 	return delivery.Delivery{Alert: rule.key(), Provider: rule.provider, Event: e}, true
+}
+
+// withoutDetails removes the indented lines of a message, with the line that introduces them. They show contents of
+// objects, such as what an apply changed, which an Alert of another namespace may not read.
+func withoutDetails(message, namespace string) string {
+	var kept []string
+	removed := false
+	for line := range strings.SplitSeq(message, "\n") {
+		if !strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "\t") {
+			kept = append(kept, line)
+			continue
+		}
+		removed = true
+		if last := len(kept) - 1; last > 0 && strings.HasSuffix(kept[last], ":") {
+			kept = kept[:last]
+		}
+	}
+	if removed {
+		kept = append(kept, fmt.Sprintf("Differences are shown only to Alerts in namespace '%s'", namespace))
+	}
+	return strings.Join(kept, "\n")
 }

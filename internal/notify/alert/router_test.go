@@ -364,3 +364,26 @@ func TestConflictsAreReportedOnceUpToABound(t *testing.T) {
 		t.Errorf("%d conflicts reported, want %d", reported, maxReported)
 	}
 }
+
+// TestDiffsStayInTheirNamespace routes the event of an apply to Alerts of other namespaces.
+func TestDiffsStayInTheirNamespace(t *testing.T) {
+	const message = "2 objects configured\nConfigMap/apps/a configured\nConfigMap/apps/b configured\n" +
+		"ConfigMap/apps/a:\n  data.password: old -> s3cret\n  \nConfigMap/apps/b:\n  data.x: 1 -> s3cret"
+	const without = "2 objects configured\nConfigMap/apps/a configured\nConfigMap/apps/b configured\n" +
+		"Differences are shown only to Alerts in namespace 'apps'"
+	for name, c := range map[string]struct{ object, platform, want string }{
+		"same namespace":    {"ops", "", message},
+		"another namespace": {"apps", "sluice-system", without},
+		"platform":          {"apps", "ops", message},
+	} {
+		b := newTestRouter()
+		b.PlatformNamespace = c.platform
+		b.alert("all", notificationv1.AlertSpec{EventSources: []notificationv1.EventSource{
+			{Kind: "Kustomization", Name: "*", Namespace: c.object}}})
+		e := newEvent("Kustomization", c.object, "a", func(e *event.Event) { e.Message = message })
+		deliveries := b.Route(t.Context(), e)
+		if len(deliveries) != 1 || deliveries[0].Event.Message != c.want {
+			t.Errorf("%s: got %+v, want %q", name, deliveries, c.want)
+		}
+	}
+}

@@ -22,28 +22,36 @@ import (
 // Dispatcher accepts events and delivers them. Only the leader starts it.
 type Dispatcher struct {
 	Options
-	recent    *recentEvents
-	available chan struct{} // signals events in the intake
-	intake    func() (*queue.Queue, error)
-	flusher   *flusher
+	own, posted *intake
+	available   chan struct{} // signals events in an intake
+	flusher     *flusher
 
 	mu      sync.Mutex
 	workers map[types.NamespacedName]*worker // by provider; only providers with deliveries have one
 	running guard.WaitGroup                  // workers
 }
 
+// intake is a queue of accepted events. Events of this process and those that others post have one each, so that the
+// others can neither drop the events of this process from its queue nor suppress them as duplicates.
+type intake struct {
+	recent *recentEvents
+	queue  func() (*queue.Queue, error)
+}
+
+func newIntake(o Options, name string) *intake {
+	return &intake{newRecentEvents(o.RateLimit), sync.OnceValues(func() (*queue.Queue, error) {
+		return queue.Open(filepath.Join(o.Dir, name), o.Limits)
+	})}
+}
+
 // New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start], so a replica that
 // is not the leader does not touch the disk.
 func New(o Options) *Dispatcher {
 	o.setDefaults()
-	d := &Dispatcher{
-		Options: o, recent: newRecentEvents(o.RateLimit), available: make(chan struct{}, 1),
+	return &Dispatcher{
+		Options: o, own: newIntake(o, "intake"), posted: newIntake(o, "posted"), available: make(chan struct{}, 1),
 		workers: map[types.NamespacedName]*worker{}, flusher: newFlusher(),
 	}
-	d.intake = sync.OnceValues(func() (*queue.Queue, error) {
-		return queue.Open(filepath.Join(o.Dir, "intake"), o.Limits)
-	})
-	return d
 }
 
 // DuplicateError is returned for an event that repeats a recent one.
@@ -55,10 +63,16 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("duplicate event, suppressed; next accepted in %s", e.Wait.Round(time.Second))
 }
 
-// Post accepts an event: it is stored when the error is nil. The error is a [*DuplicateError], or storing failed.
-func (d *Dispatcher) Post(e event.Event) error {
+// Post accepts an event of this process: it is stored when the error is nil. The error is a [*DuplicateError], or
+// storing failed.
+func (d *Dispatcher) Post(e event.Event) error { return d.accept(d.own, e) }
+
+// PostForeign is like [Dispatcher.Post], for an event of another program.
+func (d *Dispatcher) PostForeign(e event.Event) error { return d.accept(d.posted, e) }
+
+func (d *Dispatcher) accept(in *intake, e event.Event) error {
 	now := d.Clock.Now()
-	if wait := d.recent.wait(e, now); wait > 0 {
+	if wait := in.recent.wait(e, now); wait > 0 {
 		accepted.WithLabelValues("repeated").Inc()
 		return &DuplicateError{Wait: wait}
 	}
@@ -66,7 +80,7 @@ func (d *Dispatcher) Post(e event.Event) error {
 	if err != nil {
 		return err
 	}
-	intake, err := d.intake()
+	intake, err := in.queue()
 	if err == nil {
 		err = intake.Append(data, now)
 	}
@@ -74,7 +88,7 @@ func (d *Dispatcher) Post(e event.Event) error {
 		accepted.WithLabelValues("lost").Inc()
 		return fmt.Errorf("cannot store the event: %w", err)
 	}
-	d.recent.add(e, now)
+	in.recent.add(e, now)
 	accepted.WithLabelValues("taken").Inc()
 	d.flusher.add(intake)
 	signal(d.available)
@@ -93,9 +107,13 @@ func (d *Dispatcher) NeedLeaderElection() bool { return true }
 
 // Start delivers the events of an earlier process and new ones until ctx is done.
 func (d *Dispatcher) Start(ctx context.Context) error {
-	intake, err := d.intake()
+	own, err := d.own.queue()
 	if err != nil {
 		return fmt.Errorf("cannot open the event queue: %w", err)
+	}
+	posted, err := d.posted.queue()
+	if err != nil {
+		return fmt.Errorf("cannot open the queue of posted events: %w", err)
 	}
 	sendCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -115,20 +133,21 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	flushing.Go("writing event queues", func() {
 		guard.Keep(ctx, "writing event queues", func() { d.flusher.run(ctx, d.Clock, d.FlushInterval) })
 	})
-	d.routeEvents(ctx, sendCtx, intake)
+	d.routeEvents(ctx, sendCtx, own, posted)
 	flushing.Wait()
 	d.running.Wait()
-	return d.close(intake)
+	return d.close(own, posted)
 }
 
-// routeEvents moves events from the intake to the queues of providers until ctx is done.
-func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, intake *queue.Queue) {
+// routeEvents moves events from the intakes to the queues of providers until ctx is done. Posted events come
+// after those of this process.
+func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, own, posted *queue.Queue) {
 	for ctx.Err() == nil {
-		r, ok := intake.Next()
-		if n := intake.TakeDropped(); n > 0 {
-			accepted.WithLabelValues("lost").Add(float64(n))
-			log.FromContext(ctx).Error(errors.New("the intake queue is full or damaged"),
-				"events were dropped before routing", "events", n)
+		intake := own
+		r, ok := next(ctx, own)
+		if !ok {
+			intake = posted
+			r, ok = next(ctx, posted)
 		}
 		if !ok {
 			select {
@@ -140,7 +159,7 @@ func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, intake *queue.Que
 		var e event.Event
 		if err := json.Unmarshal(r.Data, &e); err == nil { // cannot fail: we wrote it and its checksum is right
 			for _, delivery := range d.route(ctx, e) {
-				d.enqueue(ctx, sendCtx, delivery, r.Time)
+				d.enqueue(ctx, sendCtx, delivery, r.Time, intake == posted)
 			}
 		}
 		if ctx.Err() != nil {
@@ -148,6 +167,17 @@ func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, intake *queue.Que
 		}
 		d.acknowledge(ctx, intake, r)
 	}
+}
+
+// next returns the oldest event of an intake, and reports events that were dropped from it.
+func next(ctx context.Context, intake *queue.Queue) (queue.Record, bool) {
+	r, ok := intake.Next()
+	if n := intake.TakeDropped(); n > 0 {
+		accepted.WithLabelValues("lost").Add(float64(n))
+		log.FromContext(ctx).Error(errors.New("the intake queue is full or damaged"),
+			"events were dropped before routing", "events", n)
+	}
+	return r, ok
 }
 
 // route calls the router. A panic drops the event and does not end the process.
@@ -158,11 +188,16 @@ func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Del
 	return deliveries
 }
 
-// enqueue adds a delivery to the queue of its provider.
-func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time) {
+var errNoRoom = errors.New("posted events may fill only half of the queue of a provider")
+
+// enqueue adds a delivery to the queue of its provider. Posted events leave half of the queue to others.
+func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
 	d.mu.Lock() // so that the worker does not end before add
 	defer d.mu.Unlock()
 	w, err := d.worker(ctx, sendCtx, delivery.Provider)
+	if err == nil && posted && w.queue.Size() > d.Limits.Bytes/2 {
+		err = errNoRoom
+	}
 	if err == nil {
 		err = w.add(queuedDelivery{Delivery: delivery}, at)
 	}
@@ -257,11 +292,11 @@ func (d *Dispatcher) acknowledge(ctx context.Context, q *queue.Queue, r queue.Re
 	d.flusher.add(q)
 }
 
-// close flushes all queues. The intake stays usable: the next process delivers events that are posted later.
-func (d *Dispatcher) close(intake *queue.Queue) error {
+// close flushes all queues. The intakes stay usable: the next process delivers events that are posted later.
+func (d *Dispatcher) close(own, posted *queue.Queue) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := intake.Close()
+	err := errors.Join(own.Close(), posted.Close())
 	for _, w := range d.workers {
 		err = errors.Join(err, w.queue.Close())
 	}

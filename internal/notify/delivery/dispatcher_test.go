@@ -256,7 +256,7 @@ func TestFullProviderQueueDropsOldestEvents(t *testing.T) {
 		post(t, d, newEvent("x", fmt.Sprint(i), "a"))
 		if i%20 == 0 { // the intake has the same limit
 			eventually(t, "the intake is empty", func() bool {
-				intake, err := d.intake()
+				intake, err := d.own.queue()
 				return err == nil && intake.Len() == 0
 			})
 		}

@@ -18,6 +18,8 @@ import (
 type Endpoint struct {
 	*Dispatcher
 	Address string                         // to listen on; empty for no HTTP endpoint
+	Senders Senders                        // of the HTTP endpoint; nil accepts events of everyone
+	Quota   int                            // events per second of one sender; 0: no limit
 	Ready   func(ctx context.Context) bool // waits until events can be routed; optional
 }
 
@@ -41,7 +43,8 @@ func (e *Endpoint) Start(ctx context.Context) error {
 	served := make(chan error, 1)
 	guard.Go("serving events", func() {
 		defer cancel()
-		server := ctrlmanager.Server{Name: "events", Listener: listener, Server: NewServer(e.Dispatcher)}
+		server := ctrlmanager.Server{Name: "events", Listener: listener,
+			Server: NewServer(e.Dispatcher, e.Senders, e.Quota)}
 		served <- guard.Do("serving events", func() error { return server.Start(ctx) })
 	})
 	err = e.Dispatcher.Start(ctx)

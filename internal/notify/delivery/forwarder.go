@@ -23,6 +23,8 @@ import (
 type Forwarder struct {
 	URL    string
 	Client *http.Client
+	// Token returns the token that authenticates this process; empty if it has none. May be nil.
+	Token func(ctx context.Context) (string, error)
 }
 
 var forwardProvider = types.NamespacedName{Namespace: "events", Name: "forward"}
@@ -52,6 +54,15 @@ func (f *Forwarder) Send(ctx context.Context, d Delivery) error {
 		return fault.New(ReasonFailed, "--events-addr is not a valid URL").Final()
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if f.Token != nil {
+		token, err := f.Token(ctx)
+		if err != nil {
+			return fault.New(ReasonFailed, "cannot get a token to post events with").Because(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
 	resp, err := f.Client.Do(req)
 	if err != nil {
 		// unwrapped, since the outer error contains the URL

@@ -104,10 +104,16 @@ func options(dir string, o *fakeProviders) Options {
 	}
 }
 
-// start runs a dispatcher until stop is called or the test ends.
+// start creates a dispatcher, and runs it until stop is called or the test ends.
 func start(t *testing.T, o Options) (d *Dispatcher, stop func()) {
 	t.Helper()
 	d = New(o)
+	return d, run(t, d)
+}
+
+// run runs a dispatcher until stop is called or the test ends.
+func run(t *testing.T, d *Dispatcher) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Start(ctx) }()
@@ -118,7 +124,7 @@ func start(t *testing.T, o Options) (d *Dispatcher, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return d, stop
+	return stop
 }
 
 func post(t *testing.T, d *Dispatcher, e event.Event) {

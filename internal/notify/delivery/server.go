@@ -22,10 +22,11 @@ const (
 	readTimeout    = 10 * time.Second
 )
 
-// NewServer returns the server to which other programs, such as Flagger, post events. As documented, it does
-// not authenticate them: access is restricted by network policy.
-func NewServer(d *Dispatcher) *http.Server {
-	s := &server{d, make(chan struct{}, maxRequests)}
+// NewServer returns the server to which other programs, such as Flagger, post events. A nil senders accepts events of
+// everyone who reaches the server. Quota is how many events one sender may post per second; 0: no limit.
+func NewServer(d *Dispatcher, senders Senders, quota int) *http.Server {
+	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota},
+		slots: make(chan struct{}, maxRequests)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
 	handler := guard.Handler("accepting an event", mux)
@@ -38,6 +39,8 @@ func NewServer(d *Dispatcher) *http.Server {
 
 type server struct {
 	dispatcher *Dispatcher
+	senders    Senders
+	quotas     quotas
 	slots      chan struct{}
 }
 
@@ -50,25 +53,52 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 		reject(w, http.StatusServiceUnavailable, time.Second, "too many concurrent requests")
 		return
 	}
+	from, err := s.authenticate(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	if !s.quotas.take(from.name, s.dispatcher.Clock.Now()) {
+		// not 429, which means that the event is a duplicate
+		reject(w, http.StatusServiceUnavailable, time.Second, "too many events of this sender")
+		return
+	}
+	e, ok := read(w, r)
+	if !ok {
+		return
+	}
+	if err := from.maySpeakFor(r.Context(), e.InvolvedObject.Namespace); err != nil {
+		refuse(w, r, err)
+		return
+	}
+	s.accept(w, r, e)
+}
+
+// read returns the event of a request, or responds with the reason why there is none.
+func read(w http.ResponseWriter, r *http.Request) (e event.Event, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, event.MaxSize))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		reject(w, http.StatusRequestEntityTooLarge, 0, "the event has more than "+strconv.Itoa(event.MaxSize)+" bytes")
-		return
+		return e, false
 	case err != nil:
 		reject(w, http.StatusBadRequest, 0, "cannot read the request body")
-		return
+		return e, false
 	}
-	e, err := event.Parse(body)
-	if err != nil {
+	if e, err = event.Parse(body); err != nil {
 		reject(w, http.StatusBadRequest, 0, err.Error())
-		return
+		return e, false
 	}
+	return e, true
+}
+
+// accept stores an event and responds.
+func (s *server) accept(w http.ResponseWriter, r *http.Request, e event.Event) {
 	if e.Timestamp.IsZero() { // providers reject events of the year 1
 		e.Timestamp = metav1.NewTime(s.dispatcher.Clock.Now().UTC())
 	}
-	err = s.dispatcher.Post(e)
+	err := s.dispatcher.PostForeign(e)
 	var duplicate *DuplicateError
 	switch {
 	case errors.As(err, &duplicate):

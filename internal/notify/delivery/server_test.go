@@ -2,15 +2,21 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	testingclock "k8s.io/utils/clock/testing"
+
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/notify/queue"
 )
 
 const posted = `{
@@ -24,7 +30,7 @@ func TestPostedEventIsDelivered(t *testing.T) {
 	t.Parallel()
 	o := newFakeProviders(nil)
 	d, _ := start(t, options(t.TempDir(), o))
-	server := httptest.NewServer(NewServer(d).Handler)
+	server := httptest.NewServer(NewServer(d, nil, 0).Handler)
 	t.Cleanup(server.Close)
 	call := func(method, path string, body io.Reader) (int, string, http.Header) {
 		t.Helper()
@@ -89,7 +95,7 @@ func TestPostedEventWithoutTimestamp(t *testing.T) {
 	})))
 	w := httptest.NewRecorder()
 	body := strings.Replace(posted, `"timestamp": "2026-11-21T12:00:00Z",`, "", 1)
-	NewServer(d).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+	NewServer(d, nil, 0).Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 	if w.Code != http.StatusAccepted {
 		t.Fatalf("status %d, body %q", w.Code, w.Body)
 	}
@@ -100,7 +106,7 @@ func TestPostedEventWithoutTimestamp(t *testing.T) {
 
 func TestEndlessBodyIsRejected(t *testing.T) {
 	t.Parallel()
-	server := NewServer(New(options(t.TempDir(), newFakeProviders(nil))))
+	server := NewServer(New(options(t.TempDir(), newFakeProviders(nil))), nil, 0)
 	endless := &endless{}
 	w := httptest.NewRecorder()
 	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", endless))
@@ -123,9 +129,93 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestPostWithoutWritableStorage(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	NewServer(New(options("/dev/null", newFakeProviders(nil)))).
+	NewServer(New(options("/dev/null", newFakeProviders(nil))), nil, 0).
 		Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(posted)))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("status %d, body %q", w.Code, w.Body)
 	}
+}
+
+// TestFloodOfOneSender checks that a sender above its quota must wait, and that others are not affected.
+func TestFloodOfOneSender(t *testing.T) {
+	t.Parallel()
+	o := options(t.TempDir(), newFakeProviders(nil))
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	o.Clock = testingclock.NewFakeClock(now)
+	const allowed = 5 * quotaBurst
+	server := NewServer(New(o), nil, 5)
+	send := func(address string, n int) *httptest.ResponseRecorder {
+		body := strings.Replace(posted, `"name": "web"`, fmt.Sprintf(`"name": "web-%d"`, n), 1)
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		server.Handler.ServeHTTP(w, r)
+		return w
+	}
+	for n := range allowed {
+		if w := send("10.0.0.1:1000", n); w.Code != http.StatusAccepted {
+			t.Fatalf("event %d: status %d, body %q", n, w.Code, w.Body)
+		}
+	}
+	w := send("10.0.0.1:2000", allowed)
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" ||
+		!strings.Contains(w.Body.String(), "too many events of this sender") {
+		t.Errorf("above the quota: status %d, header %v, body %q", w.Code, w.Header(), w.Body)
+	}
+	if w := send("10.0.0.2:1000", allowed); w.Code != http.StatusAccepted {
+		t.Errorf("another sender: status %d, body %q", w.Code, w.Body)
+	}
+}
+
+// TestPostedEventsDoNotDisplaceOwnEvents checks that a flood of posted events neither drops the events of this process
+// nor suppresses them as duplicates.
+func TestPostedEventsDoNotDisplaceOwnEvents(t *testing.T) {
+	t.Parallel()
+	o := newFakeProviders(nil)
+	opts := options(t.TempDir(), o)
+	opts.Limits = queue.Limits{Bytes: 20 << 10, Segment: 2 << 10}
+	d := New(opts) // not started: nothing leaves the intakes
+	post(t, d, newEvent("own", "first", "a"))
+	for i := range 400 {
+		if err := d.PostForeign(newEvent("posted", fmt.Sprint(i), "a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.PostForeign(newEvent("own", "second", "a")); err != nil {
+		t.Fatal(err)
+	}
+	post(t, d, newEvent("own", "second", "a"))
+	run(t, d)
+	eventually(t, "the events of this process are delivered", func() bool {
+		got := o.received("a")
+		return slices.Contains(got, "first") && slices.Contains(got, "second")
+	})
+}
+
+// TestPostedEventsLeaveRoomInProviderQueue checks that posted events for a provider that is down leave half of its
+// queue to the events of this process.
+func TestPostedEventsLeaveRoomInProviderQueue(t *testing.T) {
+	t.Parallel()
+	o := newFakeProviders(func(context.Context, Delivery) error { return errors.New("down") })
+	opts := options(t.TempDir(), o)
+	opts.Limits = queue.Limits{Bytes: 40 << 10, Segment: 2 << 10}
+	d, stop := start(t, opts)
+	post(t, d, newEvent("own", "first", "a"))
+	for i := range 400 {
+		if err := d.PostForeign(newEvent("posted", fmt.Sprint(i), "a")); err != nil {
+			t.Fatal(err)
+		}
+		if i%20 == 0 { // the intake has the same limit
+			eventually(t, "the intake is empty", func() bool {
+				intake, err := d.posted.queue()
+				return err == nil && intake.Len() == 0
+			})
+		}
+	}
+	stop()
+	o.respond = nil
+	start(t, opts)
+	eventually(t, "the event of this process is delivered", func() bool {
+		return slices.Contains(o.received("a"), "first")
+	})
 }

@@ -85,12 +85,23 @@ func (q *Queue) Append(data []byte, at time.Time) error {
 	return nil
 }
 
+// Size returns the total size of all segments in bytes.
+func (q *Queue) Size() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size()
+}
+
+func (q *Queue) size() (total int64) {
+	for _, s := range q.segments {
+		total += s.size
+	}
+	return total
+}
+
 // makeRoom drops the oldest segments until n more bytes fit into the limit.
 func (q *Queue) makeRoom(n int64) {
-	var size int64
-	for _, s := range q.segments {
-		size += s.size
-	}
+	size := q.size()
 	for size+n > q.limits.Bytes && len(q.segments) > 0 {
 		oldest := q.segments[0]
 		size -= oldest.size

@@ -114,7 +114,7 @@ func TestForgedKeysReadNoMirror(t *testing.T) {
 	_, err = auth.Git(g.SSHURL, secret)
 	if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
 		!strings.Contains(err.Error(), "does not belong to the private key") {
-		t.Errorf("a key whose public part is of another key was accepted: %v", err)
+		t.Errorf("a key that does not match was accepted: %v", err)
 	}
 
 	other := remoteOf(t, g.SSHURL, keySecret(t, make([]byte, ed25519.SeedSize)))

@@ -44,7 +44,7 @@ func TestReferencePrecedence(t *testing.T) {
 		"commit without branch": {ref: Reference{Commit: second}, want: "sha1:" + second},
 		"name before range": {ref: Reference{Name: "refs/heads/main", SemVer: "*"},
 			want: "refs/heads/main@sha1:" + third},
-		"range before tag":  {ref: Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, want: "v1.0.0@sha1:" + first},
+		"tag before range":  {ref: Reference{SemVer: "1.0.0", Tag: "v1.1.0"}, want: "v1.1.0@sha1:" + second},
 		"tag before branch": {ref: Reference{Tag: "v1.0.0", Branch: "main"}, want: "v1.0.0@sha1:" + first},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestUpdateFetchesNewObjectsOnly(t *testing.T) {
 func TestTreeExcludesIgnoredFiles(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
-		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n",
+		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n*.png\n.github/\n",
 		".github/w.yaml":           "w",
 		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e",
 		"link.yaml": "symlink:deploy/b.yaml",

@@ -24,7 +24,7 @@ const (
 	maxNamed     = 5 // alternatives in an error
 )
 
-// Reference selects a revision. Precedence: Commit, Name, SemVer, Tag, Branch.
+// Reference selects a revision. Precedence: Commit, Name, Tag, SemVer, Branch.
 type Reference struct{ Branch, Tag, SemVer, Name, Commit string }
 
 // LeadsToTag reports whether the reference selects a tag.
@@ -101,10 +101,10 @@ func (r Reference) resolve(refs *packp.AdvRefs) (target, error) {
 		return r.resolveCommit(refs)
 	case r.Name != "":
 		return find(refs, r.Name, r.Name, "reference", "")
-	case r.SemVer != "":
-		return r.resolveSemVer(refs)
 	case r.Tag != "":
 		return find(refs, tagPrefix+r.Tag, r.Tag, "tag", tagPrefix)
+	case r.SemVer != "":
+		return r.resolveSemVer(refs)
 	case r.Branch != "":
 		return find(refs, branchPrefix+r.Branch, r.Branch, "branch", branchPrefix)
 	default:

@@ -211,7 +211,6 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 		{only: []string{"deploy"}, want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
 		{only: []string{"./deploy/prod/", "e/f"}, want: "deploy/prod/b.yaml deploy/prod/sub/c.yaml e/f/g.yaml"},
 		{only: []string{"deploy/prod", "deploy"}, want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml"},
-		{only: []string{"none", "top.yaml"}, want: ""},
 		{only: []string{"e", "."},
 			want: "deploy/a.yaml deploy/prod/b.yaml deploy/prod/sub/c.yaml deployed/d.yaml e/f/g.yaml " +
 				"e/h.yaml top.yaml"},
@@ -222,6 +221,13 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 		}
 		if got := strings.Join(names(t, tree), " "); got != c.want {
 			t.Errorf("%v: got %s, want %s", c.only, got, c.want)
+		}
+	}
+	for _, missing := range []string{"none", "top.yaml", "deploy/none"} {
+		_, err := v.Tree(t.Context(), rev, Options{Directories: []string{"deploy", missing}})
+		if f := fault.As(err); f == nil || f.Terminal ||
+			!strings.Contains(err.Error(), "directory '"+missing+"' of spec.sparseCheckout does not exist") {
+			t.Errorf("%s: got error %v", missing, err)
 		}
 	}
 	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
@@ -73,7 +74,41 @@ func (b *builder) top(r *repository, commit plumbing.Hash, rules ignore.Rules, o
 		return nil, err
 	}
 	c := &checkout{origin: origin{b.view.mirror, r}, remote: b.view.remote, root: root}
+	for _, dir := range only {
+		if err := b.exists(c, dir); err != nil {
+			return nil, err
+		}
+	}
 	return b.build(c, place{hash: root, rules: rules, only: only}, before)
+}
+
+// exists returns an error if the commit of a checkout has no directory and no submodule of this path.
+func (b *builder) exists(c *checkout, dir string) error {
+	at := place{hash: c.root}
+	for name := range strings.SplitSeq(dir, "/") {
+		listing, err := b.list(c, at)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(listing, func(e listed) bool {
+			return e.name == name && !e.mode.IsRegular() && e.mode&fs.ModeSymlink == 0
+		})
+		if i < 0 {
+			return &missingDirectoryError{dir}
+		}
+		if listing[i].mode != fs.ModeDir {
+			return nil // of a submodule, which is fetched later
+		}
+		at.path, at.hash = append(at.path, name), listing[i].hash
+	}
+	return nil
+}
+
+// missingDirectoryError is the error of a path of spec.sparseCheckout that the commit does not have.
+type missingDirectoryError struct{ dir string }
+
+func (e *missingDirectoryError) Error() string {
+	return fmt.Sprintf("directory '%s' of spec.sparseCheckout does not exist", wire.Printable(e.dir))
 }
 
 // place is a directory to build.
@@ -214,6 +249,9 @@ func explainTree(revision Revision, err error) error {
 	}
 	if errors.Is(err, packstore.ErrDamaged) || errors.Is(err, packstore.ErrNotFound) {
 		return f.WithHint("The mirror is damaged; it is fetched again at the next interval")
+	}
+	if missing := new(missingDirectoryError); errors.As(err, &missing) {
+		return f.WithHint("Correct spec.sparseCheckout, or add the directory to the repository")
 	}
 	return f
 }

@@ -328,3 +328,34 @@ func TestBuildTreeRefusesDependencies(t *testing.T) {
 		t.Run(dependency, func(t *testing.T) { requireFault(t, err, "DependencyBuildError", want) })
 	}
 }
+
+// TestValuesFilesStayInTheSource has the class of CVE-2022-24348: values files that lead out of the source of a chart.
+func TestValuesFilesStayInTheSource(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "s3cret.yaml")
+	if err := os.WriteFile(secret, []byte("password: s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := strings.Repeat("../", 20) + secret[1:]
+	tree := treeOf("app", map[string]string{"link.yaml": "symlink:" + secret, "up.yaml": "symlink:" + up})
+	for _, file := range []string{secret, up, "./" + up, "app/../" + up, "link.yaml", "up.yaml", "file://" + secret,
+		`..\` + secret, "/proc/self/environ"} {
+		for _, ignore := range []bool{false, true} {
+			p, err := BuildTree(t.Context(), tree, "app",
+				Options{Limits: DefaultLimits, ValuesFiles: []string{file}, IgnoreMissing: ignore})
+			if err != nil {
+				if strings.Contains(err.Error(), "password") {
+					t.Errorf("%s: the error has the content: %v", file, err)
+				}
+				continue
+			}
+			for name, content := range contents(t, p.Data) {
+				if strings.Contains(content, "s3cret") {
+					t.Errorf("%s: %s has the content", file, name)
+				}
+			}
+			if !ignore {
+				t.Errorf("%s: a file that is not in the source is not missed", file)
+			}
+		}
+	}
+}

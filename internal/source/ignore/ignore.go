@@ -18,12 +18,16 @@ const File = ".sourceignore"
 // vcs is always excluded.
 const vcs = ".git"
 
-// defaults is the documented exclusions, which spec.ignore replaces.
-const defaults = `.git/
+// repository is the files of git itself, which are excluded unless a rule includes them.
+const repository = `.git/
 .gitignore
 .gitmodules
 .gitattributes
-*.jpg
+`
+
+// defaults is the documented exclusions. They apply if neither spec.ignore nor a .sourceignore has a rule; a file in a
+// subdirectory ends them there.
+const defaults = `*.jpg
 *.jpeg
 *.gif
 *.png
@@ -49,14 +53,15 @@ codeship-steps.yml
 type Rules struct {
 	id       string
 	path     []string  // of the directory
-	groups   [3][]rule // by increasing precedence
+	groups   [4][]rule // by increasing precedence
 	decision decision  // for the directory itself
 }
 
 // The groups of rules, by increasing precedence.
 const (
-	fromDefaults = iota
-	fromFiles    // .sourceignore files; those of deeper directories take precedence
+	fromRepository = iota
+	fromDefaults
+	fromFiles // .sourceignore files; those of deeper directories take precedence
 	fromSpec
 )
 
@@ -74,22 +79,32 @@ type decision struct {
 
 // New returns the rules for the top directory of a source. Spec is spec.ignore, nil if it is not set.
 func New(spec *string) Rules {
+	r := Rules{}.add(fromRepository, repository).add(fromDefaults, defaults)
 	if spec == nil {
-		return Rules{}.add(fromDefaults, defaults)
+		return r
 	}
-	return Rules{}.add(fromSpec, *spec)
+	return r.add(fromSpec, *spec)
 }
 
-// With returns the rules with those of the directory's .sourceignore file added.
-func (r Rules) With(content string) Rules { return r.add(fromFiles, content) }
+// With returns the rules with those of the directory's .sourceignore file added. With rules in spec.ignore, only the
+// file of the top directory counts.
+func (r Rules) With(content string) Rules {
+	if len(r.groups[fromSpec]) > 0 && len(r.path) > 0 {
+		return r
+	}
+	return r.add(fromFiles, content)
+}
 
-// add returns the rules with those in the text added to a group.
+// add returns the rules with those in the text added to a group. Rules of users replace the defaults.
 func (r Rules) add(group int, text string) Rules {
 	rules := slices.Clip(r.groups[group])
 	for line := range strings.Lines(text) {
 		if p, ok := parse(line); ok {
 			rules = append(rules, rule{p, len(r.path)})
 		}
+	}
+	if group > fromDefaults && len(rules) > 0 {
+		r.groups[fromDefaults] = nil
 	}
 	r.groups[group] = rules
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.id, strings.Join(r.path, "/"), string(rune('0' + group)), text},

@@ -51,6 +51,7 @@ func TestPatternsMatchLikeGit(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(patterns, "\n", "|"), func(t *testing.T) {
 			left := gitExcludes(t, patterns, paths)
+			patterns += "\n/no-such-file" // one rule at least, so that the defaults do not apply
 			for _, p := range paths {
 				if got := excludes(&patterns, nil, p); got != left[p] {
 					t.Errorf("%q: excluded is %v, but %v with git", p, got, left[p])
@@ -103,8 +104,18 @@ var ruleCases = map[string]struct {
 	"manifests by default": {spec: nil, files: nil, name: "deploy/a.yaml", out: false},
 	"spec.ignore replaces the defaults": {spec: pointerTo("*.md"), files: nil, name: "docs/logo.png",
 		out: false},
-	"empty spec.ignore replaces the defaults": {spec: pointerTo(""), files: nil, name: ".gitignore",
-		out: false},
+	"spec.ignore without rules keeps the defaults": {spec: pointerTo("# none\n"), name: "logo.png", out: true},
+	"files of git stay excluded":                   {spec: pointerTo("*.md"), name: ".gitmodules", out: true},
+	"files of git may be included":                 {spec: pointerTo("!.gitmodules"), name: ".gitmodules", out: false},
+	".sourceignore replaces the defaults":          {files: map[string]string{".": "*.md"}, name: "logo.png", out: false},
+	".sourceignore without rules keeps the defaults": {files: map[string]string{".": "\n# none\n"},
+		name: ".sops.yaml", out: true},
+	".sourceignore of a directory replaces the defaults there": {files: map[string]string{"a": "*.md"},
+		name: "a/b/logo.png", out: false},
+	".sourceignore of a directory does not count with spec.ignore": {spec: pointerTo("*.txt"),
+		files: map[string]string{"a": "*.md"}, name: "a/b.md", out: false},
+	".sourceignore of the top directory counts with spec.ignore": {spec: pointerTo("*.txt"),
+		files: map[string]string{".": "*.md"}, name: "a/b.md", out: true},
 	"spec.ignore excludes": {spec: pointerTo("*.md"), files: nil, name: "docs/README.md",
 		out: true},
 	".git is always excluded": {spec: pointerTo("!.git"), files: nil, name: ".git/config",
@@ -175,6 +186,9 @@ func FuzzPatterns(f *testing.F) {
 	f.Add("/*\n!/deploy\n/deploy/**/*.md", "deploy/a/b.md")
 	f.Add("**/a/**/b[!x-z]\\ ", "a/b/c")
 	f.Fuzz(func(t *testing.T, patterns, name string) {
+		if len(New(&patterns).groups[fromSpec]) == 0 {
+			return // the defaults apply, which a .sourceignore replaces
+		}
 		left := excludes(&patterns, nil, name)
 		if excludes(&patterns, map[string]string{".": "!" + patterns}, name) != left && left {
 			t.Errorf("a .sourceignore included %q, which %q excludes", name, patterns)

@@ -1,0 +1,244 @@
+// Package action runs Helm's actions on a release: install, upgrade, test, rollback and uninstall.
+package action
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	helmaction "helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	helmkube "helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/postrenderer"
+	ri "helm.sh/helm/v4/pkg/release"
+	release "helm.sh/helm/v4/pkg/release/v1"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/storage"
+)
+
+// Run is what all actions on a release need.
+type Run struct {
+	Object  *helmv2.HelmRelease
+	Name    string // of the release
+	Storage *storage.Driver
+	// Options of the cluster's client, without those that depend on the action.
+	Client       kube.Options
+	Capabilities *common.Capabilities
+	PostRenderer postrenderer.PostRenderer // nil for none
+	// HelmDefaults are those of Helm 3.
+	HelmDefaults bool
+}
+
+// Chart is the chart of an install or upgrade, whose templates are rendered.
+type Chart struct {
+	Original *chart.Chart // is stored
+	Rendered *chart.Chart // is used
+	Values   map[string]any
+}
+
+// maxDescription is the maximum length of the description of a release, in bytes.
+const maxDescription = 2 << 10
+
+// begin returns the configuration and the client of an action.
+func (r *Run) begin(ctx context.Context, change func(*kube.Options)) (*helmaction.Configuration, *kube.Client, error) {
+	o := r.Client
+	o.Legacy = r.waitStrategy() == helmkube.LegacyStrategy
+	change(&o)
+	client, err := kube.New(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := helmaction.NewConfiguration(helmaction.ConfigurationSetLogger(slog.DiscardHandler))
+	cfg.KubeClient, cfg.Releases = client, r.Storage.Storage(r.Object.GetMaxHistory())
+	cfg.Capabilities = r.Capabilities
+	return cfg, client, nil
+}
+
+// waitStrategy returns the strategy of the spec; legacy if none is set and the defaults are those of Helm 3.
+func (r *Run) waitStrategy() helmkube.WaitStrategy {
+	w := r.Object.Spec.WaitStrategy
+	if w != nil && w.Name == helmv2.WaitStrategyLegacy || w == nil && r.HelmDefaults {
+		return helmkube.LegacyStrategy
+	}
+	return helmkube.StatusWatcherStrategy
+}
+
+func (r *Run) postRenderStrategy() helmaction.PostRenderStrategy {
+	switch s := r.Object.Spec.PostRenderStrategy; {
+	case s != "":
+		return helmaction.PostRenderStrategy(s)
+	case r.HelmDefaults:
+		return helmaction.PostRenderStrategyNoHooks
+	default:
+		return helmaction.PostRenderStrategyCombined
+	}
+}
+
+// Install installs the release. Replace allows the name of an uninstalled release whose history was kept.
+func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client, error) {
+	spec := r.Object.Spec.Install
+	if spec == nil {
+		spec = &helmv2.Install{}
+	}
+	timeout := r.Object.GetTimeout(spec.Timeout)
+	serverSide := !r.HelmDefaults
+	if spec.ServerSideApply != nil {
+		serverSide = *spec.ServerSideApply
+	}
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide, o.NoWait = serverSide, spec.DisableWait })
+	if err != nil {
+		return nil, err
+	}
+	if err := client.ApplyCRDs(c.Original.CRDObjects(), installCRDs(spec), timeout); err != nil {
+		return client, err
+	}
+	i := helmaction.NewInstall(cfg)
+	i.ReleaseName, i.Namespace, i.Timeout = r.Name, r.Object.GetReleaseNamespace(), timeout
+	i.CreateNamespace, i.Replace, i.SkipCRDs = spec.CreateNamespace, spec.Replace || replace, true
+	i.ServerSideApply, i.ForceConflicts = serverSide, serverSide
+	i.TakeOwnership = !spec.DisableTakeOwnership
+	i.WaitStrategy, i.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs
+	i.DisableHooks, i.DisableOpenAPIValidation = spec.DisableHooks, spec.DisableOpenAPIValidation
+	i.SkipSchemaValidation = true // the values were validated when the chart was rendered
+	i.PostRenderer, i.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
+	r.Storage.Replace(c.Rendered, c.Original)
+	_, err = i.Run(c.Rendered, c.Values)
+	return client, err
+}
+
+func installCRDs(spec *helmv2.Install) string {
+	switch {
+	case spec.CRDs != "":
+		return spec.CRDs
+	case spec.SkipCRDs:
+		return helmv2.CRDsSkip
+	default:
+		return helmv2.CRDsCreate
+	}
+}
+
+// Upgrade upgrades the release. Force re-creates objects even if the spec does not ask for it.
+func (r *Run) Upgrade(ctx context.Context, c Chart, last *release.Release) (*kube.Client, error) {
+	spec := r.Object.Spec.Upgrade
+	if spec == nil {
+		spec = &helmv2.Upgrade{}
+	}
+	timeout := r.Object.GetTimeout(spec.Timeout)
+	serverSide := usesServerSide(spec.ServerSideApply, last)
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
+		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+	})
+	if err != nil {
+		return nil, err
+	}
+	policy := spec.CRDs
+	if policy == "" {
+		policy = helmv2.CRDsSkip
+	}
+	if err := client.ApplyCRDs(c.Original.CRDObjects(), policy, timeout); err != nil {
+		return client, err
+	}
+	u := helmaction.NewUpgrade(cfg)
+	u.Namespace, u.Timeout, u.MaxHistory = r.Object.GetReleaseNamespace(), timeout, r.Object.GetMaxHistory()
+	u.ServerSideApply, u.ForceConflicts = strconv.FormatBool(serverSide), serverSide
+	u.ForceReplace = spec.Force && !serverSide
+	u.TakeOwnership, u.CleanupOnFail = !spec.DisableTakeOwnership, spec.CleanupOnFail
+	u.WaitStrategy, u.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs
+	u.DisableHooks, u.DisableOpenAPIValidation = spec.DisableHooks, spec.DisableOpenAPIValidation
+	u.ResetValues = true // values of the last release were merged when the chart was rendered
+	u.SkipCRDs, u.SkipSchemaValidation = true, true
+	u.PostRenderer, u.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
+	r.Storage.Replace(c.Rendered, c.Original)
+	_, err = u.Run(r.Name, c.Rendered, c.Values)
+	return client, err
+}
+
+// usesServerSide reports whether objects are applied server-side: as the spec says, or else as the last release did.
+func usesServerSide(option string, last *release.Release) bool {
+	switch option {
+	case helmv2.ServerSideApplyEnabled:
+		return true
+	case helmv2.ServerSideApplyDisabled:
+		return false
+	default:
+		return last != nil && last.ApplyMethod == string(release.ApplyMethodServerSideApply)
+	}
+}
+
+// Test runs the tests of the last release.
+func (r *Run) Test(ctx context.Context) (*kube.Client, error) {
+	spec := r.Object.Spec.Test
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide = true })
+	if err != nil {
+		return nil, err
+	}
+	t := helmaction.NewReleaseTesting(cfg)
+	t.Namespace, t.Timeout = r.Object.GetReleaseNamespace(), r.Object.GetTimeout(spec.Timeout)
+	for _, f := range spec.Filters {
+		key := helmaction.IncludeNameFilter
+		if f.Exclude {
+			key = helmaction.ExcludeNameFilter
+		}
+		t.Filters[key] = append(t.Filters[key], f.Name)
+	}
+	_, shutdown, err := t.Run(r.Name)
+	if shutdown == nil {
+		return client, err
+	}
+	if shutdownErr := shutdown(); err == nil { // it returns the error of the test again
+		err = shutdownErr
+	}
+	return client, err
+}
+
+// Rollback rolls the release back to a version.
+func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, error) {
+	spec := r.Object.Spec.Rollback
+	if spec == nil {
+		spec = &helmv2.Rollback{}
+	}
+	serverSide := usesServerSide(spec.ServerSideApply, to)
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
+		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := helmaction.NewRollback(cfg)
+	b.Version, b.Timeout, b.MaxHistory = to.Version, r.Object.GetTimeout(spec.Timeout), r.Object.GetMaxHistory()
+	b.ServerSideApply, b.ForceConflicts = strconv.FormatBool(serverSide), serverSide
+	b.ForceReplace = spec.Force && !serverSide
+	b.WaitStrategy, b.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs
+	b.DisableHooks, b.CleanupOnFail = spec.DisableHooks, spec.CleanupOnFail
+	return client, b.Run(r.Name)
+}
+
+// Uninstall uninstalls the release. KeepHistory keeps its stored revisions even if the spec does not ask for it.
+func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, error) {
+	spec := r.Object.Spec.Uninstall
+	if spec == nil {
+		spec = &helmv2.Uninstall{}
+	}
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide, o.NoWait = true, spec.DisableWait })
+	if err != nil {
+		return nil, err
+	}
+	u := helmaction.NewUninstall(cfg)
+	u.Timeout, u.DisableHooks = r.Object.GetTimeout(spec.Timeout), spec.DisableHooks
+	u.KeepHistory, u.IgnoreNotFound = spec.KeepHistory || keepHistory, true
+	u.WaitStrategy, u.DeletionPropagation = r.waitStrategy(), spec.DeletionPropagation
+	_, err = u.Run(r.Name)
+	return client, err
+}
+
+// Interrupt marks a release as failed whose action was interrupted, such as by a crash of the process that ran it.
+func (r *Run) Interrupt(rel *release.Release) error {
+	was := rel.Info.Status
+	rel.SetStatus("failed", fmt.Sprintf("interrupted while it was %s", was))
+	var stored ri.Releaser = rel
+	return r.Storage.Storage(0).Update(stored)
+}

@@ -1,0 +1,240 @@
+// Package kube does the cluster work of Helm's actions with our apply and our health checks.
+package kube
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	helmkube "helm.sh/helm/v4/pkg/kube"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubectl/pkg/validation"
+
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// FieldManager is the field manager of objects that releases own. Other implementations use the same one.
+const FieldManager = "helm-controller"
+
+// Helm's client writes by this manager what is not applied server-side.
+func init() { helmkube.ManagedFieldsManager = FieldManager } //nolint:gochecknoinits // a global of the library
+
+// Options describe the release of an action.
+type Options struct {
+	Target *rollout.Target
+	Owner  reconcile.Ref
+	// Namespace is the namespace of the release: that of objects which name none.
+	Namespace string
+	// ReleaseName guards objects of other releases against deletion.
+	ReleaseName string
+	// ServerSide applies objects server-side. Otherwise Helm's client writes them.
+	ServerSide bool
+	Force      bool // re-create objects when an immutable field changes
+	Ignore     []apply.Ignored
+	Secrets    []string // values that are masked in changes
+	MaxDiffs   int
+
+	Checks     []*health.Check // instead of kstatus
+	Legacy     bool            // wait only for the kinds that Helm 3 waited for
+	NoWait     bool            // do not wait for the health of objects, only for hooks
+	NoFailFast bool
+}
+
+// Client implements [helmkube.Interface] for one action. Hooks and client-side writes are done by Helm's own client.
+type Client struct {
+	*helmkube.Client
+	Options
+
+	ctx     context.Context
+	clients sync.Map // REST clients, by group and version
+	typed   kubernetes.Interface
+
+	mu       sync.Mutex
+	changes  []apply.Change
+	warnings []string
+	versions map[health.Target]string
+	mapped   bool // discovery was read again for a kind that was not found
+}
+
+var (
+	_ helmkube.Interface            = (*Client)(nil)
+	_ helmkube.InterfaceWaitOptions = (*Client)(nil)
+)
+
+// New returns a client for one action. All requests and waits end with ctx.
+func New(ctx context.Context, o Options) (*Client, error) {
+	typed, err := kubernetes.NewForConfig(o.Target.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{Options: o, ctx: ctx, typed: typed, versions: map[health.Target]string{},
+		Client: &helmkube.Client{Factory: factory{o.Target, typed}, Namespace: o.Namespace}}
+	c.SetLogger(slog.DiscardHandler)
+	return c, nil
+}
+
+// Changes returns what the action changed in the cluster.
+func (c *Client) Changes() []apply.Change {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes
+}
+
+// Warnings returns the warnings of the API server.
+func (c *Client) Warnings() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.warnings
+}
+
+// IsReachable implements [helmkube.Interface]. The first request of the action reports a cluster that is not.
+func (c *Client) IsReachable() error { return context.Cause(c.ctx) }
+
+// Build implements [helmkube.Interface]. The API server validates the objects when they are applied.
+func (c *Client) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) {
+	objects, err := Decode(reader)
+	if err != nil {
+		return nil, err
+	}
+	var list helmkube.ResourceList
+	for _, o := range objects {
+		info, err := c.info(o)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info)
+	}
+	return list, nil
+}
+
+// BuildTable implements [helmkube.Interface].
+func (c *Client) BuildTable(reader io.Reader, validate bool) (helmkube.ResourceList, error) {
+	return c.Build(reader, validate)
+}
+
+// Decode returns the objects of a YAML stream. Items of lists are returned one by one.
+func Decode(reader io.Reader) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	documents := yaml.NewYAMLReader(bufio.NewReader(reader))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(document)) == 0 {
+			continue
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &o.Object); err != nil {
+			return nil, fmt.Errorf("a manifest is not valid YAML: %w", err)
+		}
+		switch {
+		case len(o.Object) == 0: // only comments
+		case o.GetKind() == "" || o.GetAPIVersion() == "":
+			return nil, fmt.Errorf("a manifest has no apiVersion or kind: %.200s", document)
+		case o.IsList():
+			if err := o.EachListItem(func(item runtime.Object) error {
+				objects = append(objects, item.(*unstructured.Unstructured))
+				return nil
+			}); err != nil {
+				return nil, err
+			}
+		default:
+			objects = append(objects, o)
+		}
+	}
+}
+
+// info returns an object with its resource and a client for it.
+func (c *Client) info(o *unstructured.Unstructured) (*resource.Info, error) {
+	gvk := o.GroupVersionKind()
+	mapping, err := c.mapping(gvk)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.client(gvk.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	info := &resource.Info{Client: client, Mapping: mapping, Name: o.GetName(), Object: o}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		if o.GetNamespace() == "" {
+			o.SetNamespace(c.Options.Namespace)
+		}
+		info.Namespace = o.GetNamespace()
+	}
+	return info, nil
+}
+
+func (c *Client) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapper := c.Target.Cluster.Mapper()
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) && !c.mapped {
+		c.mapped = true
+		mapper.Reset() // the kind may be newer than the cached discovery
+		mapping, err = mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("the cluster does not serve kind %s of %s: install its CustomResourceDefinition first, "+
+			"such as by another HelmRelease in spec.dependsOn", gvk.Kind, gvk.GroupVersion())
+	}
+	return mapping, err
+}
+
+// client returns a client for the objects of a group and version.
+func (c *Client) client(gv schema.GroupVersion) (resource.RESTClient, error) {
+	if found, ok := c.clients.Load(gv); ok {
+		return found.(resource.RESTClient), nil
+	}
+	cfg := rest.CopyConfig(c.Target.Config)
+	cfg.ContentConfig = resource.UnstructuredPlusDefaultContentConfig()
+	cfg.GroupVersion = &gv
+	cfg.APIPath = "/apis"
+	if gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.clients.Store(gv, client)
+	return client, nil
+}
+
+// factory gives Helm's client the connections of the target.
+type factory struct {
+	target *rollout.Target
+	typed  *kubernetes.Clientset
+}
+
+func (f factory) ToRESTConfig() (*rest.Config, error) { return f.target.Config, nil }
+
+func (f factory) ToRawKubeConfigLoader() clientcmd.ClientConfig { return nil }
+
+func (f factory) DynamicClient() (dynamic.Interface, error) { return f.target.Cluster.Dynamic(), nil }
+
+func (f factory) KubernetesClientSet() (*kubernetes.Clientset, error) { return f.typed, nil }
+
+func (f factory) NewBuilder() *resource.Builder { return nil } // only used by Build, which is replaced
+
+func (f factory) Validator(string) (validation.Schema, error) { return validation.NullSchema{}, nil }

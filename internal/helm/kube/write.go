@@ -1,0 +1,200 @@
+package kube
+
+import (
+	"fmt"
+	"time"
+
+	helmkube "helm.sh/helm/v4/pkg/kube"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// Metadata by which Helm marks the objects of a release.
+const (
+	releaseNameAnnotation      = "meta.helm.sh/release-name"
+	releaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
+	managedByLabel             = "app.kubernetes.io/managed-by"
+	managedByHelm              = "Helm"
+)
+
+// waitRetry is the pause before an apply that waited for the cluster, such as for a definition, is continued.
+const waitRetry = time.Second
+
+// SetMetadata marks an object as Helm does: as part of a release.
+func SetMetadata(o *unstructured.Unstructured, name, namespace string) {
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[managedByLabel] = managedByHelm
+	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = name, namespace
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+}
+
+// Create implements [helmkube.Interface]: it applies the objects of a release, and creates hooks.
+func (c *Client) Create(list helmkube.ResourceList, options ...helmkube.ClientCreateOption) (*helmkube.Result, error) {
+	if isPartOfRelease(list) && c.ServerSide {
+		return c.apply(nil, list)
+	}
+	return c.Client.Create(list, options...)
+}
+
+// Update implements [helmkube.Interface]. Objects that are no longer part of the release are deleted last.
+func (c *Client) Update(original, target helmkube.ResourceList,
+	options ...helmkube.ClientUpdateOption) (*helmkube.Result, error) {
+	if c.ServerSide {
+		return c.apply(original, target)
+	}
+	result, err := c.Client.Update(original, target, options...)
+	if result == nil {
+		result = &helmkube.Result{} // Helm reads it even after an error
+	}
+	c.record(result)
+	return result, err
+}
+
+// isPartOfRelease reports whether objects were marked as part of a release. Helm marks neither hooks nor namespaces.
+func isPartOfRelease(list helmkube.ResourceList) bool {
+	for _, info := range list {
+		o, err := meta.Accessor(info.Object)
+		if err != nil || o.GetAnnotations()[releaseNameAnnotation] == "" ||
+			o.GetAnnotations()[release.HookAnnotation] != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// record adds what Helm's client wrote to the changes.
+func (c *Client) record(result *helmkube.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for action, list := range map[apply.Action]helmkube.ResourceList{
+		apply.Created: result.Created, apply.Configured: result.Updated, apply.Deleted: result.Deleted,
+	} {
+		for _, info := range list {
+			c.changes = append(c.changes, apply.Change{Ref: refOf(info), Action: action})
+		}
+	}
+}
+
+// apply makes the cluster match the target, and deletes what is only in the original.
+func (c *Client) apply(original, target helmkube.ResourceList) (*helmkube.Result, error) {
+	result := &helmkube.Result{}
+	request := apply.Request{Owner: rollout.OwnerOf(c.Owner), Force: c.Force, Ignore: c.Ignore, Secrets: c.Secrets,
+		MaxDiffs: c.MaxDiffs, Resync: true}
+	byRef := map[apply.Ref]*resource.Info{}
+	for _, info := range target {
+		o, ok := info.Object.(*unstructured.Unstructured)
+		if !ok {
+			return result, fmt.Errorf("%s is not an unstructured object", info.Name)
+		}
+		request.Objects = append(request.Objects, o)
+		byRef[withoutVersion(refOf(info))] = info
+	}
+	for _, info := range original {
+		request.Previous = append(request.Previous, refOf(info).Entry())
+	}
+	err := c.applyUntilDone(request, byRef, result)
+	if err != nil {
+		return result, err
+	}
+	return result, c.deleteRemoved(original.Difference(target), result)
+}
+
+// applyUntilDone applies the request, and continues while it waits for the cluster.
+func (c *Client) applyUntilDone(request apply.Request, byRef map[apply.Ref]*resource.Info,
+	result *helmkube.Result) error {
+	for {
+		done, err := c.Target.Cluster.Apply(c.ctx, request)
+		c.addChanges(done, byRef, result)
+		if !apply.IsWaiting(err) {
+			return err
+		}
+		select {
+		case <-c.ctx.Done():
+			return err
+		case <-time.After(waitRetry):
+		}
+	}
+}
+
+func (c *Client) addChanges(done *apply.Result, byRef map[apply.Ref]*resource.Info, result *helmkube.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, change := range rollout.Effective(done.Changes) {
+		c.changes = append(c.changes, change)
+		info := byRef[withoutVersion(change.Ref)]
+		if info == nil {
+			continue
+		}
+		if change.Action == apply.Created {
+			result.Created = append(result.Created, info)
+		} else {
+			result.Updated = append(result.Updated, info)
+		}
+		c.versions[targetOf(info)] = change.ResourceVersion
+	}
+	c.warnings = append(c.warnings, done.Warnings...)
+}
+
+// deleteRemoved deletes objects that are no longer part of the release, unless their resource policy keeps them or they
+// belong to another release by now.
+func (c *Client) deleteRemoved(list helmkube.ResourceList, result *helmkube.Result) error {
+	for _, info := range list {
+		live, err := resource.NewHelper(info.Client, info.Mapping).Get(info.Namespace, info.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read %s, which is no longer part of the release: %w", refOf(info), err)
+		}
+		o, err := meta.Accessor(live)
+		if err != nil {
+			return err
+		}
+		annotations := o.GetAnnotations()
+		other := annotations[releaseNameAnnotation]
+		if annotations[helmkube.ResourcePolicyAnno] == helmkube.KeepPolicy || other != "" && other != c.ReleaseName {
+			continue
+		}
+		policy, uid := metav1.DeletePropagationBackground, o.GetUID()
+		_, err = resource.NewHelper(info.Client, info.Mapping).DeleteWithOptions(info.Namespace, info.Name,
+			&metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot delete %s, which is no longer part of the release: %w", refOf(info), err)
+		}
+		result.Deleted = append(result.Deleted, info)
+		c.mu.Lock()
+		c.changes = append(c.changes, apply.Change{Ref: refOf(info), Action: apply.Deleted})
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func refOf(info *resource.Info) apply.Ref {
+	gvk := info.Mapping.GroupVersionKind
+	return apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: info.Namespace, Name: info.Name}
+}
+
+func withoutVersion(r apply.Ref) apply.Ref {
+	r.Version = ""
+	return r
+}
+
+func targetOf(info *resource.Info) health.Target {
+	r := refOf(info)
+	return health.Target{Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+}

@@ -1,0 +1,24 @@
+package render
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"syscall"
+)
+
+var dataSize = regexp.MustCompile(`(?m)^VmData:\s+(\d+) kB$`)
+
+// limitData limits the private memory of this process. Go reserves memory in large units and keeps free memory, so the
+// limit is well above the one of the heap: it stops a single large allocation before the memory is touched.
+func limitData(limit int64) {
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+	status, err := os.ReadFile("/proc/self/status")
+	found := dataSize.FindSubmatch(status)
+	if err != nil || found == nil {
+		return
+	}
+	now, _ := strconv.ParseUint(string(found[1]), 10, 64)
+	most := now<<10 + 2*uint64(limit) + 256<<20
+	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
+}

@@ -1,0 +1,211 @@
+// Package values composes the values of a Helm release from ConfigMaps, Secrets and the spec, in the order that
+// Flux and Helm use.
+package values
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/strvals"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// Reader reads the objects that valuesFrom refers to.
+type Reader interface {
+	ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error)
+}
+
+const (
+	kindConfigMap = "ConfigMap"
+	kindSecret    = "Secret"
+)
+
+// Compose merges the values of refs in their order, then inline, and says where each value came from. A value
+// at a target path also takes precedence over inline if its parent is a map that only inline sets, as in Flux:
+// a release that is taken over must keep its values. An error names the reference, the key and the position,
+// and no content of a Secret.
+func Compose(ctx context.Context, read Reader, namespace string, refs []meta.ValuesReference,
+	inline *apiextensionsv1.JSON) (map[string]any, []Origin, error) {
+	own, err := decodeInline(inline)
+	if err != nil {
+		return nil, nil, err
+	}
+	result := map[string]any{}
+	var layers []layer
+	for i, ref := range refs {
+		s := source{ref: ref, namespace: namespace, position: fmt.Sprintf("spec.valuesFrom[%d]", i)}
+		content, found, err := s.read(ctx, read)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found {
+			continue
+		}
+		if ref.TargetPath == "" {
+			values, err := s.document(content)
+			if err != nil {
+				return nil, nil, err
+			}
+			result = loader.MergeMaps(result, values)
+			layers = append(layers, layer{from: s.String(), secret: ref.Kind == kindSecret, values: copyMap(values)})
+			continue
+		}
+		result = loader.MergeMaps(result, own)
+		if err := s.set(content, result); err != nil {
+			return nil, nil, err
+		}
+		alone := map[string]any{}
+		_ = s.set(content, alone)
+		layers = append(layers, layer{from: s.String() + ", target path " + ref.TargetPath,
+			secret: ref.Kind == kindSecret, values: alone})
+	}
+	result = loader.MergeMaps(result, own)
+	if own, err = decodeInline(inline); err != nil { // a target path may have changed the first copy
+		return nil, nil, err
+	}
+	layers = append(layers, layer{from: "spec.values", values: own})
+	return result, origins(result, layers), nil
+}
+
+func decodeInline(inline *apiextensionsv1.JSON) (map[string]any, error) {
+	values := map[string]any{}
+	if inline == nil || len(inline.Raw) == 0 {
+		return values, nil
+	}
+	if err := json.Unmarshal(inline.Raw, &values); err != nil {
+		return nil, fault.New("", "spec.values is not a map").WithHint("Write it as 'key: value'").Final()
+	}
+	return values, nil
+}
+
+// source is an entry of valuesFrom.
+type source struct {
+	ref       meta.ValuesReference
+	namespace string
+	position  string // in the spec
+}
+
+func (s source) String() string {
+	return fmt.Sprintf("%s '%s/%s', key '%s'", s.ref.Kind, s.namespace, s.ref.Name, s.ref.GetValuesKey())
+}
+
+func (s source) fault(format string, args ...any) *fault.Fault {
+	return fault.New("", "%s (%s): %s", s.position, s, fmt.Sprintf(format, args...))
+}
+
+// read returns the content of the key. It is not found if the reference is optional and the object or key is missing.
+func (s source) read(ctx context.Context, read Reader) (content string, found bool, err error) {
+	key := types.NamespacedName{Namespace: s.namespace, Name: s.ref.Name}
+	var keys []string
+	var binary bool
+	switch s.ref.Kind {
+	case kindSecret:
+		var secret *corev1.Secret
+		if secret, err = read.Secret(ctx, key); err == nil {
+			content, found, keys = lookUp(secret.Data, s.ref.GetValuesKey())
+		}
+	case kindConfigMap:
+		var config *corev1.ConfigMap
+		if config, err = read.ConfigMap(ctx, key); err == nil {
+			content, found, keys = lookUp(config.Data, s.ref.GetValuesKey())
+			_, binary = config.BinaryData[s.ref.GetValuesKey()]
+		}
+	default:
+		return "", false, s.fault("kind '%s' is not supported", s.ref.Kind).WithHint("Use ConfigMap or Secret").Final()
+	}
+	switch {
+	case apierrors.IsNotFound(err) && s.ref.Optional:
+		return "", false, nil
+	case apierrors.IsNotFound(err):
+		return "", false, s.fault("the %s does not exist", s.ref.Kind).
+			WithHint("Create it in namespace '%s', or set optional: true", s.namespace)
+	case err != nil:
+		return "", false, s.fault("the %s cannot be read", s.ref.Kind).Because(err)
+	case binary || found && !isText(content):
+		return "", false, s.fault("the key holds binary data").WithHint("Values are text in UTF-8").Final()
+	case !found && !s.ref.Optional:
+		return "", false, s.fault("the %s has no such key", s.ref.Kind).
+			WithHint("Its keys are: %s", keyList(keys))
+	}
+	return content, found, nil
+}
+
+// lookUp returns the value of a key, and all keys.
+func lookUp[T string | []byte](data map[string]T, key string) (content string, found bool, keys []string) {
+	for k := range data {
+		keys = append(keys, k)
+	}
+	value, found := data[key]
+	return string(value), found, keys
+}
+
+func isText(content string) bool {
+	if !utf8.ValidString(content) {
+		return false
+	}
+	return !strings.ContainsFunc(content, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
+}
+
+// document parses the content of a key without target path.
+func (s source) document(content string) (map[string]any, error) {
+	values, err := common.ReadValues([]byte(content))
+	if err != nil {
+		place, reason := yamlProblem(err, s.ref.Kind == kindSecret)
+		return nil, s.fault("%sinvalid YAML: %s", place, reason).
+			WithHint("The key must hold a map, such as 'replicas: 2'; for a single value set targetPath")
+	}
+	return values, nil
+}
+
+// set merges the content of a key with a target path into values.
+func (s source) set(content string, values map[string]any) (err error) {
+	defer func() { // for example a map where the path has an index
+		if recover() != nil {
+			err = s.pathFault(content)
+		}
+	}()
+	switch text := content; {
+	case s.ref.Literal:
+		err = strvals.ParseLiteralInto(s.ref.TargetPath+"="+text, values)
+	case isQuoted(text, "'") || isQuoted(text, `"`):
+		err = strvals.ParseIntoString(s.ref.TargetPath+"="+strings.Trim(text, `'"`), values)
+	default:
+		err = strvals.ParseInto(s.ref.TargetPath+"="+text, values)
+	}
+	if err != nil { // its text contains parts of the value
+		return s.pathFault(content)
+	}
+	return nil
+}
+
+func isQuoted(text, quote string) bool {
+	return strings.HasPrefix(text, quote) && strings.HasSuffix(text, quote)
+}
+
+// pathFault says why content cannot be set at the target path, without the content.
+func (s source) pathFault(content string) error {
+	f := s.fault("the value cannot be set at targetPath '%s'", s.ref.TargetPath)
+	if strings.ContainsAny(s.ref.TargetPath, "[]") && !s.ref.Literal {
+		f = f.Because(errors.New("the path does not fit the values so far, or the value is not in the syntax of --set"))
+	}
+	if at := strings.IndexAny(content, ",{}"); at >= 0 && !s.ref.Literal {
+		return s.fault("the value cannot be set at targetPath '%s': '%c' at character %d has a meaning in the syntax "+
+			"of --set", s.ref.TargetPath, content[at], utf8.RuneCountInString(content[:at])+1).
+			WithHint("Set literal: true to take the value as it is").Final()
+	}
+	return f.WithHint("Check the path: names separated by dots, and indexes such as [0] for lists").Final()
+}

@@ -1,0 +1,165 @@
+package helmrelease
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// GroupKind identifies the kind to the kernel.
+var GroupKind = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.HelmReleaseKind}
+
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=update;patch;delete
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases/finalizers,verbs=get;create;update
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases/finalizers,verbs=patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=create;update
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps;secrets;serviceaccounts,verbs=get;list;watch
+
+// Controller reconciles HelmReleases. It implements [reconcile.Step].
+type Controller struct {
+	Client    client.Client // cached
+	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
+	Artifacts *artifact.Fetcher
+	Clusters  *rollout.Clusters
+	Renderer  *render.Renderer
+	Events    reconcile.Events // for events during deletion; other events are part of outcomes
+	Clock     clock.PassiveClock
+	Options   Options
+
+	mu     sync.Mutex
+	states map[types.UID]*state
+}
+
+// Options are set by flags.
+type Options struct {
+	NoCrossNamespaceRefs  bool
+	DefaultServiceAccount string
+	NoFailFast            bool // waits continue until the timeout even if an object has failed
+	AdditiveReadyExpr     bool // dependencies with a readyExpr must also be Ready
+	AllowDNS              bool // templates may resolve names
+	NoDigestTracking      bool // chart versions get no suffix with the digest of the artifact
+	RetryOnFailure        bool // the default strategy is RetryOnFailure
+	Helm3Defaults         bool // client-side apply, legacy wait and no post-rendering of hooks by default
+	// Resync is the interval at which all objects are dry-run again even if no change was observed.
+	Resync time.Duration
+}
+
+// References implements [reconcile.Step].
+func (c *Controller) References(obj *helmv2.HelmRelease) []reconcile.Ref {
+	refs := sourceRefs(obj)
+	refs = append(refs, c.dependencies().Refs(obj)...)
+	if k := obj.Spec.KubeConfig; k != nil && k.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, k.SecretRef.Name))
+	} else if k != nil && k.ConfigMapRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "ConfigMap"}, obj.Namespace, k.ConfigMapRef.Name))
+	}
+	for _, v := range obj.Spec.ValuesFrom {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: v.Kind}, obj.Namespace, v.Name))
+	}
+	return refs
+}
+
+// Reconcile makes the release match the spec. Its steps are: find the chart, compose the values, ask the gates, check
+// dependencies, connect to the cluster, then read what is stored of the release and do the next action, until there is
+// nothing left to do.
+func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease]) reconcile.Outcome {
+	desired, outcome := c.desired(ctx, pass.Object)
+	if outcome != nil {
+		return *outcome
+	}
+	if outcome := c.admit(ctx, pass, desired); outcome != nil {
+		return *outcome
+	}
+	r, err := c.newRun(ctx, pass, desired)
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	return r.outcome(r.release(ctx))
+}
+
+// run is one pass of a HelmRelease that was admitted.
+type run struct {
+	*Controller
+	*desired
+	pass    *reconcile.Pass[*helmv2.HelmRelease]
+	obj     *helmv2.HelmRelease
+	target  *rollout.Target
+	state   *state
+	report  rollout.Report
+	worked  bool // an action was done
+	forced  bool // an action was requested by annotation, and not done yet
+	storage *releaseStorage
+}
+
+func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
+	d *desired) (*run, error) {
+	obj := pass.Object
+	target, err := c.Clusters.Target(ctx, refOf(obj), c.destination(obj))
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Controller: c, desired: d, pass: pass, obj: obj, target: target, state: c.stateOf(obj),
+		report: rollout.Report{Owner: refOf(obj)}}
+	r.handleRequests()
+	r.storage, err = openStorage(target, obj.GetStorageNamespace())
+	return r, err
+}
+
+// handleRequests handles the annotations forceAt and resetAt, which count together with a reconcile request of the same
+// value.
+func (r *run) handleRequests() {
+	a := r.obj.Annotations
+	requested := a[meta.ReconcileRequestAnnotation]
+	if v := a[helmv2.ResetRequestAnnotation]; v != "" && v == requested && v != r.obj.Status.LastHandledResetAt {
+		r.clearFailures()
+		r.obj.Status.LastHandledResetAt = v
+	}
+	if v := a[helmv2.ForceRequestAnnotation]; v != "" && v == requested && v != r.obj.Status.LastHandledForceAt {
+		r.forced = true
+		r.obj.Status.LastHandledForceAt = v
+	}
+}
+
+// destination returns the cluster and the identity that a HelmRelease releases with.
+func (c *Controller) destination(obj *helmv2.HelmRelease) rollout.Destination {
+	return rollout.Destination{KubeConfig: (*meta.KubeConfigReference)(obj.Spec.KubeConfig),
+		ServiceAccount: cmp.Or(obj.Spec.ServiceAccountName, c.Options.DefaultServiceAccount)}
+}
+
+// dependencies returns the check of spec.dependsOn.
+func (c *Controller) dependencies() *rollout.Dependencies[*helmv2.HelmRelease] {
+	return &rollout.Dependencies[*helmv2.HelmRelease]{
+		Kind:              GroupKind,
+		Reader:            c.Client,
+		New:               func() *helmv2.HelmRelease { return &helmv2.HelmRelease{} },
+		DependsOn:         func(r *helmv2.HelmRelease) []meta.DependencyReference { return r.Spec.DependsOn },
+		Policy:            c.referencePolicy(),
+		AdditiveReadyExpr: c.Options.AdditiveReadyExpr,
+	}
+}
+
+func (c *Controller) referencePolicy() rollout.ReferencePolicy {
+	return rollout.ReferencePolicy{NoCrossNamespace: c.Options.NoCrossNamespaceRefs}
+}
+
+func refOf(obj *helmv2.HelmRelease) reconcile.Ref {
+	return reconcile.RefTo(GroupKind, obj.Namespace, obj.Name)
+}

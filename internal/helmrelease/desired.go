@@ -1,0 +1,99 @@
+package helmrelease
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/helm/digest"
+	"github.com/sluice-gitops/sluice/internal/helm/values"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// desired is the declared release.
+type desired struct {
+	name     string // of the release
+	artifact *meta.Artifact
+	tree     *artifact.Tree
+	chart    chartInfo
+	values   map[string]any
+	secrets  []string // values of Secrets, which must not appear in messages
+
+	configDigest         string
+	postRenderersDigest  string
+	commonMetadataDigest string
+}
+
+// desired finds the chart and composes the values, or returns the outcome if that is not possible yet.
+func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*desired, *reconcile.Outcome) {
+	source, outcome := c.source(ctx, obj)
+	if outcome != nil {
+		return nil, outcome
+	}
+	kind, _ := sourceKey(obj)
+	tree, info, err := c.readChart(ctx, kind, source)
+	if err != nil {
+		return nil, ptr.To(reconcile.Failed(err))
+	}
+	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
+	reader := &valuesReader{reader: c.Configs}
+	d.values, _, err = values.Compose(ctx, reader, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+	d.secrets = reader.secrets
+	if err != nil {
+		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
+	}
+	d.configDigest = digest.Config(d.values)
+	if len(obj.Spec.PostRenderers) > 0 {
+		d.postRenderersDigest = digest.PostRenderers(obj.Spec.PostRenderers)
+	}
+	if obj.Spec.CommonMetadata != nil {
+		d.commonMetadataDigest = digest.CommonMetadata(obj.Spec.CommonMetadata)
+	}
+	return d, nil
+}
+
+// valuesFault gives an error of the values its documented reason.
+func valuesFault(err error) error {
+	var f *fault.Fault
+	if errors.As(err, &f) && f.Reason != "" {
+		return err
+	}
+	return fault.New(helmv2.ValuesErrorReason, "cannot compose the values").Because(err)
+}
+
+// valuesReader reads the objects with values, and collects the values of Secrets.
+type valuesReader struct {
+	reader  client.Reader
+	secrets []string
+}
+
+// minSecretLength is the minimum length of values that are masked. Shorter values occur by chance.
+const minSecretLength = 4
+
+// ConfigMap implements [values.Reader].
+func (v *valuesReader) ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	return cm, v.reader.Get(ctx, key, cm)
+}
+
+// Secret implements [values.Reader].
+func (v *valuesReader) Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
+	s := &corev1.Secret{}
+	if err := v.reader.Get(ctx, key, s); err != nil {
+		return nil, err
+	}
+	for _, b := range s.Data {
+		if len(b) >= minSecretLength {
+			v.secrets = append(v.secrets, string(b))
+		}
+	}
+	return s, nil
+}

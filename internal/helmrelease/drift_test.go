@@ -1,0 +1,94 @@
+package helmrelease_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// detecting returns a change to a mode of drift detection.
+func detecting(mode string) func(*helmv2.HelmReleaseSpec) {
+	return func(s *helmv2.HelmReleaseSpec) { s.DriftDetection = &meta.DriftDetection{Mode: mode} }
+}
+
+const drifted = `{"data":{"k":"drifted"}}`
+
+func TestDriftIsCorrected(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("app", detecting(meta.DriftEnabled))
+	h.ready("app", 1)
+	h.configMap("app-config", "red")
+	h.Patch(&corev1.ConfigMap{}, "app-config", drifted)
+	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
+	h.configMap("app-config", "red")
+	if err := h.Client.Delete(t.Context(), h.configMap("app-config", "red")); err != nil {
+		t.Fatal(err)
+	}
+	h.configMap("app-config", "red")
+	if got := h.statuses("app"); got != "1 deployed" {
+		t.Errorf("stored releases are %s", got)
+	}
+}
+
+func TestDriftIsReported(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("app", detecting(meta.DriftWarn))
+	h.ready("app", 1)
+	h.Patch(&corev1.ConfigMap{}, "app-config", drifted)
+	h.hasCondition("app", meta.DriftedCondition, "True", meta.DriftDetectedReason, "app-config differs")
+	h.configMap("app-config", "drifted")
+
+	h.edit("app", detecting(meta.DriftEnabled))
+	h.configMap("app-config", "red")
+}
+
+func TestDriftIsIgnored(t *testing.T) {
+	h := newHarness(t)
+	annotated := `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-excluded
+  annotations: {helm.toolkit.fluxcd.io/driftDetection: disabled}
+data: {k: red}
+`
+	h.publish("1.0.0", map[string]string{"templates/excluded.yaml": annotated})
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.DriftDetection = &meta.DriftDetection{Mode: meta.DriftEnabled,
+			Ignore: []meta.IgnoreRule{{Paths: []string{"/data/k"}}}}
+	})
+	h.release("off")
+	h.ready("app", 1)
+	h.ready("off", 1)
+	for _, name := range []string{"app-config", "app-excluded", "off-config"} {
+		h.Patch(&corev1.ConfigMap{}, name, drifted)
+	}
+	for _, name := range []string{"app", "off"} {
+		h.Reconcile(&helmv2.HelmRelease{}, name)
+	}
+	for _, name := range []string{"app-config", "app-excluded", "off-config"} {
+		h.configMap(name, "drifted")
+	}
+	h.edit("off", values(map[string]any{"color": "blue"})) // an upgrade is no correction of drift
+	h.configMap("off-config", "blue")
+}
+
+// TestFieldsOfOthersAreNoDrift sets fields that the chart does not declare, as defaults and webhooks do.
+func TestFieldsOfOthersAreNoDrift(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("app", detecting(meta.DriftEnabled))
+	h.ready("app", 1)
+	h.Patch(&corev1.ConfigMap{}, "app-config", `{"data":{"other":"added"}}`)
+	h.Reconcile(&helmv2.HelmRelease{}, "app")
+	cm := &corev1.ConfigMap{}
+	testenv.Eventually(t, "the object can be read", func() error { return h.Get(cm, "app-config") })
+	if cm.Data["other"] != "added" || cm.Data["k"] != "red" {
+		t.Errorf("the data are %v", cm.Data)
+	}
+}

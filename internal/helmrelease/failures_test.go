@@ -1,0 +1,153 @@
+package helmrelease_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// hookTemplate returns the template of a Job that runs at a hook, and fails while the value fail is set.
+func hookTemplate(event string) string {
+	return fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: %s}
+spec:
+  backoffLimit: 0
+  template:
+    metadata:
+      annotations: {playground.sluice.dev/fail: {{ .Values.fail | default "" | quote }}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: example.com/hook}]
+`, event)
+}
+
+// failing are values with which hooks fail.
+func failing(color string) map[string]any {
+	return map[string]any{"color": color, "fail": "job-failed"}
+}
+
+func TestAFailedUpgradeIsRolledBack(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-upgrade")})
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.Upgrade = &helmv2.Upgrade{Remediation: &helmv2.UpgradeRemediation{Retries: 1}}
+	})
+	h.ready("app", 1)
+	h.edit("app", values(failing("blue")))
+	r := &helmv2.HelmRelease{}
+	h.NotReady(r, "app", helmv2.RetriesExceededReason, "upgrade failed 2 times, and no retries are left")
+	h.configMap("app-config", "red")
+	checkHistory(t, r, "5 deployed 1.0.0 rollback", "4 failed 1.0.0 upgrade", "3 superseded 1.0.0 rollback",
+		"2 failed 1.0.0 upgrade", "1 superseded 1.0.0 install")
+	h.hasCondition("app", helmv2.ReleasedCondition, "False", helmv2.UpgradeFailedReason, "Job")
+	h.hasCondition("app", helmv2.RemediatedCondition, "True", helmv2.RollbackSucceededReason,
+		h.Namespace+"/app.v3 succeeded")
+	if r.Status.UpgradeFailures != 2 || r.Status.Failures != 2 {
+		t.Errorf("the counters are %d and %d", r.Status.UpgradeFailures, r.Status.Failures)
+	}
+
+	h.edit("app", values(map[string]any{"color": "green"})) // an input that matters changes
+	r = h.ready("app", 6)
+	h.configMap("app-config", "green")
+	if r.Status.UpgradeFailures != 0 {
+		t.Errorf("%d failures are still counted", r.Status.UpgradeFailures)
+	}
+}
+
+func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-install")})
+	h.release("app", values(failing("blue")), func(s *helmv2.HelmReleaseSpec) {
+		remediateLast := true
+		s.Install = &helmv2.Install{Remediation: &helmv2.InstallRemediation{Retries: 1,
+			RemediateLastFailure: &remediateLast}}
+	})
+	r := &helmv2.HelmRelease{}
+	h.NotReady(r, "app", helmv2.RetriesExceededReason, "install failed 2 times")
+	h.hasCondition("app", helmv2.RemediatedCondition, "True", helmv2.UninstallSucceededReason, "succeeded")
+	h.Gone(&corev1.ConfigMap{}, "app-config")
+	if got := h.statuses("app"); got != "" {
+		t.Errorf("releases are stored: %s", got)
+	}
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	h.ready("app", 1)
+	h.configMap("app-config", "blue")
+}
+
+func TestResetAllowsFurtherRetries(t *testing.T) {
+	h := newHarness(t)
+	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
+	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
+	h.release("app")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "not opened")
+	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "opened"}})
+	at := time.Now().Format(time.RFC3339Nano)
+	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
+		meta.ReconcileRequestAnnotation, at, helmv2.ResetRequestAnnotation, at))
+	r := h.ready("app", 1)
+	if r.Status.LastHandledResetAt != at {
+		t.Errorf("the last handled reset is %q", r.Status.LastHandledResetAt)
+	}
+	at = time.Now().Format(time.RFC3339Nano)
+	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
+		meta.ReconcileRequestAnnotation, at, helmv2.ForceRequestAnnotation, at))
+	if r = h.ready("app", 2); r.Status.LastHandledForceAt != at {
+		t.Errorf("the last handled force is %q", r.Status.LastHandledForceAt)
+	}
+}
+
+func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
+	h := newHarness(t)
+	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
+	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.Install = &helmv2.Install{Strategy: &helmv2.InstallStrategy{Name: helmv2.StrategyRetryOnFailure,
+			RetryInterval: &meta.Duration{Duration: time.Second}}}
+	})
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "not opened")
+	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "opened"}})
+	h.ready("app", 1)
+}
+
+// TestBadCharts releases what cannot be released. Each failure says why, and ends when the input is corrected.
+func TestBadCharts(t *testing.T) {
+	h := newHarness(t)
+	h.publish("0.0.1", nil)
+	for name, c := range map[string]struct {
+		version string
+		files   map[string]string
+		values  map[string]any
+		reason  string
+		says    string
+	}{
+		"schema": {"1.0.0", map[string]string{"values.schema.json": `{"properties":{"size":{"type":"integer"}}}`},
+			map[string]any{"color": "red", "size": "big"}, helmv2.RetriesExceededReason, "size"},
+		"missing": {"1.0.1", map[string]string{"templates/x.yaml": `{{ required "set .Values.must" .Values.must }}`},
+			nil, helmv2.RetriesExceededReason, "set .Values.must"},
+		"template": {"1.0.2", map[string]string{"templates/x.yaml": "{{ nope }}"}, nil, helmv2.RetriesExceededReason, "nope"},
+		"kind": {"1.0.3", map[string]string{"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\n" +
+			"metadata: {name: a}\n"}, nil, helmv2.RetriesExceededReason, "does not serve kind Nope"},
+		"field": {"1.0.4", map[string]string{"templates/config.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)},
+			nil, helmv2.RetriesExceededReason, "dada"},
+		"yaml": {"1.0.5", map[string]string{"templates/x.yaml": "a: [\n"}, nil, helmv2.RetriesExceededReason, "YAML"},
+		"namespace": {"1.0.6", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: a, namespace: does-not-exist}\n"}, nil, helmv2.RetriesExceededReason, "does-not-exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{h.For(t), h.repository}
+			h.publish(c.version, c.files)
+			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
+			h.NotReady(&helmv2.HelmRelease{}, name, c.reason, c.says)
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package helmrelease
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// Finalize uninstalls the release, unless the HelmRelease is suspended, and deletes the source object that was created
+// for it. It works without the chart and the values.
+func (c *Controller) Finalize(ctx context.Context, obj *helmv2.HelmRelease) error {
+	if !obj.Spec.Suspend {
+		if err := c.uninstallAll(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if err := c.deleteTemplate(ctx, obj); err != nil {
+		return err
+	}
+	c.forget(obj)
+	return nil
+}
+
+// uninstallAll uninstalls the release that the status records. It returns nil if it is uninstalled, or cannot be and is
+// left in the cluster, which an event reports.
+func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) error {
+	snapshot, ok := recordedRelease(obj)
+	if !ok {
+		return nil
+	}
+	destination := c.destination(obj)
+	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
+	if rollout.IsCredentialsNotFound(err) {
+		c.reportLeftBehind(ctx, obj, err)
+		return nil // otherwise the deletion could never complete
+	}
+	if err != nil {
+		return err
+	}
+	defer target.Forget(refOf(obj))
+	r := &run{Controller: c, desired: &desired{name: snapshot.Name}, obj: obj, target: target, state: c.stateOf(obj),
+		report: rollout.Report{Owner: refOf(obj)}}
+	namespace := obj.Status.StorageNamespace
+	if namespace == "" {
+		namespace = obj.GetStorageNamespace()
+	}
+	if r.storage, err = openStorage(target, namespace); err != nil {
+		return err
+	}
+	err = r.uninstallRecorded(ctx, snapshot, namespace)
+	if err != nil && destination.AccountMissing(ctx, c.Configs, obj.Namespace) {
+		c.reportLeftBehind(ctx, obj, err)
+		return nil
+	}
+	if err == nil {
+		c.emit(obj, corev1.EventTypeNormal, helmv2.UninstallSucceededReason,
+			fmt.Sprintf("Helm uninstall succeeded for release %s/%s", snapshot.Namespace, snapshot.Name))
+	}
+	return err
+}
+
+// recordedRelease returns the release that the status records; one whose install was started has only a name.
+func recordedRelease(obj *helmv2.HelmRelease) (helmv2.Snapshot, bool) {
+	if len(obj.Status.History) > 0 {
+		s := obj.Status.History[0]
+		return s, s.Deleted == nil
+	}
+	return helmv2.Snapshot{Name: releaseName(obj), Namespace: obj.GetReleaseNamespace()},
+		obj.Status.LastAttemptedReleaseAction != ""
+}
+
+// reportLeftBehind reports that a release is left in the cluster.
+func (c *Controller) reportLeftBehind(ctx context.Context, obj *helmv2.HelmRelease, err error) {
+	message := fmt.Sprintf("release left in the cluster, because the credentials to uninstall it no longer exist: %v", err)
+	log.FromContext(ctx).Info(message)
+	c.emit(obj, corev1.EventTypeWarning, helmv2.UninstallFailedReason, message)
+}
+
+// emit emits an event about the deletion of a HelmRelease.
+func (c *Controller) emit(obj *helmv2.HelmRelease, eventType, reason, message string) {
+	c.Events.Emit(GroupKind.Group, obj, reconcile.Event{Type: eventType, Reason: reason, Message: message})
+}

@@ -1,0 +1,221 @@
+package helmrelease
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	helmaction "helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	helmrelease "helm.sh/helm/v4/pkg/release/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/helm/action"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/postrender"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// newAction returns what all actions on the release need.
+func (r *run) newAction() (*action.Run, error) {
+	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
+	if err != nil {
+		return nil, err
+	}
+	ignore, err := rollout.IgnoreRules(nil, r.obj.Spec.DriftDetection)
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := capabilitiesOf(r.target)
+	if err != nil {
+		return nil, fault.New(meta.ReconciliationFailedReason, "cannot read what the cluster serves").Because(err)
+	}
+	a := r.newUninstall()
+	a.Capabilities, a.Client.Ignore, a.Client.Checks = capabilities, ignore, checks
+	a.PostRenderer = postrender.New(postrender.Options{
+		PostRenderers: r.obj.Spec.PostRenderers, CommonMetadata: r.obj.Spec.CommonMetadata,
+		Labels: rollout.OwnerOf(refOf(r.obj)).Labels(),
+	})
+	return a, nil
+}
+
+// newUninstall returns what an uninstall needs. No part of the spec that may be invalid keeps a release from being
+// uninstalled.
+func (r *run) newUninstall() *action.Run {
+	return &action.Run{
+		Object: r.obj, Name: r.name, Storage: r.storage.Driver, HelmDefaults: r.Options.Helm3Defaults,
+		Capabilities: common.DefaultCapabilities, // not used: nothing is rendered
+		Client: kube.Options{
+			Target: r.target, Owner: refOf(r.obj), Namespace: r.obj.GetReleaseNamespace(), ReleaseName: r.name,
+			Secrets: r.secrets, MaxDiffs: rollout.MaxDiffs, NoFailFast: r.Options.NoFailFast,
+		},
+	}
+}
+
+// capabilitiesOf returns what templates see as .Capabilities.
+func capabilitiesOf(t *rollout.Target) (*common.Capabilities, error) {
+	discovery := t.Cluster.Discovery()
+	version, err := discovery.ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	versions, err := helmaction.GetVersionSet(discovery)
+	if err != nil {
+		return nil, err
+	}
+	return &common.Capabilities{
+		APIVersions: versions, HelmVersion: common.DefaultCapabilities.HelmVersion,
+		KubeVersion: common.KubeVersion{Version: version.GitVersion, Major: version.Major, Minor: version.Minor},
+	}, nil
+}
+
+// render renders the chart for an action.
+func (r *run) render(ctx context.Context, release render.Release, values map[string]any) (action.Chart, error) {
+	loaded, result, err := r.renderFiles(ctx, release, values)
+	if err != nil {
+		return action.Chart{}, err
+	}
+	return action.Chart{Original: loaded.chart, Rendered: render.Prerendered(loaded.chart, result), Values: values}, nil
+}
+
+// renderFiles renders the chart in another process.
+func (r *run) renderFiles(ctx context.Context, release render.Release,
+	values map[string]any) (*loadedChart, *render.Result, error) {
+	loaded, err := loadChart(r.tree, r.desired.chart)
+	if err != nil {
+		return nil, nil, err
+	}
+	capabilities, err := capabilitiesOf(r.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := r.Renderer.Render(ctx, render.Request{
+		Chart: loaded.archive, Release: release, Values: values,
+		KubeVersion: capabilities.KubeVersion.Version, KubeMajor: capabilities.KubeVersion.Major,
+		KubeMinor: capabilities.KubeVersion.Minor, APIVersions: slices.Clone(capabilities.APIVersions),
+		Lookup: lookupIn(r.target), AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
+	})
+	return loaded, result, err
+}
+
+func (r *run) skipsSchema(release render.Release) bool {
+	if release.IsInstall {
+		return r.obj.Spec.Install != nil && r.obj.Spec.Install.DisableSchemaValidation
+	}
+	return r.obj.Spec.Upgrade != nil && r.obj.Spec.Upgrade.DisableSchemaValidation
+}
+
+// lookupIn returns the function lookup of templates, which reads with the rights of the release's account.
+func lookupIn(t *rollout.Target) render.Lookup {
+	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if err != nil {
+			return nil, err
+		}
+		mapping, err := t.Cluster.Mapper().RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
+		if apimeta.IsNoMatchError(err) {
+			return map[string]any{}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		client := t.Cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace)
+		if name == "" {
+			list, err := client.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, ignoreNotFound(err)
+			}
+			return list.UnstructuredContent(), nil
+		}
+		o, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return map[string]any{}, ignoreNotFound(err)
+		}
+		return o.Object, nil
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ownerOf returns the HelmRelease whose labels the manifest of a release has; empty if it has none.
+func ownerOf(rel *helmrelease.Release) types.NamespacedName {
+	objects, err := kube.Decode(bytes.NewReader([]byte(rel.Manifest)))
+	if err != nil {
+		return types.NamespacedName{}
+	}
+	for _, o := range objects {
+		labels := o.GetLabels()
+		if name := labels[GroupKind.Group+"/name"]; name != "" {
+			return types.NamespacedName{Namespace: labels[GroupKind.Group+"/namespace"], Name: name}
+		}
+	}
+	return types.NamespacedName{}
+}
+
+// checkOwner returns an error if another HelmRelease manages the release.
+func (r *run) checkOwner(ctx context.Context, rel *helmrelease.Release) error {
+	if rel == nil || isRecorded(r.obj, rel) {
+		return nil
+	}
+	owner := ownerOf(rel)
+	own := types.NamespacedName{Namespace: r.obj.Namespace, Name: r.obj.Name}
+	if owner == (types.NamespacedName{}) || owner == own {
+		return nil
+	}
+	other := &helmv2.HelmRelease{}
+	err := r.Controller.Client.Get(ctx, owner, other)
+	if err != nil || releaseName(other) != rel.Name || other.GetStorageNamespace() != r.obj.GetStorageNamespace() ||
+		len(other.Status.History) == 0 {
+		return nil //nolint:nilerr // an owner that cannot be read or has moved on does not hold the release
+	}
+	return fault.New(meta.ReconciliationFailedReason, "release '%s/%s' is managed by HelmRelease '%s'", rel.Namespace,
+		rel.Name, owner).WithHint("Give one of them another spec.releaseName, or delete one").Final()
+}
+
+// foreignWait returns how long another client may still work on a pending release.
+func (r *run) foreignWait(rel *helmrelease.Release) time.Duration {
+	own := types.NamespacedName{Namespace: r.obj.Namespace, Name: r.obj.Name}
+	if strings.TrimSpace(rel.Manifest) == "" || ownerOf(rel) == own {
+		return 0 // no other process of ours runs: its action was interrupted
+	}
+	return rel.Info.LastDeployed.Add(r.obj.GetTimeout(nil)).Sub(r.Clock.Now())
+}
+
+// redact replaces the values of Secrets in an error.
+func (r *run) redact(err error) error {
+	text := err.Error()
+	redacted := text
+	slices.SortFunc(r.secrets, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
+	for _, s := range r.secrets {
+		redacted = strings.ReplaceAll(redacted, s, "***")
+	}
+	if redacted == text {
+		return err
+	}
+	return redactedError{text: redacted, err: err}
+}
+
+// redactedError is an error whose text was redacted. The original is only used to classify it.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e redactedError) Error() string { return e.text }
+
+func (e redactedError) Unwrap() error { return e.err }

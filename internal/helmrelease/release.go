@@ -1,0 +1,139 @@
+package helmrelease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/helm/action"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// maxSteps bounds the steps of a pass. The longest sequence recovers, moves, installs and tests a release.
+const maxSteps = 8
+
+// release does one step after another until the release is as declared, or a step fails.
+func (r *run) release(ctx context.Context) reconcile.Outcome {
+	r.state.setTarget(r.target)
+	for range maxSteps {
+		o, err := r.observe(ctx)
+		if err != nil {
+			return reconcile.Failed(err)
+		}
+		if err := r.checkOwner(ctx, o.last); err != nil {
+			return reconcile.Failed(err)
+		}
+		d := r.decide(o)
+		switch d.step {
+		case stepNone:
+			return r.atRest(ctx, o)
+		case stepExhausted:
+			if !r.hasRecovered() {
+				return r.exhausted()
+			}
+			r.clearFailures() // what failed is healthy by now
+			continue
+		case stepWait:
+			return r.waiting(d)
+		}
+		if err := r.perform(ctx, d, o); err != nil {
+			return r.failed(ctx, d, err)
+		}
+	}
+	return reconcile.Failed(fault.New(meta.ReconciliationFailedReason,
+		"release '%s' is not as declared after %d steps", r.name, maxSteps))
+}
+
+// perform does one step.
+func (r *run) perform(ctx context.Context, d decision, o *observed) error {
+	r.worked = d.step != stepAdopt
+	switch d.step {
+	case stepAdopt:
+		return r.adopt(o)
+	case stepRecover:
+		return r.recover(o)
+	case stepMove:
+		return r.move(ctx)
+	case stepInstall:
+		return r.install(ctx, o)
+	case stepUpgrade:
+		return r.upgrade(ctx, o)
+	case stepTest:
+		return r.test(ctx, o)
+	case stepRemediate:
+		return r.remediate(ctx, o)
+	default:
+		return nil
+	}
+}
+
+// failed returns the outcome of a failed step. A release that failed is remediated at once; retries have a backoff, so
+// that a release which fails again and again does not occupy a worker.
+func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outcome {
+	if d.step != stepInstall && d.step != stepUpgrade && d.step != stepTest || action.IsTransient(err) {
+		return reconcile.Failed(err)
+	}
+	o, observeErr := r.observe(ctx)
+	if observeErr != nil {
+		return reconcile.Failed(err)
+	}
+	next := r.decide(o)
+	if next.step == stepRemediate {
+		if remediateErr := r.perform(ctx, next, o); remediateErr != nil {
+			return reconcile.Failed(remediateErr)
+		}
+		if o, observeErr = r.observe(ctx); observeErr != nil {
+			return reconcile.Failed(err)
+		}
+		next = r.decide(o)
+	}
+	switch next.step {
+	case stepExhausted:
+		return r.exhausted()
+	case stepWait:
+		return r.waiting(next)
+	default:
+		return reconcile.Failed(err)
+	}
+}
+
+// exhausted returns the outcome of a release that has used up its retries. It ends when an input changes.
+func (r *run) exhausted() reconcile.Outcome {
+	p := r.policy()
+	last := r.lastFailure()
+	f := fault.New(helmv2.RetriesExceededReason, "%s failed %s, and no retries are left: %s", p.action,
+		times(p.failures), last).
+		WithHint("It is retried when the chart, the values, the spec or the health of what failed changes, or after " +
+			"`sluice reconcile helmrelease --reset`").Final()
+	return reconcile.Failed(f)
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// waiting returns the outcome of a release that is retried later.
+func (r *run) waiting(d decision) reconcile.Outcome {
+	p := r.policy()
+	wait := max(r.retryWait(p), time.Second)
+	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is in %s: %s", d.why,
+		wait.Round(time.Second), r.lastFailure()).After(wait))
+}
+
+// outcome adds the events of the pass to its outcome.
+func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
+	if !r.worked {
+		o = o.Unchanged()
+	}
+	o = o.WithMetadata(meta.EventRevisionKey, r.chart.version)
+	if r.chart.ociDigest != "" {
+		o = o.WithMetadata("oci-digest", r.chart.ociDigest)
+	}
+	return r.report.Outcome(o).WithArtifact(r.artifact)
+}

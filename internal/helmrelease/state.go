@@ -1,0 +1,58 @@
+package helmrelease
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// state is what this process stores about a HelmRelease between passes. Nothing depends on it but costs: if it is lost,
+// the next pass compares all objects again.
+type state struct {
+	target     *rollout.Target
+	checked    string    // what the cluster was compared with last: mode of drift detection and digest of the release
+	failedAt   time.Time // when the last action of this process failed; zero if none did
+	lastResync time.Time // when all objects were compared last
+	drift      rollout.Drift
+	health     rollout.Health
+	preview    rollout.PendingPreview
+	warnings   string // the last reported ones
+	// waitsForHealth reports whether the last action failed because objects did not become healthy. They are watched.
+	waitsForHealth bool
+}
+
+// stateOf returns the state of an object.
+func (c *Controller) stateOf(obj *helmv2.HelmRelease) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.states == nil {
+		c.states = map[types.UID]*state{}
+	}
+	s := c.states[obj.UID]
+	if s == nil {
+		s = &state{}
+		c.states[obj.UID] = s
+	}
+	return s
+}
+
+// setTarget records the target. Objects in another target are compared again.
+func (s *state) setTarget(t *rollout.Target) {
+	if s.target != t {
+		s.target, s.checked = t, ""
+	}
+}
+
+// forget removes what the process stores about an object.
+func (c *Controller) forget(obj *helmv2.HelmRelease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.states[obj.UID]; s != nil && s.target != nil {
+		s.target.Forget(refOf(obj))
+	}
+	delete(c.states, obj.UID)
+	c.Clusters.Release(refOf(obj))
+}

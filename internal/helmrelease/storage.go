@@ -1,0 +1,92 @@
+package helmrelease
+
+import (
+	"context"
+	"time"
+
+	helmrelease "helm.sh/helm/v4/pkg/release/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/helm/digest"
+	"github.com/sluice-gitops/sluice/internal/helm/storage"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// storageTimeout bounds one request to the storage.
+const storageTimeout = time.Minute
+
+// releaseStorage is the storage of releases in a namespace of the target.
+type releaseStorage struct {
+	*storage.Driver
+	namespace string
+}
+
+func openStorage(target *rollout.Target, namespace string) (*releaseStorage, error) {
+	cfg := rest.CopyConfig(target.Config)
+	cfg.Timeout = storageTimeout // Helm's storage takes no context
+	typed, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &releaseStorage{storage.New(typed.CoreV1().Secrets(namespace)), namespace}, nil
+}
+
+// observed is what is stored of a release.
+type observed struct {
+	history []*helmrelease.Release // newest first
+	last    *helmrelease.Release   // nil if there is none
+}
+
+// observe reads what is stored of the release.
+func (r *run) observe(ctx context.Context) (*observed, error) {
+	history, err := r.storage.History(ctx, r.name)
+	if err != nil {
+		return nil, fault.New(meta.ReconciliationFailedReason, "cannot read release '%s' in namespace '%s'", r.name,
+			r.storage.namespace).Because(err)
+	}
+	o := &observed{history: history}
+	if len(history) > 0 {
+		o.last = history[0]
+	}
+	return o, nil
+}
+
+// isRecorded reports whether the status has a snapshot of the release as it is stored.
+func isRecorded(obj *helmv2.HelmRelease, rel *helmrelease.Release) bool {
+	if len(obj.Status.History) == 0 || rel == nil {
+		return false
+	}
+	s := obj.Status.History[0]
+	return s.Name == rel.Name && s.Namespace == rel.Namespace && s.Version == rel.Version &&
+		s.Digest == digest.Release(rel, s.OCIDigest)
+}
+
+// previous returns the newest stored release before a version that was deployed successfully.
+func (o *observed) previous(before int, history []helmv2.Snapshot) *helmrelease.Release {
+	for _, rel := range o.history {
+		status := rel.Info.Status
+		if rel.Version < before && (status == "superseded" || status == "deployed") && !testsFailed(rel, history) {
+			return rel
+		}
+	}
+	return nil
+}
+
+// testsFailed reports whether the tests of a release failed.
+func testsFailed(rel *helmrelease.Release, history []helmv2.Snapshot) bool {
+	for _, s := range history {
+		if s.Version != rel.Version || s.Name != rel.Name {
+			continue
+		}
+		for _, t := range s.TestHooks {
+			if t.Phase == string(helmrelease.HookPhaseFailed) {
+				return true
+			}
+		}
+	}
+	return false
+}

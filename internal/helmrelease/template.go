@@ -1,0 +1,190 @@
+package helmrelease
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// chartMediaType is the media type of the layer with the chart in an OCI artifact that Helm pushed.
+const chartMediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+
+// templateKey returns the name of the source object that is created for a HelmRelease.
+func templateKey(obj *helmv2.HelmRelease) types.NamespacedName {
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Namespace + "-" + obj.Name}
+	if ref := obj.Spec.Chart.Spec.SourceRef; ref != nil {
+		key.Namespace = cmp.Or(ref.Namespace, obj.Namespace)
+	}
+	return key
+}
+
+// templateStatus returns the value of status.helmChart for a source object.
+func templateStatus(kind string, key types.NamespacedName) string {
+	if kind == sourcev1.HelmChartKind {
+		return key.String()
+	}
+	return kind + "/" + key.String()
+}
+
+// parseTemplateStatus is the inverse of templateStatus.
+func parseTemplateStatus(text string) (kind string, key types.NamespacedName, ok bool) {
+	parts := strings.Split(text, "/")
+	switch len(parts) {
+	case 2:
+		return sourcev1.HelmChartKind, types.NamespacedName{Namespace: parts[0], Name: parts[1]}, true
+	case 3:
+		return parts[0], types.NamespacedName{Namespace: parts[1], Name: parts[2]}, true
+	default:
+		return "", types.NamespacedName{}, false
+	}
+}
+
+// ensureTemplate creates or updates the source object of spec.chart, and deletes the one of an earlier spec.
+func (c *Controller) ensureTemplate(ctx context.Context, obj *helmv2.HelmRelease) error {
+	wanted := ""
+	if t := obj.Spec.Chart; t != nil {
+		wanted = templateStatus(t.GetKind(), templateKey(obj))
+	}
+	if wanted != obj.Status.HelmChart {
+		if err := c.deleteTemplate(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if wanted == "" {
+		return nil
+	}
+	obj.Status.HelmChart = wanted
+	source := newTemplate(obj)
+	found := sourcev1.NewSource(obj.Spec.Chart.GetKind()).(client.Object)
+	err := c.Client.Get(ctx, templateKey(obj), found)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = c.Client.Create(ctx, source)
+	case err == nil && !isCurrent(source, found):
+		source.SetResourceVersion(found.GetResourceVersion())
+		source.SetFinalizers(found.GetFinalizers())
+		err = c.Client.Update(ctx, source)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return fault.New(meta.ArtifactFailedReason, "%s was changed meanwhile", wanted).Because(err).After(time.Second)
+	}
+	if err != nil {
+		return fault.New(meta.ArtifactFailedReason, "cannot write the source object %s", wanted).Because(err)
+	}
+	return nil
+}
+
+// newTemplate returns the source object of spec.chart.
+func newTemplate(obj *helmv2.HelmRelease) client.Object {
+	t, key := obj.Spec.Chart, templateKey(obj)
+	head := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+		Labels: maps.Clone(rollout.OwnerOf(refOf(obj)).Labels())}
+	if t.ObjectMeta != nil {
+		maps.Copy(head.Labels, t.ObjectMeta.Labels)
+		head.Annotations = maps.Clone(t.ObjectMeta.Annotations)
+	}
+	maps.Copy(head.Labels, rollout.OwnerOf(refOf(obj)).Labels())
+	interval := obj.Spec.Interval
+	if t.Spec.Interval != nil {
+		interval = *t.Spec.Interval
+	}
+	if t.GetKind() == sourcev1.OCIRepositoryKind {
+		return newOCITemplate(t.Spec, head, interval)
+	}
+	chart := &sourcev1.HelmChart{ObjectMeta: head, Spec: sourcev1.HelmChartSpec{
+		Chart: t.Spec.Chart, Version: cmp.Or(t.Spec.Version, "*"), Interval: interval,
+		ReconcileStrategy: cmp.Or(t.Spec.ReconcileStrategy, sourcev1.ReconcileStrategyChartVersion),
+		ValuesFiles:       t.Spec.ValuesFiles, ValuesFile: t.Spec.ValuesFile,
+		IgnoreMissingValuesFiles: t.Spec.IgnoreMissingValuesFiles, Verify: t.Spec.Verify,
+	}}
+	if ref := t.Spec.SourceRef; ref != nil {
+		chart.Spec.SourceRef = sourcev1.LocalHelmChartSourceReference{APIVersion: ref.APIVersion, Kind: ref.Kind,
+			Name: ref.Name}
+	}
+	return chart
+}
+
+func newOCITemplate(spec helmv2.HelmChartTemplateSpec, head metav1.ObjectMeta, interval meta.Duration) client.Object {
+	layer, timeout := spec.LayerSelector, spec.Timeout
+	if layer == nil {
+		layer = &sourcev1.OCILayerSelector{MediaType: chartMediaType, Operation: sourcev1.LayerCopy}
+	}
+	if timeout == nil {
+		timeout = &meta.Duration{Duration: time.Minute} // the default of the API server, so that updates are seen
+	}
+	return &sourcev1.OCIRepository{ObjectMeta: head, Spec: sourcev1.OCIRepositorySpec{
+		URL: spec.URL, Reference: spec.Reference, LayerSelector: layer, Interval: interval, Timeout: timeout,
+		Provider: cmp.Or(spec.Provider, sourcev1.ProviderGeneric), SecretRef: spec.SecretRef, Verify: spec.Verify,
+		ServiceAccountName: spec.ServiceAccountName, CertSecretRef: spec.CertSecretRef,
+		ProxySecretRef: spec.ProxySecretRef, Ignore: spec.Ignore, Insecure: spec.Insecure, Suspend: spec.Suspend,
+	}}
+}
+
+// isCurrent reports whether a live source object has the spec and the metadata of the wanted one. Labels and annotations
+// of others are added to the wanted object, so that an update keeps them.
+func isCurrent(wanted, live client.Object) bool {
+	labels, annotations := maps.Clone(live.GetLabels()), maps.Clone(live.GetAnnotations())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(labels, wanted.GetLabels())
+	maps.Copy(annotations, wanted.GetAnnotations())
+	wanted.SetLabels(labels)
+	wanted.SetAnnotations(annotations)
+	return meta.Equal(specOf(wanted), specOf(live)) && maps.Equal(labels, live.GetLabels()) &&
+		(len(annotations) == 0 || maps.Equal(annotations, live.GetAnnotations()))
+}
+
+func specOf(source client.Object) any {
+	switch s := source.(type) {
+	case *sourcev1.HelmChart:
+		return s.Spec
+	case *sourcev1.OCIRepository:
+		return s.Spec
+	default:
+		return nil
+	}
+}
+
+// deleteTemplate deletes the source object that status.helmChart names, if it was created for the HelmRelease.
+func (c *Controller) deleteTemplate(ctx context.Context, obj *helmv2.HelmRelease) error {
+	kind, key, ok := parseTemplateStatus(obj.Status.HelmChart)
+	source, isObject := sourcev1.NewSource(kind).(client.Object)
+	if !ok || !isObject {
+		obj.Status.HelmChart = ""
+		return nil
+	}
+	err := c.Client.Get(ctx, key, source)
+	if err == nil {
+		labels := source.GetLabels()
+		for k, v := range rollout.OwnerOf(refOf(obj)).Labels() {
+			if labels[k] != v {
+				obj.Status.HelmChart = ""
+				return nil // another object of that name
+			}
+		}
+		err = c.Client.Delete(ctx, source)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fault.New(meta.ArtifactFailedReason, "cannot delete the source object %s, which is no longer used",
+			obj.Status.HelmChart).Because(err)
+	}
+	obj.Status.HelmChart = ""
+	return nil
+}

@@ -1,0 +1,47 @@
+package manager
+
+import (
+	"context"
+
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/helmrelease"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// helmManager is the field manager of Helm's own clients. Releases that they installed are taken over from it.
+const helmManager = "helm"
+
+func (p *process) addHelmReleases(ctx context.Context) error {
+	apply := p.ApplyOptions()
+	apply.FieldManager, apply.OverrideManagers = kube.FieldManager, append(apply.OverrideManagers, helmManager)
+	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
+		Apply: apply}
+	renderer := render.New(render.Options{})
+	p.closers = append(p.closers, clusters.Close, renderer.Close)
+	controller := &helmrelease.Controller{
+		Client:    p.mgr.GetClient(),
+		Configs:   p.mgr.GetAPIReader(),
+		Artifacts: p.storage.fetcher,
+		Clusters:  clusters,
+		Renderer:  renderer,
+		Events:    p.kernel.Events,
+		Clock:     p.GetClock(),
+		Options: helmrelease.Options{
+			NoCrossNamespaceRefs:  p.RefusesCrossNamespaceRefs(),
+			DefaultServiceAccount: p.DefaultAccount,
+			NoFailFast:            p.WaitsForFailed(),
+			AdditiveReadyExpr:     p.AdditiveReadyExpr(),
+			AllowDNS:              p.AllowsDNS(),
+			NoDigestTracking:      p.IgnoresChartDigests(),
+			RetryOnFailure:        p.RetriesReleases(),
+			Helm3Defaults:         p.UsesHelm3Defaults(),
+			Resync:                p.Resync,
+		},
+	}
+	if err := controller.Observe(ctx, p.mgr.GetCache()); err != nil {
+		return err
+	}
+	return register(p, helmrelease.GroupKind, reconcile.HoldsSync, controller)
+}

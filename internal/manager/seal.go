@@ -1,0 +1,106 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-gitops/sluice/internal/seal"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
+
+const (
+	sealSecret  = "sluice-status-seal" // in the namespace of the controllers
+	sealEntry   = "key"                // of the Secret
+	sealFile    = "status-seal.key"    // in --storage-path
+	sealTimeout = 30 * time.Second     // for all requests
+)
+
+// sealKey returns the key that seals status fields. All processes and replicas share it by a Secret in the namespace of
+// the controllers. Without access to the Secret, such as outside of a cluster, the process keeps a key of its own on
+// disk.
+func (p *process) sealKey(ctx context.Context) (*seal.Key, error) {
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	secret, err := p.sharedSeal(ctx)
+	if err == nil {
+		return seal.New(secret), nil
+	}
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	log.FromContext(ctx).V(1).Info("the key of status seals is kept on disk, as the Secret cannot be used",
+		"namespace", p.RuntimeNamespace, "name", sealSecret, "reason", err.Error())
+	own, err := readSeal(p.sealPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		own, err = newSeal(), nil
+	}
+	if err == nil {
+		err = writeSeal(p.sealPath(), own)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the key of status seals in --storage-path: %w", err)
+	}
+	return seal.New(own), nil
+}
+
+func (p *process) sealPath() string { return filepath.Join(p.StoragePath, sealFile) }
+
+// sharedSeal reads the Secret, and creates it if it does not exist.
+func (p *process) sharedSeal(ctx context.Context) ([]byte, error) {
+	key := client.ObjectKey{Namespace: p.RuntimeNamespace, Name: sealSecret}
+	s := &corev1.Secret{}
+	err := p.mgr.GetAPIReader().Get(ctx, key, s)
+	if apierrors.IsNotFound(err) {
+		own, readErr := readSeal(p.sealPath())
+		if readErr != nil {
+			own = newSeal()
+		}
+		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+			Data: map[string][]byte{sealEntry: own}}
+		if err = p.mgr.GetClient().Create(ctx, s); apierrors.IsAlreadyExists(err) { // by another replica
+			err = p.mgr.GetAPIReader().Get(ctx, key, s)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Data[sealEntry]) != seal.Size {
+		return nil, fmt.Errorf("Secret '%s' has no key '%s' of %d bytes; delete it, and the next start creates it",
+			key, sealEntry, seal.Size)
+	}
+	return s.Data[sealEntry], nil
+}
+
+func newSeal() []byte {
+	secret := make([]byte, seal.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+}
+
+func readSeal(file string) ([]byte, error) {
+	b, err := os.ReadFile(file)
+	if err == nil && len(b) != seal.Size {
+		err = fs.ErrNotExist // incomplete
+	}
+	return b, err
+}
+
+func writeSeal(file string, secret []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(file, secret, 0o600)
+}
