@@ -117,7 +117,8 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 	for i := range 3 * keptTrees {
 		r.keep(webapp, strings.Repeat("x", i), small)
 	}
-	if r.trees.Len() != keptTrees || r.get(webapp, strings.Repeat("x", 3*keptTrees-1)) == nil || r.get(webapp, "") != nil {
+	if r.trees.Len() != keptTrees || r.get(webapp, strings.Repeat("x", 3*keptTrees-1)) == nil ||
+		r.get(webapp, "") != nil {
 		t.Errorf("%d trees are cached", r.trees.Len())
 	}
 	huge := NewTree(small.root, sized(keptBytes))

@@ -395,7 +395,8 @@ func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestKMSRegionsNameNoHost has ARNs of encrypted files, which anyone who may push writes. Their region is a part of the
 // name of the host that receives the signed request.
 func TestKMSRegionsNameNoHost(t *testing.T) {
-	for _, region := range []string{"evil.example", "evil.example/", "x/../y", "eu-west-1.evil.example#", "@evil", "a b",
+	for _, region := range []string{"evil.example", "evil.example/", "x/../y", "eu-west-1.evil.example#", "@evil",
+		"a b",
 		"", "eu\nwest", strings.Repeat("a", 64)} {
 		asked := false
 		k := &Keys{Transport: http.DefaultTransport,

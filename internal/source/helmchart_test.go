@@ -112,7 +112,10 @@ func TestHelmChartOfRepository(t *testing.T) {
 		t.Errorf("requests for a new version: %q", got)
 	}
 
-	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.Version, c.ValuesFiles = "1.0.0", []string{"values.yaml"} })
+	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
+		c.Version, c.ValuesFiles = "1.0.0",
+			[]string{"values.yaml"}
+	})
 	s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
 		c.Version, c.ValuesFiles, c.IgnoreMissingValuesFiles = "1.0.0",

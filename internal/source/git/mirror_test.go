@@ -100,7 +100,8 @@ func TestUpdateFetchesNewObjectsOnly(t *testing.T) {
 func TestTreeExcludesIgnoredFiles(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{
-		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c", ".sourceignore": "*.md\n*.png\n.github/\n",
+		"a.yaml": "a", "logo.png": "x", "deploy/b.yaml": "b", "deploy/c.md": "c",
+		".sourceignore":            "*.md\n*.png\n.github/\n",
 		".github/w.yaml":           "w",
 		"deploy/sub/.sourceignore": "d.yaml\n", "deploy/sub/d.yaml": "d", "deploy/sub/e.yaml": "e",
 		"link.yaml": "symlink:deploy/b.yaml",
