@@ -90,11 +90,7 @@ func bareLoop(b *testing.B, client dynamic.Interface, objects []*unstructured.Un
 // BenchmarkApply measures creating and changing 500 objects, as a ratio to a bare loop of server-side applies, and the
 // requests of a pass without changes.
 func BenchmarkApply(b *testing.B) {
-	cfg := testenv.Cluster(b)
-	bare, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	cfg, bare := clusterClient(b)
 	for b.Loop() {
 		var requests atomic.Int64
 		drift := make(chan apply.Owner, 1)
@@ -146,11 +142,26 @@ func BenchmarkApply(b *testing.B) {
 		_, result := run("2")
 		b.ReportMetric(float64(time.Since(start).Milliseconds()), "ms/healed")
 		b.ReportMetric(float64(requests.Load()-before), "requests/healed")
-		for _, c := range result.Changes {
-			if (c.Action == apply.Created) != strings.HasSuffix(c.Ref.Name, "250") {
-				b.Fatalf("%s %s", c.Ref, c.Action)
-			}
-		}
+		checkHealed(b, result)
 		cluster.Close()
 	}
+}
+
+// checkHealed makes sure that only the deleted object was created.
+func checkHealed(b *testing.B, result *apply.Result) {
+	for _, c := range result.Changes {
+		if (c.Action == apply.Created) != strings.HasSuffix(c.Ref.Name, "250") {
+			b.Fatalf("%s %s", c.Ref, c.Action)
+		}
+	}
+}
+
+// clusterClient returns the configuration of the test cluster and a client for it.
+func clusterClient(b *testing.B) (*rest.Config, *dynamic.DynamicClient) {
+	cfg := testenv.Cluster(b)
+	bare, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return cfg, bare
 }

@@ -62,13 +62,18 @@ func BenchmarkBucket(b *testing.B) {
 			}
 			check(b, cache)
 		}
-		end, n := server.Stats(), float64(b.N)
-		b.ReportMetric(float64(end["lists"]-start["lists"])/n, "listings/op")
-		b.ReportMetric(float64(end["gets"]-start["gets"])/n, "gets/op")
-		b.ReportMetric(float64(end["bytesSent"]-start["bytesSent"])/n/1024, "KiB/op")
+		reportRequests(b, server, start)
 	}
 	b.Run("objects=1000/unchanged", func(b *testing.B) { run(b, nil) })
 	b.Run("objects=1000/one-changed", func(b *testing.B) {
 		run(b, func(n int) { server.Put("bench", map[string]string{"dir-00/file-000.yaml": content(0, n)}) })
 	})
+}
+
+// reportRequests reports the requests since start.
+func reportRequests(b *testing.B, server *testenv.S3, start map[string]int64) {
+	end, n := server.Stats(), float64(b.N)
+	b.ReportMetric(float64(end["lists"]-start["lists"])/n, "listings/op")
+	b.ReportMetric(float64(end["gets"]-start["gets"])/n, "gets/op")
+	b.ReportMetric(float64(end["bytesSent"]-start["bytesSent"])/n/1024, "KiB/op")
 }

@@ -64,6 +64,12 @@ func BenchmarkGit(b *testing.B) {
 		compare(b, g, "git-fetch", none, func() { s.update(b) }, func() { rawFetch(b, raw, g.URL+"/many") })
 		b.ReportMetric(float64(s.mirrors.Stats().Requests-before.Requests)/float64(b.N), "requests/op")
 	})
+	benchmarkFirstArtifact(b, source)
+	benchmarkChangedArtifact(b, source, change)
+	benchmarkReads(b, source)
+}
+
+func benchmarkFirstArtifact(b *testing.B, source func(b *testing.B) *gitSource) {
 	b.Run("first artifact", func(b *testing.B) {
 		b.ReportAllocs()
 		peak := 0.0
@@ -80,6 +86,9 @@ func BenchmarkGit(b *testing.B) {
 		}
 		b.ReportMetric(peak, "peak-MB-with-fetch")
 	})
+}
+
+func benchmarkChangedArtifact(b *testing.B, source func(b *testing.B) *gitSource, change func()) {
 	b.Run("artifact of one file changed", func(b *testing.B) {
 		b.ReportAllocs()
 		s := source(b)
@@ -103,6 +112,9 @@ func BenchmarkGit(b *testing.B) {
 		b.ReportMetric(changed.Seconds()/float64(b.N)/first.Seconds(), "x-first-artifact")
 		b.ReportMetric(peak, "peak-MB-with-fetch")
 	})
+}
+
+func benchmarkReads(b *testing.B, source func(b *testing.B) *gitSource) {
 	b.Run("every file read", func(b *testing.B) {
 		s := source(b)
 		s.update(b)

@@ -67,6 +67,11 @@ func BenchmarkGitPush(b *testing.B) {
 	text := files[name]
 	ours(text)
 	rawGit(b, clone, "-c", "gc.auto=0", "pull", "-q", "--ff-only")
+	comparePushes(b, ours, theirs, text)
+}
+
+// comparePushes pushes changes in both ways, and reports ratios of time and of bytes.
+func comparePushes(b *testing.B, ours, theirs func(text string) (sent int64), text string) {
 	var took [2]time.Duration
 	var sent [2]int64
 	b.ReportAllocs()

@@ -63,6 +63,29 @@ func TestContentionIsReportedDelayedAndEnds(t *testing.T) {
 	assertLines(t, "fields", found[0].Fields, []string{".data.a"})
 	assertLines(t, "managers", found[0].Managers, []string{"autotuner"})
 
+	pausesCorrections(t, f, change, clock, after)
+
+	t.Log("a resync does not wait")
+	f.drift(change, configMaps, "config")
+	req := f.request(drifting)
+	req.Resync = true
+	assertLines(t, "resync", f.do(req), []string{"ConfigMap/config configured", "Service/service unchanged",
+		"Deployment/app unchanged"})
+
+	t.Log("it ends after a window without drift")
+	clock.SetTime(clock.Now().Add(f.options.Contention.Window))
+	if len(f.Contentions(f.owner)) != 1 {
+		t.Error("ended too soon")
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	if found := f.Contentions(f.owner); len(found) != 0 || len(f.corrections) != 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// pausesCorrections checks the growing delays between corrections.
+func pausesCorrections(t *testing.T, f *fixture, change edit, clock *clocktesting.FakePassiveClock, after int) {
+	t.Helper()
 	t.Log("the correction is paused, twice as long each time; other objects are corrected")
 	delay := f.options.Contention.MinDelay
 	for n := range 8 {
@@ -98,23 +121,6 @@ func TestContentionIsReportedDelayedAndEnds(t *testing.T) {
 	if found := f.Contentions(f.owner); len(found) != 1 || found[0].Corrections != after+8 ||
 		delay != f.options.Contention.MaxDelay {
 		t.Fatalf("%+v, delay %s", found, delay)
-	}
-
-	t.Log("a resync does not wait")
-	f.drift(change, configMaps, "config")
-	req := f.request(drifting)
-	req.Resync = true
-	assertLines(t, "resync", f.do(req), []string{"ConfigMap/config configured", "Service/service unchanged",
-		"Deployment/app unchanged"})
-
-	t.Log("it ends after a window without drift")
-	clock.SetTime(clock.Now().Add(f.options.Contention.Window))
-	if len(f.Contentions(f.owner)) != 1 {
-		t.Error("ended too soon")
-	}
-	clock.SetTime(clock.Now().Add(time.Second))
-	if found := f.Contentions(f.owner); len(found) != 0 || len(f.corrections) != 0 {
-		t.Errorf("%+v", found)
 	}
 }
 

@@ -73,15 +73,7 @@ func TestDiffMatchesApply(t *testing.T) {
 	}
 	f.mu.Unlock()
 
-	restarted := f.restart()
-	assertLines(t, "after a restart", restarted.preview(restarted.request(changed)), want)
-	restarted.assertNoWrites()
-	for key := range restarted.watches.All() {
-		t.Errorf("the diff started watch %v", key)
-	}
-	if len(restarted.tracked) != 0 {
-		t.Error("the diff tracks objects")
-	}
+	previewAfterRestart(t, f, changed, want)
 
 	req := f.request(changed)
 	req.MaxDiffs = 20
@@ -103,6 +95,20 @@ func TestDiffMatchesApply(t *testing.T) {
 		"ConfigMap/comes unchanged", "ConfigMap/config unchanged", "ConfigMap/stays unchanged", "Secret/s unchanged",
 		"Service/service unchanged", "Deployment/app unchanged",
 	})
+}
+
+// previewAfterRestart previews in a new process, which tracks and watches nothing.
+func previewAfterRestart(t *testing.T, f *fixture, changed string, want []string) {
+	t.Helper()
+	restarted := f.restart()
+	assertLines(t, "after a restart", restarted.preview(restarted.request(changed)), want)
+	restarted.assertNoWrites()
+	for key := range restarted.watches.All() {
+		t.Errorf("the diff started watch %v", key)
+	}
+	if len(restarted.tracked) != 0 {
+		t.Error("the diff tracks objects")
+	}
 }
 
 func TestDiffOfDriftKeepsDrift(t *testing.T) {

@@ -181,8 +181,8 @@ var takeOverCases = map[string]struct {
 			`"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, updateOperation, "")}},
 	"policy annotation and data": {
 		fields: []metav1.ManagedFieldsEntry{ourFields,
-			managedFields("kubectl-edit", `{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`,
-				updateOperation, "")},
+			managedFields("kubectl-edit",
+				`{"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:`+group+`/prune":{}}}}`, updateOperation, "")},
 		want: []string{`kustomize-controller Apply {"f:data":{"f:a":{},"f:b":{}}}`,
 			`kubectl-edit Update {"f:metadata":{"f:annotations":{"f:` + group + `/prune":{}}}}`},
 	},

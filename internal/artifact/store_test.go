@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -383,22 +382,4 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func FuzzDecodeSidecar(f *testing.F) {
-	var b bytes.Buffer
-	must(f, sidecar{Format: format, Digest: "sha256:00", Segments: []segment{{Key: "k", Length: 1}}}.encode(&b))
-	f.Add(b.Bytes())
-	f.Add([]byte("\n{}"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		side, err := decodeSidecar(b)
-		if err != nil {
-			return
-		}
-		var again bytes.Buffer
-		must(t, side.encode(&again))
-		if _, err := decodeSidecar(again.Bytes()); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -128,6 +128,12 @@ func TestGitHubAppTokens(t *testing.T) {
 	clock.SetTime(clock.Now().Add(2 * time.Minute))
 	c.roundTrips("before the expiry", 1, func() { checkToken("ghs_34") })
 
+	refusesStranger(t, apps, c)
+}
+
+// refusesStranger makes sure that an owner without an installation fails.
+func refusesStranger(t *testing.T, apps *GitHubApps, c *clouds) {
+	t.Helper()
 	app, err := GitHubAppFrom(appSecret("githubAppInstallationID", "", "githubAppInstallationOwner", "stranger"))
 	if err != nil {
 		t.Fatal(err)

@@ -77,6 +77,12 @@ patches: [{path: patch.yaml}]
 			t.Errorf("%s: sops %v", o.GetName(), o.Object["sops"])
 		}
 	}
+	checkDecrypted(t, got)
+}
+
+// checkDecrypted checks the data of the built objects, by name.
+func checkDecrypted(t *testing.T, got map[string]string) {
+	t.Helper()
 	for name, want := range map[string]string{
 		"x-a": "password:hunter2", "x-b": "added:hunter2 password:hunter2", "x-files": `"password": "hunter2"`,
 		"x-envs": "hunter2", "x-cm": "password = hunter2", "x-value": "hunter2",

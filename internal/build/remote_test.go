@@ -1,6 +1,7 @@
 package build
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,29 +14,11 @@ import (
 )
 
 // TestABuildReachesNothingOutside counts requests at a real server, and calls of a fake git that is first in PATH.
-func TestABuildReachesNothingOutside(t *testing.T) {
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		_, _ = w.Write([]byte(cm("evil"))) // no build may request it
-	}))
-	defer server.Close()
-	bin := t.TempDir()
-	called := filepath.Join(bin, "called")
-	if err := os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\necho \"$@\" >>"+called+"\nexit 1\n"),
-		0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	t.Setenv("HOME", t.TempDir())
-
-	url := server.URL + "/x.yaml"
-	host := strings.TrimPrefix(server.URL, "http://")
+// remoteReferences returns files that refer to the server, or to other hosts, in a kustomization.
+func remoteReferences(server string) map[string]map[string]string {
+	url, host := server+"/x.yaml", strings.TrimPrefix(server, "http://")
 	dir := "http:/" + host // path.Clean of the URL
-	builtin := func(kind, rest string) string {
-		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: p}\n" + rest + "\n"
-	}
-	for reason, files := range map[string]map[string]string{
+	return map[string]map[string]string{
 		"a resource": {"kustomization.yaml": "resources: ['" + url + "']\n"},
 		"a resource that exists locally": {"kustomization.yaml": "resources: ['" + url + "']\n", dir +
 			"/x.yaml": cm("a")},
@@ -44,7 +27,7 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 		"in capitals": {"kustomization.yaml": "resources: ['" +
 			strings.Replace(url, "http", "HTTP", 1) + "']\n"},
 		"a base":       {"kustomization.yaml": "bases: ['" + url + "']\n"},
-		"a component":  {"kustomization.yaml": "components: ['" + server.URL + "/a/b']\n"},
+		"a component":  {"kustomization.yaml": "components: ['" + server + "/a/b']\n"},
 		"a repository": {"kustomization.yaml": "resources: [github.com/a/b]\n"},
 		"a repository that exists locally": {"kustomization.yaml": "resources: [github.com/a/b]\n",
 			"github.com/a/b/kustomization.yaml": "resources: [c.yaml]\n", "github.com/a/b/c.yaml": cm("c")},
@@ -86,6 +69,15 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 			"base/kustomization.yaml": "resources: ['" + url + "']\n"},
 		"in a base that is found": {"a.yaml": cm("a"), "base/kustomization.yaml": "resources: ['" + url +
 			"']\n"},
+	}
+}
+
+// remotePlugins returns files that refer to the URL in the configuration of a plugin.
+func remotePlugins(url string) map[string]map[string]string {
+	builtin := func(kind, rest string) string {
+		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: p}\n" + rest + "\n"
+	}
+	return map[string]map[string]string{
 		"in a plugin's file": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n",
 			"a.yaml": cm("a"), "t.yaml": builtin("PatchTransformer", "path: '"+url+"'")},
 		"in an inline plugin": {"kustomization.yaml": "resources: [a.yaml]\ntransformers: " +
@@ -118,7 +110,28 @@ func TestABuildReachesNothingOutside(t *testing.T) {
 		"a container as a plugin": {"kustomization.yaml": "generators: [g.yaml]\n",
 			"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
 				"'container: {image: x}'}}\n"},
-	} {
+	}
+}
+
+func TestABuildReachesNothingOutside(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		_, _ = w.Write([]byte(cm("evil"))) // no build may request it
+	}))
+	defer server.Close()
+	bin := t.TempDir()
+	called := filepath.Join(bin, "called")
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\necho \"$@\" >>"+called+"\nexit 1\n"),
+		0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("HOME", t.TempDir())
+
+	cases := remoteReferences(server.URL)
+	maps.Copy(cases, remotePlugins(server.URL+"/x.yaml"))
+	for reason, files := range cases {
 		t.Run(reason, func(t *testing.T) {
 			_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
 			if err == nil {

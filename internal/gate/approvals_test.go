@@ -129,21 +129,7 @@ func TestApprovals(t *testing.T) {
 		"a group that who creates the approval is not in")
 
 	t.Log("two people with permission approve, after the enforcement delay of the policy")
-	probe := s.approval("probe", "alice@example.com")
-	testenv.Eventually(t, "seconds have passed", func() error {
-		probe.ResourceVersion = ""
-		if err := alice.Create(t.Context(), probe, client.DryRunAll); err != nil {
-			return err
-		}
-		policy := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-		if err := s.Client.Get(t.Context(), client.ObjectKey{Name: gate.ApprovalsPolicy}, policy); err != nil {
-			return err
-		}
-		if age := probe.CreationTimestamp.Sub(policy.CreationTimestamp.Time); age < 10*time.Second {
-			return fmt.Errorf("the policy is %s old", age)
-		}
-		return nil
-	})
+	waitForPolicy(t, s, alice)
 	first := s.approval("alice", "alice@example.com")
 	first.Spec.Revision = "main@sha1:abc"
 	if err := alice.Create(t.Context(), first); err != nil {
@@ -164,6 +150,33 @@ func TestApprovals(t *testing.T) {
 		}
 	}
 
+	approvalsCannotChange(t, first, alice, s)
+	s.recorded("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
+}
+
+// waitForPolicy waits until the admission policy has been in effect for ten seconds.
+func waitForPolicy(t *testing.T, s *harness, alice client.Client) {
+	t.Helper()
+	probe := s.approval("probe", "alice@example.com")
+	testenv.Eventually(t, "seconds have passed", func() error {
+		probe.ResourceVersion = ""
+		if err := alice.Create(t.Context(), probe, client.DryRunAll); err != nil {
+			return err
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		if err := s.Client.Get(t.Context(), client.ObjectKey{Name: gate.ApprovalsPolicy}, policy); err != nil {
+			return err
+		}
+		if age := probe.CreationTimestamp.Sub(policy.CreationTimestamp.Time); age < 10*time.Second {
+			return fmt.Errorf("the policy is %s old", age)
+		}
+		return nil
+	})
+}
+
+// approvalsCannotChange makes sure that an approval can be withdrawn, but not changed.
+func approvalsCannotChange(t *testing.T, first *gatingv1.GateApproval, alice client.Client, s *harness) {
+	t.Helper()
 	t.Log("an approval cannot be changed, only deleted")
 	changed := first.DeepCopy()
 	changed.Spec.Revision = "main@sha1:def"
@@ -179,7 +192,6 @@ func TestApprovals(t *testing.T) {
 	s.gateIs("release", false, "ReconciliationSucceeded", "Gate closed by default")
 	withdrawn.Spec.Withdrawn = false
 	denied(t, alice.Update(t.Context(), withdrawn), "an approval that was withdrawn stays so")
-	s.recorded("GateOpened", "for revision main@sha1:abc by alice@example.com, bob@example.com")
 }
 
 func TestEmergencyOpen(t *testing.T) {
@@ -239,6 +251,12 @@ func TestEmergencyOpen(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+	refusesSelectors(t, s, bob, alice)
+}
+
+// refusesSelectors makes sure that users cannot select objects of other namespaces.
+func refusesSelectors(t *testing.T, s *harness, bob, alice client.Client) {
+	t.Helper()
 	selector := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "all"},
 		Spec: gatingv1.GateSpec{
 			Selector: &gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}},

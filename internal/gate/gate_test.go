@@ -63,12 +63,7 @@ func openBy(g *meta.Time) string {
 func TestGateOpensForWindow(t *testing.T) {
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
-	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &meta.Duration{Duration: time.Hour}})
-	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &meta.Duration{Duration: 24 * time.Hour}})
-	s.newGate("fridays", gatingv1.GateSpec{Default: gatingv1.Opened, Schedule: []gatingv1.ScheduleEntry{{
-		Name: "no deploy Fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
-		Duration: &meta.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
-	}}})
+	createWindows(s)
 	s.gateIs("window", false, "ReconciliationSucceeded", "Gate closed by default")
 	s.gateIs("freeze", true, "ReconciliationSucceeded", "Gate opened by default")
 	fridays := s.gateIs("fridays", false, "ReconciliationSucceeded", "Gate closed by schedule")
@@ -106,17 +101,7 @@ func TestGateOpensForWindow(t *testing.T) {
 		openBy(g.Status.ResetToDefaultAt) != "2026-11-20T11:10:00Z" {
 		t.Errorf("status is %+v", g.Status)
 	}
-	var turns []string
-	for _, h := range g.Status.History {
-		turns = append(turns, string(h.State)+" "+h.Reason)
-		if h.Reason == "Requested" && h.From == "" {
-			t.Errorf("transition to %s has no origin (From is empty)", h.State)
-		}
-	}
-	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested",
-		"closed Default"}; !slices.Equal(turns, want) {
-		t.Errorf("history: %q, want %q", turns, want)
-	}
+	checkHistory(t, g)
 
 	t.Log("the controller was stopped")
 	s.Stop()
@@ -131,6 +116,32 @@ func TestGateOpensForWindow(t *testing.T) {
 	s.gateIs("fridays", true, "ReconciliationSucceeded", "Gate opened by default")
 	s.recorded("GateOpened", "Gate opened from")
 	s.recorded("GateClosed", "Gate closed by default")
+}
+
+// createWindows creates gates with windows and schedules.
+func createWindows(s *harness) {
+	s.newGate("window", gatingv1.GateSpec{Default: gatingv1.Closed, Window: &meta.Duration{Duration: time.Hour}})
+	s.newGate("freeze", gatingv1.GateSpec{Default: gatingv1.Opened, Window: &meta.Duration{Duration: 24 * time.Hour}})
+	s.newGate("fridays", gatingv1.GateSpec{Default: gatingv1.Opened, Schedule: []gatingv1.ScheduleEntry{{
+		Name: "no deploy Fridays", State: gatingv1.Closed, Cron: "0 0 * * 5",
+		Duration: &meta.Duration{Duration: 24 * time.Hour}, TimeZone: "Europe/Berlin",
+	}}})
+}
+
+// checkHistory checks the transitions of the gate, newest first.
+func checkHistory(t *testing.T, g *gatingv1.Gate) {
+	t.Helper()
+	var turns []string
+	for _, h := range g.Status.History {
+		turns = append(turns, string(h.State)+" "+h.Reason)
+		if h.Reason == "Requested" && h.From == "" {
+			t.Errorf("transition to %s has no origin (From is empty)", h.State)
+		}
+	}
+	if want := []string{"closed Requested", "opened Requested", "closed Default", "opened Requested",
+		"closed Default"}; !slices.Equal(turns, want) {
+		t.Errorf("history: %q, want %q", turns, want)
+	}
 }
 
 // recorded waits for an event with a reason and a note that contains a text.
@@ -237,6 +248,27 @@ func TestGateChecks(t *testing.T) {
 	slow.Checks[0].For = &meta.Duration{Duration: 10 * time.Hour}
 	s.newGate("slow", slow)
 
+	checksFail(t, s)
+
+	t.Log("the checks pass")
+	status.Store(http.StatusNoContent)
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "reader"}})
+	s.GrantAll("default")
+	s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "state"},
+		Data: map[string]string{"k": "1"}})
+	for _, name := range []string{"web", "object", "numbers"} {
+		s.gateIs(name, true, "ReconciliationSucceeded", "Gate opened by default")
+	}
+	checkIsPending(t, s)
+
+	t.Log("the checks fail")
+	status.Store(http.StatusInternalServerError)
+	s.gateIs("web", false, "CheckFailed", "check 'it' does not pass")
+}
+
+// checksFail waits until the gates are closed by their checks.
+func checksFail(t *testing.T, s *harness) {
+	t.Helper()
 	for name, says := range map[string]string{
 		"web": "status 503", "metadata": "link-local", "hangs": "", "object": "is not allowed to get ConfigMap 'state'",
 		"other":    "cross-namespace references have been blocked",
@@ -256,16 +288,11 @@ func TestGateChecks(t *testing.T) {
 			return nil
 		})
 	}
+}
 
-	t.Log("the checks pass")
-	status.Store(http.StatusNoContent)
-	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "reader"}})
-	s.GrantAll("default")
-	s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "state"},
-		Data: map[string]string{"k": "1"}})
-	for _, name := range []string{"web", "object", "numbers"} {
-		s.gateIs(name, true, "ReconciliationSucceeded", "Gate opened by default")
-	}
+// checkIsPending waits until a check passes that must pass for longer.
+func checkIsPending(t *testing.T, s *harness) {
+	t.Helper()
 	testenv.Eventually(t, "slow reports the running check", func() error {
 		g := &gatingv1.Gate{}
 		if err := s.Get(g, "slow"); err != nil {
@@ -277,8 +304,4 @@ func TestGateChecks(t *testing.T) {
 		}
 		return nil
 	})
-
-	t.Log("the checks fail")
-	status.Store(http.StatusInternalServerError)
-	s.gateIs("web", false, "CheckFailed", "check 'it' does not pass")
 }

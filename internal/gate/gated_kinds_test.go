@@ -81,6 +81,53 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 	layer("1")
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("s3", "1")})
 	charts.Publish(testenv.NewChart("app", "1.0.0"))
+	createGatedSources(s, registry, server, charts)
+	all := gatedSources()
+	had := map[string]string{}
+	eventuallyEach(t, s, all, "all are ready", func(k kept) error {
+		if had[k.kind] = k.revision(); had[k.kind] == "" || !reconcile.IsReady(k.object) ||
+			len(k.object.Held().Gates) != 1 {
+			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
+		}
+		return nil
+	})
+
+	s.TurnGate("freeze", gatingv1.Closed)
+	eventuallyEach(t, s, all, "all know that the gate is closed", func(k kept) error {
+		if !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") {
+			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
+		}
+		return nil
+	})
+	changeSources(layer, server, charts, s, all)
+	eventuallyEach(t, s, all, "all are blocked and ready, and report the pending change", func(k kept) error {
+		held := k.object.Held().Pending
+		switch {
+		case !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") ||
+			!reconcile.IsReady(k.object):
+			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
+		case k.revision() != had[k.kind]:
+			t.Fatalf("%s moved to %s", k.kind, k.revision())
+		case k.kind == "HelmChart": // its index is held too
+			return nil
+		case held == nil || held.Revision == "" || held.Revision == had[k.kind] || held.Since == nil:
+			return fmt.Errorf("pending %+v", held)
+		}
+		return nil
+	})
+
+	s.TurnGate("freeze", gatingv1.Opened)
+	eventuallyEach(t, s, all, "all move on", func(k kept) error {
+		if k.revision() == had[k.kind] || apimeta.FindStatusCondition(k.object.CommonStatus().Conditions,
+			"Blocked") != nil || k.object.Held().Pending != nil {
+			return fmt.Errorf("%s, %+v", k.revision(), k.object.CommonStatus().Conditions)
+		}
+		return nil
+	})
+}
+
+// createGatedSources creates an object of each kind of source that the gates hold.
+func createGatedSources(s *harness, registry *testenv.Registry, server *testenv.S3, charts *testenv.Helm) {
 	s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1")})
 	gates := meta.Gated{Gates: system.GateRefs("freeze")}
 	s.GitRepository("app")
@@ -95,6 +142,10 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 			Artifacts: []extensionsv1beta1.OutputArtifact{system.ArtifactOutput("out", "@app/a/**")}, Gated: gates,
 		},
 	})
+}
+
+// gatedSources returns the objects to read.
+func gatedSources() []kept {
 	image, bucket, index, chart, split := &sourcev1.OCIRepository{}, &sourcev1.Bucket{}, &sourcev1.HelmRepository{},
 		&sourcev1.HelmChart{}, &extensionsv1beta1.ArtifactGenerator{}
 	of := func(o interface{ GetArtifact() *meta.Artifact }) func() string {
@@ -113,38 +164,11 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 		{kind: "ArtifactGenerator", name: "split", object: split,
 			revision: func() string { return split.Status.ObservedSourcesDigest }},
 	}
-	each := func(what string, check func(kept) error) {
-		t.Helper()
-		testenv.Eventually(t, what, func() error {
-			var errs []error
-			for _, k := range all {
-				err := s.Get(k.object, k.name)
-				if err == nil {
-					err = check(k)
-				}
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s: %w", k.kind, err))
-				}
-			}
-			return errors.Join(errs...)
-		})
-	}
-	had := map[string]string{}
-	each("all are ready", func(k kept) error {
-		if had[k.kind] = k.revision(); had[k.kind] == "" || !reconcile.IsReady(k.object) ||
-			len(k.object.Held().Gates) != 1 {
-			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
-		}
-		return nil
-	})
+	return all
+}
 
-	s.TurnGate("freeze", gatingv1.Closed)
-	each("all know that the gate is closed", func(k kept) error {
-		if !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") {
-			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
-		}
-		return nil
-	})
+// changeSources publishes new content of all sources and requests a fetch.
+func changeSources(layer func(value string), server *testenv.S3, charts *testenv.Helm, s *harness, all []kept) {
 	layer("2")
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("s3", "2")})
 	charts.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "1.1.0"))
@@ -156,28 +180,22 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 			s.RequestReconcile(k.object, k.name)
 		}
 	}
-	each("all are blocked and ready, and report the pending change", func(k kept) error {
-		held := k.object.Held().Pending
-		switch {
-		case !apimeta.IsStatusConditionTrue(k.object.CommonStatus().Conditions, "Blocked") ||
-			!reconcile.IsReady(k.object):
-			return fmt.Errorf("%+v", k.object.CommonStatus().Conditions)
-		case k.revision() != had[k.kind]:
-			t.Fatalf("%s moved to %s", k.kind, k.revision())
-		case k.kind == "HelmChart": // its index is held too
-			return nil
-		case held == nil || held.Revision == "" || held.Revision == had[k.kind] || held.Since == nil:
-			return fmt.Errorf("pending %+v", held)
-		}
-		return nil
-	})
+}
 
-	s.TurnGate("freeze", gatingv1.Opened)
-	each("all move on", func(k kept) error {
-		if k.revision() == had[k.kind] || apimeta.FindStatusCondition(k.object.CommonStatus().Conditions,
-			"Blocked") != nil || k.object.Held().Pending != nil {
-			return fmt.Errorf("%s, %+v", k.revision(), k.object.CommonStatus().Conditions)
+// eventuallyEach waits until the check succeeds for all objects.
+func eventuallyEach(t *testing.T, s *harness, all []kept, what string, check func(kept) error) {
+	t.Helper()
+	testenv.Eventually(t, what, func() error {
+		var errs []error
+		for _, k := range all {
+			err := s.Get(k.object, k.name)
+			if err == nil {
+				err = check(k)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", k.kind, err))
+			}
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 }

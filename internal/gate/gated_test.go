@@ -149,6 +149,26 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 	}
 	s.ConfigMapHas("a", "1")
 
+	restoresLostArtifact(t, s, g, first, blocked, edited)
+
+	t.Log("a manual reconcile is allowed")
+	s.RequestFetch("app")
+	s.Ready("app", second)
+	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
+
+	t.Log("a deleted gate still holds objects that refer to it by name")
+	if err := s.Client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+		Name: "freeze"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateNotFound",
+		fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is not found.", s.Namespace))
+}
+
+// restoresLostArtifact checks that the allowed revision is fetched again after the storage was lost.
+func restoresLostArtifact(t *testing.T, s *harness, g *sourcev1.GitRepository, first, blocked string,
+	edited *corev1.ConfigMap) {
+	t.Helper()
 	t.Log("after a restart, a lost artifact is built again from the allowed revision, although the remote has a " +
 		"newer one")
 	s.Stop()
@@ -170,19 +190,6 @@ func TestHeldSourceKeepsArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ConfigMapHas("a", "1")
-
-	t.Log("a manual reconcile is allowed")
-	s.RequestFetch("app")
-	s.Ready("app", second)
-	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateClosed", blocked)
-
-	t.Log("a deleted gate still holds objects that refer to it by name")
-	if err := s.Client.Delete(t.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
-		Name: "freeze"}}); err != nil {
-		t.Fatal(err)
-	}
-	s.says(g, "app", "Blocked", metav1.ConditionTrue, "GateNotFound",
-		fmt.Sprintf("Reconciliation is blocked as gate '%s/freeze' is not found.", s.Namespace))
 }
 
 func TestGateSelectors(t *testing.T) {

@@ -94,23 +94,29 @@ func TestBuildSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"docker.io/library/nginx:2", "redis@sha256:1111", "busybox:1", `"json":"patched"`,
-			`"imagePullPolicy":"Always"`}
-		if version == "v1" {
-			want = append(want, `"team":"a"`, `"note":"text"`, "config.kubernetes.io/origin",
-				"alpha.config.kubernetes.io/transformations")
-		} else {
-			want = append(want, `"revisionHistoryLimit":7`, `"minReadySeconds":5`)
-		}
-		for _, w := range want {
-			if !strings.Contains(string(b), w) {
-				t.Errorf("%s: manifest lacks %s: %s", version, w, b)
-			}
-		}
+		checkSettings(t, b, version)
 		made := &corev1.ConfigMap{}
 		if err := s.Get(made, "pre-plain-"+version); err != nil ||
 			(made.Data["component"] == "yes") != (version == "v1") {
 			t.Errorf("%s: data of the component: %v, %v", version, made.Data, err)
+		}
+	}
+}
+
+// checkSettings checks the Deployment that was built with the settings of a version of the API.
+func checkSettings(t *testing.T, b []byte, version string) {
+	t.Helper()
+	want := []string{"docker.io/library/nginx:2", "redis@sha256:1111", "busybox:1", `"json":"patched"`,
+		`"imagePullPolicy":"Always"`}
+	if version == "v1" {
+		want = append(want, `"team":"a"`, `"note":"text"`, "config.kubernetes.io/origin",
+			"alpha.config.kubernetes.io/transformations")
+	} else {
+		want = append(want, `"revisionHistoryLimit":7`, `"minReadySeconds":5`)
+	}
+	for _, w := range want {
+		if !strings.Contains(string(b), w) {
+			t.Errorf("%s: manifest lacks %s: %s", version, w, b)
 		}
 	}
 }

@@ -47,23 +47,7 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 			s.RequestFetch("app")
 			s.Ready("giver", commit)
 			s.Ready("taker", commit)
-			is := &corev1.ConfigMap{}
-			if err := s.Get(is, "a"); err != nil {
-				t.Fatal(err)
-			}
-			if is.UID != was.UID {
-				t.Error("the object was recreated")
-			}
-			if owner := is.Labels["kustomize.toolkit.fluxcd.io/name"]; owner != "taker" || is.Data["k"] != "2" {
-				t.Errorf("owner %s, data %v", owner, is.Data)
-			}
-			testenv.Eventually(t, "the inventories are updated", func() error {
-				if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
-					!strings.Contains(taker, "_a_") {
-					return fmt.Errorf("inventories %s and %s", giver, taker)
-				}
-				return nil
-			})
+			checkMoved(t, s, was)
 
 			t.Log("an object that no Kustomization declares is pruned, even if others cannot build the revision")
 			files := map[string]string{"one/b.yaml": "", "one/d.yaml": system.ConfigMap("d", "1")}
@@ -116,4 +100,26 @@ func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
 		t.Errorf("the object was recreated: %v", err)
 	}
+}
+
+// checkMoved checks that the object was kept, and that its owner and the inventories changed.
+func checkMoved(t *testing.T, s *harness, was *corev1.ConfigMap) {
+	t.Helper()
+	is := &corev1.ConfigMap{}
+	if err := s.Get(is, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if is.UID != was.UID {
+		t.Error("the object was recreated")
+	}
+	if owner := is.Labels["kustomize.toolkit.fluxcd.io/name"]; owner != "taker" || is.Data["k"] != "2" {
+		t.Errorf("owner %s, data %v", owner, is.Data)
+	}
+	testenv.Eventually(t, "the inventories are updated", func() error {
+		if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
+			!strings.Contains(taker, "_a_") {
+			return fmt.Errorf("inventories %s and %s", giver, taker)
+		}
+		return nil
+	})
 }

@@ -149,6 +149,12 @@ func TestDecryption(t *testing.T) {
 	s.Git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
 	s.RequestFetch("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "team", "ReconciliationFailed", "bad/key")
+	checkNothingRevealed(t, s)
+}
+
+// checkNothingRevealed makes sure that no status and no event contains a decrypted value.
+func checkNothingRevealed(t *testing.T, s *harness) {
+	t.Helper()
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "team"); err != nil {
 		t.Fatal(err)

@@ -180,27 +180,7 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 		"unknown/a.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\nmetadata: {name: x}\n",
 	})
 	s.GitRepository("app")
-	branch := func(b string) func(*sourcev1.GitRepository) {
-		return func(g *sourcev1.GitRepository) { g.Spec.URL, g.Spec.Reference.Branch = s.Git.URL+"/app", b }
-	}
-	s.GitRepository("missing-branch", branch("mian"))
-	s.GitRepository("missing-repository")
-	s.GitRepository("missing-secret", branch("main"),
-		func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
-	s.GitRepository("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
-	s.GitRepository("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
-	depends := func(on string) func(*kustomizev1.Kustomization) {
-		return func(k *kustomizev1.Kustomization) {
-			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: on}}}
-		}
-	}
-	for _, dir := range []string{"yaml", "out", "link", "refused", "unknown", "nowhere"} {
-		s.Kustomization(dir, "app", dir)
-	}
-	s.Kustomization("missing-source", "none", "")
-	s.Kustomization("missing-dependency", "app", "good", depends("none"))
-	s.Kustomization("cycle-a", "app", "good", depends("cycle-b"))
-	s.Kustomization("cycle-b", "app", "good", depends("cycle-a"))
+	createInvalid(s)
 	for name, c := range map[string]struct{ reason, message string }{
 		"missing-branch":     {reason: "GitOperationFailed", message: "the remote has: main"},
 		"missing-repository": {reason: "GitOperationFailed", message: "not found"},
@@ -230,6 +210,31 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 			t.Errorf("ConfigMap %s was applied: %v", name, err)
 		}
 	}
+}
+
+// createInvalid creates sources and Kustomizations that fail, each for another reason.
+func createInvalid(s *harness) {
+	branch := func(b string) func(*sourcev1.GitRepository) {
+		return func(g *sourcev1.GitRepository) { g.Spec.URL, g.Spec.Reference.Branch = s.Git.URL+"/app", b }
+	}
+	s.GitRepository("missing-branch", branch("mian"))
+	s.GitRepository("missing-repository")
+	s.GitRepository("missing-secret", branch("main"),
+		func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
+	s.GitRepository("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
+	s.GitRepository("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
+	depends := func(on string) func(*kustomizev1.Kustomization) {
+		return func(k *kustomizev1.Kustomization) {
+			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: on}}}
+		}
+	}
+	for _, dir := range []string{"yaml", "out", "link", "refused", "unknown", "nowhere"} {
+		s.Kustomization(dir, "app", dir)
+	}
+	s.Kustomization("missing-source", "none", "")
+	s.Kustomization("missing-dependency", "app", "good", depends("none"))
+	s.Kustomization("cycle-a", "app", "good", depends("cycle-b"))
+	s.Kustomization("cycle-b", "app", "good", depends("cycle-a"))
 }
 
 func TestImmutableFieldsNeedForce(t *testing.T) {

@@ -43,7 +43,8 @@ func TestFeatureGateOverridesFlag(t *testing.T) {
 		}
 	}
 	o := Options{Controllers: AllControllers, Concurrent: 1, FeatureGates: map[string]string{strictGate: "maybe"}}
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), strictGate+` is "maybe", choose true or false`) {
+	if err := o.Validate(); err == nil ||
+		!strings.Contains(err.Error(), strictGate+` is "maybe", choose true or false`) {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -160,31 +160,14 @@ func TestClosedGateHoldsReadyObject(t *testing.T) {
 			if p := gates.waiting(); p == nil || p.Revision != "2" {
 				t.Errorf("the pending change at the gate is %+v, want revision 2", p)
 			}
-			passes := b.step.count()
-			b.edges.NotifyDependents(gateRef)
-			b.until("another pass runs", func(*sourcev1.GitRepository) error {
-				if b.step.count() == passes {
-					return errors.New("no further pass yet")
-				}
-				return nil
-			})
+			anotherPassRuns(b)
 
 			gates.set(true, closedGate(func(c *reconcile.ClosedGate) {
 				c.Allows = func(r string) bool { return r == "2" }
 			}))
 			b.edges.NotifyDependents(gateRef)
 			b.until("the allowed revision is applied", all(c.open, isReadyWith("2")))
-			b.until("events report it", func(*sourcev1.GitRepository) error {
-				b.events.mu.Lock()
-				defer b.events.mu.Unlock()
-				if !slices.ContainsFunc(b.events.events,
-					func(e reconcile.Event) bool { return e.Message == "applied 2" }) ||
-					!slices.ContainsFunc(b.events.events,
-						func(e reconcile.Event) bool { return e.Reason == meta.GateOpenReason }) {
-					return fmt.Errorf("%+v", b.events.events)
-				}
-				return nil
-			})
+			eventsReportChange(b)
 
 			gates.set(false)
 			b.edges.NotifyDependents(gateRef)
@@ -197,6 +180,33 @@ func TestClosedGateHoldsReadyObject(t *testing.T) {
 				}))
 		})
 	}
+}
+
+// anotherPassRuns waits for one more pass.
+func anotherPassRuns(b *bench) {
+	passes := b.step.count()
+	b.edges.NotifyDependents(gateRef)
+	b.until("another pass runs", func(*sourcev1.GitRepository) error {
+		if b.step.count() == passes {
+			return errors.New("no further pass yet")
+		}
+		return nil
+	})
+}
+
+// eventsReportChange waits for the events of the applied revision and the open gate.
+func eventsReportChange(b *bench) {
+	b.until("events report it", func(*sourcev1.GitRepository) error {
+		b.events.mu.Lock()
+		defer b.events.mu.Unlock()
+		if !slices.ContainsFunc(b.events.events,
+			func(e reconcile.Event) bool { return e.Message == "applied 2" }) ||
+			!slices.ContainsFunc(b.events.events,
+				func(e reconcile.Event) bool { return e.Reason == meta.GateOpenReason }) {
+			return fmt.Errorf("%+v", b.events.events)
+		}
+		return nil
+	})
 }
 
 func TestHeldSpecIsNotObserved(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -109,23 +110,7 @@ var (
 func newBench(t *testing.T, s *step) *bench {
 	t.Helper()
 	cfg := testenv.Cluster(t)
-	install.Do(func() {
-		objects, err := config.Definitions()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cluster.Close()
-		// Apply waits for them only for a short time.
-		testenv.Eventually(t, "the CustomResourceDefinitions are established", func() error {
-			_, err := cluster.Apply(context.Background(),
-				apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
-			return err
-		})
-	})
+	installDefinitions(t, cfg)
 	scheme := runtime.NewScheme()
 	if err := sourcev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -178,6 +163,28 @@ func newBench(t *testing.T, s *step) *bench {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// installDefinitions installs the CustomResourceDefinitions once for all tests.
+func installDefinitions(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	install.Do(func() {
+		objects, err := config.Definitions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		// Apply waits for them only for a short time.
+		testenv.Eventually(t, "the CustomResourceDefinitions are established", func() error {
+			_, err := cluster.Apply(context.Background(),
+				apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
+			return err
+		})
+	})
 }
 
 // until waits until check returns nil for the object.

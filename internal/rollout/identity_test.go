@@ -109,22 +109,7 @@ func TestGenericProviderUsesServiceAccountTokens(t *testing.T) {
 			}, nil
 		},
 	}
-	config := func(keysAndValues ...string) map[string]string {
-		data := map[string]string{"provider": "generic", "address": server.URL, "ca.crt": ca}
-		for i := 0; i < len(keysAndValues); i += 2 {
-			data[keysAndValues[i]] = keysAndValues[i+1]
-		}
-		return data
-	}
-	r.Reader = configMaps{
-		"named":   config("serviceAccountName", "app", "audiences", "one\n two\n"),
-		"listed":  config("serviceAccountName", "app", "audiences", "- one\n- two"),
-		"unnamed": config(), "stealing": config("audiences", "https://kubernetes.default.svc"),
-		"plain":   config("address", "http://x", "serviceAccountName", "app"),
-		"revoked": config("serviceAccountName", "revoked"),
-		"unknown": config("provider", "other"),
-		"garbage": config("ca.crt", "no certificate", "serviceAccountName", "app"),
-	}
+	setConfigs(server, ca, r)
 	connections := map[string]*connection{}
 	for name, want := range map[string]string{"named": "team/app for one+two", "listed": "team/app for one+two",
 		"unnamed": "system/controller for " + server.URL} {
@@ -144,16 +129,7 @@ func TestGenericProviderUsesServiceAccountTokens(t *testing.T) {
 		t.Errorf("default account: the token is %q", got)
 	}
 	r.DefaultAccount = ""
-	for name, want := range map[string]string{
-		"stealing": "sets audiences for a token of the controller", "plain": "an https URL",
-		"unknown": "has unknown provider 'other'", "gone": "not found", "garbage": "cannot be used",
-	} {
-		_, err := connect(t, r, name)
-		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
-			!strings.Contains(f.Error(), want) || IsCredentialsNotFound(err) != (name == "gone") {
-			t.Errorf("%s: got %v, want %q", name, err, want)
-		}
-	}
+	refusesConfigs(t, r)
 
 	t.Log("A rejected token is replaced")
 	issued = 0
@@ -171,6 +147,41 @@ func TestGenericProviderUsesServiceAccountTokens(t *testing.T) {
 	sendTo(t, c)
 	if issued < 3 {
 		t.Errorf("%d tokens were issued for 2 requests, want at least 3", issued)
+	}
+}
+
+// setConfigs sets the ConfigMaps that the tests connect with.
+func setConfigs(server *httptest.Server, ca string, r *RemoteClusters) {
+	config := func(keysAndValues ...string) map[string]string {
+		data := map[string]string{"provider": "generic", "address": server.URL, "ca.crt": ca}
+		for i := 0; i < len(keysAndValues); i += 2 {
+			data[keysAndValues[i]] = keysAndValues[i+1]
+		}
+		return data
+	}
+	r.Reader = configMaps{
+		"named":   config("serviceAccountName", "app", "audiences", "one\n two\n"),
+		"listed":  config("serviceAccountName", "app", "audiences", "- one\n- two"),
+		"unnamed": config(), "stealing": config("audiences", "https://kubernetes.default.svc"),
+		"plain":   config("address", "http://x", "serviceAccountName", "app"),
+		"revoked": config("serviceAccountName", "revoked"),
+		"unknown": config("provider", "other"),
+		"garbage": config("ca.crt", "no certificate", "serviceAccountName", "app"),
+	}
+}
+
+// refusesConfigs checks ConfigMaps that are invalid for the controller's account.
+func refusesConfigs(t *testing.T, r *RemoteClusters) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"stealing": "sets audiences for a token of the controller", "plain": "an https URL",
+		"unknown": "has unknown provider 'other'", "gone": "not found", "garbage": "cannot be used",
+	} {
+		_, err := connect(t, r, name)
+		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
+			!strings.Contains(f.Error(), want) || IsCredentialsNotFound(err) != (name == "gone") {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
 	}
 }
 

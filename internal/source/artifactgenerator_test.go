@@ -133,6 +133,33 @@ func TestGeneratorSplitsMonorepo(t *testing.T) {
 		s.ConfigMapHas(name, "1")
 	}
 
+	after := changeParts(t, s, front, made)
+
+	t.Log("an output that others deleted or changed is restored")
+	if err := s.Client.Delete(t.Context(), after["front"]); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "output front is restored", func() error {
+		o := &sourcev1.ExternalArtifact{}
+		if err := s.Get(o, "front"); err != nil {
+			return err
+		}
+		if o.UID == after["front"].UID || o.Status.Artifact == nil ||
+			o.Status.Artifact.Digest != after["front"].Status.Artifact.Digest {
+			return fmt.Errorf("%+v", o.Status)
+		}
+		return nil
+	})
+
+	restartGenerator(t, s)
+
+	deleteOutputs(t, s)
+}
+
+// changeParts commits to one part and then outside of both, and returns the objects after the first commit.
+func changeParts(t *testing.T, s *harness, front *sourcev1.ExternalArtifact,
+	made map[string]*sourcev1.ExternalArtifact) map[string]*sourcev1.ExternalArtifact {
+	t.Helper()
 	t.Log("a commit to one part changes only the artifact of that part")
 	s.Requests.Reset()
 	s.moved("split", func() {
@@ -161,23 +188,12 @@ func TestGeneratorSplitsMonorepo(t *testing.T) {
 			t.Errorf("%s was written", name)
 		}
 	}
+	return after
+}
 
-	t.Log("an output that others deleted or changed is restored")
-	if err := s.Client.Delete(t.Context(), after["front"]); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "output front is restored", func() error {
-		o := &sourcev1.ExternalArtifact{}
-		if err := s.Get(o, "front"); err != nil {
-			return err
-		}
-		if o.UID == after["front"].UID || o.Status.Artifact == nil ||
-			o.Status.Artifact.Digest != after["front"].Status.Artifact.Digest {
-			return fmt.Errorf("%+v", o.Status)
-		}
-		return nil
-	})
-
+// restartGenerator makes sure that a restart changes only the address of artifacts.
+func restartGenerator(t *testing.T, s *harness) {
+	t.Helper()
 	t.Log("a restart changes only the address")
 	before := s.generated("split", "back", "front")
 	s.Stop()
@@ -194,7 +210,11 @@ func TestGeneratorSplitsMonorepo(t *testing.T) {
 		}
 		return nil
 	})
+}
 
+// deleteOutputs removes an output, then the generator.
+func deleteOutputs(t *testing.T, s *harness) {
+	t.Helper()
 	t.Log("an output that is no longer declared is deleted; all outputs are deleted with the generator")
 	g := &extensionsv1beta1.ArtifactGenerator{}
 	s.Update(g, "split", func() { g.Spec.Artifacts = g.Spec.Artifacts[:1] })

@@ -137,6 +137,12 @@ func TestGitVerification(t *testing.T) {
 		t.Error(err)
 	}
 
+	verifyTags(t, s, g, golden, signed)
+}
+
+// verifyTags checks verification of tags.
+func verifyTags(t *testing.T, s *harness, g *sourcev1.GitRepository, golden func(name string) string, signed string) {
+	t.Helper()
 	t.Log("verification of tags needs a tag reference and keys")
 	s.GitRepository("tag", func(g *sourcev1.GitRepository) {
 		g.Spec.URL = s.Git.URL + "/app"
@@ -231,12 +237,7 @@ func TestGitRepositoriesShareFetch(t *testing.T) {
 	})
 	g := s.GitRepositoryReady("two", commit)
 	s.holds("two", map[string]string{"deploy/b.yaml": "2", "deploy/lib/l.yaml": "lib"})
-	if fetches := s.Git.Stats()["fetches"]; fetches != 2 {
-		t.Errorf("%d fetches for a repository and its submodule", fetches)
-	}
-	if !g.Status.ObservedRecurseSubmodules || fmt.Sprint(g.Status.ObservedSparseCheckout) != "[deploy]" {
-		t.Errorf("%+v", g.Status)
-	}
+	checkSharedFetch(t, s, g)
 	mirrors := func() int {
 		entries, err := os.ReadDir(filepath.Join(s.Storage, "mirrors"))
 		if err != nil {
@@ -273,6 +274,17 @@ func TestGitRepositoriesShareFetch(t *testing.T) {
 	})
 	if s.Git.Stats()["fetches"] != libs+1 {
 		t.Error("the mirror of a deleted object was used")
+	}
+}
+
+// checkSharedFetch checks that two sources of a repository needed one fetch of it and one of its submodule.
+func checkSharedFetch(t *testing.T, s *harness, g *sourcev1.GitRepository) {
+	t.Helper()
+	if fetches := s.Git.Stats()["fetches"]; fetches != 2 {
+		t.Errorf("%d fetches for a repository and its submodule", fetches)
+	}
+	if !g.Status.ObservedRecurseSubmodules || fmt.Sprint(g.Status.ObservedSparseCheckout) != "[deploy]" {
+		t.Errorf("%+v", g.Status)
 	}
 }
 

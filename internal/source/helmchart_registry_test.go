@@ -88,20 +88,7 @@ func TestHelmChartVerificationInRegistry(t *testing.T) {
 	s.Secret("cosign", map[string]string{"cosign.pub": string(key.Public)})
 	s.Secret("notation", map[string]string{"trustpolicy.json": string(notary.Policy("strict")),
 		"ca.crt": string(notary.CA)})
-	pgp, err := openpgp.NewEntity("team", "", "team@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var public bytes.Buffer
-	if err := pgp.Serialize(&public); err != nil {
-		t.Fatal(err)
-	}
-	s.Secret("keyring", map[string]string{"pubring.gpg": public.String()})
-	prov, err := (&provenance.Signatory{Entity: pgp}).
-		ClearSign(testenv.Package(t, testenv.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	prov := openPGPProvenance(t, s)
 
 	key.Bundle(pushChart(t, r, "cosigned", "1.0.0"))
 	stranger.Bundle(pushChart(t, r, "strange", "1.0.0"))
@@ -142,4 +129,24 @@ func TestHelmChartVerificationInRegistry(t *testing.T) {
 			t.Errorf("%+v: %+v", bad, c.Status)
 		}
 	}
+}
+
+// openPGPProvenance creates a Secret with a new OpenPGP key, and returns the provenance file of a chart signed by it.
+func openPGPProvenance(t *testing.T, s *harness) string {
+	t.Helper()
+	pgp, err := openpgp.NewEntity("team", "", "team@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var public bytes.Buffer
+	if err := pgp.Serialize(&public); err != nil {
+		t.Fatal(err)
+	}
+	s.Secret("keyring", map[string]string{"pubring.gpg": public.String()})
+	prov, err := (&provenance.Signatory{Entity: pgp}).
+		ClearSign(testenv.Package(t, testenv.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prov
 }

@@ -112,7 +112,10 @@ func TestHelmChartOfRepository(t *testing.T) {
 		t.Errorf("requests for a new version: %q", got)
 	}
 
-	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.Version, c.ValuesFiles = "1.0.0", []string{"values.yaml"} })
+	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
+		c.Version, c.ValuesFiles = "1.0.0",
+			[]string{"values.yaml"}
+	})
 	s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) {
 		c.Version, c.ValuesFiles, c.IgnoreMissingValuesFiles = "1.0.0",
@@ -292,6 +295,12 @@ func TestHelmChartOfGitRepository(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
+	checkChartFailures(t, files, chartYAML, s)
+}
+
+// checkChartFailures checks charts with a missing dependency and at a missing path.
+func checkChartFailures(t *testing.T, files map[string]string, chartYAML func(version string) string, s *harness) {
+	t.Helper()
 	files["charts/app/Chart.yaml"] = strings.ReplaceAll(chartYAML("1.2.0"), "1.x", "7.x")
 	s.Git.Commit("repo", files)
 	s.RequestFetch("repo")

@@ -82,6 +82,12 @@ func TestKillAtRandomTimesLosesNothing(t *testing.T) {
 	}()
 	pull(t, c, namespace)
 	applied(t, c, namespace, head)
+	hasObjects(t, c, namespace, wanted)
+}
+
+// hasObjects waits until the namespace has exactly the wanted objects.
+func hasObjects(t *testing.T, c client.Client, namespace string, wanted map[string]string) {
+	t.Helper()
 	testenv.Eventually(t, "the cluster has the objects of the last commit", func() error {
 		var list corev1.ConfigMapList
 		if err := c.List(context.Background(), &list, client.InNamespace(namespace)); err != nil {

@@ -108,6 +108,33 @@ func TestSourcesDuringNetworkOutage(t *testing.T) {
 		proxies[name] = testenv.NewProxy(t, host)
 	}
 
+	sources := sourcesBehind(namespace, proxies)
+	createSources(t, namespace, sources, c)
+	process := controller(t, sluice, kubeconfig, namespace, t.TempDir())
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM) // it may have stopped already
+		_ = process.Wait()
+	})
+
+	first := map[string]string{}
+	for _, o := range sources {
+		stored(t, c, o, "")
+		first[kindOf(o)] = o.GetArtifact().Digest
+	}
+	interrupt(t, proxies, sources, c, first)
+
+	publish("2")
+	for _, l := range proxies {
+		l.Interrupt(false)
+	}
+	for _, o := range sources {
+		stored(t, c, o, first[kindOf(o)])
+		served(t, o, o.GetArtifact().Digest)
+	}
+}
+
+// sourcesBehind returns one source of each kind that fetches, behind its proxy.
+func sourcesBehind(namespace string, proxies map[string]*testenv.Proxy) []source.Object {
 	object := metav1.ObjectMeta{Namespace: namespace, Name: "app"}
 	second := meta.Duration{Duration: time.Second}
 	sources := []source.Object{
@@ -125,6 +152,12 @@ func TestSourcesDuringNetworkOutage(t *testing.T) {
 			Chart: "web", Interval: second, SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository",
 				Name: "app"}}},
 	}
+	return sources
+}
+
+// createSources creates the sources, and the Secret that one of them needs.
+func createSources(t *testing.T, namespace string, sources []source.Object, c client.Client) {
+	t.Helper()
 	objects := []client.Object{&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s3"},
 		StringData: map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": testenv.S3SecretKey},
@@ -137,17 +170,12 @@ func TestSourcesDuringNetworkOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	process := controller(t, sluice, kubeconfig, namespace, t.TempDir())
-	t.Cleanup(func() {
-		_ = process.Process.Signal(syscall.SIGTERM) // it may have stopped already
-		_ = process.Wait()
-	})
+}
 
-	first := map[string]string{}
-	for _, o := range sources {
-		stored(t, c, o, "")
-		first[kindOf(o)] = o.GetArtifact().Digest
-	}
+// interrupt makes sure that artifacts stay available while the proxies forward nothing.
+func interrupt(t *testing.T, proxies map[string]*testenv.Proxy, sources []source.Object,
+	c client.Client, first map[string]string) {
+	t.Helper()
 	for _, l := range proxies {
 		l.Interrupt(true)
 	}
@@ -169,15 +197,6 @@ func TestSourcesDuringNetworkOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		served(t, o, first[kindOf(o)])
-	}
-
-	publish("2")
-	for _, l := range proxies {
-		l.Interrupt(false)
-	}
-	for _, o := range sources {
-		stored(t, c, o, first[kindOf(o)])
-		served(t, o, o.GetArtifact().Digest)
 	}
 }
 

@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +14,13 @@ import (
 // day is the date of all test times, a Saturday.
 const day = "2026-11-21T"
 
-func clock(t testing.TB, hm string) time.Time {
-	t.Helper()
-	at, err := time.Parse(time.RFC3339, day+hm+":00Z")
+// at returns a time of the day, such as 10:00.
+func at(hm string) time.Time {
+	parsed, err := time.Parse(time.RFC3339, day+hm+":00Z")
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // the argument is a literal
 	}
-	return at
+	return parsed
 }
 
 // requests returns the annotations of requests such as "open 10:00".
@@ -135,7 +134,7 @@ var windowCases = map[string]struct {
 func TestDefaultsRequestsAndWindows(t *testing.T) {
 	for name, c := range windowCases {
 		t.Run(name, func(t *testing.T) {
-			v := Of(newInput(t, c.opened, c.window, c.annotations), clock(t, c.now))
+			v := Of(newInput(t, c.opened, c.window, c.annotations), at(c.now))
 			if v.Open != c.open || v.Message != c.message || hm(v.RequestedAt) != c.requested ||
 				hm(v.ResetAt) != c.reset || hm(v.Next) != c.next {
 				t.Errorf("got %t %q, requested %s, reset %s, next %s", v.Open, v.Message, hm(v.RequestedAt),
@@ -224,7 +223,7 @@ func TestCalendarWithRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newInput(t, c.opened, time.Hour, c.annotations, c.entries...)
 			k.Overridable = !c.strict
-			v := Of(k, clock(t, c.now))
+			v := Of(k, at(c.now))
 			if got := fmt.Sprint(State(v.Open), " ", v.Reason, " ", hm(v.Next)); got != c.want {
 				t.Errorf("got %q (%s), want %q", got, v.Message, c.want)
 			}
@@ -232,129 +231,16 @@ func TestCalendarWithRequests(t *testing.T) {
 	}
 }
 
-func TestApprovals(t *testing.T) {
-	at := func(hm string) time.Time { return clock(t, hm) }
-	alice := Approval{Name: "a", User: "alice", Groups: []string{"managers"}, At: at("10:00")}
-	bob := Approval{Name: "b", User: "bob", At: at("10:20")}
-	with := func(a Approval, change func(*Approval)) Approval { change(&a); return a }
-	rule := Rule{Required: 2, Users: []string{"alice", "bob", "carol"}, ValidFor: time.Hour}
-	trains := []calendar.Entry{{Opens: true, Cron: "0 12 * * *", Duration: time.Hour}}
-	freeze := []calendar.Entry{{Cron: "0 9 * * 6", Duration: 8 * time.Hour}}
-	for name, c := range map[string]struct {
-		rule        Rule
-		approvals   []Approval
-		annotations map[string]string
-		entries     []calendar.Entry
-		now         string
-		want        string // state, reason, revisions, next
-	}{
-		"no approval":          {rule: rule, now: "10:30", want: "closed Default [] "},
-		"one of two approvals": {rule: rule, approvals: []Approval{alice}, now: "10:30", want: "closed Default [] "},
-		"two of two approvals": {rule: rule, approvals: []Approval{alice, bob}, now: "10:30",
-			want: "opened Approved [] 11:00"},
-		"first approval expired": {rule: rule, approvals: []Approval{alice, bob}, now: "11:00",
-			want: "closed Default [] "},
-		"two approvals of one user": {rule: rule,
-			approvals: []Approval{alice, with(alice, func(a *Approval) { a.Name = "a2" })}, now: "10:30",
-			want: "closed Default [] "},
-		"user is not an approver": {rule: rule,
-			approvals: []Approval{alice, with(bob, func(a *Approval) { a.User = "mallory" })}, now: "10:30",
-			want: "closed Default [] "},
-		"member of an approver group": {rule: Rule{Required: 1, Groups: []string{"managers"}},
-			approvals: []Approval{alice},
-			now:       "10:30", want: "opened Approved [] "},
-		"not a member of an approver group": {rule: Rule{Required: 1, Groups: []string{"managers"}},
-			approvals: []Approval{bob}, now: "10:30", want: "closed Default [] "},
-		"no approvers are listed": {rule: Rule{Required: 1}, approvals: []Approval{bob}, now: "23:30",
-			want: "opened Approved [] "},
-		"withdrawn": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.Withdrawn = true }), bob}, now: "10:30",
-			want: "closed Default [] "},
-		"expired by expiresAt": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("10:25") }), bob}, now: "10:30",
-			want: "closed Default [] "},
-		"valid for longer by expiresAt": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.ExpiresAt = at("20:00") }), bob}, now: "11:10",
-			want: "opened Approved [] 11:20"},
-		"author is not verified": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.Unverified = "no" }), bob}, now: "10:30",
-			want: "closed Default [] "},
-		"both for one revision": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
-				with(bob, func(a *Approval) { a.Revision = "r1" })}, now: "10:30", want: "opened Approved [r1] 11:00"},
-		"for different revisions": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }),
-				with(bob, func(a *Approval) { a.Revision = "r2" })}, now: "10:30", want: "closed Default [] "},
-		"one for a revision, one for any": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.Revision = "r1" }), bob}, now: "10:30",
-			want: "opened Approved [r1] 11:00"},
-		"open request without enough approvals": {rule: rule, approvals: []Approval{alice},
-			annotations: requests("open 10:10"), now: "10:30",
-			want: "closed ApprovalRequired [] "},
-		"open request with approvals": {rule: rule, approvals: []Approval{alice, bob},
-			annotations: requests("open 10:10"), now: "10:30",
-			want: "opened Requested [] 11:00"},
-		"close request revokes approvals": {rule: rule, approvals: []Approval{alice, bob},
-			annotations: requests("close 10:25"), now: "10:30",
-			want: "closed Requested [] "},
-		"approvals after a close request": {rule: rule,
-			approvals: []Approval{with(alice, func(a *Approval) { a.At = at("10:26") }),
-				with(bob, func(a *Approval) { a.At = at("10:27") })}, annotations: requests("close 10:25"),
-			now:  "10:30",
-			want: "opened Approved [] 11:26"},
-		"approvals do not override a closing schedule": {rule: rule, approvals: []Approval{alice, bob}, entries: freeze,
-			now:  "10:30",
-			want: "closed Scheduled [] "},
-		"approvals before an opening schedule": {rule: rule, approvals: []Approval{alice, bob}, entries: trains,
-			now:  "10:30",
-			want: "closed Default [] "},
-		"opening schedule without enough approvals": {rule: rule, approvals: []Approval{alice}, entries: trains,
-			now:  "12:30",
-			want: "closed ApprovalRequired [] "},
-		"opening schedule with approvals": {rule: Rule{Required: 2}, approvals: []Approval{alice, bob}, entries: trains,
-			now:  "12:30",
-			want: "opened Scheduled [] 13:00"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newInput(t, false, time.Hour, c.annotations, c.entries...)
-			k.Rule, k.Approvals = &c.rule, c.approvals
-			v := Of(k, clock(t, c.now))
-			if got := fmt.Sprint(State(v.Open), " ", v.Reason, " ", v.Revisions, " ", hm(v.Next)); got != c.want {
-				t.Errorf("got %q (%s), want %q", got, v.Message, c.want)
-			}
-			counted := slices.ContainsFunc(v.Approvals,
-				func(o gatingv1.ObservedApproval) bool { return o.Counts != (o.Message == "") })
-			if len(v.Approvals) != len(c.approvals) || counted {
-				t.Errorf("observed approvals: %+v", v.Approvals)
-			}
-		})
-	}
-}
-
-func TestOpenRequestForOneRevision(t *testing.T) {
-	annotations := requests("open 10:00")
-	annotations[gatingv1.OpenRevisionAnnotation] = "main@sha1:abc"
-	c := newInput(t, false, time.Hour, annotations)
-	if v := Of(c, clock(t, "10:10")); !v.Open || !slices.Equal(v.Revisions, []string{"main@sha1:abc"}) {
-		t.Errorf("got %+v", v)
-	}
-	c.Rule = &Rule{Required: 1}
-	c.Approvals = []Approval{{User: "alice", At: clock(t, "10:00"), Revision: "main@sha1:def"}}
-	if v := Of(c, clock(t, "10:10")); v.Open || v.Reason != gatingv1.WhyApprovalRequired || v.Revisions != nil {
-		t.Errorf("approval of another revision: got %+v", v)
-	}
-}
-
 func TestFailedCheckClosesGate(t *testing.T) {
 	c := newInput(t, true, time.Hour, nil)
 	c.Checks = []Check{{Name: "good", Passes: true}, {Name: "errors", Message: "the query returned 7"}}
-	v := Of(c, clock(t, "10:10"))
+	v := Of(c, at("10:10"))
 	if v.Open || v.Reason != gatingv1.WhyCheckFailed || v.Message != "Gate closed: check 'errors' does not pass" ||
 		!strings.Contains(v.Why, "returned 7") {
 		t.Errorf("got %+v", v)
 	}
 	c.Checks[1].Passes = true
-	if v := Of(c, clock(t, "10:10")); !v.Open {
+	if v := Of(c, at("10:10")); !v.Open {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -365,22 +251,22 @@ func TestOverride(t *testing.T) {
 	annotations["override.gate.fluxcd.io/requestedBy"] = day + "10:00:00Z alice"
 	c := newInput(t, false, time.Hour, annotations, calendar.Entry{Cron: "0 0 * * *", Duration: 24 * time.Hour})
 	c.Overridable, c.Rule, c.Checks = false, &Rule{Required: 3}, []Check{{Name: "broken"}}
-	v := Of(c, clock(t, "10:10"))
+	v := Of(c, at("10:10"))
 	if !v.Open || v.Reason != gatingv1.WhyOverridden || v.By != "alice" ||
 		v.Why != "Overridden by alice: the shop is down" || hm(v.Next) != "11:00" {
 		t.Errorf("got %+v", v)
 	}
-	if v := Of(c, clock(t, "11:00")); v.Open {
+	if v := Of(c, at("11:00")); v.Open {
 		t.Errorf("after the window: got %+v", v)
 	}
-	c.Requests.Close = &Request{At: clock(t, "10:05")}
-	if v := Of(c, clock(t, "10:10")); v.Open {
+	c.Requests.Close = &Request{At: at("10:05")}
+	if v := Of(c, at("10:10")); v.Open {
 		t.Errorf("after a close request: got %+v", v)
 	}
 }
 
 func TestLatestOf10000RequestsApplies(t *testing.T) {
-	now := clock(t, "10:00")
+	now := at("10:00")
 	for i := range 10_000 {
 		now = now.Add(time.Second)
 		opens := i%2 == 0

@@ -72,30 +72,13 @@ func TestImageUpdateCommit(t *testing.T) {
 	if got := s.Git.Run("app", "log", "-1", "--format=", "--name-only", "main"); got != "apps/web.yaml" {
 		t.Errorf("changed files: %q", got)
 	}
-	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", commit))
-	if err != nil || note.By != "ImageUpdateAutomation "+s.Namespace+"/update" || len(note.Updated) != 1 {
-		t.Fatalf("note: %+v, %v", note, err)
-	}
-	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.Namespace+"/web" ||
-		!strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" ||
-		u.Places[0].From != "web:1.0.0" {
-		t.Errorf("change in the note: %+v", u)
-	}
+	checkNote(t, s, commit)
 	app := s.GitRepositoryReady("app", commit) // without a request, and its interval is an hour
 	if got := app.Status.Artifact.Metadata[meta.CommitNoteKey]; !strings.Contains(got, "web:2.0.0") {
 		t.Errorf("the artifact lacks the note: %q", got)
 	}
 	s.eventTells("app", "source.toolkit.fluxcd.io/note", "policy: "+s.Namespace+"/web")
-	testenv.Eventually(s, "the status has the push", func() error {
-		if err := s.Get(a, "update"); err != nil {
-			return err
-		}
-		if st := a.Status; st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit ||
-			st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
-			return fmt.Errorf("%+v", st)
-		}
-		return nil
-	})
+	statusHasPush(s, a, commit)
 	s.HasEvent("update", "Succeeded", fmt.Sprintf("pushed commit '%.7s' to branch 'main'\nUpdate for shop", commit))
 	s.HasEvent("update", "Succeeded", "apps/web.yaml:1: web:1.0.0 -> web:2.0.0")
 
@@ -115,6 +98,34 @@ func TestImageUpdateCommit(t *testing.T) {
 	if got := s.CommitCount("app", "main"); got != 2 {
 		t.Errorf("%d commits", got)
 	}
+}
+
+// checkNote checks the note of the commit.
+func checkNote(t *testing.T, s *harness, commit string) {
+	t.Helper()
+	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", commit))
+	if err != nil || note.By != "ImageUpdateAutomation "+s.Namespace+"/update" || len(note.Updated) != 1 {
+		t.Fatalf("note: %+v, %v", note, err)
+	}
+	if u := note.Updated[0]; u.Image != "web:2.0.0" || u.Policy != s.Namespace+"/web" ||
+		!strings.Contains(u.Why, ">=1.0.0") || len(u.Places) != 1 || u.Places[0].File != "apps/web.yaml:1" ||
+		u.Places[0].From != "web:1.0.0" {
+		t.Errorf("change in the note: %+v", u)
+	}
+}
+
+// statusHasPush waits until the status reports the push.
+func statusHasPush(s *harness, a *imagev1.ImageUpdateAutomation, commit string) {
+	testenv.Eventually(s, "the status has the push", func() error {
+		if err := s.Get(a, "update"); err != nil {
+			return err
+		}
+		if st := a.Status; st.LastPushTime == nil || st.ObservedSourceRevision != "main@sha1:"+commit ||
+			st.ObservedPolicies["web"].Tag != "2.0.0" || !reconcile.IsReady(a) {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
 }
 
 // eventTells waits for an event about an object with metadata that contains a text.
@@ -218,6 +229,48 @@ func TestPushBranchIsKeptWithFeatureGate(t *testing.T) {
 	}
 }
 
+var automationErrors = map[string]struct {
+	source  string
+	change  func(*imagev1.ImageUpdateAutomation)
+	reason  string
+	message string
+}{
+	"protected": {source: "protected", change: func(*imagev1.ImageUpdateAutomation) {}, reason: "GitOperationFailed",
+		message: "main is protected"},
+	"nowhere": {source: "none", change: func(*imagev1.ImageUpdateAutomation) {}, reason: "SourceManagerFailed",
+		message: "not found"},
+	"no-branch": {source: "tag", change: func(*imagev1.ImageUpdateAutomation) {}, reason: "InvalidSourceConfiguration",
+		message: "no branch to push to"},
+	"lost": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Checkout = &imagev1.GitCheckoutSpec{Reference: sourcev1.GitRepositoryRef{Branch: "none"}}
+	}, reason: "GitOperationFailed", message: "branch 'none' not found"},
+	"selector": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
+	}, reason: "InvalidPolicySelector", message: "spec.policySelector"},
+	"legacy": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.MessageTemplate = "{{ range .Updated.Images }}{{ . }}{{ end }}"
+	}, reason: "RemovedTemplateField", message: ".Changed"},
+	"template": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}"
+	},
+		reason:  "UpdateFailed",
+		message: "messageTemplate"},
+	"no-dir": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"}
+	},
+		reason: "UpdateFailed", message: "no directory 'none'"},
+	"refspec": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}
+	}, reason: "InvalidSourceConfiguration", message: "refspec"},
+	"no-key": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{SecretRef: meta.LocalObjectReference{Name: "none"}}
+	}, reason: "AuthenticationFailed", message: "not found"},
+	"no-message": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.GitSpec.Commit.MessageTemplate = "{{ if eq 1 2 }}x{{ end }}"
+		a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "x"}
+	}, reason: "UpdateFailed", message: "empty"},
+}
+
 func TestAutomationErrors(t *testing.T) {
 	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{
@@ -238,44 +291,7 @@ func TestAutomationErrors(t *testing.T) {
 		g.Spec.URL, g.Spec.Reference = s.Git.URL+"/app", &sourcev1.GitRepositoryRef{Tag: "v1"}
 	})
 	s.ChooseImage("web", "web:2")
-	type automation = imagev1.ImageUpdateAutomation
-	for name, c := range map[string]struct {
-		source  string
-		change  func(*automation)
-		reason  string
-		message string
-	}{
-		"protected": {source: "protected", change: func(*automation) {}, reason: "GitOperationFailed",
-			message: "main is protected"},
-		"nowhere": {source: "none", change: func(*automation) {}, reason: "SourceManagerFailed",
-			message: "not found"},
-		"no-branch": {source: "tag", change: func(*automation) {}, reason: "InvalidSourceConfiguration",
-			message: "no branch to push to"},
-		"lost": {source: "app", change: func(a *automation) {
-			a.Spec.GitSpec.Checkout = &imagev1.GitCheckoutSpec{Reference: sourcev1.GitRepositoryRef{Branch: "none"}}
-		}, reason: "GitOperationFailed", message: "branch 'none' not found"},
-		"selector": {source: "app", change: func(a *automation) {
-			a.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
-		}, reason: "InvalidPolicySelector", message: "spec.policySelector"},
-		"legacy": {source: "app", change: func(a *automation) {
-			a.Spec.GitSpec.Commit.MessageTemplate = "{{ range .Updated.Images }}{{ . }}{{ end }}"
-		}, reason: "RemovedTemplateField", message: ".Changed"},
-		"template": {source: "app", change: func(a *automation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" },
-			reason:  "UpdateFailed",
-			message: "messageTemplate"},
-		"no-dir": {source: "app", change: func(a *automation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} },
-			reason: "UpdateFailed", message: "no directory 'none'"},
-		"refspec": {source: "app", change: func(a *automation) {
-			a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}
-		}, reason: "InvalidSourceConfiguration", message: "refspec"},
-		"no-key": {source: "app", change: func(a *automation) {
-			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{SecretRef: meta.LocalObjectReference{Name: "none"}}
-		}, reason: "AuthenticationFailed", message: "not found"},
-		"no-message": {source: "app", change: func(a *automation) {
-			a.Spec.GitSpec.Commit.MessageTemplate = "{{ if eq 1 2 }}x{{ end }}"
-			a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "x"}
-		}, reason: "UpdateFailed", message: "empty"},
-	} {
+	for name, c := range automationErrors {
 		s.ImageUpdateAutomation(name, c.source, c.change)
 		s.ImageUpdateAutomationReady(name, metav1.ConditionFalse, c.reason, c.message)
 	}
@@ -286,8 +302,14 @@ func TestAutomationErrors(t *testing.T) {
 		t.Fatalf("%d commits", got)
 	}
 
+	reportsFilesWithErrors(t, s)
+}
+
+// reportsFilesWithErrors checks an update of a repository that has files with errors.
+func reportsFilesWithErrors(t *testing.T, s *harness) {
+	t.Helper()
 	t.Log("errors in files are reported with their place, and the other files are updated")
-	s.ImageUpdateAutomation("update", "app", func(a *automation) {
+	s.ImageUpdateAutomation("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.Bindings = []imagev1.Binding{{PolicyRef: meta.LocalObjectReference{Name: "web"},
 			Workload: &imagev1.WorkloadContainer{Kind: "Deployment", Name: "none"}}}
 	})

@@ -76,6 +76,12 @@ func TestBatching(t *testing.T) {
 		t.Errorf("%d commits", got)
 	}
 
+	commitsEachPolicy(t, s)
+}
+
+// commitsEachPolicy makes sure that no commit changes images of two policies.
+func commitsEachPolicy(t *testing.T, s *harness) {
+	t.Helper()
 	t.Log("with one commit per policy, no commit changes images of another policy")
 	s.BranchHas("each", "main", "web.yaml", s.mark("web:3", "web"))
 	s.BranchHas("each", "main", "api.yaml", s.mark("api:3", "api"))

@@ -153,6 +153,57 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	file := func(image string) string {
 		return fmt.Sprintf("image: %s # {\"$imagepolicy\": \"%s:web\"}\n", image, s.Namespace)
 	}
+	policy, first := createForPullRequests(s, file, host)
+	release := func(tag string) {
+		t.Helper()
+		before := policy.DeepCopy()
+		policy.Status.LatestRef = &imagev1.ImageRef{Name: "web", Tag: tag}
+		if err := s.Client.Status().Patch(t.Context(), policy, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	automation := automationOfRequests(s)
+	release("1.1.0")
+	s.Create(automation)
+	becomes := func(what, pulls, image string) {
+		t.Helper()
+		branchBecomes(t, what, s, automation, host, pulls, file, image)
+	}
+	becomes("a request is opened", "1 open: Update web | web:1.0.0 to web:1.1.0, update/web into main", "web:1.1.0")
+	if got := s.Git.Run("app", "rev-parse", "main"); got != first {
+		t.Errorf("main: %s", got)
+	}
+
+	t.Log("a newer image updates it, although the host was down")
+	host.set(func() { host.down = true })
+	release("1.2.0")
+	reportsHostDown(t, s, automation)
+	host.set(func() { host.down = false })
+	becomes("it is brought up to date", "1 open: Update web | web:1.0.0 to web:1.2.0, update/web into main",
+		"web:1.2.0")
+	statusHasURL(t, s, automation)
+
+	t.Log("a closed request is not reopened until there is another image, although the branch is updated")
+	second := closeRequest(t, host, s, file, automation)
+	closed := "1 closed: Update web | web:1.0.0 to web:1.2.0, update/web into main"
+	becomes("nothing is opened", closed, "web:1.2.0")
+	if got := s.Git.Run("app", "rev-parse", "update/web^"); got != second {
+		t.Errorf("parent of the branch: %s", got)
+	}
+	release("1.3.0")
+	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main",
+		"web:1.3.0")
+
+	t.Log("after the merge there is nothing to request")
+	s.Git.Run("app", "update-ref", "refs/heads/main", "refs/heads/update/web")
+	host.set(func() { host.pulls[1]["state"] = "closed" })
+	s.RequestReconcile(automation, "web")
+	merged := s.Git.Run("app", "rev-parse", "main")
+	observesMerge(t, s, automation, merged, host)
+}
+
+// createForPullRequests creates the repository and what the automation needs.
+func createForPullRequests(s *harness, file func(image string) string, host *gitea) (*imagev1.ImagePolicy, string) {
 	first := s.Git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0")})
 	s.Create(&sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"},
 		Spec: sourcev1.GitRepositorySpec{URL: host.URL + "/org/app", Interval: meta.Duration{Duration: time.Hour},
@@ -162,14 +213,11 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	policy := &imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"}}
 	policy.Spec.ImageRepositoryRef.Name, policy.Spec.Policy.SemVer = "web", &imagev1.SemVerPolicy{Range: ">=1.0.0"}
 	s.Create(policy)
-	release := func(tag string) {
-		t.Helper()
-		before := policy.DeepCopy()
-		policy.Status.LatestRef = &imagev1.ImageRef{Name: "web", Tag: tag}
-		if err := s.Client.Status().Patch(t.Context(), policy, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return policy, first
+}
+
+// automationOfRequests returns an automation that opens pull requests.
+func automationOfRequests(s *harness) *imagev1.ImageUpdateAutomation {
 	automation := &imagev1.ImageUpdateAutomation{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "web"},
 		Spec: imagev1.ImageUpdateAutomationSpec{
 			Interval:  meta.Duration{Duration: time.Hour},
@@ -180,31 +228,30 @@ func TestUpdatesByPullRequest(t *testing.T) {
 				Body:      "{{ range .Changed.Changes }}{{ .OldValue }} to {{ .NewValue }}{{ end }}",
 				SecretRef: &meta.LocalObjectReference{Name: "gitea"}},
 		}}
-	release("1.1.0")
-	s.Create(automation)
-	becomes := func(what, pulls, image string) {
-		t.Helper()
-		testenv.Eventually(t, what, func() error {
-			if err := s.Get(automation, "web"); err != nil {
-				return err
-			}
-			if got := host.requests(); got != pulls {
-				return fmt.Errorf("%s; %+v", got, automation.Status)
-			}
-			if got := s.Git.Run("app", "show", "update/web:web.yaml") + "\n"; got != file(image) {
-				return fmt.Errorf("%s; %+v", got, automation.Status)
-			}
-			return nil
-		})
-	}
-	becomes("a request is opened", "1 open: Update web | web:1.0.0 to web:1.1.0, update/web into main", "web:1.1.0")
-	if got := s.Git.Run("app", "rev-parse", "main"); got != first {
-		t.Errorf("main: %s", got)
-	}
+	return automation
+}
 
-	t.Log("a newer image updates it, although the host was down")
-	host.set(func() { host.down = true })
-	release("1.2.0")
+// branchBecomes waits for the pull requests and the image on the branch.
+func branchBecomes(t *testing.T, what string, s *harness, automation *imagev1.ImageUpdateAutomation,
+	host *gitea, pulls string, file func(image string) string, image string) {
+	t.Helper()
+	testenv.Eventually(t, what, func() error {
+		if err := s.Get(automation, "web"); err != nil {
+			return err
+		}
+		if got := host.requests(); got != pulls {
+			return fmt.Errorf("%s; %+v", got, automation.Status)
+		}
+		if got := s.Git.Run("app", "show", "update/web:web.yaml") + "\n"; got != file(image) {
+			return fmt.Errorf("%s; %+v", got, automation.Status)
+		}
+		return nil
+	})
+}
+
+// reportsHostDown waits until the automation reports that the host failed, without the token.
+func reportsHostDown(t *testing.T, s *harness, automation *imagev1.ImageUpdateAutomation) {
+	t.Helper()
 	testenv.Eventually(t, "the automation reports that the host is down", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
@@ -221,9 +268,11 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", automation.Status.Conditions)
 	})
-	host.set(func() { host.down = false })
-	becomes("it is brought up to date", "1 open: Update web | web:1.0.0 to web:1.2.0, update/web into main",
-		"web:1.2.0")
+}
+
+// statusHasURL waits for the URL of the pull request, and checks that its branch has one commit.
+func statusHasURL(t *testing.T, s *harness, automation *imagev1.ImageUpdateAutomation) {
+	t.Helper()
 	testenv.Eventually(t, "the status has its URL", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
@@ -236,8 +285,12 @@ func TestUpdatesByPullRequest(t *testing.T) {
 	if got := len(strings.Fields(s.Git.Run("app", "rev-list", "main..update/web"))); got != 1 {
 		t.Errorf("%d commits on the branch", got)
 	}
+}
 
-	t.Log("a closed request is not reopened until there is another image, although the branch is updated")
+// closeRequest closes the pull request, adds a commit to main, and waits until the automation ran.
+func closeRequest(t *testing.T, host *gitea, s *harness, file func(image string) string,
+	automation *imagev1.ImageUpdateAutomation) string {
+	t.Helper()
 	host.set(func() { host.pulls[0]["state"] = "closed" })
 	second := s.Git.Commit("app", map[string]string{"web.yaml": file("web:1.0.0"), "other.yaml": "a: 1\n"})
 	s.RequestReconcile(automation, "web")
@@ -248,20 +301,12 @@ func TestUpdatesByPullRequest(t *testing.T) {
 		}
 		return nil
 	})
-	closed := "1 closed: Update web | web:1.0.0 to web:1.2.0, update/web into main"
-	becomes("nothing is opened", closed, "web:1.2.0")
-	if got := s.Git.Run("app", "rev-parse", "update/web^"); got != second {
-		t.Errorf("parent of the branch: %s", got)
-	}
-	release("1.3.0")
-	becomes("another request is opened", closed+"\n2 open: Update web | web:1.0.0 to web:1.3.0, update/web into main",
-		"web:1.3.0")
+	return second
+}
 
-	t.Log("after the merge there is nothing to request")
-	s.Git.Run("app", "update-ref", "refs/heads/main", "refs/heads/update/web")
-	host.set(func() { host.pulls[1]["state"] = "closed" })
-	s.RequestReconcile(automation, "web")
-	merged := s.Git.Run("app", "rev-parse", "main")
+// observesMerge waits until the automation has observed the merged commit.
+func observesMerge(t *testing.T, s *harness, automation *imagev1.ImageUpdateAutomation, merged string, host *gitea) {
+	t.Helper()
 	testenv.Eventually(t, "it observes the merge", func() error {
 		if err := s.Get(automation, "web"); err != nil {
 			return err
@@ -330,6 +375,12 @@ func TestReleaseByPullRequest(t *testing.T) {
 		t.Errorf("files changed by the release: %s", got)
 	}
 
+	keepsOtherBranch(t, s)
+}
+
+// keepsOtherBranch makes sure that a branch with other commits is not overwritten.
+func keepsOtherBranch(t *testing.T, s *harness) {
+	t.Helper()
 	t.Log("a branch with other commits is not overwritten")
 	theirs := s.Git.CommitTo("app", "refs/heads/update/update-db-3", map[string]string{"theirs.yaml": "a: 1\n"})
 	s.ImageUpdateJob("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("db"),

@@ -136,24 +136,7 @@ var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 
 func TestDiscovery(t *testing.T) {
 	w := newEnv(t)
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web",
-		Annotations: map[string]string{"fluxcd.io/automated": "true", "filter.fluxcd.io/app": "semver:~1.0"}},
-		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: selector,
-			Template: pods("app", "ghcr.io/org/web:1.0.0")}}
-	w.create(web)
-	w.create(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"},
-		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0)), Selector: selector,
-			Template: pods("db", "ghcr.io/org/db:3")}})
-	w.create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent",
-		Annotations: map[string]string{"filter.fluxcd.io/agent": "glob:v*"}},
-		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pods("agent", "ghcr.io/org/agent:v1")}})
-	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pods("backup", "ghcr.io/org/backup:1")}}
-	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	w.create(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "backup"},
-		Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true), JobTemplate: job}})
-	byHand := &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
-		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: meta.Duration{Duration: 3600e9}}}
-	w.create(byHand)
+	web := createWorkloads(w)
 
 	t.Log("discovery is enabled")
 	created := testenv.NewAuditLog(t)
@@ -173,6 +156,66 @@ func TestDiscovery(t *testing.T) {
 		return nil
 	})
 
+	changeWorkload(t, w, web)
+
+	deleteImageObjects(t, w, agent, webPolicy)
+
+	t.Log("invalid annotations are reported as an event of the namespace")
+	w.patch(web, `{"metadata":{"annotations":{"filter.fluxcd.io/app":"semver:newest"}}}`)
+	w.has("the policy is deleted", agent, "repository ghcr.io/org/agent every 10m0s",
+		"repository ghcr.io/org/backup every 10m0s",
+		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
+	testenv.Eventually(t, "the event", func() error {
+		var events eventsv1.EventList
+		if err := w.List(t.Context(), &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "Namespace" && e.Regarding.Name == w.namespace && e.Reason == "InvalidPolicy" &&
+				strings.Contains(e.Note, "Deployment/web: annotation filter.fluxcd.io/app") {
+				return nil
+			}
+		}
+		return fmt.Errorf("not among %d events", len(events.Items))
+	})
+
+	t.Log("objects of deleted workloads are deleted; without the label all are deleted, except those of users")
+	if err := w.Delete(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	w.has("the objects of the workload are deleted", agent, "repository ghcr.io/org/agent every 10m0s",
+		"repository ghcr.io/org/backup every 10m0s", "repository ghcr.io/org/db every 1h0m0s")
+	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
+		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":null}}}`)
+	w.has("only objects of users are left", agent, "repository ghcr.io/org/db every 1h0m0s")
+}
+
+// createWorkloads creates a workload of each kind and an ImageRepository, and returns the Deployment.
+func createWorkloads(w *env) *appsv1.Deployment {
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web",
+		Annotations: map[string]string{"fluxcd.io/automated": "true", "filter.fluxcd.io/app": "semver:~1.0"}},
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)), Selector: selector,
+			Template: pods("app", "ghcr.io/org/web:1.0.0")}}
+	w.create(web)
+	w.create(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0)), Selector: selector,
+			Template: pods("db", "ghcr.io/org/db:3")}})
+	w.create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent",
+		Annotations: map[string]string{"filter.fluxcd.io/agent": "glob:v*"}},
+		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pods("agent", "ghcr.io/org/agent:v1")}})
+	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pods("backup", "ghcr.io/org/backup:1")}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	w.create(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "backup"},
+		Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(true), JobTemplate: job}})
+	byHand := &imagev1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
+		Spec: imagev1.ImageRepositorySpec{Image: "ghcr.io/org/db", Interval: meta.Duration{Duration: 3600e9}}}
+	w.create(byHand)
+	return web
+}
+
+// changeWorkload changes the image and the annotation of the Deployment.
+func changeWorkload(t *testing.T, w *env, web *appsv1.Deployment) {
+	t.Helper()
 	t.Log("unchanged objects are not written again")
 	log := testenv.NewAuditLog(t)
 	w.patch(web, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"ghcr.io/org/web:1.0.1"}]}}}}`)
@@ -203,7 +246,11 @@ func TestDiscovery(t *testing.T) {
 			}
 		}
 	}
+}
 
+// deleteImageObjects deletes the discovered policies, one of which a user took over.
+func deleteImageObjects(t *testing.T, w *env, agent, webPolicy string) {
+	t.Helper()
 	t.Log("deleted objects are created again; objects without the label belong to users")
 	w.patch(&imagev1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "daemonset.agent.agent"}},
 		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovered":null}}}`)
@@ -215,33 +262,4 @@ func TestDiscovery(t *testing.T) {
 	w.has("the deleted policy is back", agent, webPolicy, "repository ghcr.io/org/agent every 10m0s",
 		"repository ghcr.io/org/backup every 10m0s",
 		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
-
-	t.Log("invalid annotations are reported as an event of the namespace")
-	w.patch(web, `{"metadata":{"annotations":{"filter.fluxcd.io/app":"semver:newest"}}}`)
-	w.has("the policy is deleted", agent, "repository ghcr.io/org/agent every 10m0s",
-		"repository ghcr.io/org/backup every 10m0s",
-		"repository ghcr.io/org/db every 1h0m0s", "repository ghcr.io/org/web every 10m0s")
-	testenv.Eventually(t, "the event", func() error {
-		var events eventsv1.EventList
-		if err := w.List(t.Context(), &events); err != nil {
-			return err
-		}
-		for _, e := range events.Items {
-			if e.Regarding.Kind == "Namespace" && e.Regarding.Name == w.namespace && e.Reason == "InvalidPolicy" &&
-				strings.Contains(e.Note, "Deployment/web: annotation filter.fluxcd.io/app") {
-				return nil
-			}
-		}
-		return fmt.Errorf("not among %d events", len(events.Items))
-	})
-
-	t.Log("objects of deleted workloads are deleted; without the label all are deleted, except those of users")
-	if err := w.Delete(t.Context(), web); err != nil {
-		t.Fatal(err)
-	}
-	w.has("the objects of the workload are deleted", agent, "repository ghcr.io/org/agent every 10m0s",
-		"repository ghcr.io/org/backup every 10m0s", "repository ghcr.io/org/db every 1h0m0s")
-	w.patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
-		`{"metadata":{"labels":{"image.toolkit.fluxcd.io/discovery":null}}}`)
-	w.has("only objects of users are left", agent, "repository ghcr.io/org/db every 1h0m0s")
 }

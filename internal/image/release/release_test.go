@@ -54,15 +54,7 @@ func TestReleaseIsCommittedOnce(t *testing.T) {
 		" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
 		t.Errorf("commit %q, status %s", got, j.Status.Commit)
 	}
-	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", "main"))
-	if err != nil || note.By != "ImageUpdateJob "+s.Namespace+"/web" || note.Author != "Ada <ada@example.com>" ||
-		note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
-		t.Errorf("note: %+v, %v", note, err)
-	}
-	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" ||
-		c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
-		t.Errorf("changes: %+v", c)
-	}
+	checkRelease(t, s, j)
 
 	// It does not run again, even if the change is reverted.
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1.0.0")})
@@ -75,6 +67,28 @@ func TestReleaseIsCommittedOnce(t *testing.T) {
 		}
 		return nil
 	})
+	runLaterJobs(t, s, before)
+
+	declinedByHook(t, s)
+}
+
+// checkRelease checks the note and the status of a release.
+func checkRelease(t *testing.T, s *system.System, j *imagev1alpha1.ImageUpdateJob) {
+	t.Helper()
+	note, err := record.Parse(s.Git.Run("app", "notes", "--ref", git.NotesRef, "show", "main"))
+	if err != nil || note.By != "ImageUpdateJob "+s.Namespace+"/web" || note.Author != "Ada <ada@example.com>" ||
+		note.Reason != "fixes the login" || len(note.Updated) != 1 || note.Updated[0].Image != "nginx:1.1.0" {
+		t.Errorf("note: %+v, %v", note, err)
+	}
+	if c := j.Status.Changes; len(c) != 1 || c[0].File != "web.yaml" || c[0].Container != "c0" ||
+		c[0].Old != "nginx:1.0.0" || c[0].New != "nginx:1.1.0" {
+		t.Errorf("changes: %+v", c)
+	}
+}
+
+// runLaterJobs runs jobs that change all workloads, nothing, or cannot be done.
+func runLaterJobs(t *testing.T, s *system.System, before int) {
+	t.Helper()
 	s.ImageUpdateJob("all", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"docker.io/library/nginx:2.0.0"}})
 	s.ImageUpdateJobReady("all", metav1.ConditionTrue, "pushed commit")
 	if got := s.CommitCount("app", "main"); got != before+1 {
@@ -96,7 +110,11 @@ func TestReleaseIsCommittedOnce(t *testing.T) {
 	}
 	s.ImageUpdateJob("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})
 	s.ImageUpdateJobReady("unused", metav1.ConditionFalse, "none of the workloads has image 'redis'")
+}
 
+// declinedByHook runs a job whose push the remote declines.
+func declinedByHook(t *testing.T, s *system.System) {
+	t.Helper()
 	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "update")
 	script := []byte("#!/bin/sh\necho 'main is protected'\nexit 1\n")
 	if err := os.WriteFile(hook, script, 0o700); err != nil { //nolint:gosec // git runs it

@@ -38,100 +38,104 @@ type invalidOptions struct {
 	want    string // in the error
 }
 
-// invalidServiceOptions returns invalid options of services and the expected faults.
-func invalidServiceOptions() map[string]invalidOptions {
-	noToken := func(o *Options) { delete(o.Secret, "token") }
-	noAddress := func(o *Options) { o.Address = "" }
-	address := func(s string) func(*Options) {
-		return func(o *Options) { o.Address = s; delete(o.Secret, "address") }
-	}
-	key := func(name, value string) func(*Options) {
-		return func(o *Options) { o.Identity = nil; o.Secret[name] = []byte(value) }
-	}
-	return map[string]invalidOptions{
-		"generic without address": {reason: ValidationFailed, want: "no address",
-			options: changed(services["generic"], noAddress)},
-		"generic-hmac without token": {reason: TokenNotFound, want: "for the signature",
-			options: changed(services["generic-hmac"], noToken)},
-		"opsgenie without token": {reason: TokenNotFound, want: "Opsgenie",
-			options: changed(services["opsgenie"], noToken)},
-		"opsgenie, token with line break": {reason: ValidationFailed, want: "line break",
-			options: changed(services["opsgenie"], key("token", "t0kenSecret\nX-Evil: 1"))},
-		"pagerduty without key": {reason: ValidationFailed, want: "integration key",
-			options: changed(services["pagerduty"], func(o *Options) { o.Channel = "" })},
-		"incident.io without token": {reason: TokenNotFound, want: "alert source",
-			options: changed(services["incident.io"], noToken)},
-		"incident.io without address": {reason: ValidationFailed, want: "no address",
-			options: changed(services["incident.io"], noAddress)},
-		"alertmanager without address": {reason: ValidationFailed, want: "no address",
-			options: changed(services["alertmanager"], noAddress)},
-		"grafana without address": {reason: ValidationFailed, want: "no address",
-			options: changed(services["grafana"], noAddress)},
-		"datadog without token": {reason: TokenNotFound, want: "Datadog",
-			options: changed(services["datadog"], noToken)},
-		"otel without address": {reason: ValidationFailed, want: "no address",
-			options: changed(services["otel"], noAddress)},
-		"sentry, DSN without key": {reason: ValidationFailed, want: "not a Sentry DSN",
-			options: changed(services["sentry"], address("https://host/t0kenSecret"))},
-		"sentry, DSN without project": {reason: ValidationFailed, want: "not a Sentry DSN",
-			options: changed(services["sentry"], address("https://t0kenSecret@host/"))},
-		"sentry, key with line break": {reason: ValidationFailed, want: "not a Sentry DSN",
-			options: changed(services["sentry"], address("https://t0kenSecret%0d%0aX-Evil@host/1"))},
-		"pubsub, invalid project": {reason: ValidationFailed, want: "project",
-			options: changed(services["googlepubsub"], address("projects/t0kenSecret"))},
-		"pubsub, path as project": {reason: ValidationFailed, want: "project",
-			options: changed(services["googlepubsub"], address("../../t0kenSecret"))},
-		"pubsub, invalid topic": {reason: ValidationFailed, want: "topic",
-			options: changed(services["googlepubsub"], func(o *Options) { o.Channel = "a/../b" })},
-		"pubsub without credentials": {reason: TokenNotFound, want: "serviceAccountName",
-			options: changed(services["googlepubsub"], func(o *Options) { o.Identity = nil })},
-		"pubsub, malformed credentials": {reason: ValidationFailed, want: "does not contain Google Cloud credentials",
-			options: changed(services["googlepubsub"], key("token", "t0kenSecret"))},
-		"pubsub, external credentials": {reason: ValidationFailed, want: "external_account",
-			options: changed(services["googlepubsub"], key("token", externalAccount))},
-		"pubsub, attributes are a list": {reason: ValidationFailed, want: "key headers",
-			options: changed(services["googlepubsub"], key("headers", "- t0kenSecret"))},
-		"eventhub, invalid namespace": {reason: ValidationFailed, want: "namespace",
-			options: changed(services["azureeventhub-token"], func(o *Options) { o.Channel = "evil.example" })},
-		"eventhub, namespace with a path": {reason: ValidationFailed, want: "namespace",
-			options: changed(services["azureeventhub-token"],
-				func(o *Options) { o.Channel = "evil.example/.servicebus.windows.net" })},
-		"eventhub, path as hub": {reason: ValidationFailed, want: "name of the event hub",
-			options: changed(services["azureeventhub-token"], address("../t0kenSecret"))},
-		"eventhub without credentials": {reason: TokenNotFound, want: "no token",
-			options: changed(services["azureeventhub-own"], func(o *Options) { o.Identity = nil })},
-		"eventhub, connection without key": {reason: ValidationFailed, want: "connection string",
-			options: changed(services["azureeventhub"], address("Endpoint=sb://host;SharedAccessKeyName=t0kenSecret"))},
-		"eventhub, connection with HTTPS endpoint": {reason: ValidationFailed, want: "connection string",
-			options: changed(services["azureeventhub"],
-				address("Endpoint=https://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret"))},
-		"eventhub, connection without hub": {reason: ValidationFailed, want: "EntityPath",
-			options: changed(services["azureeventhub"],
-				address("Endpoint=sb://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret"))},
-		"nats without dialer": {reason: ValidationFailed, want: "not allowed",
-			options: changedNATS(func(o *Options) { o.Dial = nil })},
-		"nats without address": {reason: ValidationFailed, want: "NATS URL",
-			options: changedNATS(noAddress)},
-		"nats, HTTPS address": {reason: ValidationFailed, want: "NATS URL",
-			options: changedNATS(address("https://t0kenSecret@host"))},
-		"nats, subject with wildcard": {reason: ValidationFailed, want: "subject",
-			options: changedNATS(func(o *Options) { o.Channel = "gitops.>" })},
-		"nats, subject with line break": {reason: ValidationFailed, want: "subject",
-			options: changedNATS(func(o *Options) { o.Channel = "a\r\nPUB b 1" })},
-		"nats, malformed creds": {reason: ValidationFailed, want: "credentials",
-			options: changedNATS(key("creds", "t0kenSecret"))},
-		"nats, malformed nkey": {reason: ValidationFailed, want: "seed",
-			options: changedNATS(key("nkey", "SUt0kenSecret"))},
-		"nats without password": {reason: TokenNotFound, want: "no password",
-			options: changedNATS(key("username", "me"))},
-		"nats, malformed CA": {reason: meta.AuthenticationFailedReason, want: "ca.crt",
-			options: changedNATS(func(o *Options) { o.TLS.CA = []byte("t0kenSecret") })},
-	}
+func withoutToken(o *Options) { delete(o.Secret, "token") }
+
+func withoutAddress(o *Options) { o.Address = "" }
+
+// withAddress sets the address, also instead of the one in the Secret.
+func withAddress(s string) func(*Options) {
+	return func(o *Options) { o.Address = s; delete(o.Secret, "address") }
+}
+
+// withKey sets a key of the Secret, instead of workload identity.
+func withKey(name, value string) func(*Options) {
+	return func(o *Options) { o.Identity = nil; o.Secret[name] = []byte(value) }
+}
+
+// invalidServiceOptions are invalid options of services and the expected faults.
+var invalidServiceOptions = map[string]invalidOptions{
+	"generic without address": {reason: ValidationFailed, want: "no address",
+		options: changed(services["generic"], withoutAddress)},
+	"generic-hmac without token": {reason: TokenNotFound, want: "for the signature",
+		options: changed(services["generic-hmac"], withoutToken)},
+	"opsgenie without token": {reason: TokenNotFound, want: "Opsgenie",
+		options: changed(services["opsgenie"], withoutToken)},
+	"opsgenie, token with line break": {reason: ValidationFailed, want: "line break",
+		options: changed(services["opsgenie"], withKey("token", "t0kenSecret\nX-Evil: 1"))},
+	"pagerduty without key": {reason: ValidationFailed, want: "integration key",
+		options: changed(services["pagerduty"], func(o *Options) { o.Channel = "" })},
+	"incident.io without token": {reason: TokenNotFound, want: "alert source",
+		options: changed(services["incident.io"], withoutToken)},
+	"incident.io without address": {reason: ValidationFailed, want: "no address",
+		options: changed(services["incident.io"], withoutAddress)},
+	"alertmanager without address": {reason: ValidationFailed, want: "no address",
+		options: changed(services["alertmanager"], withoutAddress)},
+	"grafana without address": {reason: ValidationFailed, want: "no address",
+		options: changed(services["grafana"], withoutAddress)},
+	"datadog without token": {reason: TokenNotFound, want: "Datadog",
+		options: changed(services["datadog"], withoutToken)},
+	"otel without address": {reason: ValidationFailed, want: "no address",
+		options: changed(services["otel"], withoutAddress)},
+	"sentry, DSN without key": {reason: ValidationFailed, want: "not a Sentry DSN",
+		options: changed(services["sentry"], withAddress("https://host/t0kenSecret"))},
+	"sentry, DSN without project": {reason: ValidationFailed, want: "not a Sentry DSN",
+		options: changed(services["sentry"], withAddress("https://t0kenSecret@host/"))},
+	"sentry, key with line break": {reason: ValidationFailed, want: "not a Sentry DSN",
+		options: changed(services["sentry"], withAddress("https://t0kenSecret%0d%0aX-Evil@host/1"))},
+	"pubsub, invalid project": {reason: ValidationFailed, want: "project",
+		options: changed(services["googlepubsub"], withAddress("projects/t0kenSecret"))},
+	"pubsub, path as project": {reason: ValidationFailed, want: "project",
+		options: changed(services["googlepubsub"], withAddress("../../t0kenSecret"))},
+	"pubsub, invalid topic": {reason: ValidationFailed, want: "topic",
+		options: changed(services["googlepubsub"], func(o *Options) { o.Channel = "a/../b" })},
+	"pubsub without credentials": {reason: TokenNotFound, want: "serviceAccountName",
+		options: changed(services["googlepubsub"], func(o *Options) { o.Identity = nil })},
+	"pubsub, malformed credentials": {reason: ValidationFailed, want: "does not contain Google Cloud credentials",
+		options: changed(services["googlepubsub"], withKey("token", "t0kenSecret"))},
+	"pubsub, external credentials": {reason: ValidationFailed, want: "external_account",
+		options: changed(services["googlepubsub"], withKey("token", externalAccount))},
+	"pubsub, attributes are a list": {reason: ValidationFailed, want: "key headers",
+		options: changed(services["googlepubsub"], withKey("headers", "- t0kenSecret"))},
+	"eventhub, invalid namespace": {reason: ValidationFailed, want: "namespace",
+		options: changed(services["azureeventhub-token"], func(o *Options) { o.Channel = "evil.example" })},
+	"eventhub, namespace with a path": {reason: ValidationFailed, want: "namespace",
+		options: changed(services["azureeventhub-token"],
+			func(o *Options) { o.Channel = "evil.example/.servicebus.windows.net" })},
+	"eventhub, path as hub": {reason: ValidationFailed, want: "name of the event hub",
+		options: changed(services["azureeventhub-token"], withAddress("../t0kenSecret"))},
+	"eventhub without credentials": {reason: TokenNotFound, want: "no token",
+		options: changed(services["azureeventhub-own"], func(o *Options) { o.Identity = nil })},
+	"eventhub, connection without key": {reason: ValidationFailed, want: "connection string",
+		options: changed(services["azureeventhub"], withAddress("Endpoint=sb://host;SharedAccessKeyName=t0kenSecret"))},
+	"eventhub, connection with HTTPS endpoint": {reason: ValidationFailed, want: "connection string",
+		options: changed(services["azureeventhub"],
+			withAddress("Endpoint=https://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret"))},
+	"eventhub, connection without hub": {reason: ValidationFailed, want: "EntityPath",
+		options: changed(services["azureeventhub"],
+			withAddress("Endpoint=sb://host;SharedAccessKeyName=a;SharedAccessKey=t0kenSecret"))},
+	"nats without dialer": {reason: ValidationFailed, want: "not allowed",
+		options: changedNATS(func(o *Options) { o.Dial = nil })},
+	"nats without address": {reason: ValidationFailed, want: "NATS URL",
+		options: changedNATS(withoutAddress)},
+	"nats, HTTPS address": {reason: ValidationFailed, want: "NATS URL",
+		options: changedNATS(withAddress("https://t0kenSecret@host"))},
+	"nats, subject with wildcard": {reason: ValidationFailed, want: "subject",
+		options: changedNATS(func(o *Options) { o.Channel = "gitops.>" })},
+	"nats, subject with line break": {reason: ValidationFailed, want: "subject",
+		options: changedNATS(func(o *Options) { o.Channel = "a\r\nPUB b 1" })},
+	"nats, malformed creds": {reason: ValidationFailed, want: "credentials",
+		options: changedNATS(withKey("creds", "t0kenSecret"))},
+	"nats, malformed nkey": {reason: ValidationFailed, want: "seed",
+		options: changedNATS(withKey("nkey", "SUt0kenSecret"))},
+	"nats without password": {reason: TokenNotFound, want: "no password",
+		options: changedNATS(withKey("username", "me"))},
+	"nats, malformed CA": {reason: meta.AuthenticationFailedReason, want: "ca.crt",
+		options: changedNATS(func(o *Options) { o.TLS.CA = []byte("t0kenSecret") })},
 }
 
 // TestInvalidServiceOptions checks that New returns faults with a hint and without credentials.
 func TestInvalidServiceOptions(t *testing.T) {
-	for name, c := range invalidServiceOptions() {
+	for name, c := range invalidServiceOptions {
 		_, err := New(c.options)
 		f := fault.As(err)
 		hasHint := f != nil && f.Hint != "" || c.options.Type == "nats" && c.options.Dial == nil

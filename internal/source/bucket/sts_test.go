@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,39 +72,34 @@ func TestTemporaryKeys(t *testing.T) {
 		return func(context.Context) (string, error) { return text, nil }
 	}
 	for name, c := range map[string]struct {
-		remote  Remote
+		keys    *credentials.Credentials
 		asked   *atomic.Int32
 		message string // of the failure
 	}{
-		"LDAP": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-			Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "pa55"}, http.DefaultTransport)}),
-			asked: ldapAsked, message: ""},
-		"web identity": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-			Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport)}),
-			asked: webAsked, message: ""},
-		"wrong LDAP password": {remote: newS3(t,
-			S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-				Keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport)}),
-			asked:   nil,
+		"LDAP": {keys: LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "pa55"}, http.DefaultTransport),
+			asked: ldapAsked},
+		"web identity": {keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("t0ken"), http.DefaultTransport),
+			asked: webAsked},
+		"wrong LDAP password": {
+			keys:    LDAPKeys(ldap, auth.Basic{Username: "jane", Password: "wr0ng"}, http.DefaultTransport),
 			message: "Security Token Service at '" + ldap + "' returned no credentials"},
-		"stopped service": {remote: newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps",
-			Region: "us-east-1",
-			Keys: LDAPKeys("http://127.0.0.1:1", auth.Basic{Username: "jane", Password: "wr0ng"},
-				http.DefaultTransport)}), asked: nil, message: "connection refused"},
-		"wrong web identity token": {remote: newS3(t,
-			S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
-				Keys: WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport)}),
-			asked:   nil,
+		"stopped service": {
+			keys: LDAPKeys("http://127.0.0.1:1", auth.Basic{Username: "jane", Password: "wr0ng"},
+				http.DefaultTransport), message: "connection refused"},
+		"wrong web identity token": {
+			keys:    WebIdentityKeys(web, "arn:aws:iam::1:role/x", token("wr0ng"), http.DefaultTransport),
 			message: "Security Token Service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := open(t, t.TempDir())
+			remote := newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
+				Keys: c.keys})
 			var before int32
 			if c.asked != nil {
 				before = c.asked.Load()
 			}
 			for range 2 {
-				l, err := cache.List(t.Context(), c.remote, "", nil)
+				l, err := cache.List(t.Context(), remote, "", nil)
 				if c.message != "" {
 					if fault.Reason(err, "") != "AuthenticationFailed" ||
 						!strings.Contains(fmt.Sprint(err), c.message) ||

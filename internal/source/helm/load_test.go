@@ -36,29 +36,13 @@ func TestLoad(t *testing.T) {
 func TestLoadRefuses(t *testing.T) {
 	chartFile := tar.Header{Name: "app/Chart.yaml", Uname: chartYAML}
 	bomb := strings.Repeat("\x00", 5<<20)
-	nested := []byte("end")
-	for range maxDepth + 2 {
-		nested = archiveOf(t, chartFile, tar.Header{Name: "app/charts/x.tgz", Uname: string(nested)})
-	}
+	nested := deeplyNested(t, chartFile)
 	many := []tar.Header{chartFile}
 	for i := range maxFiles {
 		many = append(many, tar.Header{Name: fmt.Sprint("app/", i)})
 	}
-	var empty bytes.Buffer
-	z := gzip.NewWriter(&empty)
-	w := tar.NewWriter(z)
-	for range 2*maxFiles + 1 {
-		if err := w.WriteHeader(&tar.Header{Name: "app/d/", Typeflag: tar.TypeDir}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.Close()
-	z.Close()
-	shells := []tar.Header{chartFile}
-	for _, n := range strings.Split("abcdefghijklmnopqrstu", "") { // 21 times 5 MiB, each small when compressed
-		inner := archiveOf(t, chartFile, tar.Header{Name: "app/bomb", Uname: bomb})
-		shells = append(shells, tar.Header{Name: "app/charts/" + n + ".tgz", Uname: string(inner)})
-	}
+	empty := manyDirectories(t)
+	shells := shellsOf(t, chartFile, bomb)
 	truncated := packaged(t, newChart("app", "1.0.0"))
 	for name, test := range map[string]struct {
 		data []byte
@@ -108,6 +92,43 @@ func TestLoadRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyDirectories returns an archive with more entries than allowed, none of which is a file.
+func manyDirectories(t *testing.T) bytes.Buffer {
+	t.Helper()
+	var empty bytes.Buffer
+	z := gzip.NewWriter(&empty)
+	w := tar.NewWriter(z)
+	for range 2*maxFiles + 1 {
+		if err := w.WriteHeader(&tar.Header{Name: "app/d/", Typeflag: tar.TypeDir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	z.Close()
+	return empty
+}
+
+// shellsOf returns charts that are small when compressed, each with a file of the maximum size.
+func shellsOf(t *testing.T, chartFile tar.Header, bomb string) []tar.Header {
+	t.Helper()
+	shells := []tar.Header{chartFile}
+	for _, n := range strings.Split("abcdefghijklmnopqrstu", "") { // 21 times 5 MiB, each small when compressed
+		inner := archiveOf(t, chartFile, tar.Header{Name: "app/bomb", Uname: bomb})
+		shells = append(shells, tar.Header{Name: "app/charts/" + n + ".tgz", Uname: string(inner)})
+	}
+	return shells
+}
+
+// deeplyNested returns a chart with more levels of charts than allowed.
+func deeplyNested(t *testing.T, chartFile tar.Header) []byte {
+	t.Helper()
+	nested := []byte("end")
+	for range maxDepth + 2 {
+		nested = archiveOf(t, chartFile, tar.Header{Name: "app/charts/x.tgz", Uname: string(nested)})
+	}
+	return nested
 }
 
 func aliasBomb() string {

@@ -62,20 +62,24 @@ func TestPull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			if err := fs.WalkDir(tree, ".", func(p string, d fs.DirEntry, err error) error {
-				if !d.IsDir() {
-					got = append(got, p)
-				}
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			got := filesOf(t, tree)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+	pullsStoredLayer(t, image, chart)
+	t.Run("type without a layer", func(t *testing.T) {
+		_, err := image.Layer("application/none")
+		requireFault(t, err, "OCIArtifactLayerOperationFailed", "the types of its layers are '"+
+			string(contentType)+"', '"+
+			string(chartType)+"'")
+	})
+}
+
+// pullsStoredLayer opens a layer without unpacking it.
+func pullsStoredLayer(t *testing.T, image *Image, chart []byte) {
+	t.Helper()
 	t.Run("layer as it is stored", func(t *testing.T) {
 		layer, err := image.Layer(string(chartType))
 		if err != nil {
@@ -90,12 +94,21 @@ func TestPull(t *testing.T) {
 			t.Errorf("%v: %d bytes, want %d", err, len(got), len(chart))
 		}
 	})
-	t.Run("type without a layer", func(t *testing.T) {
-		_, err := image.Layer("application/none")
-		requireFault(t, err, "OCIArtifactLayerOperationFailed", "the types of its layers are '"+
-			string(contentType)+"', '"+
-			string(chartType)+"'")
-	})
+}
+
+// filesOf returns the paths of the files of a tree.
+func filesOf(t *testing.T, tree fs.FS) []string {
+	t.Helper()
+	var got []string
+	if err := fs.WalkDir(tree, ".", func(p string, d fs.DirEntry, err error) error {
+		if !d.IsDir() {
+			got = append(got, p)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 func TestPullRefusesBadLayers(t *testing.T) {
