@@ -30,10 +30,12 @@ generate: ## Generate CRDs, deepcopy and RBAC
 	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
 		paths=./api/... output:crd:artifacts:config=$(CURDIR)/config/crd
 	rm -rf .cache/api
+	go run ./hack/unionversions config/crd
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 
 .PHONY: lint
 lint: ## Run the linters, with the layer rules
+	go run ./hack/guarded ./internal ./cmd
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: bench

@@ -124,83 +124,84 @@ func TestSchedule(t *testing.T) {
 		want   meta.Schedule
 	}{
 		"a repository that sets no timeout has 60 seconds": {
-			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5)}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
+			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5)}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute},
 		},
 		"a repository's own timeout counts": {
-			&sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two,
+			object: &sourcev1.GitRepository{Spec: sourcev1.GitRepositorySpec{Interval: minutes(5), Timeout: &two,
 				Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
+			want: meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute, Suspended: true},
 		},
 		"a chart has 60 seconds": {
-			&sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{Interval: minutes(5), Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+			object: &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{Interval: minutes(5), Suspend: true}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
 		},
 		"a chart repository that sets no interval is checked every minute": {
-			&sourcev1.HelmRepository{},
-			meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
+			object: &sourcev1.HelmRepository{},
+			want:   meta.Schedule{Interval: time.Minute, Timeout: time.Minute},
 		},
 		"a chart repository in a registry is not checked": {
-			&sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
+			object: &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{Type: sourcev1.HelmRepositoryTypeOCI,
 				Interval: minutes(5)}},
-			meta.Schedule{Timeout: time.Minute},
+			want: meta.Schedule{Timeout: time.Minute},
 		},
 		"a release has time for an action, its tests and a remediation": {
-			&helmv2.HelmRelease{Spec: helmv2.HelmReleaseSpec{Interval: minutes(9), Timeout: &two,
+			object: &helmv2.HelmRelease{Spec: helmv2.HelmReleaseSpec{Interval: minutes(9), Timeout: &two,
 				Upgrade: &helmv2.Upgrade{Timeout: &three}}},
-			meta.Schedule{Interval: 9 * time.Minute, Timeout: 4 * 7 * time.Minute},
+			want: meta.Schedule{Interval: 9 * time.Minute, Timeout: 4 * 7 * time.Minute},
 		},
-		"an external artifact waits for its maker": {&sourcev1.ExternalArtifact{}, meta.Schedule{}},
+		"an external artifact waits for its maker": {object: &sourcev1.ExternalArtifact{}, want: meta.Schedule{}},
 		"a generator that sets nothing is looked after every hour": {
-			&extensionsv1beta1.ArtifactGenerator{}, meta.Schedule{Interval: time.Hour},
+			object: &extensionsv1beta1.ArtifactGenerator{}, want: meta.Schedule{Interval: time.Hour},
 		},
 		"a generator is scheduled and suspended by annotation": {
-			&extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			object: &extensionsv1beta1.ArtifactGenerator{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				extensionsv1beta1.ReconcileAnnotation:      extensionsv1beta1.ReconcileDisabled,
 				extensionsv1beta1.ReconcileEveryAnnotation: "10m",
 			}}},
-			meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
+			want: meta.Schedule{Interval: 10 * time.Minute, Suspended: true},
 		},
 		"a receiver that sets no interval is looked after every ten minutes": {
-			&notificationv1.Receiver{}, meta.Schedule{Interval: 10 * time.Minute},
+			object: &notificationv1.Receiver{}, want: meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"an alert is looked after when something changes": {
-			&notificationv1beta3.Alert{Spec: notificationv1beta3.AlertSpec{Suspend: true}},
-			meta.Schedule{Suspended: true},
+			object: &notificationv1.Alert{Spec: notificationv1.AlertSpec{Suspend: true}},
+			want:   meta.Schedule{Suspended: true},
 		},
 		"a provider that sets no interval is looked after every ten minutes": {
-			&notificationv1beta3.Provider{}, meta.Schedule{Interval: 10 * time.Minute},
+			object: &notificationv1.Provider{}, want: meta.Schedule{Interval: 10 * time.Minute},
 		},
 		"a provider's own interval counts": {
-			&notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{Interval: &two, Suspend: true}},
-			meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
+			object: &notificationv1.Provider{Spec: notificationv1.ProviderSpec{Interval: &two,
+				Suspend: true}},
+			want: meta.Schedule{Interval: 2 * time.Minute, Suspended: true},
 		},
 		"a repository of images that sets no timeout has 60 seconds": {
-			&imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
+			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Suspend: true}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: time.Minute, Suspended: true},
 		},
 		"a repository of images has its own timeout": {
-			&imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Timeout: &two}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
+			object: &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{Interval: minutes(5), Timeout: &two}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 2 * time.Minute},
 		},
-		"a policy without an interval waits for a scan": {&imagev1.ImagePolicy{}, meta.Schedule{}},
+		"a policy without an interval waits for a scan": {object: &imagev1.ImagePolicy{}, want: meta.Schedule{}},
 		"a policy reads its digest again": {
-			&imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}},
-			meta.Schedule{Interval: 2 * time.Minute}},
+			object: &imagev1.ImagePolicy{Spec: imagev1.ImagePolicySpec{Interval: &two}},
+			want:   meta.Schedule{Interval: 2 * time.Minute}},
 		"an automation runs at its interval": {
-			&imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5),
+			object: &imagev1.ImageUpdateAutomation{Spec: imagev1.ImageUpdateAutomationSpec{Interval: minutes(5),
 				Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
+			want: meta.Schedule{Interval: 5 * time.Minute, Suspended: true},
 		},
-		"a job runs once": {&imagev1alpha1.ImageUpdateJob{}, meta.Schedule{}},
+		"a job runs once": {object: &imagev1alpha1.ImageUpdateJob{}, want: meta.Schedule{}},
 		"a Kustomization that sets no timeout has its interval": {
-			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
-			meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
+			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5)}},
+			want:   meta.Schedule{Interval: 5 * time.Minute, Timeout: 5 * time.Minute},
 		},
 		"a Kustomization's own timeout and retry interval count": {
-			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two,
+			object: &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Interval: minutes(5), Timeout: &two,
 				RetryInterval: &three, Suspend: true}},
-			meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute,
+			want: meta.Schedule{Interval: 5 * time.Minute, RetryInterval: 3 * time.Minute, Timeout: 2 * time.Minute,
 				Suspended: true},
 		},
 	} {

@@ -137,9 +137,9 @@ func BenchmarkBuild(b *testing.B) {
 		workers int
 		change  func(*build.Request)
 	}{
-		"OneByOne":   {1, func(*build.Request) {}},
-		"SideBySide": {runtime.NumCPU(), func(*build.Request) {}},
-		"Substituting": {1, func(r *build.Request) {
+		"OneByOne":   {workers: 1, change: func(*build.Request) {}},
+		"SideBySide": {workers: runtime.NumCPU(), change: func(*build.Request) {}},
+		"Substituting": {workers: 1, change: func(r *build.Request) {
 			r.Substitution = &build.Substitution{Variables: map[string]string{"x": "y"}, Strict: true}
 		}},
 	} {

@@ -84,8 +84,8 @@ func (p *process) usage() usage {
 		p.tb.Fatal(err)
 	}
 	return usage{
-		time.Now(), cpuTime(p.tb, p.command.Process.Pid), cpuTime(p.tb, testenv.ClusterPID(p.tb)),
-		p.bytes.Load(), m["go_memstats_mallocs_total"], m["go_memstats_alloc_bytes_total"],
+		at: time.Now(), cpu: cpuTime(p.tb, p.command.Process.Pid), server: cpuTime(p.tb, testenv.ClusterPID(p.tb)),
+		bytes: p.bytes.Load(), mallocs: m["go_memstats_mallocs_total"], allocate: m["go_memstats_alloc_bytes_total"],
 	}
 }
 

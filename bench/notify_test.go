@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -123,13 +123,13 @@ func newNotified(b *testing.B) *notified {
 	for i := range eventHosts {
 		h := newHost(b)
 		n.hosts = append(n.hosts, h)
-		create(&v1beta3.Provider{ObjectMeta: n.named("host", i),
-			Spec: v1beta3.ProviderSpec{Type: "generic", Address: h.URL}})
+		create(&notificationv1.Provider{ObjectMeta: n.named("host", i),
+			Spec: notificationv1.ProviderSpec{Type: "generic", Address: h.URL}})
 	}
 	for i := range eventAlerts { // alerts 2k and 2k+1 want the events of app k
-		create(&v1beta3.Alert{ObjectMeta: n.named("alert", i), Spec: v1beta3.AlertSpec{
+		create(&notificationv1.Alert{ObjectMeta: n.named("alert", i), Spec: notificationv1.AlertSpec{
 			ProviderRef: meta.LocalObjectReference{Name: fmt.Sprintf("host-%d", i%eventHosts)}, EventSeverity: "info",
-			EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: fmt.Sprintf("app-%d", i/2)}},
+			EventSources: []notificationv1.EventSource{{Kind: "Kustomization", Name: fmt.Sprintf("app-%d", i/2)}},
 		}})
 	}
 	n.process = startController(b, n.namespace, "--events-addr", n.address)
@@ -283,7 +283,7 @@ func BenchmarkEvents(b *testing.B) {
 		lost += more
 
 		n.hosts[downHost].down.Store(false)
-		began, p := time.Now(), &v1beta3.Provider{ObjectMeta: n.named("host", downHost)}
+		began, p := time.Now(), &notificationv1.Provider{ObjectMeta: n.named("host", downHost)}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, meta.ReconcileRequestAnnotation)
 		if err := n.client.Patch(b.Context(), p, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			b.Fatal(err)

@@ -166,7 +166,8 @@ func BenchmarkWebhook(b *testing.B) {
 	for _, row := range []struct {
 		name  string
 		times []time.Duration
-	}{{"webhook to artifact", all}, {"of that the fetch", fetch}, {"what the webhook adds", added}} {
+	}{{name: "webhook to artifact", times: all}, {name: "of that the fetch", times: fetch},
+		{name: "what the webhook adds", times: added}} {
 		slices.Sort(row.times)
 		t.row(row.name, ms(row.times[len(row.times)/2]), ms(row.times[len(row.times)-1]))
 	}

@@ -195,8 +195,9 @@ type measured struct {
 }
 
 func since(a, z usage) measured {
-	return measured{z.at.Sub(a.at), z.cpu - a.cpu, z.server - a.server, z.bytes - a.bytes, z.mallocs - a.mallocs,
-		z.allocate - a.allocate}
+	return measured{took: z.at.Sub(a.at), cpu: z.cpu - a.cpu, server: z.server - a.server, bytes: z.bytes - a.bytes,
+		mallocs:  z.mallocs - a.mallocs,
+		allocate: z.allocate - a.allocate}
 }
 
 // loop is the bare loop over objects, measured.
@@ -218,8 +219,9 @@ func loop(b *testing.B, c dynamic.Interface, objects []*unstructured.Unstructure
 // things meanwhile.
 func mean(a, z measured) measured {
 	return measured{
-		(a.took + z.took) / 2, (a.cpu + z.cpu) / 2, (a.server + z.server) / 2, (a.bytes + z.bytes) / 2,
-		(a.mallocs + z.mallocs) / 2, (a.allocate + z.allocate) / 2,
+		took: (a.took + z.took) / 2, cpu: (a.cpu + z.cpu) / 2, server: (a.server + z.server) / 2,
+		bytes:   (a.bytes + z.bytes) / 2,
+		mallocs: (a.mallocs + z.mallocs) / 2, allocate: (a.allocate + z.allocate) / 2,
 	}
 }
 

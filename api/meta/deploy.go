@@ -10,9 +10,7 @@ type DependencyReference struct {
 }
 
 // KubeConfigReference references the credentials of a remote cluster.
-// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) || has(self.secretRef)",message="exactly one of
-// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-// +kubebuilder:validation:XValidation:rule="!has(self.configMapRef) || !has(self.secretRef)",message="exactly one of
+// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) != has(self.secretRef)",message="exactly one of
 // +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
 type KubeConfigReference struct {
 	// ConfigMapRef references the ConfigMap that configures access by workload identity.

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,8 +14,21 @@ import (
 
 func main() {
 	render.RunChild() // does not return in a process that renders charts
+	os.Exit(run(os.Args[1:]))
+}
+
+// run runs a command and returns its exit code.
+func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	defer stop()
+	stderr := os.Stderr
+	if len(args) > 0 && args[0] == "controller" { // it builds the same sources again and again
+		restore, err := filterStderr()
+		if err != nil {
+			fmt.Fprintf(stderr, "Error: cannot filter the standard error: %v\n", err)
+			return 1
+		}
+		defer restore()
+	}
+	return cli.Main(ctx, args, os.Stdin, os.Stdout, stderr)
 }

@@ -50,11 +50,11 @@ func (b *Buckets) Resolve(ctx context.Context, obj *sourcev1.Bucket) (Bucket, er
 		field string
 		into  *secretData
 	}{
-		{obj.Spec.SecretRef, "spec.secretRef", &resolved.login},
-		{obj.Spec.CertSecretRef, "spec.certSecretRef", &resolved.cert},
-		{obj.Spec.ProxySecretRef, "spec.proxySecretRef", &resolved.proxy},
-		{sts.SecretRef, "spec.sts.secretRef", &resolved.stsLogin},
-		{sts.CertSecretRef, "spec.sts.certSecretRef", &resolved.stsCert},
+		{ref: obj.Spec.SecretRef, field: "spec.secretRef", into: &resolved.login},
+		{ref: obj.Spec.CertSecretRef, field: "spec.certSecretRef", into: &resolved.cert},
+		{ref: obj.Spec.ProxySecretRef, field: "spec.proxySecretRef", into: &resolved.proxy},
+		{ref: sts.SecretRef, field: "spec.sts.secretRef", into: &resolved.stsLogin},
+		{ref: sts.CertSecretRef, field: "spec.sts.certSecretRef", into: &resolved.stsCert},
 	} {
 		data, err := b.Secrets.Data(ctx, obj.Namespace, s.ref, s.field)
 		if err != nil {

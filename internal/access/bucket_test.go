@@ -199,13 +199,13 @@ func TestKeyChangesWithTheAccess(t *testing.T) {
 		change func(*Bucket)
 		same   bool
 	}{
-		"interval":   {func(b *Bucket) { b.spec.Interval = meta.Duration{Duration: time.Hour} }, true},
-		"prefix":     {func(b *Bucket) { b.spec.Prefix = "x" }, true},
-		"endpoint":   {func(b *Bucket) { b.spec.Endpoint = "b" }, false},
-		"login":      {func(b *Bucket) { b.login = secretData{"accesskey": []byte("x")} }, false},
-		"proxy":      {func(b *Bucket) { b.proxy = secretData{"accesskey": []byte("x")} }, false},
-		"account":    {func(b *Bucket) { b.account = &types.NamespacedName{Name: "x"} }, false},
-		"STS Secret": {func(b *Bucket) { b.stsLogin = secretData{"password": []byte("x")} }, false},
+		"interval":   {change: func(b *Bucket) { b.spec.Interval = meta.Duration{Duration: time.Hour} }, same: true},
+		"prefix":     {change: func(b *Bucket) { b.spec.Prefix = "x" }, same: true},
+		"endpoint":   {change: func(b *Bucket) { b.spec.Endpoint = "b" }, same: false},
+		"login":      {change: func(b *Bucket) { b.login = secretData{"accesskey": []byte("x")} }, same: false},
+		"proxy":      {change: func(b *Bucket) { b.proxy = secretData{"accesskey": []byte("x")} }, same: false},
+		"account":    {change: func(b *Bucket) { b.account = &types.NamespacedName{Name: "x"} }, same: false},
+		"STS Secret": {change: func(b *Bucket) { b.stsLogin = secretData{"password": []byte("x")} }, same: false},
 	} {
 		other := base
 		c.change(&other)

@@ -72,7 +72,8 @@ func New(cfg *rest.Config, audience string) (*Reviewer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reviewer{c, audience, utilcache.NewLRUExpireCache(cacheSize), utilcache.NewLRUExpireCache(cacheSize)}, nil
+	return &Reviewer{client: c, audience: audience, users: utilcache.NewLRUExpireCache(cacheSize),
+		rights: utilcache.NewLRUExpireCache(cacheSize)}, nil
 }
 
 // Authenticate implements [artifact.Access].
@@ -135,7 +136,7 @@ func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, 
 	if !ok {
 		return artifact.ErrForbidden
 	}
-	cacheKey := right{user.Username, user.UID, key}
+	cacheKey := right{user: user.Username, uid: user.UID, key: key}
 	if allowed, ok := r.rights.Get(cacheKey); ok {
 		if allowed.(bool) {
 			return nil

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Request describes the desired state of an owner's objects.
@@ -165,7 +166,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 // each calls do for the items concurrently, and returns all errors. It stops early when the context ends, or when the
 // cluster cannot be reached.
 func each[T any](ctx context.Context, concurrency int, items []T, do func(context.Context, T) error) []error {
-	var g errgroup.Group
+	g := guard.NewGroup("applying objects")
 	g.SetLimit(concurrency)
 	problems := make([]error, len(items))
 	var unreachable atomic.Bool
@@ -174,7 +175,7 @@ func each[T any](ctx context.Context, concurrency int, items []T, do func(contex
 			break
 		}
 		g.Go(func() error {
-			problems[n] = do(ctx, item)
+			problems[n] = guard.DoContext(ctx, "applying an object", func() error { return do(ctx, item) })
 			if errors.As(problems[n], &unreachableError{}) {
 				unreachable.Store(true)
 			}

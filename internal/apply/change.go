@@ -30,7 +30,8 @@ func (r *run) changes() []Change {
 	var out []Change
 	for _, s := range r.steps {
 		if o := s.outcome; o != nil {
-			out = append(out, Change{s.ref, o.action, o.version, o.diff, o.previousOwner})
+			out = append(out, Change{Ref: s.ref, Action: o.action, ResourceVersion: o.version, Diff: o.diff,
+				PreviousOwner: o.previousOwner})
 		}
 	}
 	return out
@@ -78,8 +79,9 @@ func (s Summary) String() string {
 	for _, p := range []struct {
 		n      int
 		action Action
-	}{{s.Created, Created}, {s.Configured, Configured}, {s.Unchanged, Unchanged}, {s.Deleted, Deleted},
-		{s.Skipped, Skipped}} {
+	}{{n: s.Created, action: Created}, {n: s.Configured, action: Configured}, {n: s.Unchanged, action: Unchanged},
+		{n: s.Deleted, action: Deleted},
+		{n: s.Skipped, action: Skipped}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.action))
 		}

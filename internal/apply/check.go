@@ -294,7 +294,8 @@ func (r *run) listLive(ctx context.Context) {
 		for n := range list.Items {
 			o := &list.Items[n]
 			gvk := o.GroupVersionKind()
-			r.listed[Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()}] = o
+			r.listed[Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+				Name: o.GetName()}] = o
 		}
 	}
 }

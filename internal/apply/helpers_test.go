@@ -48,7 +48,7 @@ func newFixture(t testing.TB, tune ...func(*rest.Config)) *fixture {
 		change(cfg)
 	}
 	f.connect(cfg)
-	f.owner = Owner{group, f.ns, "app"}
+	f.owner = Owner{Group: group, Namespace: f.ns, Name: "app"}
 	return f
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -45,7 +47,7 @@ func (n *notifier) notify(o Owner) {
 		limit = rate.NewLimiter(rate.Every(notifyInterval), notifyBurst)
 		n.limits[o] = limit
 	}
-	n.pending[o] = time.AfterFunc(max(notifyDelay, limit.Reserve().Delay()), func() {
+	n.pending[o] = guard.AfterFunc("reporting drift", max(notifyDelay, limit.Reserve().Delay()), func() {
 		n.mu.Lock()
 		due := n.pending[o] != nil
 		delete(n.pending, o)
@@ -69,7 +71,7 @@ func (n *notifier) notifyAfter(o Owner, object Ref, d time.Duration) {
 	if t := n.delayed[o][object]; t != nil {
 		t.Stop()
 	}
-	n.delayed[o][object] = time.AfterFunc(d, func() { n.notify(o) })
+	n.delayed[o][object] = guard.AfterFunc("reporting drift", d, func() { n.notify(o) })
 }
 
 func (n *notifier) forget(o Owner) {

@@ -63,7 +63,8 @@ func newObject(source *unstructured.Unstructured, owner Owner, mapping *meta.RES
 	gvk := o.GroupVersionKind()
 	return &object{
 		manifest: o, source: source, resource: mapping.Resource, hash: sha256.Sum256(b),
-		ref: Ref{gvk.Group, gvk.Version, gvk.Kind, o.GetNamespace(), o.GetName()},
+		ref: Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+			Name: o.GetName()},
 	}, nil
 }
 

@@ -85,7 +85,7 @@ func TestAPIServerRestartDuringApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, ns: metav1.NamespaceDefault, requests: &counter{}, notified: make(chan Owner, 100)}
-	f.owner = Owner{group, f.ns, "app"}
+	f.owner = Owner{Group: group, Namespace: f.ns, Name: "app"}
 	killing := rest.CopyConfig(cfg)
 	onRequest(func(r *http.Request) bool { return writes(r, "configmaps") && strings.HasSuffix(r.URL.Path, "c050") },
 		plane.kill)(killing)

@@ -1,53 +1,44 @@
 package apply
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// successors maps versions of built-in kinds that Kubernetes no longer serves to the versions that replaced them. They
-// contain only kinds whose manifests mean the same in both versions, or for which upgrade converts them
+// successor is the version that replaced a version of some kinds.
+type successor struct {
+	version string
+	kinds   []string
+}
+
+// successors maps versions of built-in kinds that Kubernetes no longer serves to those that replaced them. They contain
+// only kinds whose manifests mean the same in both versions, or for which upgrade converts them
 // (https://kubernetes.io/docs/reference/using-api/deprecation-guide/).
-var successors = map[schema.GroupVersionKind]schema.GroupVersion{
-	{Group: "autoscaling", Version: "v2beta1", Kind: "HorizontalPodAutoscaler"}: {Group: "autoscaling",
-		Version: "v2"},
-	{Group: "autoscaling", Version: "v2beta2", Kind: "HorizontalPodAutoscaler"}: {Group: "autoscaling",
-		Version: "v2"},
-	{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}: {Group: "policy",
-		Version: "v1"},
-	{Group: "batch", Version: "v1beta1", Kind: "CronJob"}: {Group: "batch",
-		Version: "v1"},
-	{Group: "apps", Version: "v1beta2", Kind: "Deployment"}: {Group: "apps",
-		Version: "v1"},
-	{Group: "apps", Version: "v1beta2", Kind: "StatefulSet"}: {Group: "apps",
-		Version: "v1"},
-	{Group: "apps", Version: "v1beta2", Kind: "DaemonSet"}: {Group: "apps",
-		Version: "v1"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1beta1",
-		Kind: "Role"}: {Group: "rbac.authorization.k8s.io", Version: "v1"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1beta1",
-		Kind: "RoleBinding"}: {Group: "rbac.authorization.k8s.io", Version: "v1"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1beta1",
-		Kind: "ClusterRole"}: {Group: "rbac.authorization.k8s.io", Version: "v1"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1beta1",
-		Kind: "ClusterRoleBinding"}: {Group: "rbac.authorization.k8s.io", Version: "v1"},
-	{Group: "scheduling.k8s.io", Version: "v1beta1", Kind: "PriorityClass"}: {Group: "scheduling.k8s.io",
-		Version: "v1"},
-	{Group: "storage.k8s.io", Version: "v1beta1", Kind: "StorageClass"}: {Group: "storage.k8s.io",
-		Version: "v1"},
-	{Group: "coordination.k8s.io", Version: "v1beta1", Kind: "Lease"}: {Group: "coordination.k8s.io",
-		Version: "v1"},
+var successors = map[schema.GroupVersion]successor{
+	{Group: "apps", Version: "v1beta2"}: {version: "v1",
+		kinds: []string{"DaemonSet", "Deployment", "StatefulSet"}},
+	{Group: "autoscaling", Version: "v2beta1"}:         {version: "v2", kinds: []string{"HorizontalPodAutoscaler"}},
+	{Group: "autoscaling", Version: "v2beta2"}:         {version: "v2", kinds: []string{"HorizontalPodAutoscaler"}},
+	{Group: "batch", Version: "v1beta1"}:               {version: "v1", kinds: []string{"CronJob"}},
+	{Group: "coordination.k8s.io", Version: "v1beta1"}: {version: "v1", kinds: []string{"Lease"}},
+	{Group: "policy", Version: "v1beta1"}:              {version: "v1", kinds: []string{"PodDisruptionBudget"}},
+	{Group: "rbac.authorization.k8s.io", Version: "v1beta1"}: {version: "v1",
+		kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}},
+	{Group: "scheduling.k8s.io", Version: "v1beta1"}: {version: "v1", kinds: []string{"PriorityClass"}},
+	{Group: "storage.k8s.io", Version: "v1beta1"}:    {version: "v1", kinds: []string{"StorageClass"}},
 }
 
 // upgrade returns the object in the version that replaced its version; nil if there is none.
 func upgrade(o *unstructured.Unstructured) *unstructured.Unstructured {
 	gvk := o.GroupVersionKind()
-	to, ok := successors[gvk]
-	if !ok {
+	to := successors[gvk.GroupVersion()]
+	if !slices.Contains(to.kinds, gvk.Kind) {
 		return nil
 	}
 	o = o.DeepCopy()
-	o.SetGroupVersionKind(to.WithKind(gvk.Kind))
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: gvk.Group, Version: to.version, Kind: gvk.Kind})
 	if gvk.Group == "autoscaling" && gvk.Version == "v2beta1" {
 		if !upgradeMetrics(o) {
 			return nil

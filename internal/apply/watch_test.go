@@ -89,7 +89,7 @@ func TestDriftIsFoundInAnyOrderOfEvents(t *testing.T) {
 			for _, eventsFirst := range []bool{true, false} {
 				cluster := newCluster(ClusterOptions{FieldManager: DefaultFieldManager, OnDrift: func(Owner) {}},
 					idleClient())
-				owner := Owner{group, "ns", "app"}
+				owner := Owner{Group: group, Namespace: "ns", Name: "app"}
 				object := &trackedObject{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"},
 					applied: cluster.managers.fingerprintOf(event("10", "u", "a", "x"), group)}
 				cluster.mu.Lock()
@@ -220,12 +220,14 @@ func FuzzInventoryEntry(f *testing.F) {
 
 func TestInventoryEntries(t *testing.T) {
 	for id, want := range map[string]Ref{
-		"ns_name_apps_Deployment": {"apps", "v1", "Deployment", "ns", "name"},
-		"ns_name__ConfigMap":      {"", "v1", "ConfigMap", "ns", "name"},
-		"_system__node_rbac.authorization.k8s.io_ClusterRole": {"rbac.authorization.k8s.io", "v1", "ClusterRole", "",
-			"system:node"},
-		"_under_score_rbac.authorization.k8s.io_ClusterRole": {"rbac.authorization.k8s.io", "v1", "ClusterRole", "",
-			"under_score"},
+		"ns_name_apps_Deployment": {Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "ns", Name: "name"},
+		"ns_name__ConfigMap":      {Version: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "name"},
+		"_system__node_rbac.authorization.k8s.io_ClusterRole": {Group: "rbac.authorization.k8s.io", Version: "v1",
+			Kind: "ClusterRole",
+			Name: "system:node"},
+		"_under_score_rbac.authorization.k8s.io_ClusterRole": {Group: "rbac.authorization.k8s.io", Version: "v1",
+			Kind: "ClusterRole",
+			Name: "under_score"},
 	} {
 		got, err := Entry{id, "v1"}.Ref()
 		if err != nil || got != want || got.Entry().ID != id {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // write executes the plan of an object. An object without a plan is checked first.
@@ -72,7 +74,11 @@ func (r *run) execute(ctx context.Context, o *object, p *plan) (*outcome, error)
 	}
 	before, drifted := r.fieldsBeforeCorrection(ctx, o, p)
 	r.beginWrite(r.req.Owner, o)
-	w, err := r.apply(ctx, o, p)
+	var w written
+	err := guard.Do("applying an object", func() (err error) {
+		w, err = r.apply(ctx, o, p)
+		return err
+	})
 	if err != nil {
 		r.failWrite(r.req.Owner, o)
 		return nil, err
@@ -190,9 +196,11 @@ func (r *run) patch(ctx context.Context, o *object, desired *unstructured.Unstru
 		return isTransient(err) && (options.version == "" || !apierrors.IsConflict(err))
 	}
 	err = retry.OnError(transientBackoff, retriable, func() error {
-		live, err = r.client(o.resource, o.ref.Namespace).
-			Patch(ctx, o.ref.Name, types.ApplyPatchType, data, patchOptions)
-		return err
+		return guard.Do("applying an object", func() (err error) { // a write is never left without a result
+			live, err = r.client(o.resource, o.ref.Namespace).
+				Patch(ctx, o.ref.Name, types.ApplyPatchType, data, patchOptions)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err

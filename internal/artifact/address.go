@@ -26,7 +26,7 @@ func parseAddress(urlPath string) *address {
 	if len(parts) < 4 {
 		return nil
 	}
-	a := &address{key: Key{parts[0], parts[1], parts[2]}, by: "file", value: parts[3]}
+	a := &address{key: Key{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, by: "file", value: parts[3]}
 	if a.key.check() != nil || a.key.Kind != strings.ToLower(a.key.Kind) {
 		return nil
 	}
@@ -102,5 +102,5 @@ func (s *Store) withDigest(digest string) (found []string) {
 // keyOf returns the key of a file. Its kind is in lower case.
 func keyOf(relative string) Key {
 	parts := strings.Split(relative, "/")
-	return Key{parts[0], parts[1], parts[2]}
+	return Key{Kind: parts[0], Namespace: parts[1], Name: parts[2]}
 }

@@ -17,28 +17,35 @@ func TestComposePutsLayersOverEachOther(t *testing.T) {
 		layers []Layer
 		want   map[string]string
 	}{
-		"one":                      {[]Layer{{base, ".", "."}}, contents(t, base)},
-		"none":                     {nil, map[string]string{}},
-		"a directory at the root":  {[]Layer{{base, "dir", "."}}, map[string]string{"b.yaml": "b", "sub/c": "c"}},
-		"a directory below others": {[]Layer{{base, "dir/sub", "x/y/z"}}, map[string]string{"x/y/z/c": "c"}},
-		"a file under another name": {[]Layer{{base, "a.yaml", "x/other.yaml"}},
-			map[string]string{"x/other.yaml": "a"}},
-		"through a link": {[]Layer{{base, "link/b.yaml", "b"}}, map[string]string{"b": "b"}},
-		"a link's directory": {[]Layer{{base, "link", "x"}},
-			map[string]string{"x/b.yaml": "b", "x/sub/c": "c"}},
-		"directories merge": {[]Layer{{base, "dir", "."}, {other, ".", "."}},
-			map[string]string{"b.yaml": "other b", "sub/c": "c", "sub/d": "d", "x": "x"}},
-		"the later wins": {[]Layer{{other, ".", "."}, {base, "dir", "."}},
-			map[string]string{"b.yaml": "b", "sub/c": "c", "sub/d": "d", "x": "x"}},
-		"a file over a directory": {[]Layer{{base, "dir", "."}, {other, "x", "sub"}},
-			map[string]string{"b.yaml": "b", "sub": "x"}},
-		"a directory over a file": {[]Layer{{other, ".", "."}, {base, "dir/sub", "x"}},
-			map[string]string{"b.yaml": "other b", "sub/d": "d", "x/c": "c"}},
-		"a directory over a link": {[]Layer{{base, "link", "dir"}, {base, ".", "y"}, {other, "sub", "y/link"}},
-			map[string]string{"dir/b.yaml": "b", "dir/sub/c": "c", "y/a.yaml": "a", "y/dir/b.yaml": "b",
+		"one":  {layers: []Layer{{Tree: base, From: ".", To: "."}}, want: contents(t, base)},
+		"none": {layers: nil, want: map[string]string{}},
+		"a directory at the root": {layers: []Layer{{Tree: base, From: "dir", To: "."}},
+			want: map[string]string{"b.yaml": "b", "sub/c": "c"}},
+		"a directory below others": {layers: []Layer{{Tree: base, From: "dir/sub", To: "x/y/z"}},
+			want: map[string]string{"x/y/z/c": "c"}},
+		"a file under another name": {layers: []Layer{{Tree: base, From: "a.yaml", To: "x/other.yaml"}},
+			want: map[string]string{"x/other.yaml": "a"}},
+		"through a link": {layers: []Layer{{Tree: base, From: "link/b.yaml", To: "b"}},
+			want: map[string]string{"b": "b"}},
+		"a link's directory": {layers: []Layer{{Tree: base, From: "link", To: "x"}},
+			want: map[string]string{"x/b.yaml": "b", "x/sub/c": "c"}},
+		"directories merge": {layers: []Layer{{Tree: base, From: "dir", To: "."}, {Tree: other, From: ".", To: "."}},
+			want: map[string]string{"b.yaml": "other b", "sub/c": "c", "sub/d": "d", "x": "x"}},
+		"the later wins": {layers: []Layer{{Tree: other, From: ".", To: "."}, {Tree: base, From: "dir", To: "."}},
+			want: map[string]string{"b.yaml": "b", "sub/c": "c", "sub/d": "d", "x": "x"}},
+		"a file over a directory": {layers: []Layer{{Tree: base, From: "dir", To: "."},
+			{Tree: other, From: "x", To: "sub"}},
+			want: map[string]string{"b.yaml": "b", "sub": "x"}},
+		"a directory over a file": {layers: []Layer{{Tree: other, From: ".", To: "."},
+			{Tree: base, From: "dir/sub", To: "x"}},
+			want: map[string]string{"b.yaml": "other b", "sub/d": "d", "x/c": "c"}},
+		"a directory over a link": {layers: []Layer{{Tree: base, From: "link", To: "dir"},
+			{Tree: base, From: ".", To: "y"}, {Tree: other, From: "sub", To: "y/link"}},
+			want: map[string]string{"dir/b.yaml": "b", "dir/sub/c": "c", "y/a.yaml": "a", "y/dir/b.yaml": "b",
 				"y/dir/sub/c": "c", "y/link/d": "d"}},
-		"below what was a directory": {[]Layer{{base, "dir", "d"}, {other, "sub", "d/sub"}},
-			map[string]string{"d/b.yaml": "b", "d/sub/c": "c", "d/sub/d": "d"}},
+		"below what was a directory": {layers: []Layer{{Tree: base, From: "dir", To: "d"},
+			{Tree: other, From: "sub", To: "d/sub"}},
+			want: map[string]string{"d/b.yaml": "b", "d/sub/c": "c", "d/sub/d": "d"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got, err := Compose(c.layers...)
@@ -57,7 +64,8 @@ func TestComposeSharesWhatIsAsItWas(t *testing.T) {
 	base := FromMap(manyFiles(500, 1))
 	reads := &countingContent{Content: base.content}
 	base.content = reads
-	got, err := Compose(Layer{base, ".", "."}, Layer{FromMap(map[string]string{"x": "x"}), ".", "dir0/new"})
+	got, err := Compose(Layer{Tree: base, From: ".", To: "."}, Layer{Tree: FromMap(map[string]string{"x": "x"}),
+		From: ".", To: "dir0/new"})
 	must(t, err)
 	for _, dir := range []string{"dir1", "dir0/sub1"} {
 		before, err1 := base.lookup("", dir, false)
@@ -77,7 +85,7 @@ func TestComposeNeverAsksOnePartForAnothers(t *testing.T) {
 	for _, p := range parts {
 		p.content = &jealous{t, p.content}
 	}
-	got, err := Compose(Layer{parts[0], ".", "."}, Layer{parts[1], ".", "."})
+	got, err := Compose(Layer{Tree: parts[0], From: ".", To: "."}, Layer{Tree: parts[1], From: ".", To: "."})
 	must(t, err)
 	if want := map[string]string{"a": "1", "b": "2"}; !maps.Equal(contents(t, got), want) {
 		t.Errorf("got %v", contents(t, got))
@@ -105,7 +113,7 @@ func TestComposeOfComposedAsksTheFirstOwners(t *testing.T) {
 	tree := FromMap(map[string]string{"first": "0"})
 	for i := range 50 {
 		next := FromMap(map[string]string{fmt.Sprint(i): fmt.Sprint(i)})
-		composed, err := Compose(Layer{tree, ".", "."}, Layer{next, ".", "."})
+		composed, err := Compose(Layer{Tree: tree, From: ".", To: "."}, Layer{Tree: next, From: ".", To: "."})
 		must(t, err)
 		tree = composed
 	}
@@ -125,14 +133,14 @@ func TestComposeRefuses(t *testing.T) {
 		layer Layer
 		err   error
 	}{
-		"an absent path":           {Layer{tree, "none", "."}, fs.ErrNotExist},
-		"a path out":               {Layer{tree, "../a", "."}, fs.ErrInvalid},
-		"a destination out":        {Layer{tree, ".", "../a"}, fs.ErrInvalid},
-		"an absolute destination":  {Layer{tree, ".", "/a"}, fs.ErrInvalid},
-		"a link out":               {Layer{tree, "out", "x"}, fs.ErrInvalid},
-		"a file as the root":       {Layer{tree, "a", "."}, fs.ErrInvalid},
-		"a path below a file":      {Layer{tree, "a/b", "x"}, fs.ErrNotExist},
-		"a path that is not clean": {Layer{tree, "dir", "x//y/"}, fs.ErrInvalid},
+		"an absent path":           {layer: Layer{Tree: tree, From: "none", To: "."}, err: fs.ErrNotExist},
+		"a path out":               {layer: Layer{Tree: tree, From: "../a", To: "."}, err: fs.ErrInvalid},
+		"a destination out":        {layer: Layer{Tree: tree, From: ".", To: "../a"}, err: fs.ErrInvalid},
+		"an absolute destination":  {layer: Layer{Tree: tree, From: ".", To: "/a"}, err: fs.ErrInvalid},
+		"a link out":               {layer: Layer{Tree: tree, From: "out", To: "x"}, err: fs.ErrInvalid},
+		"a file as the root":       {layer: Layer{Tree: tree, From: "a", To: "."}, err: fs.ErrInvalid},
+		"a path below a file":      {layer: Layer{Tree: tree, From: "a/b", To: "x"}, err: fs.ErrNotExist},
+		"a path that is not clean": {layer: Layer{Tree: tree, From: "dir", To: "x//y/"}, err: fs.ErrInvalid},
 	} {
 		if _, err := Compose(c.layer); !errors.Is(err, c.err) {
 			t.Errorf("%s: got %v, want %v", what, err, c.err)
@@ -174,8 +182,8 @@ func TestAtGivesWhatIsBelow(t *testing.T) {
 
 func TestNewMemory(t *testing.T) {
 	tree, err := NewMemory(map[string]File{
-		"a": {0o600, []byte("symlink:b")}, "dir/run": {0o744, []byte("#!")},
-		"dir/link": {fs.ModeSymlink, []byte("run")},
+		"a": {Mode: 0o600, Data: []byte("symlink:b")}, "dir/run": {Mode: 0o744, Data: []byte("#!")},
+		"dir/link": {Mode: fs.ModeSymlink, Data: []byte("run")},
 	})
 	must(t, err)
 	for name, want := range map[string]fs.FileMode{"a": 0o644, "dir/run": 0o755, "dir/link": fs.ModeSymlink | 0o777} {
@@ -187,8 +195,8 @@ func TestNewMemory(t *testing.T) {
 		t.Errorf("%q %v", b, err)
 	}
 	for _, files := range []map[string]File{
-		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {fs.ModeDir, nil}},
-		{"a": {fs.ModeDevice, nil}}, {"a": {}, "A": {}}, {"\xff": {}},
+		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {Mode: fs.ModeDir, Data: nil}},
+		{"a": {Mode: fs.ModeDevice, Data: nil}}, {"a": {}, "A": {}}, {"\xff": {}},
 	} {
 		if _, err := NewMemory(files); err == nil {
 			t.Errorf("%q was accepted", slices.Collect(maps.Keys(files)))

@@ -124,7 +124,7 @@ func (s *Store) place(u *unfinished, relative string) (stamp, error) {
 	if err != nil {
 		return stamp{}, errors.Join(err, u.remove())
 	}
-	st := stamp{info, u.sidecar.Digest, u.sidecar.Revision}
+	st := stamp{info: info, digest: u.sidecar.Digest, revision: u.sidecar.Revision}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sound[relative] = st
@@ -253,11 +253,7 @@ func (s *Store) checkDisk(relative string) (stamp, error) {
 	if known.is(info) {
 		return known, nil
 	}
-	checked, err, _ := s.checking.Do(relative, func() (any, error) { return s.compare(relative, info) })
-	if err != nil {
-		return stamp{}, err
-	}
-	return checked.(stamp), nil
+	return s.checking.Do("verifying an artifact", relative, func() (stamp, error) { return s.compare(relative, info) })
 }
 
 // compare verifies an archive against the digest in its sidecar.
@@ -272,7 +268,7 @@ func (s *Store) compare(relative string, info fs.FileInfo) (stamp, error) {
 		return stamp{}, err
 	}
 	side, err := s.sidecar(relative)
-	st := stamp{info, "sha256:" + hex.EncodeToString(h.Sum(nil)), side.Revision}
+	st := stamp{info: info, digest: "sha256:" + hex.EncodeToString(h.Sum(nil)), revision: side.Revision}
 	if err == nil && side.Digest != st.digest {
 		err = fmt.Errorf("its digest is %s, expected %s", st.digest, side.Digest)
 	}

@@ -160,7 +160,8 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, reader reader) {
 				return false
 			}
 		}
-		return reader.may(r.Context(), Key{strings.ToLower(event.Kind), event.Namespace, event.Name}) == nil
+		return reader.may(r.Context(), Key{Kind: strings.ToLower(event.Kind), Namespace: event.Namespace,
+			Name: event.Name}) == nil
 	}
 	for _, event := range since {
 		if wants(event) && !stream.send(event) {

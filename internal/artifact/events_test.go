@@ -32,7 +32,7 @@ func listen(t *testing.T, server *httptest.Server, query, lastID string) *listen
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
-	l := &listener{t, bufio.NewScanner(resp.Body), func() { cancel(); _ = resp.Body.Close() }}
+	l := &listener{t: t, lines: bufio.NewScanner(resp.Body), close: func() { cancel(); _ = resp.Body.Close() }}
 	t.Cleanup(l.close)
 	if id, typ, _ := l.next(); id != "" || typ != "" {
 		t.Fatalf("the first event is %q %q", id, typ)

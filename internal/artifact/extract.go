@@ -37,7 +37,7 @@ func (l limits) read(r io.Reader) (*Tree, error) {
 		return nil, err
 	}
 	// Headers and padding are at most 4096 bytes per entry.
-	t := tar.NewReader(&capped{z, l.bytes + int64(l.entries)*4096, l.tooLarge()})
+	t := tar.NewReader(&capped{Reader: z, left: l.bytes + int64(l.entries)*4096, err: l.tooLarge()})
 	files, left := map[string]file{}, l.bytes
 	for n := 0; ; n++ {
 		h, err := t.Next()

@@ -8,10 +8,9 @@ import (
 	"net/url"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const downloadTimeout = 5 * time.Minute
@@ -23,7 +22,7 @@ type Fetcher struct {
 	Store  *Store // may be nil
 	Client *http.Client
 
-	fetching singleflight.Group
+	fetching guard.Flight[*Tree]
 	unpacked recent
 }
 
@@ -39,18 +38,17 @@ func (f *Fetcher) Fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {
 	}
 	// A canceled request must not fail the others that wait for the same download. So the context ends only the wait;
 	// the download has its own timeout.
-	work := f.fetching.DoChan(a.Digest+" "+a.URL, func() (any, error) { return f.fetch(context.WithoutCancel(ctx), a) })
-	select {
-	case <-ctx.Done():
+	tree, err := f.fetching.DoContext(ctx, "fetching an artifact", a.Digest+" "+a.URL, func() (*Tree, error) {
+		return f.fetch(context.WithoutCancel(ctx), a)
+	})
+	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
-	case done := <-work:
-		if done.Err != nil {
-			return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
-				Because(done.Err).WithHint("It is retried. If the artifact is lost or damaged, the source " +
-				"stores it again")
-		}
-		return done.Val.(*Tree), nil
 	}
+	if err != nil {
+		return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
+			Because(err).WithHint("It is retried. If the artifact is lost or damaged, the source stores it again")
+	}
+	return tree, nil
 }
 
 func (f *Fetcher) fetch(ctx context.Context, a meta.Artifact) (*Tree, error) {

@@ -45,15 +45,15 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 		change func(a *meta.Artifact)
 		says   string
 	}{
-		"another digest": {func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) },
-			"has the digest " + a.Digest},
-		"an unknown algorithm": {func(a *meta.Artifact) { a.Digest = "md5:00" }, "no known algorithm"},
-		"not there": {func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" },
-			"status 404"},
-		"no server": {func(a *meta.Artifact) {
+		"another digest": {change: func(a *meta.Artifact) { a.Digest = "sha256:" + strings.Repeat("0", 64) },
+			says: "has the digest " + a.Digest},
+		"an unknown algorithm": {change: func(a *meta.Artifact) { a.Digest = "md5:00" }, says: "no known algorithm"},
+		"not there": {change: func(a *meta.Artifact) { a.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz" },
+			says: "status 404"},
+		"no server": {change: func(a *meta.Artifact) {
 			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
-		}, "refused"},
-		"an invalid URL": {func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, "URL"},
+		}, says: "refused"},
+		"an invalid URL": {change: func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, says: "URL"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			b := *a
@@ -134,13 +134,15 @@ func TestABoundedNumberOfTreesIsKept(t *testing.T) {
 func TestTreesInMemoryDoNotPileUp(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
 	lazy := NewTree(FromMap(map[string]string{"lazy": "x"}).root, sized(0))
-	mixed, err := Compose(Layer{lazy, ".", "."}, Layer{FromMap(map[string]string{"merged": "x"}), ".", "."})
+	mixed, err := Compose(Layer{Tree: lazy, From: ".", To: "."}, Layer{Tree: FromMap(map[string]string{"merged": "x"}),
+		From: ".", To: "."})
 	must(t, err)
 	for what, c := range map[string]struct {
 		tree *Tree
 		held bool
-	}{"in memory": {FromMap(map[string]string{"a": "x"}), false}, "partly in memory": {mixed, false},
-		"lazy": {lazy, true}} {
+	}{"in memory": {tree: FromMap(map[string]string{"a": "x"}), held: false},
+		"partly in memory": {tree: mixed, held: false},
+		"lazy":             {tree: lazy, held: true}} {
 		s.register(webapp, meta.Artifact{Digest: "sha256:" + what}, c.tree)
 		if held := s.registered("sha256:"+what) != nil; held != c.held {
 			t.Errorf("%s: cached %v", what, held)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // latestPrefix precedes the digest in a revision that is derived from the content.
@@ -172,7 +173,7 @@ func (s *Store) prepareTree(ctx context.Context, key Key, revision string, tree 
 // copyAtMost copies r to w. It stops when ctx is done, and returns an error if r has more than most bytes.
 func copyAtMost(ctx context.Context, w io.Writer, r io.Reader, most int64) error {
 	limited := &io.LimitedReader{R: r, N: most + 1}
-	stop := context.AfterFunc(ctx, func() {
+	stop := guard.AfterDone(ctx, "copying a file", func() {
 		if c, ok := r.(io.Closer); ok {
 			_ = c.Close() // unblocks a pending read
 		}

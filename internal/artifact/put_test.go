@@ -93,11 +93,13 @@ func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
 		content io.Reader
 		says    string
 	}{
-		"of a source that fails": {t.Context(), ".tgz",
-			io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))), "cut off"},
-		"of an endless source":   {t.Context(), ".tgz", endless{}, "more than"},
-		"of another extension":   {t.Context(), ".exe", strings.NewReader("x"), "'.exe'"},
-		"of a source that hangs": {cancelled, ".tgz", io.MultiReader(&cancelling{cancel}, hangs), "canceled"},
+		"of a source that fails": {ctx: t.Context(), ext: ".tgz",
+			content: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))),
+			says:    "cut off"},
+		"of an endless source": {ctx: t.Context(), ext: ".tgz", content: endless{}, says: "more than"},
+		"of another extension": {ctx: t.Context(), ext: ".exe", content: strings.NewReader("x"), says: "'.exe'"},
+		"of a source that hangs": {ctx: cancelled, ext: ".tgz", content: io.MultiReader(&cancelling{cancel}, hangs),
+			says: "canceled"},
 	} {
 		content := c.content
 		if what == "of a source that hangs" {

@@ -16,10 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -28,24 +27,26 @@ const (
 	maxSidecar      = 64 << 20         // bytes
 )
 
-// Backend is shared storage for the files of a store, which several replicas use. Names are slash-separated. It is safe
-// for concurrent use.
+// Backend is shared storage for the files of a store that several replicas use. Names are slash-separated. A call ends
+// with an error when its context ends. Errors contain no credentials. A Backend is safe for concurrent use. Package
+// backendtest contains the suite that every implementation must pass.
 type Backend interface {
-	// Put stores content of size bytes. If it fails, nothing is stored.
+	// Put stores content of size bytes, at least 1, and replaces a file of the same name. Readers see either the old or
+	// the new file, as a whole. If Put fails or content is shorter than size, nothing changes.
 	Put(ctx context.Context, name string, content io.Reader, size int64) error
-	// Get opens a file. The error is fs.ErrNotExist if the file does not exist.
+	// Get opens a file. The error is fs.ErrNotExist only if the file does not exist.
 	Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error)
 	// Delete removes a file. It succeeds if the file does not exist.
 	Delete(ctx context.Context, name string) error
-	// List returns the files whose names begin with prefix.
+	// List returns all files whose names begin with prefix, which may end within a directory's name, in any order.
 	List(ctx context.Context, prefix string) ([]BackendFile, error)
 }
 
 // BackendFile describes a file in a backend.
 type BackendFile struct {
 	Name     string
-	Size     int64
-	Modified time.Time
+	Size     int64     // in bytes
+	Modified time.Time // by the clock of the backend, in whole seconds
 }
 
 // WithBackend makes the directory of the store a cache of a backend that several replicas share. A put succeeds only
@@ -62,7 +63,7 @@ func WithBackend(b Backend) Option {
 type remote struct {
 	backend  Backend
 	store    *Store
-	bringing singleflight.Group
+	bringing guard.Flight[stamp]
 
 	same map[string]string // digests of files known to be in the backend, by path; guarded by store.mu
 	// path of the current artifact when the files of a directory were last listed in the backend; guarded by store.mu
@@ -148,7 +149,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 	if r == nil {
 		return stamp{}, why
 	}
-	brought, err, _ := r.bringing.Do(relative, func() (any, error) {
+	brought, err := r.bringing.Do("downloading an artifact", relative, func() (stamp, error) {
 		if st, err := r.store.checkDisk(relative); err == nil {
 			return st, nil // an earlier call has downloaded it in the meantime
 		}
@@ -166,7 +167,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 	if err != nil {
 		return stamp{}, errors.Join(why, fmt.Errorf("cannot get %s from the storage backend: %w", relative, err))
 	}
-	return brought.(stamp), nil
+	return brought, nil
 }
 
 func (r *remote) download(ctx context.Context, relative string) (stamp, error) {

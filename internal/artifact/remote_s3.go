@@ -71,7 +71,8 @@ func (b *s3Backend) Get(ctx context.Context, name string) (io.ReadCloser, Backen
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil, BackendFile{}, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
-	return body, BackendFile{name, info.Size, info.LastModified.Truncate(time.Second)}, withoutURL(err)
+	return body, BackendFile{Name: name, Size: info.Size,
+		Modified: info.LastModified.Truncate(time.Second)}, withoutURL(err)
 }
 
 func (b *s3Backend) Delete(ctx context.Context, name string) error {
@@ -91,8 +92,8 @@ func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, err
 		if o.Err != nil {
 			return nil, withoutURL(o.Err)
 		}
-		files = append(files, BackendFile{strings.TrimPrefix(o.Key, b.prefix), o.Size,
-			o.LastModified.Truncate(time.Second)})
+		files = append(files, BackendFile{Name: strings.TrimPrefix(o.Key, b.prefix), Size: o.Size,
+			Modified: o.LastModified.Truncate(time.Second)})
 	}
 	return files, withoutURL(errors.Join(ctx.Err()))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-var manifests = Key{"GitRepository", "apps", "manifests"}
+var manifests = Key{Kind: "GitRepository", Namespace: "apps", Name: "manifests"}
 
 // backend is the bucket "artifacts" of a server, with a prefix.
 func backend(t *testing.T, s *testenv.S3) Backend {
@@ -274,7 +274,7 @@ func TestOrphansAreCollectedFromBoth(t *testing.T) {
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	kept := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)
-	gone := Key{"GitRepository", "apps", "gone"}
+	gone := Key{Kind: "GitRepository", Namespace: "apps", Name: "gone"}
 	if _, err := replica(t, b).Put(t.Context(), gone, FromMap(map[string]string{"a": "a"}), "main@sha1:1",
 		nil); err != nil {
 		t.Fatal(err)

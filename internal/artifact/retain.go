@@ -142,7 +142,7 @@ func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []st
 			continue
 		}
 		parts := strings.Split(relative, "/")
-		s.forget(Key{kind, parts[1], parts[2]})
+		s.forget(Key{Kind: kind, Namespace: parts[1], Name: parts[2]})
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}

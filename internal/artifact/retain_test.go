@@ -15,12 +15,14 @@ func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 		keep  int             // the current one
 		want  []int
 	}{
-		"the previous artifact is kept until the TTL": {[]time.Duration{time.Hour, time.Second}, 1, []int{0, 1}},
-		"after the TTL it is removed":                 {[]time.Duration{time.Hour, time.Minute}, 1, []int{1}},
-		"many updates: no more than the count":        {[]time.Duration{1, 1, 1, 1}, 3, []int{2, 3}},
-		"only the current artifact":                   {[]time.Duration{100 * time.Hour}, 0, []int{0}},
-		"the current artifact is always kept": {[]time.Duration{time.Hour, time.Hour, time.Hour}, 0,
-			[]int{0, 2}},
+		"the previous artifact is kept until the TTL": {after: []time.Duration{time.Hour, time.Second}, keep: 1,
+			want: []int{0, 1}},
+		"after the TTL it is removed": {after: []time.Duration{time.Hour, time.Minute}, keep: 1,
+			want: []int{1}},
+		"many updates: no more than the count": {after: []time.Duration{1, 1, 1, 1}, keep: 3, want: []int{2, 3}},
+		"only the current artifact":            {after: []time.Duration{100 * time.Hour}, want: []int{0}},
+		"the current artifact is always kept": {after: []time.Duration{time.Hour, time.Hour, time.Hour},
+			want: []int{0, 2}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			clk := newClock()
@@ -50,8 +52,9 @@ func TestCollectKeepsWhatRetentionSays(t *testing.T) {
 
 func TestRemoveAndCollectOrphans(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
-	keys := []Key{webapp, {"GitRepository", "apps", "gone"}, {"GitRepository", "old", "gone"},
-		{"Bucket", "apps", "gone"}}
+	keys := []Key{webapp, {Kind: "GitRepository", Namespace: "apps", Name: "gone"},
+		{Kind: "GitRepository", Namespace: "old", Name: "gone"},
+		{Kind: "Bucket", Namespace: "apps", Name: "gone"}}
 	var all []*meta.Artifact
 	for _, k := range keys {
 		a, err := s.Put(t.Context(), k, FromMap(map[string]string{"a": k.Name}), "v1", nil)

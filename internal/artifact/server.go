@@ -3,6 +3,8 @@ package artifact
 import (
 	"net/http"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Server serves a store over HTTP:
@@ -27,7 +29,7 @@ type Server struct {
 // NewServer returns an HTTP server of the store, with limits for slow clients and large request headers.
 func NewServer(s *Server) *http.Server {
 	server := &http.Server{
-		Handler:           s,
+		Handler:           guard.Handler("serving artifacts", s),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      15 * time.Minute, // for a complete download

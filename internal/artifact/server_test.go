@@ -70,42 +70,49 @@ func TestServerServesAnArtifact(t *testing.T) {
 		status      int
 		body        []byte
 	}{
-		"whole":      {"GET", a.URL, nil, 200, whole},
-		"its head":   {"HEAD", a.URL, nil, 200, nil},
-		"the latest": {"GET", latestURL, nil, 200, whole},
-		"a range":    {"GET", a.URL, map[string]string{"Range": "bytes=10-19"}, 206, whole[10:20]},
-		"a range of an unchanged file": {"GET", a.URL, map[string]string{"Range": "bytes=10-19", "If-Range": etag}, 206,
-			whole[10:20]},
-		"a range of a changed file": {"GET", a.URL,
-			map[string]string{"Range": "bytes=10-19", "If-Range": `"sha256:00"`}, 200, whole},
-		"a range outside the file":             {"GET", a.URL, map[string]string{"Range": "bytes=99999999-"}, 416, nil},
-		"unchanged for the client":             {"GET", a.URL, map[string]string{"If-None-Match": etag}, 304, nil},
-		"the latest, unchanged for the client": {"GET", latestURL, map[string]string{"If-None-Match": etag}, 304, nil},
-		"changed for the client": {"GET", a.URL, map[string]string{"If-None-Match": `"sha256:00"`},
-			200, whole},
-		"the health": {"GET", server.URL + "/healthz", nil, 200, []byte("ok\n")},
-		"by its digest": {"GET", server.URL + "/gitrepository/apps/webapp/digest/" + a.Digest, nil,
-			200, whole},
-		"by its digest alone": {"GET", server.URL + "/digest/" + a.Digest, nil, 200, whole},
-		"by its revision": {"GET", server.URL + "/gitrepository/apps/webapp/revision/" + a.Revision, nil,
-			200, whole},
-		"by its commit": {"GET", server.URL + "/gitrepository/apps/webapp/revision/0123", nil,
-			200, whole},
-		"by a time when it was current": {"GET", server.URL +
-			"/gitrepository/apps/webapp/at/2026-01-02T04:00:00%2B00:00",
-			nil, 200, whole},
-		"by a time before all artifacts": {"GET", server.URL +
-			"/gitrepository/apps/webapp/at/2026-01-02T03:00:00Z", nil,
-			404, nil},
-		"by an invalid time": {"GET", server.URL + "/gitrepository/apps/webapp/at/yesterday", nil, 404, nil},
-		"by a digest of no artifact": {"GET", server.URL + "/gitrepository/apps/webapp/digest/sha256:00", nil,
-			404, nil},
-		"by an unknown digest":   {"GET", server.URL + "/digest/sha256:00", nil, 404, nil},
-		"by an unknown revision": {"GET", server.URL + "/gitrepository/apps/webapp/revision/main", nil, 404, nil},
-		"by an empty revision":   {"GET", server.URL + "/gitrepository/apps/webapp/revision/", nil, 404, nil},
-		"by something else":      {"GET", server.URL + "/gitrepository/apps/webapp/name/x", nil, 404, nil},
-		"nothing is posted":      {"POST", a.URL, nil, 405, nil},
-		"nothing is deleted":     {"DELETE", a.URL, nil, 405, nil},
+		"whole":      {method: "GET", url: a.URL, status: 200, body: whole},
+		"its head":   {method: "HEAD", url: a.URL, status: 200},
+		"the latest": {method: "GET", url: latestURL, status: 200, body: whole},
+		"a range": {method: "GET", url: a.URL, headers: map[string]string{"Range": "bytes=10-19"}, status: 206,
+			body: whole[10:20]},
+		"a range of an unchanged file": {method: "GET", url: a.URL,
+			headers: map[string]string{"Range": "bytes=10-19", "If-Range": etag}, status: 206,
+			body: whole[10:20]},
+		"a range of a changed file": {method: "GET", url: a.URL,
+			headers: map[string]string{"Range": "bytes=10-19", "If-Range": `"sha256:00"`}, status: 200, body: whole},
+		"a range outside the file": {method: "GET", url: a.URL,
+			headers: map[string]string{"Range": "bytes=99999999-"}, status: 416},
+		"unchanged for the client": {method: "GET", url: a.URL,
+			headers: map[string]string{"If-None-Match": etag}, status: 304},
+		"the latest, unchanged for the client": {method: "GET", url: latestURL,
+			headers: map[string]string{"If-None-Match": etag}, status: 304},
+		"changed for the client": {method: "GET", url: a.URL,
+			headers: map[string]string{"If-None-Match": `"sha256:00"`},
+			status:  200, body: whole},
+		"the health": {method: "GET", url: server.URL + "/healthz", status: 200, body: []byte("ok\n")},
+		"by its digest": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/digest/" + a.Digest,
+			status: 200, body: whole},
+		"by its digest alone": {method: "GET", url: server.URL + "/digest/" + a.Digest, status: 200, body: whole},
+		"by its revision": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/revision/" + a.Revision,
+			status: 200, body: whole},
+		"by its commit": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/revision/0123",
+			status: 200, body: whole},
+		"by a time when it was current": {method: "GET", url: server.URL +
+			"/gitrepository/apps/webapp/at/2026-01-02T04:00:00%2B00:00", status: 200, body: whole},
+		"by a time before all artifacts": {method: "GET", url: server.URL +
+			"/gitrepository/apps/webapp/at/2026-01-02T03:00:00Z",
+			status: 404},
+		"by an invalid time": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/at/yesterday", status: 404},
+		"by a digest of no artifact": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/digest/sha256:00",
+			status: 404},
+		"by an unknown digest": {method: "GET", url: server.URL + "/digest/sha256:00", status: 404},
+		"by an unknown revision": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/revision/main",
+			status: 404},
+		"by an empty revision": {method: "GET", url: server.URL + "/gitrepository/apps/webapp/revision/",
+			status: 404},
+		"by something else":  {method: "GET", url: server.URL + "/gitrepository/apps/webapp/name/x", status: 404},
+		"nothing is posted":  {method: "POST", url: a.URL, status: 405},
+		"nothing is deleted": {method: "DELETE", url: a.URL, status: 405},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			resp, body := get(t, c.method, c.url, c.headers)
@@ -279,7 +286,8 @@ func (g *gate) MayRead(_ context.Context, key Key) error {
 func TestServerAsksWhoMayRead(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
 	a := put(t, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
-	theirs, err := s.Put(t.Context(), Key{"Bucket", "theirs", "b"}, FromMap(map[string]string{"a": "y"}), "v1", nil)
+	theirs, err := s.Put(t.Context(), Key{Kind: "Bucket", Namespace: "theirs",
+		Name: "b"}, FromMap(map[string]string{"a": "y"}), "v1", nil)
 	must(t, err)
 	g := &gate{}
 	server := serve(t, &Server{Store: s, Access: g, Events: NewEvents(time.Now())})
@@ -287,14 +295,19 @@ func TestServerAsksWhoMayRead(t *testing.T) {
 		path, authorization string
 		status              int
 	}{
-		{"/healthz", "", 200},
-		{"/" + a.Path, "", 401}, {"/" + a.Path, "Bearer bad", 401}, {"/" + a.Path, "Basic good", 401},
-		{"/" + a.Path, "Bearer", 401},
-		{"/" + a.Path, "Bearer good", 200}, {"/" + a.Path, "bearer good", 200},
-		{"/digest/" + a.Digest, "Bearer good", 200}, {"/digest/" + a.Digest, "", 401},
-		{"/" + theirs.Path, "Bearer good", 403}, {"/bucket/theirs/none/latest.tar.gz", "Bearer good", 403},
-		{"/digest/" + theirs.Digest, "Bearer good", 404},
-		{"/events", "", 401}, {"/events", "Bearer bad", 401}, {"/nothing", "", 401}, {"/nothing", "Bearer good", 404},
+		{path: "/healthz", status: 200},
+		{path: "/" + a.Path, status: 401}, {path: "/" + a.Path, authorization: "Bearer bad", status: 401},
+		{path: "/" + a.Path, authorization: "Basic good", status: 401},
+		{path: "/" + a.Path, authorization: "Bearer", status: 401},
+		{path: "/" + a.Path, authorization: "Bearer good", status: 200},
+		{path: "/" + a.Path, authorization: "bearer good", status: 200},
+		{path: "/digest/" + a.Digest, authorization: "Bearer good", status: 200},
+		{path: "/digest/" + a.Digest, status: 401},
+		{path: "/" + theirs.Path, authorization: "Bearer good", status: 403},
+		{path: "/bucket/theirs/none/latest.tar.gz", authorization: "Bearer good", status: 403},
+		{path: "/digest/" + theirs.Digest, authorization: "Bearer good", status: 404},
+		{path: "/events", status: 401}, {path: "/events", authorization: "Bearer bad", status: 401},
+		{path: "/nothing", status: 401}, {path: "/nothing", authorization: "Bearer good", status: 404},
 	} {
 		if resp, _ := get(t, "GET", server.URL+c.path,
 			map[string]string{"Authorization": c.authorization}); resp.StatusCode != c.status {

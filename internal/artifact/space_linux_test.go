@@ -39,7 +39,7 @@ func onATinyDisk(t *testing.T, size string, test func(dir string)) {
 func TestOnAFullDiskSupersededArtifactsMakeRoom(t *testing.T) {
 	onATinyDisk(t, "1m", func(dir string) {
 		s := openStore(t, dir, newClock())
-		other := Key{"Bucket", "apps", "other"}
+		other := Key{Kind: "Bucket", Namespace: "apps", Name: "other"}
 		kept, err := s.Put(t.Context(), other, FromMap(map[string]string{"a": string(random(100<<10, 9))}), "v1", nil)
 		must(t, err)
 		var last *meta.Artifact

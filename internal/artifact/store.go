@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Key identifies the object that an artifact belongs to.
@@ -52,7 +52,7 @@ type Store struct {
 	clock     clock.PassiveClock
 	opened    time.Time
 	maxFile   int64 // maximum size in bytes of a file that is stored unchanged or downloaded
-	checking  singleflight.Group
+	checking  guard.Flight[stamp]
 	unpacked  recent
 	remote    *remote    // nil without a backend
 	placing   sync.Mutex // held while an archive and its sidecar may not match

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-var webapp = Key{"GitRepository", "apps", "webapp"}
+var webapp = Key{Kind: "GitRepository", Namespace: "apps", Name: "webapp"}
 
 // withClock sets the clock of the store.
 func withClock(c clock.PassiveClock) Option { return func(s *Store) { s.clock = c } }
@@ -167,33 +167,34 @@ func TestVerifyKnowsWhetherTheArtifactIsWhole(t *testing.T) {
 		spoil func(t *testing.T, s *Store, a *meta.Artifact)
 		whole bool
 	}{
-		"untouched": {func(*testing.T, *Store, *meta.Artifact) {}, true},
-		"gone": {func(t *testing.T, s *Store,
+		"untouched": {spoil: func(*testing.T, *Store, *meta.Artifact) {}, whole: true},
+		"gone": {spoil: func(t *testing.T, s *Store,
 			a *meta.Artifact) {
 			remove(t, filepath.Join(s.dir, a.Path))
-		}, false},
-		"a changed bit": {func(t *testing.T, s *Store,
+		}, whole: false},
+		"a changed bit": {spoil: func(t *testing.T, s *Store,
 			a *meta.Artifact) {
 			damage(t, filepath.Join(s.dir, a.Path), 77)
-		}, false},
-		"cut short": {func(t *testing.T, s *Store,
+		}, whole: false},
+		"cut short": {spoil: func(t *testing.T, s *Store,
 			a *meta.Artifact) {
 			must(t, os.Truncate(filepath.Join(s.dir, a.Path), 9))
-		}, false},
-		"another digest": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Digest = "sha256:00" }, false},
-		"of another object": {func(_ *testing.T, _ *Store,
+		}, whole: false},
+		"another digest": {spoil: func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Digest = "sha256:00" },
+			whole: false},
+		"of another object": {spoil: func(_ *testing.T, _ *Store,
 			a *meta.Artifact) {
 			a.Path = "gitrepository/apps/other/x.tar.gz"
-		}, false},
-		"a path out": {func(_ *testing.T, _ *Store, a *meta.Artifact) {
+		}, whole: false},
+		"a path out": {spoil: func(_ *testing.T, _ *Store, a *meta.Artifact) {
 			a.Path = "gitrepository/apps/webapp/../../../../x.tar.gz"
-		}, false},
-		"the index file": {func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Path += index }, false},
-		"a symlink to an artifact": {func(t *testing.T, s *Store, a *meta.Artifact) {
+		}, whole: false},
+		"the index file": {spoil: func(_ *testing.T, _ *Store, a *meta.Artifact) { a.Path += index }, whole: false},
+		"a symlink to an artifact": {spoil: func(t *testing.T, s *Store, a *meta.Artifact) {
 			file := filepath.Join(s.dir, a.Path)
 			must(t, os.Rename(file, file+"x"))
 			must(t, os.Symlink(file+"x", file))
-		}, false},
+		}, whole: false},
 	} {
 		for _, restart := range []bool{false, true} {
 			t.Run(reason, func(t *testing.T) {
@@ -323,8 +324,9 @@ func TestAFullDiskLeavesTheOldOne(t *testing.T) {
 
 func TestKeysThatAreNoPathsAreRefused(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
-	for _, key := range []Key{{}, {"k", "..", "n"}, {"k", "a/b", "n"}, {"k", "ns", ".."}, {"..", "ns", "n"},
-		{"k", "ns", `a\b`}, {"k", "", "n"}} {
+	for _, key := range []Key{{}, {Kind: "k", Namespace: "..", Name: "n"}, {Kind: "k", Namespace: "a/b", Name: "n"},
+		{Kind: "k", Namespace: "ns", Name: ".."}, {Kind: "..", Namespace: "ns", Name: "n"},
+		{Kind: "k", Namespace: "ns", Name: `a\b`}, {Kind: "k", Name: "n"}} {
 		if _, err := s.Put(t.Context(), key, FromMap(nil), "v1", nil); err == nil {
 			t.Errorf("%+v was put", key)
 		}
@@ -385,7 +387,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 
 func FuzzDecodeSidecar(f *testing.F) {
 	var b bytes.Buffer
-	must(f, sidecar{Format: format, Digest: "sha256:00", Segments: []segment{{"k", 0, 1}}}.encode(&b))
+	must(f, sidecar{Format: format, Digest: "sha256:00", Segments: []segment{{Key: "k", Length: 1}}}.encode(&b))
 	f.Add(b.Bytes())
 	f.Add([]byte("\n{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -56,7 +56,7 @@ func (i *Identities) Azure(ctx context.Context, account *types.NamespacedName) (
 	if _, err := i.subject(ctx, account); err != nil {
 		return nil, err
 	}
-	return azureCredential{i, account, cloud.Configuration{}}, nil
+	return azureCredential{identities: i, account: account, cloud: cloud.Configuration{}}, nil
 }
 
 func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configuration,

@@ -31,7 +31,7 @@ type cacheOptions struct {
 }
 
 func (i *Identities) cacheOptions() cacheOptions {
-	return cacheOptions{i.Clock, i.CacheCapacity, &i.cacheCounts}
+	return cacheOptions{clock: i.Clock, capacity: i.CacheCapacity, counts: &i.cacheCounts}
 }
 
 type cacheCounts struct{ hits, fetched, failed, evicted, entries atomic.Int64 }
@@ -48,7 +48,8 @@ type CacheStats struct {
 // CacheStats returns the current counts.
 func (i *Identities) CacheStats() CacheStats {
 	c := &i.cacheCounts
-	return CacheStats{c.hits.Load(), c.fetched.Load(), c.failed.Load(), c.evicted.Load(), c.entries.Load()}
+	return CacheStats{Hits: c.hits.Load(), Fetched: c.fetched.Load(), Failed: c.failed.Load(),
+		Evicted: c.evicted.Load(), Entries: c.entries.Load()}
 }
 
 func (c *cacheCounts) countFetch(err error) {

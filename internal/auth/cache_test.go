@@ -13,7 +13,7 @@ func fetched(t *testing.T, capacity int, keys ...string) (int, CacheStats) {
 	clock, n := at(noon), 0
 	for _, key := range keys {
 		clock.SetTime(clock.Now().Add(time.Second))
-		got, err := c.get(within(t), cacheOptions{clock, capacity, &i.cacheCounts}, keyOf(key),
+		got, err := c.get(within(t), cacheOptions{clock: clock, capacity: capacity, counts: &i.cacheCounts}, keyOf(key),
 			func() (string, time.Time, error) {
 				n++
 				return key, clock.Now().Add(time.Hour), nil

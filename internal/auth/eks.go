@@ -44,7 +44,7 @@ func (i *Identities) eks(resource string) (managed, error) {
 		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).
 			WithHint("Use the form arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
 	}
-	c := eksCluster{resource, name, parsed.Region, domain}
+	c := eksCluster{arn: resource, name: name, region: parsed.Region, domain: domain}
 	return managed{
 		describe: func(ctx context.Context, s subject) (endpoint, error) { return i.describeEKS(ctx, s, c) },
 		token:    func(ctx context.Context, s subject) (string, time.Time, error) { return i.eksToken(ctx, s, c) },

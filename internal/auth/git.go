@@ -5,17 +5,16 @@ package auth
 import (
 	"net/url"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
 // GitCredentials are the credentials for a git server. Only those that the server needs are set.
 type GitCredentials struct {
 	Username, Password    string
 	BearerToken           string
-	Identity              ssh.Signer
+	Identity              *sshkey.Private
 	KnownHosts            []byte
 	CA                    []byte // certificate authorities in PEM, in addition to the system's
 	ClientCert, ClientKey []byte
@@ -64,12 +63,8 @@ func gitSSH(u *url.URL, data map[string][]byte) (GitCredentials, error) {
 
 // SSHKey reads the private key from the data of a Secret: identity, and password if the key has a passphrase. The error
 // is a fault.
-func SSHKey(data map[string][]byte) (key ssh.Signer, err error) {
-	if password := data["password"]; len(password) > 0 {
-		key, err = ssh.ParsePrivateKeyWithPassphrase(data["identity"], password)
-	} else {
-		key, err = ssh.ParsePrivateKey(data["identity"])
-	}
+func SSHKey(data map[string][]byte) (*sshkey.Private, error) {
+	key, err := sshkey.Parse(data["identity"], string(data["password"]))
 	if err != nil {
 		return nil, fault.New(meta.AuthenticationFailedReason,
 			"the private key in the key 'identity' of the Secret cannot be parsed").

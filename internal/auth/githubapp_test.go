@@ -143,11 +143,12 @@ func TestGitHubAppFailures(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"wrong key":          {401, `{"message":"s3cret"}`, "githubAppPrivateKey"},
-		"suspended":          {403, `{"message":"s3cret"}`, "(HTTP 403)"},
-		"not JSON":           {201, `<html>s3cret`, "githubAppBaseURL"},
-		"no token":           {201, `{"s3cret":1}`, "returned no token"},
-		"answer is too long": {201, `{"token":"` + strings.Repeat("s3cret", 1<<20), "githubAppBaseURL"},
+		"wrong key": {status: 401, answer: `{"message":"s3cret"}`, want: "githubAppPrivateKey"},
+		"suspended": {status: 403, answer: `{"message":"s3cret"}`, want: "(HTTP 403)"},
+		"not JSON":  {status: 201, answer: `<html>s3cret`, want: "githubAppBaseURL"},
+		"no token":  {status: 201, answer: `{"s3cret":1}`, want: "returned no token"},
+		"answer is too long": {status: 201, answer: `{"token":"` + strings.Repeat("s3cret", 1<<20),
+			want: "githubAppBaseURL"},
 	} {
 		clouds := newClouds(t, map[string]http.HandlerFunc{"api.github.com": func(w http.ResponseWriter,
 			_ *http.Request) {

@@ -204,13 +204,14 @@ var tokenHosts = map[string]struct {
 	host *regexp.Regexp
 	want string
 }{
-	AWS: {regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion +
+	AWS: {host: regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?sts(-fips)?(\.` + awsRegion +
 		`)?(\.vpce)?\.(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws)$`),
-		"https://sts.REGION.amazonaws.com"},
-	Azure: {regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|` +
-		`core\.usgovcloudapi\.net|storage\.azure\.net)$`), "https://ACCOUNT.blob.core.windows.net"},
-	GCP: {regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`),
-		"storage.googleapis.com"},
+		want: "https://sts.REGION.amazonaws.com"},
+	Azure: {
+		host: regexp.MustCompile(`^[a-z0-9-]+\.(z[0-9]+\.)?(blob|dfs)\.(core\.windows\.net|core\.chinacloudapi\.cn|` +
+			`core\.usgovcloudapi\.net|storage\.azure\.net)$`), want: "https://ACCOUNT.blob.core.windows.net"},
+	GCP: {host: regexp.MustCompile(`^(storage|[a-z0-9._-]+\.storage|storage-[a-z0-9-]+\.p|www)\.googleapis\.com$`),
+		want: "storage.googleapis.com"},
 }
 
 // CheckEndpoint returns a fault for an endpoint of a Bucket to which no token of the cloud's workload identity may be

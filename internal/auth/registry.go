@@ -38,8 +38,8 @@ func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
 	if login.Username == "" {
 		return registries{}, nil
 	}
-	return registries{{hub(strings.ToLower(host)), "",
-		authn.AuthConfig{Username: login.Username, Password: login.Password}}}, nil
+	return registries{{host: hub(strings.ToLower(host)), path: "",
+		login: authn.AuthConfig{Username: login.Username, Password: login.Password}}}, nil
 }
 
 // registries are the logins to registries and paths in them.
@@ -143,7 +143,7 @@ func dockerConfig(raw []byte, whole bool) (registries, error) {
 			return nil, invalidDockerConfig("has an entry in auths whose auth is not the base64 of username:password")
 		}
 		if login != (authn.AuthConfig{}) { // docker writes an empty entry if a credential helper has the login
-			logins = append(logins, registryLogin{host, prefix, login})
+			logins = append(logins, registryLogin{host: host, path: prefix, login: login})
 		}
 	}
 	return logins, nil

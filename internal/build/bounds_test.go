@@ -47,49 +47,51 @@ func TestWhatCostsMoreThanItsLengthIsRefused(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"a recursive alias": {map[string]string{"a.yaml": ouroboros},
-			"a.yaml, line 4: the alias *a is recursive"},
-		"a recursive alias in a listed file": {map[string]string{"kustomization.yaml": listed, "a.yaml": ouroboros},
-			"a.yaml, line 4: the alias"},
-		"a recursive alias in a JSON file": {map[string]string{"kustomization.yaml": "resources: [a]\n",
-			"a": ouroboros}, "a, line 4: the alias"},
-		"a recursive alias in a merge key": {map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
-			"the alias *a"},
-		"a recursive alias in a patch": {map[string]string{"kustomization.yaml": listed +
-			"patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, "p.yaml, line 4: the alias"},
-		"in an inline patch": {map[string]string{"kustomization.yaml": listed +
-			"patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")}, "kustomization.yaml, line 4: the alias"},
-		"in an inline patchesStrategicMerge": {map[string]string{"kustomization.yaml": listed +
-			"patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, "the alias"},
-		"in a plugin": {map[string]string{"kustomization.yaml": listed +
+		"a recursive alias": {files: map[string]string{"a.yaml": ouroboros},
+			says: "a.yaml, line 4: the alias *a is recursive"},
+		"a recursive alias in a listed file": {files: map[string]string{"kustomization.yaml": listed,
+			"a.yaml": ouroboros},
+			says: "a.yaml, line 4: the alias"},
+		"a recursive alias in a JSON file": {files: map[string]string{"kustomization.yaml": "resources: [a]\n",
+			"a": ouroboros}, says: "a, line 4: the alias"},
+		"a recursive alias in a merge key": {files: map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
+			says: "the alias *a"},
+		"a recursive alias in a patch": {files: map[string]string{"kustomization.yaml": listed +
+			"patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, says: "p.yaml, line 4: the alias"},
+		"in an inline patch": {files: map[string]string{"kustomization.yaml": listed +
+			"patches:\n- patch: " + inline(ouroboros), "a.yaml": cm("a")},
+			says: "kustomization.yaml, line 4: the alias"},
+		"in an inline patchesStrategicMerge": {files: map[string]string{"kustomization.yaml": listed +
+			"patchesStrategicMerge:\n- " + inline(ouroboros), "a.yaml": cm("a")}, says: "the alias"},
+		"in a plugin": {files: map[string]string{"kustomization.yaml": listed +
 			"transformers: [t.yaml]\n", "a.yaml": cm("a"),
 			"t.yaml": "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}\n"},
-			"the alias"},
-		"in an inline plugin": {map[string]string{"kustomization.yaml": listed + "transformers:\n- " +
+			says: "the alias"},
+		"in an inline plugin": {files: map[string]string{"kustomization.yaml": listed + "transformers:\n- " +
 			inline("apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: t}\nlabels: &a {x: *a}"),
-			"a.yaml": cm("a")}, "the alias"},
-		"in the kustomization": {map[string]string{"kustomization.yaml": listed +
-			"commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, "kustomization.yaml cannot be read"},
-		"in another encoding": {map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") +
-			"\n---\n" + utf16(ouroboros)}, "the alias"},
-		"aliases that expand exponentially": {map[string]string{"a.yaml": bomb(5)},
-			"a.yaml, line 10: its aliases stand for more than 50000 values"},
-		"deep maps": {map[string]string{"a.yaml": deep("{a: ", "}")},
-			"a.yaml, line 4: more than 200 levels"},
-		"deep lists": {map[string]string{"a.yaml": deep("[", "]")}, "more than 200 levels"},
-		"deep keys": {map[string]string{"a.yaml": cm("a") + "x:\n  " +
-			strings.Repeat("? ", 3000) + "a\n"}, "more than 200 levels"},
-		"deeper than the YAML parser allows": {map[string]string{"a.yaml": cm("a") + "x: " +
-			strings.Repeat("[", 20000)}, "a.yaml is not valid YAML: line 4: exceeded max depth"},
-		"nested lists of objects": {map[string]string{
+			"a.yaml": cm("a")}, says: "the alias"},
+		"in the kustomization": {files: map[string]string{"kustomization.yaml": listed +
+			"commonLabels: &a {x: *a}\n", "a.yaml": cm("a")}, says: "kustomization.yaml cannot be read"},
+		"in another encoding": {files: map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") +
+			"\n---\n" + utf16(ouroboros)}, says: "the alias"},
+		"aliases that expand exponentially": {files: map[string]string{"a.yaml": bomb(5)},
+			says: "a.yaml, line 10: its aliases stand for more than 50000 values"},
+		"deep maps": {files: map[string]string{"a.yaml": deep("{a: ", "}")},
+			says: "a.yaml, line 4: more than 200 levels"},
+		"deep lists": {files: map[string]string{"a.yaml": deep("[", "]")}, says: "more than 200 levels"},
+		"deep keys": {files: map[string]string{"a.yaml": cm("a") + "x:\n  " +
+			strings.Repeat("? ", 3000) + "a\n"}, says: "more than 200 levels"},
+		"deeper than the YAML parser allows": {files: map[string]string{"a.yaml": cm("a") + "x: " +
+			strings.Repeat("[", 20000)}, says: "a.yaml is not valid YAML: line 4: exceeded max depth"},
+		"nested lists of objects": {files: map[string]string{
 			"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)},
-			"more than 4 lists of objects"},
-		"lists whose kind is an alias": {map[string]string{
+			says: "more than 4 lists of objects"},
+		"lists whose kind is an alias": {files: map[string]string{
 			"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
 				strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
-			"more than 4 lists of objects"},
-		"a map with very many keys": {map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
-			"a.yaml is too large for being so deep, or its maps are too long"},
+			says: "more than 4 lists of objects"},
+		"a map with very many keys": {files: map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
+			says: "a.yaml is too large for being so deep, or its maps are too long"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files)})
@@ -166,7 +168,7 @@ func (v vast) Read(id string) ([]byte, error) {
 // vastTree returns a tree whose files have the given sizes in bytes.
 func vastTree(t *testing.T, files map[string]string, size int64, names ...string) *artifact.Tree {
 	tree := artifact.FromMap(files)
-	v := vast{contentOf(tree), map[string]int64{}, t}
+	v := vast{Content: contentOf(tree), size: map[string]int64{}, t: t}
 	for _, name := range names {
 		if id, err := tree.ID(name); err == nil {
 			v.size[id] = size

@@ -2,8 +2,6 @@
 // has none, merges the settings of the Kustomization into it, and records everything that it reads. It opens no network
 // connections except through [Request.Fetch] and [Request.Decryption], runs no programs, writes no files, and does not
 // depend on a cluster or a controller.
-//
-// [Quiet] replaces [os.Stderr], which affects the whole process.
 package build
 
 import (

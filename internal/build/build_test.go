@@ -23,98 +23,109 @@ func TestBuildMakesObjects(t *testing.T) {
 		want  string
 	}{
 		"a kustomization is generated from all manifests": {
-			map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"), "app/readme.md": "x",
-				"other/d.yaml": cm("d")},
-			Request{Path: "./app"}, "a b c",
+			files: map[string]string{"app/a.yaml": cm("a"), "app/sub/b.yml": cm("b") + "---\n" + cm("c"),
+				"app/readme.md": "x",
+				"other/d.yaml":  cm("d")},
+			req: Request{Path: "./app"}, want: "a b c",
 		},
 		"a directory with its own kustomization is a base": {
-			map[string]string{"a.yaml": cm("a"), "sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
-				"sub/b.yaml": cm("b"), "sub/c.yaml": cm("c")},
-			Request{}, "a x-b",
+			files: map[string]string{"a.yaml": cm("a"),
+				"sub/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: x-\n",
+				"sub/b.yaml":             cm("b"), "sub/c.yaml": cm("c")},
+			req: Request{}, want: "a x-b",
 		},
 		"components are not part of a generated kustomization": {
-			map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
+			files: map[string]string{"a.yaml": cm("a"), "comp/kustomization.yaml": "apiVersion: kustomize.config." +
 				"k8s.io/v1alpha1\nkind: Component\nresources: [b.yaml]\n", "comp/b.yaml": cm("b")},
-			Request{Path: "/"}, "a",
+			req: Request{Path: "/"}, want: "a",
 		},
 		"a base may be outside of the path": {
-			map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
+			files: map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
 				"env/prod/kustomization.yaml": "resources: [../../base]\nnamespace: prod\n"},
-			Request{Path: "env/prod"}, "prod/a",
+			req: Request{Path: "env/prod"}, want: "prod/a",
 		},
 		"the target namespace wins": {
-			map[string]string{"kustomization.yaml": "resources: [a.yaml]\nnamespace: theirs\n", "a.yaml": cm("a")},
-			Request{TargetNamespace: "ours"}, "ours/a",
+			files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\nnamespace: theirs\n",
+				"a.yaml": cm("a")},
+			req: Request{TargetNamespace: "ours"}, want: "ours/a",
 		},
 		"components are added": {
-			map[string]string{"a.yaml": cm("a"),
+			files: map[string]string{"a.yaml": cm("a"),
 				"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
 					"nameSuffix: -c\n"},
-			Request{Components: []string{"comp", "none"}, IgnoreMissingComponents: true, NamePrefix: "p-"}, "p-a-c",
+			req:  Request{Components: []string{"comp", "none"}, IgnoreMissingComponents: true, NamePrefix: "p-"},
+			want: "p-a-c",
 		},
 		"a symlink inside is followed": {
-			map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n",
+			files: map[string]string{"app/kustomization.yaml": "resources: [link.yaml]\n",
 				"app/link.yaml": "symlink:../shared/a.yaml", "shared/a.yaml": cm("a")},
-			Request{Path: "app"}, "a",
+			req: Request{Path: "app"}, want: "a",
 		},
 		"generators read files": {
-			map[string]string{"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: " +
-				"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
-			Request{}, "g",
+			files: map[string]string{
+				"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=data.txt], options: " +
+					"{disableNameSuffixHash: true}}]\n", "data.txt": "hello"},
+			req: Request{}, want: "g",
 		},
 		"a directory without manifests has no objects": {
-			map[string]string{"app/readme.md": "x"}, Request{Path: "app", TargetNamespace: "ns"}, "",
+			files: map[string]string{"app/readme.md": "x"}, req: Request{Path: "app", TargetNamespace: "ns"}, want: "",
 		},
 		"an empty kustomization has no objects": {
-			map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
-				"kind: Kustomization\nresources: []\n"}, Request{}, "",
+			files: map[string]string{"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\n" +
+				"kind: Kustomization\nresources: []\n"}, req: Request{}, want: "",
 		},
 		"a kustomization may have any of its names": {
-			map[string]string{"Kustomization": "resources: [base]\n", "base/kustomization.yml": "resources: [a.yaml]\n",
-				"base/a.yaml": cm("a"), "b.yaml": cm("b")},
-			Request{NamePrefix: "x-"}, "x-a",
+			files: map[string]string{"Kustomization": "resources: [base]\n",
+				"base/kustomization.yml": "resources: [a.yaml]\n",
+				"base/a.yaml":            cm("a"), "b.yaml": cm("b")},
+			req: Request{NamePrefix: "x-"}, want: "x-a",
 		},
 		"an absolute path starts at the root of the source": {
-			map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, Request{Path: "//app/"}, "a",
+			files: map[string]string{"app/a.yaml": cm("a"), "b.yaml": cm("b")}, req: Request{Path: "//app/"}, want: "a",
 		},
 		"a path through a symlink is resolved to its target": {
-			map[string]string{"link": "symlink:env/prod", "env/prod/kustomization.yaml": "resources: [../../base]\n",
-				"base/a.yaml": cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
-			Request{Path: "link"}, "a",
+			files: map[string]string{"link": "symlink:env/prod",
+				"env/prod/kustomization.yaml": "resources: [../../base]\n",
+				"base/a.yaml":                 cm("a"), "base/kustomization.yaml": "resources: [a.yaml]\n"},
+			req: Request{Path: "link"}, want: "a",
 		},
 		"bases are relative to the resolved directory, not to the symlink": {
-			map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
+			files: map[string]string{"kustomization.yaml": "resources: [link]\n", "link": "symlink:deep/down/app",
 				"deep/down/app/kustomization.yaml":  "resources: [../base]\n",
 				"deep/down/base/kustomization.yaml": "resources: [a.yaml]\n", "deep/down/base/a.yaml": cm("a")},
-			Request{}, "a",
+			req: Request{}, want: "a",
 		},
 		"a file with only comments is ignored": {
-			map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, Request{}, "a",
+			files: map[string]string{"a.yaml": cm("a"), "b.yaml": "# nothing\n---\n---\n# here\n"}, req: Request{},
+			want: "a",
 		},
 		"objects of Flux kinds are built like other objects": {
-			map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
+			files: map[string]string{"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n" +
 				"metadata: {name: ks, namespace: flux-system}\n"},
-			Request{}, "flux-system/ks",
+			req: Request{}, want: "flux-system/ks",
 		},
 		"objects are in the order of the files": {
-			map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")}, Request{},
-			"c a b z",
+			files: map[string]string{"z.yaml": cm("z"), "b.yaml": cm("b"), "a/c.yaml": cm("c"), "a.yaml": cm("a")},
+			req:   Request{},
+			want:  "c a b z",
 		},
 		"one name in two namespaces is two objects": {
-			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n" +
-				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
-			Request{}, "x/a y/a",
+			files: map[string]string{
+				"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n" +
+					"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: y}\n"},
+			req: Request{}, want: "x/a y/a",
 		},
 		"local-config objects are kept": {
-			map[string]string{"a.yaml": cm("a"),
+			files: map[string]string{"a.yaml": cm("a"),
 				"b.yaml": "apiVersion: v1\nkind: X\nmetadata: {name: b, annotations: " +
 					"{config.kubernetes.io/local-config: 'true'}}\n"},
-			Request{}, "a",
+			req: Request{}, want: "a",
 		},
 		"lists are split into their items": {
-			map[string]string{"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
-				"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
-			Request{}, "a b",
+			files: map[string]string{
+				"l.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, " +
+					"metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n"},
+			req: Request{}, want: "a b",
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -140,87 +151,92 @@ func TestBuildRefusesInWordsThatHelp(t *testing.T) {
 		path  string
 		says  string
 	}{
-		"a path that does not exist": {map[string]string{"deploy/a.yaml": cm("a")}, "depoly",
-			"the source has: deploy"},
-		"a path out of the source": {map[string]string{"a.yaml": cm("a")}, "../x", "reaches out"},
-		"a base out of the source": {map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
-			"a", `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
-		"an absolute base": {map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"}, "",
-			"reaches out"},
-		"a symlink out": {map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
-			"x.yaml": "symlink:../../etc/passwd"}, "", `names "x.yaml"`},
-		"a symlink out, generated": {map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"}, "",
-			"x.yaml is a symlink that leads out"},
-		"a remote base": {map[string]string{
-			"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"}, "",
-			`"https://example.com/x.yaml", which is remote`},
-		"a remote git base": {map[string]string{
-			"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, "", "is remote"},
-		"a file that is missing": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}, "",
-			`names "a.yaml", which is not in the source`},
-		"a Helm chart": {map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"}, "",
-			"HelmRelease"},
-		"invalid YAML": {map[string]string{"dir/bad.yaml": "a: b\nc: [\n"}, "",
-			"dir/bad.yaml is not valid YAML: line 2"},
-		"invalid YAML in a base": {map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
-			"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, "", "bad.yaml is not valid YAML: line"},
-		"a file that is not an object": {map[string]string{"values.yaml": "\nreplicas: 1\n"}, "",
-			"values.yaml, line 2: this is not a Kubernetes object"},
-		"two files that are not YAML": {map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"}, "",
-			"b.yaml is not valid YAML: line"},
-		"a duplicate key": {map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"}, "",
-			"a.yaml is not valid YAML: "},
-		"a list instead of an object": {map[string]string{"a.yaml": "- a\n- b\n"}, "",
-			"a.yaml, line 1: this is not a Kubernetes object"},
-		"a generated name": {map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "",
-			"a.yaml, line 1: ConfigMap has metadata.generateName"},
-		"a generated name, listed": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "", "ame"},
-		"an object twice, listed": {map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
-			"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")}, "",
-			"ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
-		"an object in two versions": {map[string]string{
+		"a path that does not exist": {files: map[string]string{"deploy/a.yaml": cm("a")}, path: "depoly",
+			says: "the source has: deploy"},
+		"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x", says: "reaches out"},
+		"a base out of the source": {files: map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
+			path: "a", says: `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
+		"an absolute base": {files: map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"},
+			says: "reaches out"},
+		"a symlink out": {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
+			"x.yaml": "symlink:../../etc/passwd"}, says: `names "x.yaml"`},
+		"a symlink out, generated": {files: map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"},
+			says: "x.yaml is a symlink that leads out"},
+		"a remote base": {files: map[string]string{
+			"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"},
+			says: `"https://example.com/x.yaml", which is remote`},
+		"a remote git base": {files: map[string]string{
+			"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, says: "is remote"},
+		"a file that is missing": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"},
+			says: `names "a.yaml", which is not in the source`},
+		"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
+			says: "HelmRelease"},
+		"invalid YAML": {files: map[string]string{"dir/bad.yaml": "a: b\nc: [\n"},
+			says: "dir/bad.yaml is not valid YAML: line 2"},
+		"invalid YAML in a base": {files: map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",
+			"bad.yaml": "apiVersion: v1\nkind: x\n\tmetadata: y\n"}, says: "bad.yaml is not valid YAML: line"},
+		"a file that is not an object": {files: map[string]string{"values.yaml": "\nreplicas: 1\n"},
+			says: "values.yaml, line 2: this is not a Kubernetes object"},
+		"two files that are not YAML": {files: map[string]string{"a.yaml": "a: [\n", "b.yaml": "ok: 1\nx: {\n"},
+			says: "b.yaml is not valid YAML: line"},
+		"a duplicate key": {files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: a}\n"},
+			says: "a.yaml is not valid YAML: "},
+		"a list instead of an object": {files: map[string]string{"a.yaml": "- a\n- b\n"},
+			says: "a.yaml, line 1: this is not a Kubernetes object"},
+		"a generated name": {files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"},
+			says: "a.yaml, line 1: ConfigMap has metadata.generateName"},
+		"a generated name, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, says: "ame"},
+		"an object twice, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
+			"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")},
+			says: "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
+		"an object in two versions": {files: map[string]string{
 			"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
-			"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"}, "",
-			"Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
-		"a cycle of bases": {map[string]string{"a/kustomization.yaml": "resources: [../b]\n",
-			"b/kustomization.yaml": "resources: [../a]\n"}, "a", "cycle"},
-		"a cycle by a symlink": {map[string]string{"kustomization.yaml": "resources: [self]\n",
-			"self": "symlink:."}, "", "cycle"},
-		"a kustomization with a typo": {map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"}, "",
-			`kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
-		"a kustomization that is not YAML": {map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"}, "app",
-			"app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
-		"two kustomization files": {map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-			"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, "", "multiple kustomization files"},
-		"a base without kustomization": {map[string]string{"kustomization.yaml": "resources: [base]\n",
-			"base/a.yaml": cm("a")}, "", "base"},
-		"a path to a file": {map[string]string{"a.yaml": cm("a")}, "a.yaml",
-			"is not a directory of the source"},
-		"a path through a symlink out": {map[string]string{"link": "symlink:../x", "a.yaml": cm("a")}, "link",
-			"symlink out of the source"},
-		"a generator's file out": {map[string]string{
-			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"}, "", "reaches out"},
-		"a patch out": {map[string]string{
+			"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"},
+			says: "Deployment/a is declared twice: in a.yaml, line 1, and in b.yaml, line 1"},
+		"a cycle of bases": {files: map[string]string{"a/kustomization.yaml": "resources: [../b]\n",
+			"b/kustomization.yaml": "resources: [../a]\n"}, path: "a", says: "cycle"},
+		"a cycle by a symlink": {files: map[string]string{"kustomization.yaml": "resources: [self]\n",
+			"self": "symlink:."}, says: "cycle"},
+		"a kustomization with a typo": {files: map[string]string{"kustomization.yaml": "resource: [a.yaml]\n"},
+			says: `kustomization.yaml cannot be read: invalid Kustomization: json: unknown field "resource"`},
+		"a kustomization that is not YAML": {files: map[string]string{"app/kustomization.yaml": "a: b\nresources: [\n"},
+			path: "app",
+			says: "app/kustomization.yaml cannot be read: invalid Kustomization: yaml: line 2"},
+		"two kustomization files": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
+			"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, says: "multiple kustomization files"},
+		"a base without kustomization": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
+			"base/a.yaml": cm("a")}, says: "base"},
+		"a path to a file": {files: map[string]string{"a.yaml": cm("a")}, path: "a.yaml",
+			says: "is not a directory of the source"},
+		"a path through a symlink out": {files: map[string]string{"link": "symlink:../x", "a.yaml": cm("a")},
+			path: "link",
+			says: "symlink out of the source"},
+		"a generator's file out": {files: map[string]string{
+			"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"},
+			says: "reaches out"},
+		"a patch out": {files: map[string]string{
 			"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")},
-			"app", "reaches out"},
-		"a plugin's file out": {map[string]string{
+			path: "app", says: "reaches out"},
+		"a plugin's file out": {files: map[string]string{
 			"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"),
 			"t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../etc/passwd\n"},
-			"", "kustomize cannot build"},
-		"an object without a name": {map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, "", "name"},
-		"an object twice": {map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, "", "a"},
-		"a key that is a number": {map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"}, "",
-			"ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. Keys must be strings: quote it"},
-		"a template that is YAML": {map[string]string{
-			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"}, "", "template of Helm"},
-		"a plugin that would run": {map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
+			says: "kustomize cannot build"},
+		"an object without a name": {files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {a: b}}\n"}, says: "name"},
+		"an object twice": {files: map[string]string{"a.yaml": cm("a"), "b.yaml": cm("a")}, says: "a"},
+		"a key that is a number": {files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {8080: b}\n"},
+			says: "ConfigMap/a in a.yaml, line 1 has a key that is a number or a boolean. " +
+				"Keys must be strings: quote it"},
+		"a template that is YAML": {files: map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"},
+			says: "template of Helm"},
+		"a plugin that would run": {files: map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
 			"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
-				"'exec: {path: /bin/sh}'}}\n"}, "", "Only plugins of apiVersion: builtin"},
+				"'exec: {path: /bin/sh}'}}\n"}, says: "Only plugins of apiVersion: builtin"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			result, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Path: c.path})

@@ -99,22 +99,22 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"an invalid patch": {map[string]string{
+		"an invalid patch": {files: map[string]string{
 			"kustomization.yaml": "resources: [s.yaml]\npatches: [{path: p.yaml, target: {kind: Secret}}]\n",
 			"s.yaml":             s.Encrypt("yaml", secretNamed("a")),
 			"p.yaml":             s.Encrypt("binary", "hunter2: [hunter2"),
-		}, "kustomize cannot build"},
-		"a generator's input": {map[string]string{
+		}, says: "kustomize cannot build"},
+		"a generator's input": {files: map[string]string{
 			"kustomization.yaml": "secretGenerator: [{name: x, envs: [a.env]}]\n",
 			"a.env":              s.Encrypt("binary", "\xff hunter2"),
-		}, "content decrypted from a.env"},
-		"a value with braces": {map[string]string{"s.yaml": s.Encrypt("yaml",
-			strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, "decrypted from s.yaml"},
-		"no object": {map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")},
-			"s.yaml, line 1: this is not a Kubernetes object"},
-		"an error in a plain file": {map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")),
+		}, says: "content decrypted from a.env"},
+		"a value with braces": {files: map[string]string{"s.yaml": s.Encrypt("yaml",
+			strings.Replace(secretNamed("a"), "hunter2", "'${1hunter2}'", 1))}, says: "decrypted from s.yaml"},
+		"no object": {files: map[string]string{"s.yaml": s.Encrypt("yaml", "a: hunter2\n")},
+			says: "s.yaml, line 1: this is not a Kubernetes object"},
+		"an error in a plain file": {files: map[string]string{"s.yaml": s.Encrypt("yaml", secretNamed("a")),
 			"b.yaml": "x: [\n"},
-			"b.yaml is not valid YAML"},
+			says: "b.yaml is not valid YAML"},
 	} {
 		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(c.files), Decryption: keys,
 			Substitution: substitution})

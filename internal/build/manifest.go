@@ -96,8 +96,9 @@ func parseManifest(n *yaml.Node) (m manifest) {
 	if !ok {
 		group, version = "", group
 	}
-	m.identity = identity{group, version, text(field(n, "kind")), text(field(metadata, "namespace")),
-		text(field(metadata, "name"))}
+	m.identity = identity{group: group, version: version, kind: text(field(n, "kind")),
+		namespace: text(field(metadata, "namespace")),
+		name:      text(field(metadata, "name"))}
 	switch {
 	case m.version == "" || m.kind == "":
 		m.problem = noObject

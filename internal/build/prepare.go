@@ -120,7 +120,8 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) erro
 	for _, s := range []struct {
 		field *string
 		value string
-	}{{&k.Namespace, req.TargetNamespace}, {&k.NamePrefix, req.NamePrefix}, {&k.NameSuffix, req.NameSuffix}} {
+	}{{field: &k.Namespace, value: req.TargetNamespace}, {field: &k.NamePrefix, value: req.NamePrefix},
+		{field: &k.NameSuffix, value: req.NameSuffix}} {
 		if s.value != "" {
 			*s.field = s.value
 		}

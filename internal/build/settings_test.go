@@ -35,76 +35,81 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 		has, hasNot   []string
 	}{
 		"the target namespace replaces the one of the file": {
-			"resources: [d.yaml]\nnamespace: theirs\n", Request{TargetNamespace: "ours"},
-			[]string{`"namespace":"ours"`}, []string{"theirs"},
+			kustomization: "resources: [d.yaml]\nnamespace: theirs\n", req: Request{TargetNamespace: "ours"},
+			has: []string{`"namespace":"ours"`}, hasNot: []string{"theirs"},
 		},
 		"prefix and suffix replace those of the file": {
-			"resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n", Request{NamePrefix: "x-", NameSuffix: "-y"},
-			[]string{`"name":"x-web-y"`}, nil,
+			kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnameSuffix: -b\n",
+			req:           Request{NamePrefix: "x-", NameSuffix: "-y"},
+			has:           []string{`"name":"x-web-y"`},
 		},
 		"a patch selects by the name in the manifests, before the file adds a prefix": {
-			"resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
-			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
-			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
+			kustomization: "resources: [d.yaml]\nnamePrefix: a-\nnamespace: ns\n",
+			req:           Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
+			has:           []string{`"name":"a-web"`, `"replicas":3`},
 		},
 		"a strategic merge patch without a target does too": {
-			"resources: [d.yaml]\nnamePrefix: a-\n",
-			Request{Patches: []types.Patch{{Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
-				"spec: {replicas: 3}\n"}}},
-			[]string{`"name":"a-web"`, `"replicas":3`}, nil,
+			kustomization: "resources: [d.yaml]\nnamePrefix: a-\n",
+			req: Request{Patches: []types.Patch{{
+				Patch: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+					"spec: {replicas: 3}\n"}}},
+			has: []string{`"name":"a-web"`, `"replicas":3`},
 		},
 		"patches come after those of the file": {
-			"resources: [d.yaml]\npatches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
+			kustomization: "resources: [d.yaml]\n" +
+				"patches: [{target: {kind: Deployment}, patch: '[{\"op\": \"add\", \"path\": " +
 				"\"/spec/replicas\", \"value\": 9}]'}]\n",
-			Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
-			[]string{`"replicas":3`}, nil,
+			req: Request{Patches: []types.Patch{{Patch: replicas, Target: web}}},
+			has: []string{`"replicas":3`},
 		},
 		"a patch may delete": {
-			"resources: [d.yaml, c.yaml]\n",
-			Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
+			kustomization: "resources: [d.yaml, c.yaml]\n",
+			req: Request{Patches: []types.Patch{{Patch: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
 				"$patch: delete\n"}}},
-			[]string{"Deployment"}, []string{"ConfigMap"},
+			has: []string{"Deployment"}, hasNot: []string{"ConfigMap"},
 		},
 		"an image replaces that of the same name in the file": {
-			"resources: [d.yaml]\nimages: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
-			Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
-			[]string{`"image":"nginx:3"`, `"image":"redis:2"`}, []string{"other"},
+			kustomization: "resources: [d.yaml]\n" +
+				"images: [{name: nginx, newName: other, newTag: '2'}, {name: redis, newTag: '2'}]\n",
+			req: Request{Images: []types.Image{{Name: "nginx", NewTag: "3"}}},
+			has: []string{`"image":"nginx:3"`, `"image":"redis:2"`}, hasNot: []string{"other"},
 		},
 		"the last of several images of a name wins": {
-			"resources: [d.yaml]\n",
-			Request{Images: []types.Image{{Name: "nginx", NewTag: "2"},
+			kustomization: "resources: [d.yaml]\n",
+			req: Request{Images: []types.Image{{Name: "nginx", NewTag: "2"},
 				{Name: "nginx", Digest: "sha256:" + strings.Repeat("0", 64)}}},
-			[]string{`"image":"nginx@sha256:000`}, nil,
+			has: []string{`"image":"nginx@sha256:000`},
 		},
 		"components apply to the output of the file": {
-			"resources: [d.yaml]\n", Request{Components: []string{"../comp"}},
-			[]string{`"replicas":7`}, nil,
+			kustomization: "resources: [d.yaml]\n", req: Request{Components: []string{"../comp"}},
+			has: []string{`"replicas":7`},
 		},
 		"missing components may be ignored": {
-			"resources: [d.yaml]\n", Request{Components: []string{"../none", "../comp"}, IgnoreMissingComponents: true},
-			[]string{`"replicas":7`}, nil,
+			kustomization: "resources: [d.yaml]\n",
+			req:           Request{Components: []string{"../none", "../comp"}, IgnoreMissingComponents: true},
+			has:           []string{`"replicas":7`},
 		},
 		"build metadata is added to that of the file": {
-			"resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n",
-			Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
-			[]string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"}, nil,
+			kustomization: "resources: [d.yaml]\nbuildMetadata: [managedByLabel]\n",
+			req:           Request{BuildMetadata: []string{"originAnnotations", "managedByLabel"}},
+			has:           []string{"config.kubernetes.io/origin", "app.kubernetes.io/managed-by"},
 		},
 		"common metadata is set on the object, not on its templates": {
-			"resources: [d.yaml]\n", Request{Labels: map[string]string{"app": "ours", "team": "a"},
+			kustomization: "resources: [d.yaml]\n", req: Request{Labels: map[string]string{"app": "ours", "team": "a"},
 				Annotations: map[string]string{"note": "n"}},
-			[]string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
-				`"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`}, nil,
+			has: []string{`"metadata":{"annotations":{"note":"n"},"labels":{"app":"ours","team":"a"},"name":"web"}`,
+				`"matchLabels":{"app":"web"}`, `"template":{"metadata":{"labels":{"app":"web"}}`},
 		},
 		"settings apply to a generated kustomization": {
-			"", Request{TargetNamespace: "ours", NamePrefix: "x-"},
-			[]string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`}, nil,
+			req: Request{TargetNamespace: "ours", NamePrefix: "x-"},
+			has: []string{`"name":"x-web"`, `"name":"x-c"`, `"namespace":"ours"`},
 		},
 		"other fields of the file are kept": {
-			"resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
+			kustomization: "resources: [d.yaml]\ncommonLabels: {team: a}\nreplicas: [{name: web, count: 5}]\n" +
 				"sortOptions: {order: fifo}\npatchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, " +
 				"metadata: {name: web}, spec: {paused: true}}']\n",
-			Request{TargetNamespace: "ours"},
-			[]string{`"team":"a"`, `"replicas":5`, `"paused":true`}, nil,
+			req: Request{TargetNamespace: "ours"},
+			has: []string{`"team":"a"`, `"replicas":5`, `"paused":true`},
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {

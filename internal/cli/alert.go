@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
@@ -50,7 +50,7 @@ are tested too.`,
   sluice alert test statuses \
     --metadata revision=main@sha1:4f170ec80b4bd06d3d1d0e1e1f0f2a8d9c3b5a77  # for commit statuses`,
 		Args:              exactlyOne,
-		ValidArgsFunction: e.completeNames(kind.ByName(v1beta3.AlertKind)),
+		ValidArgsFunction: e.completeNames(kind.ByName(notificationv1.AlertKind)),
 		RunE: e.bounded(func(ctx context.Context, args []string) error {
 			return t.run(ctx, e.key(args[0]))
 		}),
@@ -71,16 +71,16 @@ func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	found, err := t.get(ctx, c, v1beta3.AlertKind, key)
+	found, err := t.get(ctx, c, notificationv1.AlertKind, key)
 	if err != nil {
 		return err
 	}
-	a := found.(*v1beta3.Alert)
+	a := found.(*notificationv1.Alert)
 	ref := types.NamespacedName{Namespace: key.Namespace, Name: a.Spec.ProviderRef.Name}
-	if found, err = t.get(ctx, c, v1beta3.ProviderKind, ref); err != nil {
+	if found, err = t.get(ctx, c, notificationv1.ProviderKind, ref); err != nil {
 		return err
 	}
-	provider := found.(*v1beta3.Provider)
+	provider := found.(*notificationv1.Provider)
 	err = t.send(ctx, c, provider, a)
 	if f := fault.As(err); f != nil && f.RetryAfter > 0 {
 		t.Step("the server asks to retry after %s", f.RetryAfter)
@@ -92,7 +92,8 @@ func (t *alertTest) run(ctx context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-func (t *alertTest) send(ctx context.Context, c client.Client, provider *v1beta3.Provider, a *v1beta3.Alert) error {
+func (t *alertTest) send(ctx context.Context, c client.Client, provider *notificationv1.Provider,
+	a *notificationv1.Alert) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.GetTimeout())
 	defer cancel()
 	resolver := alert.Resolver{Secrets: c, Egress: &egress.Policy{RefuseLinkLocal: true},
@@ -117,17 +118,17 @@ func (t *alertTest) get(ctx context.Context, c client.Client, kindName string,
 }
 
 // testEvent returns an event about the first object that the alert selects.
-func (t *alertTest) testEvent(a *v1beta3.Alert) event.Event {
-	source := v1beta3.EventSource{Kind: v1beta3.AlertKind, Name: a.Name}
+func (t *alertTest) testEvent(a *notificationv1.Alert) event.Event {
+	source := notificationv1.EventSource{Kind: notificationv1.AlertKind, Name: a.Name}
 	if len(a.Spec.EventSources) > 0 {
 		source = a.Spec.EventSources[0]
 	}
 	object := corev1.ObjectReference{Kind: source.Kind, Namespace: cmp.Or(source.Namespace, a.Namespace),
 		Name: source.Name}
-	if object.Name == v1beta3.Any {
+	if object.Name == notificationv1.Any {
 		object.Name = "example"
 	}
-	if object.Namespace == v1beta3.Any {
+	if object.Namespace == notificationv1.Any {
 		object.Namespace = a.Namespace
 	}
 	metadata := map[string]string{}

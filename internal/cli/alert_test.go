@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -116,7 +116,7 @@ func TestAlertTestOfSuspendedAndMissingObjects(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	server := newEventServer(t)
 	secret := createAlerts(t, c, namespace, server.url)
-	provider := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hook"}}
+	provider := &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hook"}}
 	at(t, "suspend", "alert-provider", "hook", "-n", namespace).wants(t, exitOK)
 	at(t, "alert", "test", "ops", "-n", namespace).
 		wants(t, exitOK, "/hook' is suspended: it sends only test events", "sent the event")

@@ -9,10 +9,10 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
@@ -61,7 +61,7 @@ func (l *listArtifacts) run(ctx context.Context, url string) error {
 	}
 	rows := make([][]term.Cell, len(tags)+1)
 	rows[0] = term.Row("ARTIFACT", "DIGEST", "SOURCE", "REVISION")
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := guard.GroupWithContext(ctx, "reading artifacts")
 	g.SetLimit(concurrentPulls)
 	for i, tag := range tags {
 		g.Go(func() error {

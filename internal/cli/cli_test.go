@@ -36,7 +36,7 @@ func run(t *testing.T, args ...string) result {
 func runWith(ctx context.Context, in string, args ...string) result {
 	var out, errOut bytes.Buffer
 	code := Main(ctx, args, strings.NewReader(in), &out, &errOut)
-	return result{code, out.String(), errOut.String()}
+	return result{code: code, out: out.String(), err: errOut.String()}
 }
 
 // wants checks the exit code, and that standard error contains all texts.

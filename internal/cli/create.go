@@ -20,7 +20,6 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
@@ -55,9 +54,9 @@ func newObjectFlags(kindName string) objectFlags {
 		return &createHelmRelease{}
 	case notificationv1.ReceiverKind:
 		return &createReceiver{}
-	case notificationv1beta3.ProviderKind:
+	case notificationv1.ProviderKind:
 		return &createProvider{}
-	case notificationv1beta3.AlertKind:
+	case notificationv1.AlertKind:
 		return &createAlert{}
 	case imagev1.ImageRepositoryKind:
 		return &createImageRepository{}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -23,7 +22,7 @@ type createAlert struct {
 
 func (a *createAlert) bind(f *pflag.FlagSet) string {
 	f.StringVar(&a.provider, "provider-ref", "", "Provider that sends the events")
-	f.StringVar(&a.severity, "event-severity", notificationv1beta3.InfoSeverity,
+	f.StringVar(&a.severity, "event-severity", notificationv1.InfoSeverity,
 		"minimum severity: info for all events, error for failures only")
 	f.StringSliceVar(&a.sources, "event-source", nil,
 		"objects whose events are sent, as KIND/NAME[.NAMESPACE]; '*' is any name; can be repeated")
@@ -35,11 +34,11 @@ func (a *createAlert) bind(f *pflag.FlagSet) string {
 
 func (a *createAlert) build(context.Context, *creation) (reconcile.Object, error) {
 	if err := errors.Join(require("provider-ref", a.provider), require("event-source", strings.Join(a.sources, "")),
-		oneOf("event-severity", a.severity, notificationv1beta3.InfoSeverity,
-			notificationv1beta3.ErrorSeverity)); err != nil {
+		oneOf("event-severity", a.severity, notificationv1.InfoSeverity,
+			notificationv1.ErrorSeverity)); err != nil {
 		return nil, err
 	}
-	spec := notificationv1beta3.AlertSpec{
+	spec := notificationv1.AlertSpec{
 		ProviderRef: meta.LocalObjectReference{Name: a.provider}, EventSeverity: a.severity, EventMetadata: a.metadata,
 	}
 	for _, text := range a.sources {
@@ -48,9 +47,9 @@ func (a *createAlert) build(context.Context, *creation) (reconcile.Object, error
 			return nil, err
 		}
 		spec.EventSources = append(spec.EventSources,
-			notificationv1beta3.EventSource{Kind: kindName, Name: name, Namespace: namespace})
+			notificationv1.EventSource{Kind: kindName, Name: name, Namespace: namespace})
 	}
-	return &notificationv1beta3.Alert{Spec: spec}, nil
+	return &notificationv1.Alert{Spec: spec}, nil
 }
 
 // createProvider holds the flags of `create alert-provider`.
@@ -72,7 +71,7 @@ func (p *createProvider) build(_ context.Context, c *creation) (reconcile.Object
 	if err := require("type", p.providerType); err != nil {
 		return nil, err
 	}
-	return &notificationv1beta3.Provider{Spec: notificationv1beta3.ProviderSpec{
+	return &notificationv1.Provider{Spec: notificationv1.ProviderSpec{
 		Type: p.providerType, Address: p.address, Channel: p.channel, Username: p.username,
 		SecretRef: localRef(p.secret),
 		Interval:  optionalDuration(c.interval.Duration),

@@ -36,7 +36,7 @@ func newDeleteCommand(e *env) *cobra.Command {
 }
 
 func newDeleteKindCommand(e *env, k *kind.Kind, silent *bool) *cobra.Command {
-	d := deleter{e, k, silent}
+	d := deleter{env: e, kind: k, silent: silent}
 	return &cobra.Command{
 		Use:     k.Words[0] + " NAME",
 		Aliases: k.Words[1:],

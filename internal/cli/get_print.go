@@ -206,7 +206,7 @@ func (p *objectPrinter) watchObjects(ctx context.Context, c client.WithWatch, q 
 		if event == watch.Deleted || !q.matches(o) || !isNew(o) {
 			return false, nil
 		}
-		return false, p.print([]foundObject{{q.kinds[0], o}}, true)
+		return false, p.print([]foundObject{{kind: q.kinds[0], object: o}}, true)
 	}
 	if err := cluster.Watch(ctx, c, q.kinds[0], *q.options(), handle); !errors.Is(err, context.Canceled) {
 		return err

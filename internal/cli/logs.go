@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -149,9 +150,9 @@ func (o *logsCommand) run(ctx context.Context) error {
 // followPods reads all Pods at once, until ctx is cancelled or all streams end.
 func followPods(ctx context.Context, pods []corev1.Pod, read func(context.Context, *corev1.Pod) error) error {
 	failures := make([]error, len(pods))
-	var following sync.WaitGroup
+	var following guard.WaitGroup
 	for i := range pods {
-		following.Go(func() { failures[i] = read(ctx, &pods[i]) })
+		following.Go("reading a log", func() { failures[i] = read(ctx, &pods[i]) })
 	}
 	following.Wait()
 	if ctx.Err() != nil {

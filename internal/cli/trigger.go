@@ -212,7 +212,7 @@ func (t *triggerReceiver) do(req *http.Request) (response, error) {
 	}
 	defer func() { _ = r.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxResponseBytes))
-	return response{r.StatusCode, body, egress.RetryAfter(r, time.Now())}, err
+	return response{status: r.StatusCode, body: body, wait: egress.RetryAfter(r, time.Now())}, err
 }
 
 // call sends the request until it is accepted or rejected, or the retries are used up.

@@ -101,9 +101,9 @@ func newAWS(t *testing.T, dataKey []byte) keyService {
 		map[string]*string{"app": &name})
 	master.EncryptedKey = base64Of([]byte("blob"))
 	return keyService{
-		map[string]string{awsEntry: "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: hunter2\n" +
-			"aws_session_token: session\n"}, master,
-		map[string]http.HandlerFunc{
+		entries: map[string]string{awsEntry: "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: hunter2\n" +
+			"aws_session_token: session\n"}, master: master,
+		hosts: map[string]http.HandlerFunc{
 			"sts.eu-west-1.amazonaws.com": func(w http.ResponseWriter, r *http.Request) {
 				if err := r.ParseForm(); err != nil {
 					t.Error(err)
@@ -142,8 +142,9 @@ func newAzure(t *testing.T, dataKey []byte) keyService {
 	const tenant = "11111111-1111-1111-1111-111111111111"
 	login := "https://login.microsoftonline.com/" + tenant
 	return keyService{
-		map[string]string{azureEntry: "tenantId: " + tenant + "\nclientId: client\nclientSecret: hunter2\n"}, master,
-		map[string]http.HandlerFunc{
+		entries: map[string]string{azureEntry: "tenantId: " + tenant + "\nclientId: client\nclientSecret: hunter2\n"},
+		master:  master,
+		hosts: map[string]http.HandlerFunc{
 			"login.microsoftonline.com": func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case strings.HasSuffix(r.URL.Path, "/discovery/instance"):
@@ -202,8 +203,8 @@ func newGCP(t *testing.T, dataKey []byte) keyService {
 		t.Fatal(err)
 	}
 	return keyService{
-		map[string]string{gcpEntry: string(account)}, master,
-		map[string]http.HandlerFunc{
+		entries: map[string]string{gcpEntry: string(account)}, master: master,
+		hosts: map[string]http.HandlerFunc{
 			"oauth2.googleapis.com": func(w http.ResponseWriter, r *http.Request) {
 				if err := r.ParseForm(); err != nil {
 					t.Error(err)
@@ -231,8 +232,8 @@ func newVault(t *testing.T, dataKey []byte) keyService {
 	master := hcvault.NewMasterKey("https://vault.example.org:8200", "team/transit", "sops")
 	master.EncryptedKey = "vault:v1:blob"
 	return keyService{
-		map[string]string{vaultEntry: "hunter2\n"}, master,
-		map[string]http.HandlerFunc{"vault.example.org:8200": func(w http.ResponseWriter, r *http.Request) {
+		entries: map[string]string{vaultEntry: "hunter2\n"}, master: master,
+		hosts: map[string]http.HandlerFunc{"vault.example.org:8200": func(w http.ResponseWriter, r *http.Request) {
 			expect(t, "X-Vault-Token", r.Header.Get("X-Vault-Token"), "hunter2")
 			expect(t, "path", r.URL.Path, "/v1/team/transit/decrypt/sops")
 			expect(t, "ciphertext", body(t, r)["ciphertext"], "vault:v1:blob")

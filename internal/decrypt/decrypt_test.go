@@ -36,17 +36,21 @@ func TestEveryFormatDecrypts(t *testing.T) {
 	private, master := newAge(t)
 	k := fromSecret(t, map[string]string{"identity.agekey": private, "unrelated": "x"})
 	for _, c := range []struct{ name, format, plain, redacted string }{
-		{"secret.yaml", "yaml", secret, strings.NewReplacer("hunter2", "'***'", "8080", "0", "true", "false", "# why",
-			"# ENC").Replace(secret)},
-		{"two.yml", "yaml", second + "---\n" + secret, ""},
-		{"config.json", "json", "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"hunter2\",\n\t\t\t1\n\t\t]\n\t}\n}",
-			"{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"***\",\n\t\t\t0\n\t\t]\n\t}\n}"},
-		{"data.json", "json", "{\n\t\"data\": \"hunter2\"\n}", "{\n\t\"data\": \"***\"\n}"},
-		{"config.json.encrypted", "json", "{\n\t\"a\": \"hunter2\"\n}", ""},
-		{"token.encrypted", "binary", "hunter2\x00\xff\n", "***"},
-		{"config.env", "dotenv", "PASSWORD=hunter2\nUSER=hunter2\n", "PASSWORD=***\nUSER=***\n"},
-		{"config.env.encrypted", "dotenv", "PASSWORD=hunter2\n", ""},
-		{"app.ini", "ini", "[db]\npassword = hunter2\n\n", ""},
+		{name: "secret.yaml", format: "yaml", plain: secret,
+			redacted: strings.NewReplacer("hunter2", "'***'", "8080", "0", "true", "false", "# why",
+				"# ENC").Replace(secret)},
+		{name: "two.yml", format: "yaml", plain: second + "---\n" + secret},
+		{name: "config.json", format: "json",
+			plain:    "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"hunter2\",\n\t\t\t1\n\t\t]\n\t}\n}",
+			redacted: "{\n\t\"a\": {\n\t\t\"b\": [\n\t\t\t\"***\",\n\t\t\t0\n\t\t]\n\t}\n}"},
+		{name: "data.json", format: "json", plain: "{\n\t\"data\": \"hunter2\"\n}",
+			redacted: "{\n\t\"data\": \"***\"\n}"},
+		{name: "config.json.encrypted", format: "json", plain: "{\n\t\"a\": \"hunter2\"\n}"},
+		{name: "token.encrypted", format: "binary", plain: "hunter2\x00\xff\n", redacted: "***"},
+		{name: "config.env", format: "dotenv", plain: "PASSWORD=hunter2\nUSER=hunter2\n",
+			redacted: "PASSWORD=***\nUSER=***\n"},
+		{name: "config.env.encrypted", format: "dotenv", plain: "PASSWORD=hunter2\n"},
+		{name: "app.ini", format: "ini", plain: "[db]\npassword = hunter2\n\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			content := encrypt(t, c.format, c.plain, nil, master)
@@ -113,10 +117,10 @@ func TestWhatWasEncryptedIsListed(t *testing.T) {
 	private, master := newAge(t)
 	k := fromSecret(t, map[string]string{"a.agekey": private})
 	for format, c := range map[string]struct{ content, want string }{
-		"yaml":   {secret, "hunter2 8080 true"},
-		"json":   {`{"a": {"b": ["hunter2", 12]}, "c": "open sesame"}`, "hunter2 12 open sesame"},
-		"dotenv": {"A=hunter2\nB=x\n", "hunter2 x"},
-		"binary": {"hunter2", "hunter2"},
+		"yaml":   {content: secret, want: "hunter2 8080 true"},
+		"json":   {content: `{"a": {"b": ["hunter2", 12]}, "c": "open sesame"}`, want: "hunter2 12 open sesame"},
+		"dotenv": {content: "A=hunter2\nB=x\n", want: "hunter2 x"},
+		"binary": {content: "hunter2", want: "hunter2"},
 	} {
 		p, err := k.File(t.Context(), "f."+format, encrypt(t, format, c.content, nil, master))
 		if err != nil {

@@ -40,7 +40,9 @@ func join(parts []part) []byte {
 	return bytes.Join(texts, []byte("---\n"))
 }
 
-func one(f format, content []byte) []part { return []part{{content, f, true}} }
+func one(f format, content []byte) []part {
+	return []part{{content: content, format: f, encrypted: true}}
+}
 
 // split splits content into encrypted and plain parts. It returns no parts if nothing is encrypted.
 func split(name string, content []byte) ([]part, error) {
@@ -79,7 +81,7 @@ func split(name string, content []byte) ([]part, error) {
 		if err != nil {
 			return nil, damaged(name)
 		}
-		parts = append(parts, part{b, store, d.mac != ""})
+		parts = append(parts, part{content: b, format: store, encrypted: d.mac != ""})
 	}
 	return parts, nil
 }

@@ -66,7 +66,7 @@ type comparison struct {
 func (c *comparison) add(at path, before, after any) {
 	if len(c.found) < maxDifferences {
 		before, after = c.mask(at, before, after)
-		c.found = append(c.found, Difference{at.String(), before, after})
+		c.found = append(c.found, Difference{Path: at.String(), Before: before, After: after})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
@@ -41,10 +42,10 @@ func (t *transport) newBody(resp *http.Response, route hostguard.Route, r *hostg
 		return http.NoBody
 	}
 	ctx := resp.Request.Context()
-	stop := context.AfterFunc(ctx, end)
+	stop := guard.AfterDone(ctx, "ending a request", end)
 	b := &body{ReadCloser: resp.Body, ctx: ctx, route: route, request: r, timeouts: t.timeouts, cancel: cancel,
 		end: func() { stop(); end() }}
-	b.timer = time.AfterFunc(b.timeouts.Idle, b.timeOut)
+	b.timer = guard.AfterFunc("ending a request", b.timeouts.Idle, b.timeOut)
 	b.timer.Stop()
 	return b
 }

@@ -85,10 +85,10 @@ func TestMalformedAnswers(t *testing.T) {
 	t.Parallel()
 	c := client(t, &Policy{}, Options{})
 	for name, test := range map[string]struct{ answer, want string }{
-		"empty":           {"", "interrupted"},
-		"half a body":     {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", "interrupted"},
-		"not HTTP":        {"SSH-2.0-OpenSSH_9.9\r\n", "failed"},
-		"header of 1 MiB": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", "failed"},
+		"empty":           {answer: "", want: "interrupted"},
+		"half a body":     {answer: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", want: "interrupted"},
+		"not HTTP":        {answer: "SSH-2.0-OpenSSH_9.9\r\n", want: "failed"},
+		"header of 1 MiB": {answer: "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", want: "failed"},
 	} {
 		host := serveRaw(t, test.answer)
 		_, _, err := get(t, c, "http://me:secret@"+host+"/?sig=secret")

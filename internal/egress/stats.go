@@ -15,7 +15,8 @@ type Stats struct {
 
 // Stats returns the current counts.
 func (p *Policy) Stats() Stats {
-	return Stats{p.counts.requests.Load(), p.counts.connections.Load(), p.counts.received.Load(), p.counts.sent.Load()}
+	return Stats{Requests: p.counts.requests.Load(), Connections: p.counts.connections.Load(),
+		BytesReceived: p.counts.received.Load(), BytesSent: p.counts.sent.Load()}
 }
 
 type counts struct{ requests, connections, received, sent atomic.Int64 }

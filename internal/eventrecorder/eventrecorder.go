@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -64,13 +66,13 @@ func Start(ctx context.Context, mgr ctrlmanager.Manager) (*Recorder, func(), err
 	r.sequence.Store(time.Now().UnixNano())
 	writing, abort := context.WithCancel(context.WithoutCancel(ctx))
 	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
+	guard.Go("writing events", func() {
 		defer close(done)
 		r.run(writing, stop)
-	}()
+	})
 	return r, func() {
 		close(stop)
-		deadline := time.AfterFunc(drainTime, abort)
+		deadline := guard.AfterFunc("writing events", drainTime, abort)
 		<-done
 		deadline.Stop()
 		abort()
@@ -119,7 +121,7 @@ func (r *Recorder) run(ctx context.Context, stop <-chan struct{}) {
 // write creates an event, with retries if the error may be temporary.
 func (r *Recorder) write(ctx context.Context, e *eventsv1.Event) {
 	for attempt := 1; ; attempt++ {
-		err := r.create(ctx, e)
+		err := guard.Do("writing an event", func() error { return r.create(ctx, e) })
 		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return
 		}

@@ -8,18 +8,18 @@ import (
 
 func TestTextsAreCutAtWholeCharacters(t *testing.T) {
 	for what, c := range map[string]struct{ got, want string }{
-		"bytes: it fits":            {Bytes("äö", 4), "äö"},
-		"bytes: it does not":        {Bytes("äöü", 5), "ä…"},
-		"bytes: amid a character":   {Bytes("aöü€", 5), "a…"},
-		"bytes: no room":            {Bytes("äöü", 1), "…"},
-		"chars: it fits":            {Chars("äöü", 3), "äöü"},
-		"chars: it does not":        {Chars("äöüß", 3), "äö…"},
-		"chars: no blank at an end": {Chars("ab cd", 4), "ab…"},
-		"chars: no room":            {Chars("ab", 0), ""},
-		"line: white space":         {Line(" a\tb\r\n\n c ", 99), "a b c"},
-		"line: what steers":         {Line("a\x1b[31mb\x00\u202ec", 99), "a [31mb c"},
-		"line: bad bytes":           {Line("a\xffb", 99), "a?b"},
-		"line: too long":            {Line("aa\nbb", 4), "a…"},
+		"bytes: it fits":            {got: Bytes("äö", 4), want: "äö"},
+		"bytes: it does not":        {got: Bytes("äöü", 5), want: "ä…"},
+		"bytes: amid a character":   {got: Bytes("aöü€", 5), want: "a…"},
+		"bytes: no room":            {got: Bytes("äöü", 1), want: "…"},
+		"chars: it fits":            {got: Chars("äöü", 3), want: "äöü"},
+		"chars: it does not":        {got: Chars("äöüß", 3), want: "äö…"},
+		"chars: no blank at an end": {got: Chars("ab cd", 4), want: "ab…"},
+		"chars: no room":            {got: Chars("ab", 0), want: ""},
+		"line: white space":         {got: Line(" a\tb\r\n\n c ", 99), want: "a b c"},
+		"line: what steers":         {got: Line("a\x1b[31mb\x00\u202ec", 99), want: "a [31mb c"},
+		"line: bad bytes":           {got: Line("a\xffb", 99), want: "a?b"},
+		"line: too long":            {got: Line("aa\nbb", 4), want: "a…"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: got %q, want %q", what, c.got, c.want)

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	maxLength = 16 << 10  // bytes of an expression
-	maxCost   = 1_000_000 // units of cel-go's cost model: a few milliseconds
+	maxLength = 16 << 10    // bytes of an expression
+	maxCost   = 1_000_000   // units of an evaluation; see meter
+	maxValue  = maxCost / 4 // weight of a result that other expressions can use
 	maxTime   = time.Second
-	lookEvery = 100 // comprehension steps between two checks of the context
-	maxSteps  = 64  // of a brief expression
+	maxSteps  = 64 // of a brief expression
 )
 
 // readers are the functions that create no values of variable size and only read their arguments.
@@ -59,12 +59,6 @@ func (m Map) Variable(name string) (any, bool) {
 	value, ok := m[name]
 	return value, ok
 }
-
-// activation adapts [Variables] to cel-go.
-type activation struct{ Variables }
-
-func (a activation) ResolveName(name string) (any, bool) { return a.Variable(name) }
-func (a activation) Parent() cel.Activation              { return nil }
 
 // Compile compiles an expression that returns true or false. It may use the named variables, which have dynamic types.
 // The error contains the position of a mistake.
@@ -105,7 +99,7 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	e := &Expression{source: source, brief: brief(checked.NativeRep().Expr())}
 	var bounds []cel.ProgramOption
 	if !e.brief {
-		bounds = []cel.ProgramOption{cel.CostLimit(maxCost), cel.InterruptCheckFrequency(lookEvery)}
+		bounds = append(bounds, metered(checked))
 	}
 	if e.program, err = env.Program(checked, bounds...); err != nil {
 		return nil, err
@@ -160,13 +154,20 @@ func (e *Expression) Text(ctx context.Context, variables Variables) (string, err
 	return s, nil
 }
 
-// Value evaluates the expression. Other expressions can use the result as a variable.
+// Value evaluates the expression. Other expressions can use the result as a variable, so its size is limited.
 func (e *Expression) Value(ctx context.Context, variables Variables) (any, error) {
-	return e.eval(ctx, variables)
+	out, err := e.eval(ctx, variables)
+	if err != nil {
+		return nil, err
+	}
+	if weigh(maxValue, out) > maxValue {
+		return nil, errors.New("the value of the expression is too large")
+	}
+	return out, nil
 }
 
 func (e *Expression) eval(ctx context.Context, variables Variables) (ref.Val, error) {
-	out, err := e.run(ctx, activation{variables})
+	out, _, err := e.run(ctx, variables)
 	if err != nil {
 		return nil, err
 	}
@@ -176,10 +177,11 @@ func (e *Expression) eval(ctx context.Context, variables Variables) (ref.Val, er
 	return out, nil
 }
 
-func (e *Expression) run(ctx context.Context, variables cel.Activation) (ref.Val, error) {
+// run returns the result and its cost, which is zero for a brief expression.
+func (e *Expression) run(ctx context.Context, variables Variables) (ref.Val, int64, error) {
 	if e.brief {
-		out, _, err := e.program.Eval(variables)
-		return out, err
+		out, _, err := e.program.Eval(activation{variables, nil})
+		return out, 0, err
 	}
 	// a new timeout takes longer than most expressions, so callers that evaluate many share one
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -187,6 +189,10 @@ func (e *Expression) run(ctx context.Context, variables cel.Activation) (ref.Val
 		ctx, cancel = context.WithTimeout(ctx, maxTime)
 		defer cancel()
 	}
-	out, _, err := e.program.ContextEval(ctx, variables)
-	return out, err
+	m := &meter{ctx: ctx, limit: maxCost}
+	out, _, err := e.program.Eval(activation{variables, m})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", err, ctx.Err())
+	}
+	return out, m.used, err
 }

@@ -13,10 +13,10 @@ func TestAFaultTakesOverTheWaitOfItsCause(t *testing.T) {
 		fault *Fault
 		want  time.Duration
 	}{
-		"of the cause":      {New("PullFailed", "cannot pull").Because(cause), time.Minute},
-		"its own is longer": {New("PullFailed", "cannot pull").After(time.Hour).Because(cause), time.Hour},
-		"a plain cause":     {New("PullFailed", "cannot pull").Because(errors.New("broken")), 0},
-		"no cause":          {New("PullFailed", "cannot pull").Because(nil), 0},
+		"of the cause":      {fault: New("PullFailed", "cannot pull").Because(cause), want: time.Minute},
+		"its own is longer": {fault: New("PullFailed", "cannot pull").After(time.Hour).Because(cause), want: time.Hour},
+		"a plain cause":     {fault: New("PullFailed", "cannot pull").Because(errors.New("broken")), want: 0},
+		"no cause":          {fault: New("PullFailed", "cannot pull").Because(nil), want: 0},
 	} {
 		if got := c.fault.RetryAfter; got != c.want {
 			t.Errorf("%s: waits %s, want %s", name, got, c.want)

@@ -13,6 +13,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -73,9 +74,8 @@ func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) er
 			e.Enqueue(reconcile.RefTo(GroupKind, a.Namespace, a.Spec.GateRef.Name))
 		}
 	}
-	err := c.IndexField(ctx, &gatingv1.GateApproval{}, approvalGate, func(o client.Object) []string {
-		return []string{o.(*gatingv1.GateApproval).Spec.GateRef.Name}
-	})
+	err := c.IndexField(ctx, &gatingv1.GateApproval{}, approvalGate, guard.Indexer("indexing approvals",
+		func(o client.Object) []string { return []string{o.(*gatingv1.GateApproval).Spec.GateRef.Name} }))
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) er
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(guard.EventHandler("observing approvals", toolscache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue,
-	})
+	}))
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -123,12 +124,10 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 	}
 	t.running = true
 	g = g.DeepCopy()
-	go func() {
+	guard.Go("checking a gate", func() {
 		k.slots <- struct{}{}
 		defer func() { <-k.slots }()
-		ctx, cancel := context.WithTimeout(context.Background(), timeout(c))
-		message, err := k.Prober.Probe(ctx, g, c)
-		cancel()
+		message, err := k.probe(g, c)
 		if err != nil {
 			message = err.Error()
 		}
@@ -142,7 +141,18 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 			excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
 		k.Edges.Enqueue(refOf(g))
-	}()
+	})
+}
+
+// probe runs a check once. A check that panics has failed.
+func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check) (message string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout(c))
+	defer cancel()
+	err = guard.Do("checking a gate", func() (err error) {
+		message, err = k.Prober.Probe(ctx, g, c)
+		return err
+	})
+	return message, err
 }
 
 // Forget deletes the states of the checks of a gate.

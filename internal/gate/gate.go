@@ -106,7 +106,8 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		in.Checks = append(in.Checks, verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message})
 	}
 	v := verdict.Of(in, now)
-	return decision{v, earliest(v.Review, due), cmp.Or(unverifiedRequests, unverifiedApprovals)}, nil
+	return decision{Verdict: v, next: earliest(v.Review, due),
+		problem: cmp.Or(unverifiedRequests, unverifiedApprovals)}, nil
 }
 
 // errorVerdict returns the verdict on a gate that cannot be evaluated: closed.

@@ -106,10 +106,12 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 		}
 	}
 	all := []kept{
-		{"OCIRepository", "app", image, of(image)}, {"Bucket", "apps", bucket, of(bucket)},
-		{"HelmRepository", "charts", index, of(index)},
-		{"HelmChart", "app", chart, of(chart)},
-		{"ArtifactGenerator", "split", split, func() string { return split.Status.ObservedSourcesDigest }},
+		{kind: "OCIRepository", name: "app", object: image, revision: of(image)},
+		{kind: "Bucket", name: "apps", object: bucket, revision: of(bucket)},
+		{kind: "HelmRepository", name: "charts", object: index, revision: of(index)},
+		{kind: "HelmChart", name: "app", object: chart, revision: of(chart)},
+		{kind: "ArtifactGenerator", name: "split", object: split,
+			revision: func() string { return split.Status.ObservedSourcesDigest }},
 	}
 	each := func(what string, check func(kept) error) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch
@@ -83,7 +84,7 @@ func (x *Index) handle(ctx context.Context, c cache.Cache, kind client.Object,
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(h)
+	registration, err := informer.AddEventHandler(guard.EventHandler("observing gates", h))
 	if err == nil {
 		x.synced = append(x.synced, registration.HasSynced)
 	}

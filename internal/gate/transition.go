@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -36,7 +35,10 @@ var (
 	}, []string{"namespace", "name", "state", "reason", "by"})
 )
 
-func init() { metrics.Registry.MustRegister(openedMetric, waitingMetric, transitionsMetric) }
+// Metrics returns the metrics of gates.
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{openedMetric, waitingMetric, transitionsMetric}
+}
 
 // recordMetrics updates the metrics of a gate, and counts its transition if that is not nil.
 func recordMetrics(g *gatingv1.Gate, transition *gatingv1.HistoryEntry) {

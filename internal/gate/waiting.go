@@ -11,6 +11,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -78,7 +79,7 @@ func (x *Index) enqueueGate(gate types.NamespacedName) {
 		w.enqueued = map[types.NamespacedName]bool{}
 	}
 	w.enqueued[gate] = true
-	time.AfterFunc(enqueueDelay, func() {
+	guard.AfterFunc("enqueuing a gate", enqueueDelay, func() {
 		w.mu.Lock()
 		delete(w.enqueued, gate)
 		w.mu.Unlock()

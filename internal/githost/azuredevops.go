@@ -51,7 +51,7 @@ func (h *azureDevOps) latestStatus(ctx context.Context, s Status) (*reportedStat
 	}
 	for _, a := range list.Value {
 		if a.Context == (azureContext{azureGenre, s.Context}) {
-			return &reportedStatus{a.State, a.Description, a.TargetURL}, nil
+			return &reportedStatus{state: a.State, description: a.Description, url: a.TargetURL}, nil
 		}
 	}
 	return nil, nil
@@ -59,7 +59,8 @@ func (h *azureDevOps) latestStatus(ctx context.Context, s Status) (*reportedStat
 
 func (h *azureDevOps) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"commits", s.Commit, "statuses"}, nil,
-		azureStatus{h.limits().states[s.State], s.Description, s.URL, azureContext{azureGenre, s.Context}}, nil)
+		azureStatus{State: h.limits().states[s.State], Description: s.Description, TargetURL: s.URL,
+			Context: azureContext{azureGenre, s.Context}}, nil)
 }
 
 type azurePull struct {

@@ -49,7 +49,7 @@ func latestBuild(ctx context.Context, r *rest, path []string, query url.Values) 
 	if err != nil {
 		return nil, err
 	}
-	return &reportedStatus{b.State, b.Description, b.URL}, nil
+	return &reportedStatus{state: b.State, description: b.Description, url: b.URL}, nil
 }
 
 // setStatus uses a digest of the context as the key, since keys are limited to 40 characters.

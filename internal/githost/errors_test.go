@@ -1,18 +1,16 @@
 package githost
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // hosts are addresses of each kind.
@@ -107,17 +105,14 @@ func TestResponseErrors(t *testing.T) {
 	}
 }
 
-func sshKey(t *testing.T) ssh.Signer {
+func sshKey(t *testing.T) *sshkey.Private {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	private, _ := testenv.SSHKey(t)
+	key, err := sshkey.Parse(private, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer
+	return key
 }
 
 // TestUnreachableHosts checks that the error has no URL and no credentials.

@@ -36,7 +36,7 @@ func (h *gitea) latestStatus(ctx context.Context, s Status) (*reportedStatus, er
 	if found == nil {
 		return nil, err
 	}
-	return &reportedStatus{found.Status, found.Description, found.TargetURL}, nil
+	return &reportedStatus{state: found.Status, description: found.Description, url: found.TargetURL}, nil
 }
 
 func (h *gitea) setStatus(ctx context.Context, s Status) error {

@@ -178,7 +178,8 @@ func (c *Client) SetStatus(ctx context.Context, s Status) error {
 	if err != nil {
 		return err
 	}
-	if current != nil && *current == (reportedStatus{t.states[s.State], s.Description, s.URL}) {
+	if current != nil && *current == (reportedStatus{state: t.states[s.State], description: s.Description,
+		url: s.URL}) {
 		return nil
 	}
 	return c.host.setStatus(ctx, s)

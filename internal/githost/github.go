@@ -28,7 +28,7 @@ func newGitHub(r *rest, repo Repository) host {
 	}
 	r.api = *r.api.JoinPath("repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
 	r.header = http.Header{"Accept": {"application/vnd.github+json"}, "X-Github-Api-Version": {"2022-11-28"}}
-	return &github{r, repo.Name, repo.Owner}
+	return &github{rest: r, repo: repo.Name, owner: repo.Owner}
 }
 
 func (*github) limits() limits {
@@ -55,7 +55,7 @@ func (h *github) latestStatus(ctx context.Context, s Status) (*reportedStatus, e
 	if found == nil {
 		return nil, err
 	}
-	return &reportedStatus{found.State, found.Description, found.TargetURL}, nil
+	return &reportedStatus{state: found.State, description: found.Description, url: found.TargetURL}, nil
 }
 
 func (h *github) setStatus(ctx context.Context, s Status) error {

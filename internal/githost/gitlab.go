@@ -41,7 +41,7 @@ func (h *gitlab) latestStatus(ctx context.Context, s Status) (*reportedStatus, e
 	if err != nil || len(all) == 0 || all[0].Name != s.Context {
 		return nil, err
 	}
-	return &reportedStatus{all[0].Status, all[0].Description, all[0].TargetURL}, nil
+	return &reportedStatus{state: all[0].Status, description: all[0].Description, url: all[0].TargetURL}, nil
 }
 
 func (h *gitlab) setStatus(ctx context.Context, s Status) error {

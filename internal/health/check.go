@@ -36,7 +36,9 @@ func NewCheck(apiVersion, kind, current, inProgress, failed string) (*Check, err
 	for _, e := range []struct {
 		field, source string
 		compiled      **expression.Expression
-	}{{"current", current, &c.current}, {"inProgress", inProgress, &c.inProgress}, {"failed", failed, &c.failed}} {
+	}{{field: "current", source: current, compiled: &c.current},
+		{field: "inProgress", source: inProgress, compiled: &c.inProgress},
+		{field: "failed", source: failed, compiled: &c.failed}} {
 		fmt.Fprintf(id, "%d:%s", len(e.source), e.source)
 		if e.source == "" && e.field != "current" {
 			continue
@@ -72,7 +74,8 @@ func (c *Check) observe(u *unstructured.Unstructured) observation {
 	for _, e := range []struct {
 		expression *expression.Expression
 		status     status.Status
-	}{{c.inProgress, status.InProgressStatus}, {c.failed, status.FailedStatus}, {c.current, status.CurrentStatus}} {
+	}{{expression: c.inProgress, status: status.InProgressStatus}, {expression: c.failed, status: status.FailedStatus},
+		{expression: c.current, status: status.CurrentStatus}} {
 		if e.expression == nil {
 			continue
 		}

@@ -157,7 +157,7 @@ func (f *fixture) await(t Target, status string) Result {
 }
 
 func (f *fixture) target(group, version, kind, name string) Target {
-	return Target{group, version, kind, f.ns, name}
+	return Target{Group: group, Version: version, Kind: kind, Namespace: f.ns, Name: name}
 }
 
 func (f *fixture) waitChanged() {

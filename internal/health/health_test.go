@@ -142,7 +142,8 @@ func TestKindsWithoutStatusAreCurrent(t *testing.T) {
 	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: %s}\n---\n" +
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: health-%s}\n---\n" +
 		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s}\nspec: {ports: [{port: 80}]}")
-	role := Target{"rbac.authorization.k8s.io", "v1", "ClusterRole", "", "health-" + f.ns}
+	role := Target{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Namespace: "",
+		Name: "health-" + f.ns}
 	t.Cleanup(func() { f.remove(role) })
 	targets := []Target{f.target("", "v1", "ConfigMap", "c"), f.target("", "v1", "Service", "s"), role}
 	f.setTargets(targets)
@@ -171,8 +172,9 @@ func TestExpressionsDefineHealth(t *testing.T) {
 	f := newFixture(t)
 	gadget := f.target(f.ns+".example.com", "v1", "Gadget", "g")
 	f.apply(gadgets)
-	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns +
-		".example.com"}
+	definition := Target{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Namespace: "",
+		Name: "gadgets." + f.ns +
+			".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
 	check, err := NewCheck(f.ns+".example.com/v1", "Gadget", "status.phase == 'Bound'", "status.phase == 'Pending'",
 		"status.phase == 'Lost'")
@@ -226,8 +228,9 @@ func TestKindInstalledLaterIsWatched(t *testing.T) {
 	}
 	drain(f.changed)
 	f.apply(gadgets)
-	definition := Target{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "", "gadgets." + f.ns +
-		".example.com"}
+	definition := Target{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Namespace: "",
+		Name: "gadgets." + f.ns +
+			".example.com"}
 	t.Cleanup(func() { f.remove(definition) })
 	f.waitChanged()
 	f.setTargets([]Target{gadget}) // as an owner does after a notification
@@ -335,20 +338,23 @@ func TestResolve(t *testing.T) {
 		wantErr          string
 	}{
 		"well-known kind without a version": {
-			kind: "Deployment", want: Target{"apps", "v1", "Deployment", "ns", "x"},
+			kind: "Deployment",
+			want: Target{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "ns", Name: "x"},
 		},
 		"kind with a version": {
-			apiVersion: "apps/v1", kind: "StatefulSet", want: Target{"apps", "v1", "StatefulSet", "ns", "x"},
+			apiVersion: "apps/v1", kind: "StatefulSet",
+			want: Target{Group: "apps", Version: "v1", Kind: "StatefulSet", Namespace: "ns", Name: "x"},
 		},
 		"kind from discovery": {
-			kind: "NetworkPolicy", want: Target{"networking.k8s.io", "v1", "NetworkPolicy", "ns", "x"},
+			kind: "NetworkPolicy",
+			want: Target{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy", Namespace: "ns", Name: "x"},
 		},
 		"cluster-scoped kind has no namespace": {
-			kind: "StorageClass", want: Target{"storage.k8s.io", "v1", "StorageClass", "", "x"},
+			kind: "StorageClass", want: Target{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "x"},
 		},
 		"well-known name in another group": {
 			apiVersion: "example.com/v1", kind: "Deployment",
-			want: Target{"example.com", "v1", "Deployment", "ns", "x"},
+			want: Target{Group: "example.com", Version: "v1", Kind: "Deployment", Namespace: "ns", Name: "x"},
 		},
 		"kind of several groups": {
 			kind: "Event", wantErr: "several groups serve such a kind: v1, events.k8s.io",

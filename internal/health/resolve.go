@@ -61,7 +61,7 @@ func Resolve(apiVersion, kind, namespace, name string) (Target, error) {
 		}
 		gv = known
 	}
-	return Target{gv.Group, gv.Version, kind, namespace, name}, nil
+	return Target{Group: gv.Group, Version: gv.Version, Kind: kind, Namespace: namespace, Name: name}, nil
 }
 
 // Resolve is [Resolve] with the cluster's discovery. It also finds kinds that are not well known, the version that the
@@ -83,7 +83,7 @@ func (w *Watcher) Resolve(apiVersion, kind, namespace, name string) (Target, err
 		case gk.Empty():
 			return t, err
 		}
-		t = Target{gk.Group, "", kind, namespace, name}
+		t = Target{Group: gk.Group, Version: "", Kind: kind, Namespace: namespace, Name: name}
 	}
 	versions := []string{t.Version}
 	if apiVersion == "" {

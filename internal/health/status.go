@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Statuses of kstatus.
@@ -21,12 +23,23 @@ const (
 // observation is what a watch stores of an object.
 type observation struct{ version, status, message string }
 
-// observeWith returns the projection for a check, or for kstatus if the check is nil.
+// observeWith returns the projection for a check, or for kstatus if the check is nil. An
+// object that makes it panic has the status Unknown: a cluster of a tenant may return anything.
 func observeWith(c *Check) func(*unstructured.Unstructured) observation {
-	if c == nil {
-		return observe
+	return func(u *unstructured.Unstructured) (o observation) {
+		err := guard.Do("checking the health of an object", func() error {
+			if c == nil {
+				o = observe(u)
+			} else {
+				o = c.observe(u)
+			}
+			return nil
+		})
+		if err != nil {
+			o = observation{version: u.GetResourceVersion(), status: Unknown, message: err.Error()}
+		}
+		return o
 	}
-	return c.observe
 }
 
 // observe returns the health of an object by kstatus. It corrects Jobs and Pods, which kstatus calls current although

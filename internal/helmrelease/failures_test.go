@@ -134,10 +134,12 @@ func TestBadCharts(t *testing.T) {
 			map[string]any{"color": "red", "size": "big"}, helmv2.RetriesExceededReason, "size"},
 		"missing": {"1.0.1", map[string]string{"templates/x.yaml": `{{ required "set .Values.must" .Values.must }}`},
 			nil, helmv2.RetriesExceededReason, "set .Values.must"},
-		"template": {"1.0.2", map[string]string{"templates/x.yaml": "{{ nope }}"}, nil, helmv2.RetriesExceededReason, "nope"},
+		"template": {"1.0.2", map[string]string{"templates/x.yaml": "{{ nope }}"}, nil, helmv2.RetriesExceededReason,
+			"nope"},
 		"kind": {"1.0.3", map[string]string{"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\n" +
 			"metadata: {name: a}\n"}, nil, helmv2.RetriesExceededReason, "does not serve kind Nope"},
-		"field": {"1.0.4", map[string]string{"templates/config.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)},
+		"field": {"1.0.4", map[string]string{"templates/config.yaml": strings.Replace(configTemplate, "\ndata:",
+			"\ndada:", 1)},
 			nil, helmv2.RetriesExceededReason, "dada"},
 		"yaml": {"1.0.5", map[string]string{"templates/x.yaml": "a: [\n"}, nil, helmv2.RetriesExceededReason, "YAML"},
 		"namespace": {"1.0.6", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\n" +

@@ -28,7 +28,6 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
@@ -110,7 +109,8 @@ func cacheOptions(o options.Options) (cache.Options, error) {
 	for _, obj := range []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},
-		&kustomizev1.Kustomization{}, &helmv2.HelmRelease{}, &notificationv1.Receiver{}, &v1beta3.Alert{}, &v1beta3.Provider{},
+		&kustomizev1.Kustomization{}, &helmv2.HelmRelease{}, &notificationv1.Receiver{}, &notificationv1.Alert{},
+		&notificationv1.Provider{},
 		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
 		&imagev1alpha1.ImageUpdateJob{},
 	} {

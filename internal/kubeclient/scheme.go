@@ -12,7 +12,6 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 )
 
@@ -22,7 +21,7 @@ func Scheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, sourcev1.AddToScheme, extensionsv1beta1.AddToScheme, gatingv1.AddToScheme,
 		imagev1.AddToScheme, imagev1alpha1.AddToScheme, kustomizev1.AddToScheme, notificationv1.AddToScheme,
-		v1beta3.AddToScheme, helmv2.AddToScheme,
+		helmv2.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,6 +150,33 @@ func (f *fixture) logged(line string) bool {
 	return false
 }
 
+// TestValuesAreComputedWithoutLock has a value that needs the lock: expressions over objects may take long, and other
+// owners must not wait for them.
+func TestValuesAreComputedWithoutLock(t *testing.T) {
+	f := newFixture(t)
+	f.mu.Lock()
+	w := f.Watch(everything, func(o *object) string {
+		f.mu.Lock() // it must be free
+		defer f.mu.Unlock()
+		return "at " + o.ResourceVersion
+	})
+	w.Subscribe(one, "a")
+	f.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		first, second := object1("11"), object1("12")
+		done <- errors.Join(w.Replace([]any{&first}, "11"), w.Update(&second))
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the value is computed while the lock is held")
+	}
+}
+
 func TestSubscribersShareAWatch(t *testing.T) {
 	f := newFixture(t)
 	f.server.set(nil, object1("7"))
@@ -258,5 +286,35 @@ func TestCloseStopsAllWatches(t *testing.T) {
 	}
 	if w.cancel != nil {
 		t.Error("the watch runs")
+	}
+}
+
+// TestAWatchGoesOnAfterAPanic has objects that a projection and a handler cannot read.
+func TestAWatchGoesOnAfterAPanic(t *testing.T) {
+	f := newFixture(t)
+	f.handler.Object = func(_ *testWatch, o *object, _ bool) {
+		if o.ResourceVersion == "11" {
+			panic("oh")
+		}
+	}
+	f.server.set(nil, object1("7"))
+	f.mu.Lock()
+	w := f.Watch(everything, func(o *object) string {
+		if o.ResourceVersion == "7" || o.ResourceVersion == "12" {
+			panic("oh")
+		}
+		return "at " + o.ResourceVersion
+	})
+	w.Subscribe(one, "a")
+	f.mu.Unlock()
+	f.await("list", w.Live)
+	f.await("watch", func() bool { return f.server.last() != nil })
+	for _, version := range []string{"11", "12", "13"} {
+		changed := object1(version)
+		f.server.last().Modify(&changed)
+	}
+	f.await("the last event", func() bool { v, _ := w.Value(one); return v == "at 13" })
+	if n := f.server.count(); n != 1 {
+		t.Errorf("%d lists", n)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // restartBackoff is the delay before a broken watch starts again. A watch that lasted restartReset resets it.
@@ -103,13 +105,13 @@ func (w *Watch[O, V, S]) start() {
 	}, client.origin), client.example, w, cache.ReflectorOptions{
 		Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String(),
 	})
-	go func() {
+	guard.Go("watching objects", func() {
 		_ = restartBackoff.DelayWithReset(clock.RealClock{}, restartReset).
 			Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-				err := reflector.ListAndWatchWithContext(ctx)
+				err := guard.Do("watching objects", func() error { return reflector.ListAndWatchWithContext(ctx) })
 				return ctx.Err() != nil || w.ended(err), nil
 			}) // the only error is that of the context
-	}()
+	})
 }
 
 func (w *Watch[O, V, S]) stop() {

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Watch stores a value for each object that it covers. Its subscribers are notified by the store's handler. The methods
@@ -106,7 +108,7 @@ func (w *Watch[O, V, S]) event(obj any, deleted bool) error {
 	if !ok {
 		return nil
 	}
-	name, value := nameOf(o), w.project(o)
+	name, value := nameOf(o), w.valueOf(o)
 	s := w.store
 	defer s.unlocked()
 	s.lock.Lock()
@@ -127,7 +129,7 @@ func (w *Watch[O, V, S]) Replace(list []any, version string) error {
 	values := make(map[types.NamespacedName]V, len(list))
 	for _, obj := range list {
 		if o, ok := obj.(O); ok {
-			values[nameOf(o)] = w.project(o)
+			values[nameOf(o)] = w.valueOf(o)
 		}
 	}
 	s := w.store
@@ -161,13 +163,13 @@ func (w *Watch[O, V, S]) Resync() error { return nil }
 
 func (w *Watch[O, V, S]) object(o O, deleted bool) {
 	if w.store.handler.Object != nil {
-		w.store.handler.Object(w, o, deleted)
+		guard.Run("handling a watched object", func() { w.store.handler.Object(w, o, deleted) })
 	}
 }
 
 func (w *Watch[O, V, S]) changed(name types.NamespacedName) {
 	if list := w.subscribers[name]; len(list) > 0 && w.store.handler.Changed != nil {
-		w.store.handler.Changed(w, list)
+		guard.Run("handling a watched object", func() { w.store.handler.Changed(w, list) })
 	}
 }
 
@@ -175,6 +177,12 @@ func (w *Watch[O, V, S]) allChanged() {
 	for name := range w.subscribers {
 		w.changed(name)
 	}
+}
+
+// valueOf returns the value that is stored for an object: the zero value if the projection panics.
+func (w *Watch[O, V, S]) valueOf(o O) (value V) {
+	guard.Run("reading a watched object", func() { value = w.project(o) })
+	return value
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {

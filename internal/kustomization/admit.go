@@ -41,11 +41,22 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 	return work{}, ptr.To(c.hold(ctx, pass, source))
 }
 
-// hold returns the outcome of a Kustomization that gates hold, with a preview of the pending change.
+// hold corrects the drift of a Kustomization that gates hold, and returns its outcome.
 func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
 	source *meta.Artifact) reconcile.Outcome {
+	c.stateOf(pass.Object).health.Reset()
+	report, retry := c.correctHeld(ctx, pass)
+	outcome := report.Outcome(c.pending(ctx, pass, source))
+	if retry {
+		outcome = outcome.After(correctionRetry)
+	}
+	return outcome
+}
+
+// pending returns the outcome of a Kustomization that gates hold, with a preview of the pending change.
+func (c *Controller) pending(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
+	source *meta.Artifact) reconcile.Outcome {
 	obj, s := pass.Object, c.stateOf(pass.Object)
-	s.health.Reset()
 	if source.Revision == obj.Status.LastAppliedRevision && obj.Status.ObservedGeneration == obj.Generation {
 		return reconcile.Held(meta.Pending{}) // no change is pending
 	}

@@ -45,6 +45,9 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	s := &r.state.apply
+	if !r.report.Corrected {
+		r.forgetApplied(ctx, r.obj, r.state)
+	}
 	s.lastAppliedDigest = ""
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
@@ -110,7 +113,7 @@ func (c *Controller) needsResync(s *state) bool {
 // applyRequest returns the request to apply the build in this pass.
 func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
 	req, err := newApplyRequest(r.obj, built, applyOptions{
-		requested: r.pass.Requested, resync: r.pass.Requested || r.needsResync(r.state),
+		requested: r.pass.Requested && !r.held, resync: r.pass.Requested || r.needsResync(r.state),
 	})
 	req.SameDeclaration = r.report.Corrected
 	req.SaveInventory = func(i apply.Inventory) error {

@@ -42,17 +42,27 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // the trace is incomplete
 	}
-	b.generation, b.inputs, b.trace, b.err = r.obj.Generation, in.digest, result.Trace, err
 	a.isComplete = false
 	a.appliedBuild.Store(nil)
+	if err != nil {
+		b.generation, b.inputs, b.trace, b.err = r.obj.Generation, in.digest, result.Trace, err
+		if result.Again {
+			b.trace = nil
+		}
+		return nil, err
+	}
+	r.recordBuild(in, result)
+	return result, nil
+}
+
+// recordBuild records a successful build.
+func (r *run) recordBuild(in *inputs, result *build.Result) {
+	b := &r.state.build
+	b.generation, b.inputs, b.trace, b.err = r.obj.Generation, in.digest, result.Trace, nil
 	if result.Again {
 		b.trace = nil
 	}
-	if err != nil {
-		return nil, err
-	}
 	b.digest, b.hasTTL = "sha256:"+result.Digest, objectsWithTTL(result.Objects)
-	return result, nil
 }
 
 // buildTree builds the objects of a Kustomization. A failed build also returns a result, with the trace of what it

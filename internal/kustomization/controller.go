@@ -43,6 +43,7 @@ type Controller struct {
 	Client    client.Reader // cached
 	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
 	Artifacts *artifact.Fetcher
+	Applied   *artifact.AppliedStore // of objects behind gates
 	Clusters  *rollout.Clusters
 	Events    reconcile.Events // for events during deletion; other events are part of outcomes
 	Clock     clock.PassiveClock
@@ -107,6 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 		if err := r.deploy(ctx); err != nil {
 			return r.notDeployed(err)
 		}
+		r.retain(ctx)
 	}
 	r.reportContentions()
 	progressing, err := r.checkHealth(ctx)
@@ -129,6 +131,7 @@ type run struct {
 	state  *state
 	report rollout.Report
 	worked bool // something was built or applied
+	held   bool // gates hold the Kustomization: only drift is corrected
 }
 
 // begin records that work on the revision has started.

@@ -56,14 +56,14 @@ func TestDeletionPolicies(t *testing.T) {
 		policy      string
 		prune, kept bool
 	}{
-		"MirrorPrune of one that prunes":       {kustomizev1.DeletionPolicyMirrorPrune, true, false},
-		"MirrorPrune of one that does not":     {kustomizev1.DeletionPolicyMirrorPrune, false, true},
-		"none of one that prunes":              {"", true, false},
-		"none of one that does not":            {"", false, true},
-		"Delete":                               {kustomizev1.DeletionPolicyDelete, false, false},
-		"WaitForTermination":                   {kustomizev1.DeletionPolicyWaitForTermination, false, false},
-		"Orphan":                               {kustomizev1.DeletionPolicyOrphan, true, true},
-		"Orphan of one whose way out is wrong": {kustomizev1.DeletionPolicyOrphan, true, true},
+		"MirrorPrune of one that prunes":       {policy: kustomizev1.DeletionPolicyMirrorPrune, prune: true},
+		"MirrorPrune of one that does not":     {policy: kustomizev1.DeletionPolicyMirrorPrune, kept: true},
+		"none of one that prunes":              {prune: true},
+		"none of one that does not":            {kept: true},
+		"Delete":                               {policy: kustomizev1.DeletionPolicyDelete},
+		"WaitForTermination":                   {policy: kustomizev1.DeletionPolicyWaitForTermination},
+		"Orphan":                               {policy: kustomizev1.DeletionPolicyOrphan, prune: true, kept: true},
+		"Orphan of one whose way out is wrong": {policy: kustomizev1.DeletionPolicyOrphan, prune: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t)
@@ -295,12 +295,14 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		reason  string
 		message string
 	}{
-		{map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"}, "BuildFailed",
-			"deploy/b.yaml"},
-		{map[string]string{"deploy/b.yaml": ""}, "BuildFailed", "no objects"},
-		{map[string]string{"deploy/c.md": "", "other": "-"}, "ArtifactFailed", "kustomization path not found"},
-		{map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},
-			"ReconciliationFailed", "Not_A_Name"},
+		{files: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"},
+			reason:  "BuildFailed",
+			message: "deploy/b.yaml"},
+		{files: map[string]string{"deploy/b.yaml": ""}, reason: "BuildFailed", message: "no objects"},
+		{files: map[string]string{"deploy/c.md": "", "other": "-"}, reason: "ArtifactFailed",
+			message: "kustomization path not found"},
+		{files: map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},
+			reason: "ReconciliationFailed", message: "Not_A_Name"},
 	} {
 		s.Git.Commit("app", c.files)
 		s.RequestFetch("app")

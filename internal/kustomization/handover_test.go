@@ -23,9 +23,9 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 	for name, c := range map[string]struct {
 		giver, taker func(*kustomizev1.Kustomization)
 	}{
-		"the taker runs first": {after("taker"), alone},
-		"the giver runs first": {alone, after("giver")},
-		"in any order":         {alone, alone},
+		"the taker runs first": {giver: after("taker"), taker: alone},
+		"the giver runs first": {giver: alone, taker: after("giver")},
+		"in any order":         {giver: alone, taker: alone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t)

@@ -202,25 +202,25 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 	s.Kustomization("cycle-a", "app", "good", depends("cycle-b"))
 	s.Kustomization("cycle-b", "app", "good", depends("cycle-a"))
 	for name, c := range map[string]struct{ reason, message string }{
-		"missing-branch":     {"GitOperationFailed", "the remote has: main"},
-		"missing-repository": {"GitOperationFailed", "not found"},
-		"missing-secret":     {"AuthenticationFailed", "/none' not found"},
-		"unknown-host":       {"GitOperationFailed", "host.invalid"},
-		"no-version":         {"GitOperationFailed", "no tag matches"},
+		"missing-branch":     {reason: "GitOperationFailed", message: "the remote has: main"},
+		"missing-repository": {reason: "GitOperationFailed", message: "not found"},
+		"missing-secret":     {reason: "AuthenticationFailed", message: "/none' not found"},
+		"unknown-host":       {reason: "GitOperationFailed", message: "host.invalid"},
+		"no-version":         {reason: "GitOperationFailed", message: "no tag matches"},
 	} {
 		s.NotReady(&sourcev1.GitRepository{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)
 	}
 	for name, c := range map[string]struct{ reason, message string }{
-		"yaml":               {"BuildFailed", "yaml/bad.yaml is not valid YAML: line 2"},
-		"out":                {"BuildFailed", "reaches out of the source"},
-		"link":               {"BuildFailed", "x.yaml"},
-		"refused":            {"ReconciliationFailed", "Service/" + s.Namespace + "/refused-b"},
-		"unknown":            {"ReconciliationFailed", "does not serve kind Nothing"},
-		"nowhere":            {"ArtifactFailed", "path not found"},
-		"missing-source":     {"ArtifactFailed", "/none' not found"},
-		"missing-dependency": {"DependencyNotReady", "/none' not found"},
-		"cycle-a":            {"DependencyNotReady", "dependency cycle"},
+		"yaml":               {reason: "BuildFailed", message: "yaml/bad.yaml is not valid YAML: line 2"},
+		"out":                {reason: "BuildFailed", message: "reaches out of the source"},
+		"link":               {reason: "BuildFailed", message: "x.yaml"},
+		"refused":            {reason: "ReconciliationFailed", message: "Service/" + s.Namespace + "/refused-b"},
+		"unknown":            {reason: "ReconciliationFailed", message: "does not serve kind Nothing"},
+		"nowhere":            {reason: "ArtifactFailed", message: "path not found"},
+		"missing-source":     {reason: "ArtifactFailed", message: "/none' not found"},
+		"missing-dependency": {reason: "DependencyNotReady", message: "/none' not found"},
+		"cycle-a":            {reason: "DependencyNotReady", message: "dependency cycle"},
 	} {
 		s.NotReady(&kustomizev1.Kustomization{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)

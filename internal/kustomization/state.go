@@ -48,6 +48,8 @@ type applyState struct {
 	lastResync        time.Time // when all objects were dry-run last
 	warnings          string    // the last reported ones
 	drift             rollout.Drift
+	applied           *artifact.Applied            // what this process applied completely; nil if not known
+	heldProblem       string                       // the last reported error of a correction behind a closed gate
 	appliedBuild      atomic.Pointer[appliedBuild] // read by dependents; nil if the last build is not applied
 }
 
@@ -96,6 +98,7 @@ func (c *Controller) forget(obj *kustomizev1.Kustomization) {
 	if s := c.states[obj.UID]; s != nil && s.apply.target != nil {
 		s.apply.target.Forget(refOf(obj))
 	}
+	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
 	delete(c.states, obj.UID)
 	c.Clusters.Release(refOf(obj))
 }

@@ -189,17 +189,17 @@ func location(obj client.Object) []Fact {
 	switch s := obj.(type) {
 	case *sourcev1.GitRepository:
 		ref := cmp.Or(s.Spec.Reference, &sourcev1.GitRepositoryRef{})
-		return []Fact{{"URL", fault.RedactURL(s.Spec.URL)}, {"Branch", ref.Branch},
-			{"Tag", cmp.Or(ref.Tag, ref.SemVer)}, {"Reference", ref.Name}}
+		return []Fact{{Name: "URL", Value: fault.RedactURL(s.Spec.URL)}, {Name: "Branch", Value: ref.Branch},
+			{Name: "Tag", Value: cmp.Or(ref.Tag, ref.SemVer)}, {Name: "Reference", Value: ref.Name}}
 	case *sourcev1.OCIRepository:
 		ref := cmp.Or(s.Spec.Reference, &sourcev1.OCIRepositoryRef{})
-		return []Fact{{"URL", s.Spec.URL}, {"Tag", cmp.Or(ref.Tag, ref.SemVer)}}
+		return []Fact{{Name: "URL", Value: s.Spec.URL}, {Name: "Tag", Value: cmp.Or(ref.Tag, ref.SemVer)}}
 	case *sourcev1.HelmRepository:
-		return []Fact{{"URL", fault.RedactURL(s.Spec.URL)}}
+		return []Fact{{Name: "URL", Value: fault.RedactURL(s.Spec.URL)}}
 	case *sourcev1.HelmChart:
-		return []Fact{{"Chart", s.Spec.Chart}, {"Version", s.Spec.Version}}
+		return []Fact{{Name: "Chart", Value: s.Spec.Chart}, {Name: "Version", Value: s.Spec.Version}}
 	case *sourcev1.Bucket:
-		return []Fact{{"URL", fmt.Sprintf("%s/%s", s.Spec.Endpoint, s.Spec.BucketName)}}
+		return []Fact{{Name: "URL", Value: fmt.Sprintf("%s/%s", s.Spec.Endpoint, s.Spec.BucketName)}}
 	}
 	return nil
 }

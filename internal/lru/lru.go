@@ -47,7 +47,7 @@ func (c *Cache[K, V]) Add(key K, value V, size int64, limits Limits) {
 	if c.entries == nil {
 		c.entries = map[K]*list.Element{}
 	}
-	c.entries[key] = c.order.PushFront(&entry[K, V]{key, value, size})
+	c.entries[key] = c.order.PushFront(&entry[K, V]{key: key, value: value, size: size})
 	c.size += size
 	for limits.Count > 0 && c.order.Len() > limits.Count || limits.Size > 0 && c.size > limits.Size {
 		c.remove(c.order.Back())

@@ -28,15 +28,18 @@ func TestAddEvictsLeastRecentlyUsed(t *testing.T) {
 		use    []string         // each key is read if it exists, and added otherwise
 		want   []string
 	}{
-		"within the limits": {limits: Limits{3, 3}, use: []string{"a", "b", "c"}, want: []string{"a", "b", "c"}},
-		"no limits":         {use: []string{"a", "b", "c"}, want: []string{"a", "b", "c"}},
-		"count":             {limits: Limits{2, 9}, use: []string{"a", "b", "c"}, want: []string{"b", "c"}},
-		"size": {limits: Limits{0, 3}, sizes: map[string]int64{"c": 2}, use: []string{"a", "b", "c"},
+		"within the limits": {limits: Limits{Count: 3, Size: 3}, use: []string{"a", "b", "c"},
+			want: []string{"a", "b", "c"}},
+		"no limits": {use: []string{"a", "b", "c"}, want: []string{"a", "b", "c"}},
+		"count": {limits: Limits{Count: 2, Size: 9}, use: []string{"a", "b", "c"},
 			want: []string{"b", "c"}},
-		"reading is use": {limits: Limits{2, 9}, use: []string{"a", "b", "a", "c"}, want: []string{"a", "c"}},
-		"value larger than the limit": {limits: Limits{2, 2}, sizes: map[string]int64{"b": 3},
+		"size": {limits: Limits{Count: 0, Size: 3}, sizes: map[string]int64{"c": 2}, use: []string{"a", "b", "c"},
+			want: []string{"b", "c"}},
+		"reading is use": {limits: Limits{Count: 2, Size: 9}, use: []string{"a", "b", "a", "c"},
+			want: []string{"a", "c"}},
+		"value larger than the limit": {limits: Limits{Count: 2, Size: 2}, sizes: map[string]int64{"b": 3},
 			use: []string{"a", "b"}},
-		"value as large as the limit": {limits: Limits{2, 2}, sizes: map[string]int64{"b": 2},
+		"value as large as the limit": {limits: Limits{Count: 2, Size: 2}, sizes: map[string]int64{"b": 2},
 			use: []string{"a", "b"}, want: []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {

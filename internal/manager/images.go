@@ -13,6 +13,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/discover"
@@ -38,13 +39,14 @@ func (p *process) addImageReflector(ctx context.Context) error {
 		Views:                &reflector.Views{Store: tags},
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 	}
+	cleanup := &reflector.Cleanup{Store: tags, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
 	return errors.Join(
 		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
 			&imagev1.ImageRepository{}, reflector.RepositoryChanged),
 		register(p, reflector.RepositoryGroupKind, reconcile.BlocksSource, repositories),
 		register(p, reflector.PolicyGroupKind, reconcile.Ungated, policies),
-		p.mgr.Add(&reflector.Cleanup{Store: tags, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}),
+		p.mgr.Add(guard.Runnable("removing tags", reconcile.OnEveryReplica(cleanup.Run))),
 		p.addImageServer(policies),
 		p.addImageDiscovery(),
 	)

@@ -3,9 +3,11 @@ package manager
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -32,6 +34,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		Client:    p.mgr.GetClient(),
 		Configs:   p.mgr.GetAPIReader(),
 		Artifacts: p.storage.fetcher,
+		Applied:   artifact.NewAppliedStore(filepath.Join(p.StoragePath, "applied"), p.storage.fetcher),
 		Clusters:  clusters,
 		Events:    p.kernel.Events,
 		Clock:     p.GetClock(),

@@ -7,9 +7,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/logging"
+	"github.com/sluice-gitops/sluice/internal/metrics"
+	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/receiver"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // Run runs the enabled controllers until ctx ends.
@@ -20,11 +26,11 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := logging.Set(o.LogLevel, o.LogEncoding); err != nil {
 		return err
 	}
-	speak, err := build.Quiet()
-	if err != nil {
+	guard.Libraries()
+	if err := metrics.Register(reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
+		delivery.Metrics()); err != nil {
 		return err
 	}
-	defer speak()
 	p, err := newProcess(ctx, cfg, o)
 	if err != nil {
 		return err

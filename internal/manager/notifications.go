@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -43,7 +44,7 @@ func (p *process) addNotifications(ctx context.Context) error {
 		return fmt.Errorf("cannot get the host name: %w", err)
 	}
 	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, endpoint.KernelEvents(p.mgr.GetScheme(), host))
-	return p.mgr.Add(endpoint)
+	return p.mgr.Add(guard.Runnable("delivering notifications", endpoint))
 }
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
@@ -60,7 +61,7 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	router := &alert.Router{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 		Labels:               alert.CachedLabels(p.mgr),
-		Warn: func(a *v1beta3.Alert, message string) {
+		Warn: func(a *notificationv1.Alert, message string) {
 			p.kernel.Events.Emit(alert.AlertGroupKind.Group, a,
 				reconcile.Event{Type: corev1.EventTypeWarning, Reason: "MetadataConflict", Message: message})
 		},
@@ -85,9 +86,9 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 		return nil, err
 	}
 	// an Alert depends on the existence of its Provider only
-	never := func(_, _ *v1beta3.Provider) bool { return false }
-	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind, &v1beta3.Provider{},
-		never); err != nil {
+	never := func(_, _ *notificationv1.Provider) bool { return false }
+	if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), alert.ProviderGroupKind,
+		&notificationv1.Provider{}, never); err != nil {
 		return nil, err
 	}
 	if err := registerWithoutFinalizer(p, alert.AlertGroupKind, &alert.Alert{Client: p.mgr.GetClient(),

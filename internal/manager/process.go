@@ -13,11 +13,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/cachemetrics"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/eventrecorder"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
@@ -95,7 +96,7 @@ func (p *process) connectRemotes() (err error) {
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
-	return p.mgr.Add(cachemetrics.ForTokens(identities))
+	return p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForTokens(identities)))
 }
 
 // addControllers adds what the enabled controllers share, and then each of them, to the manager.
@@ -110,13 +111,13 @@ func (p *process) addControllers(ctx context.Context) error {
 		name string
 		add  func(context.Context) error
 	}{
-		{options.SourceController, p.addSources},
-		{options.KustomizeController, p.addKustomizations},
-		{options.HelmController, p.addHelmReleases},
-		{options.GatingController, p.addGates},
-		{options.NotificationController, p.addReceivers},
-		{options.ImageReflectorController, p.addImageReflector},
-		{options.ImageAutomationController, p.addImageAutomation},
+		{name: options.SourceController, add: p.addSources},
+		{name: options.KustomizeController, add: p.addKustomizations},
+		{name: options.HelmController, add: p.addHelmReleases},
+		{name: options.GatingController, add: p.addGates},
+		{name: options.NotificationController, add: p.addReceivers},
+		{name: options.ImageReflectorController, add: p.addImageReflector},
+		{name: options.ImageAutomationController, add: p.addImageAutomation},
 	} {
 		if !p.Runs(controller.name) {
 			continue

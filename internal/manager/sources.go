@@ -9,7 +9,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/access"
-	"github.com/sluice-gitops/sluice/internal/cachemetrics"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/verify/cosign"
@@ -45,7 +46,7 @@ func (p *process) addHelm(signatures *access.Signatures) error {
 		Limits: p.HelmLimits,
 	}
 	return errors.Join(
-		p.mgr.Add(cachemetrics.ForIndexes(&charts.Indexes)),
+		p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForIndexes(&charts.Indexes))),
 		addSource(p, source.HelmRepositoryGroupKind, &source.HelmRepository{Charts: charts}),
 		addSource(p, source.HelmChartGroupKind, &source.HelmChart{
 			Objects: p.mgr.GetClient(), Secrets: p.remotes.Secrets, Charts: charts, Signatures: signatures,

@@ -13,7 +13,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
 
@@ -50,7 +52,7 @@ func newStorage(o options.Options) (*storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
-	return &storage{fetcher.Store, listener, fetcher}, nil
+	return &storage{store: fetcher.Store, listener: listener, fetcher: fetcher}, nil
 }
 
 // addArtifactServer adds the artifact server and the cleanup of its store. Every replica serves artifacts.
@@ -74,7 +76,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		Server: artifact.NewServer(server)}); err != nil {
 		return err
 	}
-	return p.mgr.Add(&source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()})
+	cleanup := &source.Cleanup{Store: p.storage.store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
+	return p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run)))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.
@@ -96,5 +99,5 @@ func (p *process) withTLS(listener net.Listener) (net.Listener, error) {
 	}
 	return tls.NewListener(listener, &tls.Config{
 		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), p.mgr.Add(certificate)
+	}), p.mgr.Add(guard.Runnable("reading a certificate", certificate))
 }

@@ -67,9 +67,9 @@ func TestIdentityServiceAccount(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--default-service-account=tenant"}, ""},
-		{[]string{"--default-service-account=tenant", "--controllers=source-controller"}, "tenant"},
-		{[]string{"--default-service-account=tenant", "--default-identity-service-account=cloud"}, "cloud"},
+		{args: []string{"--default-service-account=tenant"}, want: ""},
+		{args: []string{"--default-service-account=tenant", "--controllers=source-controller"}, want: "tenant"},
+		{args: []string{"--default-service-account=tenant", "--default-identity-service-account=cloud"}, want: "cloud"},
 	} {
 		var o Options
 		f := pflag.NewFlagSet("controller", pflag.ContinueOnError)

@@ -105,10 +105,11 @@ func TestWebhookBodySizeLimit(t *testing.T) {
 		body io.Reader
 		most int64 // bytes that the server and the system's buffers may read before the server rejects the request
 	}{
-		"with its length": {fmt.Sprintf("Content-Length: %d", size), &endless{text: strings.Repeat("x", 1<<10)},
-			8 << 20},
-		"without its length": {"Transfer-Encoding: chunked",
-			&endless{text: "400\r\n" + strings.Repeat("x", 1<<10) + "\r\n"}, hook.MaxBody + 16<<20},
+		"with its length": {head: fmt.Sprintf("Content-Length: %d", size),
+			body: &endless{text: strings.Repeat("x", 1<<10)},
+			most: 8 << 20},
+		"without its length": {head: "Transfer-Encoding: chunked",
+			body: &endless{text: "400\r\n" + strings.Repeat("x", 1<<10) + "\r\n"}, most: hook.MaxBody + 16<<20},
 	} {
 		body := &counted{Reader: io.LimitReader(c.body, size)}
 		if code := h.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+c.head,
@@ -191,16 +192,20 @@ func TestWebhookInvalidHeaders(t *testing.T) {
 		headers string
 		codes   string
 	}{
-		"a signature over two lines": {"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=\r\n " +
-			strings.TrimPrefix(signature(pushed), "sha256="), "400 401"},
-		"an event over two lines":        {signed + "\r\nX-GitHub-Event: pu\r\n\tsh", "200 400"},
-		"a carriage return in a header":  {signed + "\r\nX-GitHub-Event: star\rX-GitHub-Event: push", "200 400"},
-		"a zero byte in a header":        {signed + "\r\nX-GitHub-Event: push\x00", "400"},
-		"line without a colon":           {signed + "\r\npush", "400"},
-		"a header without a name":        {signed + "\r\n: push", "400"},
-		"two lengths":                    {signed + "\r\nX-GitHub-Event: push\r\nContent-Length: 1", "400"},
-		"headers of 100 KB":              {signed + "\r\nX-GitHub-Event: " + strings.Repeat("push", 25<<10), "431"},
-		"a signature with a line at end": {"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\\r\\n", "401"},
+		"a signature over two lines": {headers: "X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=\r\n " +
+			strings.TrimPrefix(signature(pushed), "sha256="), codes: "400 401"},
+		"an event over two lines": {headers: signed + "\r\nX-GitHub-Event: pu\r\n\tsh", codes: "200 400"},
+		"a carriage return in a header": {headers: signed + "\r\nX-GitHub-Event: star\rX-GitHub-Event: push",
+			codes: "200 400"},
+		"a zero byte in a header": {headers: signed + "\r\nX-GitHub-Event: push\x00", codes: "400"},
+		"line without a colon":    {headers: signed + "\r\npush", codes: "400"},
+		"a header without a name": {headers: signed + "\r\n: push", codes: "400"},
+		"two lengths": {headers: signed + "\r\nX-GitHub-Event: push\r\nContent-Length: 1",
+			codes: "400"},
+		"headers of 100 KB": {headers: signed + "\r\nX-GitHub-Event: " + strings.Repeat("push", 25<<10),
+			codes: "431"},
+		"a signature with a line at end": {headers: "X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\\r\\n",
+			codes: "401"},
 	} {
 		code := h.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s", path, len(pushed),
 			c.headers), strings.NewReader(pushed))

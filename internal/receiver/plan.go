@@ -49,8 +49,8 @@ func (m *Plans) plan(ctx context.Context, r *notificationv1.Receiver) (*plan, er
 			return nil, err
 		}
 		for _, f := range []struct{ field, source string }{
-			{"spec.resourceFilter", r.Spec.ResourceFilter},
-			{fmt.Sprintf("spec.resources[%d].filter", i), resource.Filter},
+			{field: "spec.resourceFilter", source: r.Spec.ResourceFilter},
+			{field: fmt.Sprintf("spec.resources[%d].filter", i), source: resource.Filter},
 		} {
 			if f.source == "" {
 				continue
@@ -80,6 +80,9 @@ func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.Recei
 	case err != nil || gv.Group != "" && gv.Group != group:
 		return t, fault.New(meta.FailedReason, "%s has an apiVersion of the wrong group", subject).
 			WithHint("The group is %s; apiVersion may be omitted", group).Final()
+	case resource.Kind == gateKind && t.namespace != r.Namespace:
+		return t, fault.New(meta.AccessDeniedReason, "%s is a Gate of another namespace, which a Receiver cannot open "+
+			"or close", subject).WithHint("Create the Receiver in the namespace of the Gate").Final()
 	case m.NoCrossNamespaceRefs && t.namespace != r.Namespace:
 		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed", subject).
 			WithHint("Create the Receiver in that namespace, or run the controllers without " +

@@ -209,9 +209,9 @@ func TestGenericWebhookByAnyMethod(t *testing.T) {
 		kind, action string
 		want         int
 	}{
-		"signed": {"generic-hmac", "", http.StatusMethodNotAllowed},
-		"opener": {"generic", notificationv1.OpenAction, http.StatusMethodNotAllowed},
-		"plain":  {"generic", "", http.StatusOK},
+		"signed": {kind: "generic-hmac", want: http.StatusMethodNotAllowed},
+		"opener": {kind: "generic", action: notificationv1.OpenAction, want: http.StatusMethodNotAllowed},
+		"plain":  {kind: "generic", want: http.StatusOK},
 	} {
 		r := h.receiver(name, c.kind, func(s *notificationv1.ReceiverSpec) {
 			s.Resources, s.Action = resources,
@@ -294,8 +294,9 @@ func TestWebhookOpensAndClosesGate(t *testing.T) {
 	for _, step := range []struct {
 		action string
 		status metav1.ConditionStatus
-	}{{notificationv1.OpenAction, metav1.ConditionTrue}, {notificationv1.CloseAction, metav1.ConditionFalse},
-		{notificationv1.OpenAction, metav1.ConditionTrue}} {
+	}{{action: notificationv1.OpenAction, status: metav1.ConditionTrue},
+		{action: notificationv1.CloseAction, status: metav1.ConditionFalse},
+		{action: notificationv1.OpenAction, status: metav1.ConditionTrue}} {
 		if code, response := h.post(hook.Path(webhookToken, step.action, h.Namespace), ""); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", step.action, code, response)
 		}
@@ -324,16 +325,22 @@ func TestInvalidReceivers(t *testing.T) {
 		change func(*notificationv1.ReceiverSpec)
 		reason string
 	}{
-		"no-secret": {func(s *notificationv1.ReceiverSpec) { s.SecretRef.Name = "none" }, "TokenNotFound"},
-		"gcr":       {func(s *notificationv1.ReceiverSpec) { s.Type = "gcr" }, "TokenNotFound"},
-		"far": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Namespace = "kube-system" },
-			"AccessDenied"},
-		"filter": {func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "1 +" }, "InvalidCELExpression"},
-		"number": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Filter = "1 + 1" }, "InvalidCELExpression"},
-		"gate":   {func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, "Failed"},
-		"group":  {func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" }, "Failed"},
-		"both": {func(s *notificationv1.ReceiverSpec) { s.Resources[0].MatchLabels = map[string]string{"a": "b"} },
-			"Failed"},
+		"no-secret": {change: func(s *notificationv1.ReceiverSpec) { s.SecretRef.Name = "none" },
+			reason: "TokenNotFound"},
+		"gcr": {change: func(s *notificationv1.ReceiverSpec) { s.Type = "gcr" }, reason: "TokenNotFound"},
+		"far": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].Namespace = "kube-system" },
+			reason: "AccessDenied"},
+		"filter": {change: func(s *notificationv1.ReceiverSpec) { s.ResourceFilter = "1 +" },
+			reason: "InvalidCELExpression"},
+		"number": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].Filter = "1 + 1" },
+			reason: "InvalidCELExpression"},
+		"gate": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, reason: "Failed"},
+		"group": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" },
+			reason: "Failed"},
+		"both": {change: func(s *notificationv1.ReceiverSpec) {
+			s.Resources[0].MatchLabels = map[string]string{"a": "b"}
+		},
+			reason: "Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hooks{h.For(t), h.url}

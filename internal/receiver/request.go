@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
@@ -87,7 +87,7 @@ func parseBody(body []byte) (any, error) {
 // other objects, and returns an error at the end.
 func (r *requester) request(ctx context.Context, c *call) (int64, error) {
 	var count atomic.Int64
-	var group errgroup.Group
+	group := guard.NewGroup("annotating objects")
 	group.SetLimit(maxParallel)
 	var firstErr error
 	for _, t := range c.targets {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
@@ -35,16 +35,16 @@ var requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: prometheus.ExponentialBuckets(0.002, 3, 9),
 }, []string{"code", "method"})
 
-func init() { metrics.Registry.MustRegister(requestDuration) }
+// Metrics returns the metrics of webhooks.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{requestDuration} }
 
 // pathIndex is the cache index of Receivers by webhook path.
 const pathIndex = "status.webhookPath"
 
 // IndexPaths adds the index of Receivers by webhook path to the cache.
 func IndexPaths(ctx context.Context, i client.FieldIndexer) error {
-	return i.IndexField(ctx, &notificationv1.Receiver{}, pathIndex, func(o client.Object) []string {
-		return []string{o.(*notificationv1.Receiver).Status.WebhookPath}
-	})
+	return i.IndexField(ctx, &notificationv1.Receiver{}, pathIndex, guard.Indexer("indexing receivers",
+		func(o client.Object) []string { return []string{o.(*notificationv1.Receiver).Status.WebhookPath} }))
 }
 
 // Server handles the requests for all Receivers. It runs on every replica; it keeps no state but the cache.
@@ -66,7 +66,7 @@ func NewServer(s *Server) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.serve)
 	return &http.Server{
-		Handler: instrument(mux), MaxHeaderBytes: maxHeader,
+		Handler: instrument(guard.Handler("handling a webhook", mux)), MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: readTimeout + handleTimeout,
 		IdleTimeout: time.Minute,
 	}
@@ -146,7 +146,7 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if err != nil {
 		return 0, err
 	}
-	return (&requester{s.Reader, s.Writer, s.Mapper}).request(ctx, c)
+	return (&requester{reader: s.Reader, writer: s.Writer, mapper: s.Mapper}).request(ctx, c)
 }
 
 // body reads the body of a request if there is memory for it. The memory is reserved until release is called.

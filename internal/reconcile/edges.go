@@ -12,6 +12,8 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Ref identifies an object by group, kind, namespace and name.
@@ -133,7 +135,7 @@ func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache
 			e.NotifyDependents(ref(t))
 		}
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(guard.EventHandler("observing references", cache.ResourceEventHandlerFuncs{
 		AddFunc:    notify,
 		DeleteFunc: notify,
 		UpdateFunc: func(before, after any) {
@@ -143,6 +145,6 @@ func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache
 				notify(after)
 			}
 		},
-	})
+	}))
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Finalizer is the finalizer that these APIs have always used, so that objects can move between installations.
@@ -71,6 +72,9 @@ func (p *Pass[T]) Admit(revision string) error {
 	}
 	return err
 }
+
+// IsGated reports whether a gate applies to the object, whether it is open or closed.
+func (p *Pass[T]) IsGated() bool { return p.admission != nil }
 
 // IsHeld reports whether gates hold the pass: the step may act only on revisions that were admitted.
 func (p *Pass[T]) IsHeld() bool { return len(p.admission.blocking()) > 0 }
@@ -134,14 +138,14 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 // relevantChange filters the events that call for a pass: a new generation, reconcile request or deletion, changed
 // labels (gates select objects by label), or a changed schedule or request that a kind keeps in annotations. Status
 // patches are ignored.
-var relevantChange = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var relevantChange = guard.Predicate("comparing an object", predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew) ||
 		scheduleOf(e.ObjectOld) != scheduleOf(e.ObjectNew) ||
 		!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
 		!maps.Equal(kindRequests(e.ObjectOld), kindRequests(e.ObjectNew)) ||
 		e.ObjectNew.GetDeletionTimestamp() != nil && e.ObjectOld.GetDeletionTimestamp() == nil
-}}
+}})
 
 func scheduleOf(obj client.Object) meta.Schedule {
 	if o, ok := obj.(Object); ok {

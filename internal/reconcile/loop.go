@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // loop reconciles one kind.
@@ -63,23 +62,33 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	request := requestedAt(obj)
 	requested := request != "" && request != obj.CommonStatus().LastHandledReconcileAt
-	admission := l.admissionOf(obj, requested)
-
 	start := l.Clock.Now()
 	w := newStatusWriter(l, obj)
-	outcome := l.step(ctx, &Pass[T]{
-		Object: obj, Requested: requested, admission: admission,
-		InProgress: isInProgress(obj) && admission.allowsProgress(),
-		save: func(ctx context.Context, message string) error {
-			setProgressing(obj, message)
-			return w.write(ctx, obj)
-		},
+	var admission *admission
+	var outcome Outcome
+	unknown := guard.DoContext(ctx, "asking gates", func() error {
+		admission = l.admissionOf(obj, requested)
+		return nil
 	})
+	if unknown != nil {
+		outcome = panicked(unknown) // the step does not run: gates may be closed
+	} else {
+		outcome = l.step(ctx, &Pass[T]{
+			Object: obj, Requested: requested, admission: admission,
+			InProgress: isInProgress(obj) && admission.allowsProgress(),
+			save: func(ctx context.Context, message string) error {
+				setProgressing(obj, message)
+				return w.write(ctx, obj)
+			},
+		})
+	}
 	if outcome.state == held {
 		outcome.reason, outcome.message = admission.closed[0].Reason, l.gateMessage(admission)
 	}
 	setConditions(obj, outcome)
-	l.reportGates(obj, admission, outcome)
+	if unknown == nil {
+		l.reportGates(obj, admission, outcome)
+	}
 	if request != "" {
 		obj.CommonStatus().LastHandledReconcileAt = request
 	}
@@ -103,20 +112,25 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 func (l *loop[T]) step(ctx context.Context, pass *Pass[T]) (o Outcome) {
 	ctx, cancel := withTimeout(ctx, pass.Object)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "reconcile panicked", "stack", string(debug.Stack()))
-			o = Failed(fault.New(ReasonFailed, "internal error while reconciling").
-				WithHint("This is a bug in Sluice: report it with the controller's log. The object is retried").
-				Final())
-			o.err = errPanic
-		}
-	}()
 	if problems := meta.InvalidSpec(pass.Object); len(problems) > 0 {
 		return Failed(fault.New(meta.InvalidSpecReason, "the spec cannot be read: %s", strings.Join(problems, "; ")).
 			WithHint("Correct these fields; the object is not reconciled until then").Final())
 	}
-	return l.Step.Reconcile(ctx, pass)
+	if err := guard.DoContext(ctx, "reconciling", func() error {
+		o = l.Step.Reconcile(ctx, pass)
+		return nil
+	}); err != nil {
+		return panicked(err)
+	}
+	return o
+}
+
+// panicked returns the outcome of a pass that panicked: the object is Stalled, but is retried.
+func panicked(err error) Outcome {
+	o := Failed(fault.New(ReasonFailed, "%s", fault.As(err).What).
+		WithHint("%s. The object is retried", guard.Hint).Final())
+	o.err = err
+	return o
 }
 
 func withTimeout(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
@@ -132,7 +146,7 @@ func (l *loop[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
 	if controllerutil.ContainsFinalizer(obj, l.Finalizer) {
 		w := newStatusWriter(l, obj)
 		bounded, cancel := withTimeout(ctx, obj)
-		err := l.Step.Finalize(bounded, obj)
+		err := guard.DoContext(ctx, "finalizing", func() error { return l.Step.Finalize(bounded, obj) })
 		cancel()
 		if err != nil {
 			outcome := Failed(err)
@@ -173,11 +187,11 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 	switch {
 	case o.state == progressing:
 		return o.after
-	case o.state == failed && o.after > 0:
+	case (o.state == failed || o.state == held) && o.after > 0:
 		return o.after
 	case o.state == failed && s.RetryInterval > 0:
 		return l.Retry.jitter(s.RetryInterval)
-	case o.state == failed, errors.Is(o.err, errPanic):
+	case o.state == failed, guard.IsPanic(o.err):
 		return l.failures.backoff(key, l.Retry, s.Interval)
 	default:
 		return l.Retry.jitter(s.Interval)

@@ -8,7 +8,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 var (
@@ -29,7 +28,10 @@ var (
 	}, []string{"customresource_kind", "exported_namespace", "name", "ready", "suspended"})
 )
 
-func init() { metrics.Registry.MustRegister(duration, suspendedGauge, resourceInfo) }
+// Metrics returns the metrics of reconciled objects.
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{duration, suspendedGauge, resourceInfo}
+}
 
 func observePass(gk schema.GroupKind, obj Object, took time.Duration) {
 	duration.WithLabelValues(gk.Kind, obj.GetName(), obj.GetNamespace()).Observe(took.Seconds())

@@ -10,7 +10,8 @@ import (
 func TestResourceInfoHasOneSeriesPerObject(t *testing.T) {
 	ref := RefTo(schema.GroupKind{Kind: "Test"}, "a", "b")
 	before := testutil.CollectAndCount(resourceInfo)
-	for _, s := range []infoState{{"Unknown", "false"}, {"True", "false"}, {"True", "false"}, {"True", "true"}} {
+	for _, s := range []infoState{{ready: "Unknown", suspended: "false"}, {ready: "True", suspended: "false"},
+		{ready: "True", suspended: "false"}, {ready: "True", suspended: "true"}} {
 		infos.set(ref, s)
 		if n := testutil.CollectAndCount(resourceInfo) - before; n != 1 {
 			t.Errorf("%d series for %+v, want 1", n, s)

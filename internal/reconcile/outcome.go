@@ -36,7 +36,7 @@ type Outcome struct {
 	state       state
 	reason      string
 	message     string
-	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for
+	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for; held: see After
 	err         error
 	notes       []note
 	metadata    map[string]string
@@ -102,7 +102,13 @@ func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 }
 
 func (o Outcome) note(eventType, reason, message string) Outcome {
-	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType, reason, message})
+	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType: eventType, reason: reason, message: message})
+	return o
+}
+
+// After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.
+func (o Outcome) After(delay time.Duration) Outcome {
+	o.after = max(delay, time.Millisecond)
 	return o
 }
 

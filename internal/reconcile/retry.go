@@ -1,16 +1,12 @@
 package reconcile
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// errPanic is the error of an outcome after a panic: the object is Stalled, but is retried.
-var errPanic = errors.New("reconcile panicked")
 
 // Retry configures retries after failures and how passes are spread over time.
 type Retry struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
@@ -105,7 +106,7 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		timeout = g.transports.ResponseTimeout
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(timeout, func() { cancel(errTimeout) })
+	timer := guard.AfterFunc("ending a request", timeout, func() { cancel(errTimeout) })
 	wait := admitted.Await()
 	resp, err := g.base.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
 	timer.Stop()

@@ -14,6 +14,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -35,9 +36,9 @@ func announce[T Object](ctx context.Context, c ctrlcache.Cache, events *artifact
 		return err
 	}
 	a := &announcer[T]{events: events, kind: kind, failing: map[types.NamespacedName]bool{}}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	_, err = informer.AddEventHandler(guard.EventHandler("announcing sources", cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: a.added, UpdateFunc: a.updated, DeleteFunc: a.deleted,
-	})
+	}))
 	return err
 }
 

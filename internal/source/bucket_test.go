@@ -119,16 +119,22 @@ func TestBucketErrors(t *testing.T) {
 		change          func(*sourcev1.Bucket)
 		reason, message string
 	}{
-		"no such bucket": {func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" }, "BucketOperationFailed",
-			"cannot list the bucket 'none': NoSuchBucket"},
-		"no such Secret": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" }, "AuthenticationFailed",
-			"not found"},
-		"a Secret of others": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" }, "AuthenticationFailed",
-			"'accesskey' and 'secretkey'"},
-		"a wrong key": {func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" }, "AuthenticationFailed",
-			"SignatureDoesNotMatch"},
-		"an unknown authority": {func(b *sourcev1.Bucket) { b.Spec.Endpoint, b.Spec.Insecure = secure.Endpoint, false },
-			"BucketOperationFailed", "certificate"},
+		"no such bucket": {change: func(b *sourcev1.Bucket) { b.Spec.BucketName = "none" },
+			reason:  "BucketOperationFailed",
+			message: "cannot list the bucket 'none': NoSuchBucket"},
+		"no such Secret": {change: func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "none" },
+			reason:  "AuthenticationFailed",
+			message: "not found"},
+		"a Secret of others": {change: func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "other" },
+			reason:  "AuthenticationFailed",
+			message: "'accesskey' and 'secretkey'"},
+		"a wrong key": {change: func(b *sourcev1.Bucket) { b.Spec.SecretRef.Name = "wrong" },
+			reason:  "AuthenticationFailed",
+			message: "SignatureDoesNotMatch"},
+		"an unknown authority": {change: func(b *sourcev1.Bucket) {
+			b.Spec.Endpoint, b.Spec.Insecure = secure.Endpoint, false
+		},
+			reason: "BucketOperationFailed", message: "certificate"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newHarness(t)

@@ -11,19 +11,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// Cleanup removes the artifacts of deleted objects and damaged artifacts once, when the process starts. It implements
-// manager.Runnable.
+// Cleanup removes the artifacts of deleted objects and damaged artifacts.
 type Cleanup struct {
 	Store     *artifact.Store
 	Reader    client.Reader // without a label selector: objects of other processes must be found
 	Namespace string        // empty for all namespaces
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has its own store.
-func (c *Cleanup) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable. Failures are logged only: the next start tries again.
-func (c *Cleanup) Start(ctx context.Context) error {
+// Run runs once, when the process starts, on every replica, as each has its own store. It only logs failures: the next
+// start tries again.
+func (c *Cleanup) Run(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("artifacts")
 	for _, kind := range []string{
 		sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.HelmRepositoryKind,

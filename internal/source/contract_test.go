@@ -62,7 +62,8 @@ func newContract(t *testing.T, secret map[string][]byte) *contract {
 		t.Fatal(err)
 	}
 	o := &objects{secret: corev1.Secret{Data: secret}}
-	return &contract{t, o, access.Connector{Secrets: access.Secrets{Reader: o}, Egress: &egress.Policy{}}, store}
+	return &contract{T: t, objects: o,
+		connector: access.Connector{Secrets: access.Secrets{Reader: o}, Egress: &egress.Policy{}}, store: store}
 }
 
 // meta is the metadata of the object under test.

@@ -200,13 +200,27 @@ func markStored(obj Object, revision string) string {
 	return message
 }
 
-// markVerified sets SourceVerified to the result of a fetch.
+// markVerified sets SourceVerified to the result of a fetch, and records who signed the revision.
 func markVerified(obj Object, v *Verification, err error) {
 	switch {
 	case v == nil && err == nil:
 		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
+		setSigners(obj, "")
 	case v != nil && v.Status != "":
 		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, v.Status, v.Reason, v.Message)
+		if v.Status == metav1.ConditionTrue {
+			setSigners(obj, v.Signers)
+		}
+	}
+}
+
+// setSigners records who signed the revision, on kinds whose status has a field for it.
+func setSigners(obj Object, signers string) {
+	switch o := any(obj).(type) {
+	case *sourcev1.GitRepository:
+		o.Status.SourceVerificationFingerprint = signers
+	case *sourcev1.OCIRepository:
+		o.Status.SourceVerificationFingerprint = signers
 	}
 }
 

@@ -105,16 +105,19 @@ type Observed[T Object] interface {
 type Verification struct {
 	Status          metav1.ConditionStatus
 	Reason, Message string
+	// Signers are the fingerprints of the keys, or the identities, whose signatures were verified.
+	Signers string
 }
 
-// verified is the result of a successful verification.
-func verified(message string) *Verification {
-	return &Verification{metav1.ConditionTrue, meta.SucceededReason, message}
+// verified is the result of a successful verification by keys or identities.
+func verified(signers, message string) *Verification {
+	return &Verification{Status: metav1.ConditionTrue, Reason: meta.SucceededReason, Message: message, Signers: signers}
 }
 
 // unverified is the result of a failed verification.
 func unverified(err error) *Verification {
-	return &Verification{metav1.ConditionFalse, fault.Reason(err, sourcev1.VerificationErrorReason), err.Error()}
+	return &Verification{Status: metav1.ConditionFalse, Message: err.Error(),
+		Reason: fault.Reason(err, sourcev1.VerificationErrorReason)}
 }
 
 // In makes an error appear in the given condition instead of the default one.

@@ -121,6 +121,9 @@ func TestGitVerification(t *testing.T) {
 	if m := g.Status.SourceVerificationMode; m == nil || *m != "HEAD" {
 		t.Errorf("mode %v", m)
 	}
+	if f := g.Status.SourceVerificationFingerprint; !strings.HasPrefix(f, "SHA256:") {
+		t.Errorf("fingerprint %q", f)
+	}
 
 	t.Log("an unsigned commit keeps the artifact")
 	s.Git.Commit("app", map[string]string{"a.yaml": "2"})

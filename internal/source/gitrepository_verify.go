@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -30,45 +31,46 @@ func (g *GitRepository) verify(ctx context.Context, obj *sourcev1.GitRepository,
 	if m == "" || strings.EqualFold(m, verifyHead) {
 		m = verifyHead
 	}
-	message, err := g.verifySignatures(ctx, obj, m, view, revision)
-	if err != nil {
+	if f.Verification, err = g.verifySignatures(ctx, obj, m, view, revision); err != nil {
 		f.Verification = unverified(err)
 		return nil, err
 	}
-	f.Verification = verified(message)
 	return &m, nil
 }
 
-// verifySignatures verifies what the mode requires, and returns the message of the condition SourceVerified.
+// verifySignatures verifies what the mode requires.
 func (g *GitRepository) verifySignatures(ctx context.Context, obj *sourcev1.GitRepository, mode string, view *git.View,
-	revision git.Revision) (message string, err error) {
+	revision git.Revision) (*Verification, error) {
 	if mode != verifyHead && !access.GitReference(obj.Spec.Reference).LeadsToTag() {
-		return "", fault.New(sourcev1.InvalidVerificationModeReason,
+		return nil, fault.New(sourcev1.InvalidVerificationModeReason,
 			"spec.verify.mode is '%s', but spec.ref does not select a tag", mode).
 			WithHint("Set spec.ref.tag, spec.ref.semver or a name below refs/tags/, or set the mode to HEAD").Final()
 	}
 	data, err := g.Access.Secrets.Data(ctx, obj.Namespace, &obj.Spec.Verification.SecretRef, "spec.verify.secretRef")
 	if err != nil {
-		return "", fault.New(sourcev1.VerificationErrorReason, "cannot read the trusted keys").Because(err)
+		return nil, fault.New(sourcev1.VerificationErrorReason, "cannot read the trusted keys").Because(err)
 	}
 	trusted, err := git.ReadTrusted(data)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var checked []string
+	var checked, signers []string
 	if mode != verifyHead {
 		key, err := view.VerifyTag(revision, trusted, g.Clock.Now())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		checked = append(checked, fmt.Sprintf("tag '%s' by key %s", revision, key))
+		signers = append(signers, key)
 	}
 	if mode != verifyTag {
 		key, err := view.VerifyCommit(revision, trusted, g.Clock.Now())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		checked = append(checked, fmt.Sprintf("commit 'sha1:%s' by key %s", revision.Commit, key))
+		signers = append(signers, key)
 	}
-	return "verified the signature of " + strings.Join(checked, " and of "), nil
+	return verified(strings.Join(slices.Compact(signers), ","),
+		"verified the signature of "+strings.Join(checked, " and of ")), nil
 }

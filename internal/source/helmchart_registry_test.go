@@ -115,9 +115,9 @@ func TestHelmChartVerificationInRegistry(t *testing.T) {
 		})
 	}
 	for _, good := range []struct{ chart, provider, secret, by string }{
-		{"cosigned", "cosign", "cosign", "key 'cosign.pub'"},
-		{"notarized", "notation", "notation", "CN="},
-		{"pgp", "cosign", "keyring", "OpenPGP key"},
+		{chart: "cosigned", provider: "cosign", secret: "cosign", by: "key 'cosign.pub'"},
+		{chart: "notarized", provider: "notation", secret: "notation", by: "CN="},
+		{chart: "pgp", provider: "cosign", secret: "keyring", by: "OpenPGP key"},
 	} {
 		verified(good.chart, good.provider, good.secret)
 		c, _ := s.chartReady(good.chart+"-"+good.secret, "1.0.0", "pulled '"+good.chart+"' chart with version '1.0.0'")
@@ -127,11 +127,12 @@ func TestHelmChartVerificationInRegistry(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct{ chart, provider, secret, message string }{
-		{"strange", "cosign", "cosign", "no signature is by a trusted signer"},
-		{"unsigned", "cosign", "cosign", "it is not signed"},
-		{"cosigned", "notation", "notation", "notation"},
-		{"unsigned", "cosign", "keyring", "has no layer of type"},
-		{"cosigned", "cosign", "missing", "Secret '" + s.Namespace + "/missing' not found"},
+		{chart: "strange", provider: "cosign", secret: "cosign", message: "no signature is by a trusted signer"},
+		{chart: "unsigned", provider: "cosign", secret: "cosign", message: "it is not signed"},
+		{chart: "cosigned", provider: "notation", secret: "notation", message: "notation"},
+		{chart: "unsigned", provider: "cosign", secret: "keyring", message: "has no layer of type"},
+		{chart: "cosigned", provider: "cosign", secret: "missing",
+			message: "Secret '" + s.Namespace + "/missing' not found"},
 	} {
 		verified(bad.chart, bad.provider, bad.secret)
 		c := &sourcev1.HelmChart{}

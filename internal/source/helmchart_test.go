@@ -309,15 +309,17 @@ func TestInvalidHelmRepositories(t *testing.T) {
 		name, reason, message string
 		spec                  sourcev1.HelmRepositorySpec
 	}{
-		{"scheme", "URLInvalid", "set spec.type: oci for a registry",
-			sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
-		{"web", "URLInvalid", "oci://", sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
-			Type: sourcev1.HelmRepositoryTypeOCI}},
-		{"secret", "AuthenticationFailed", "Secret",
-			sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+		{name: "scheme", reason: "URLInvalid", message: "set spec.type: oci for a registry",
+			spec: sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
+		{name: "web", reason: "URLInvalid", message: "oci://",
+			spec: sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+				Type: sourcev1.HelmRepositoryTypeOCI}},
+		{name: "secret", reason: "AuthenticationFailed", message: "Secret",
+			spec: sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
 				SecretRef: &meta.LocalObjectReference{Name: "none"}}},
-		{"access", "AccessDenied", "spec.accessFrom", sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
-			AccessFrom: &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{}}}}},
+		{name: "access", reason: "AccessDenied", message: "spec.accessFrom",
+			spec: sourcev1.HelmRepositorySpec{URL: "https://h.example/x",
+				AccessFrom: &meta.AccessFrom{NamespaceSelectors: []meta.NamespaceSelector{{}}}}},
 	} {
 		s.Create(&sourcev1.HelmRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: test.name},
 			Spec: test.spec})

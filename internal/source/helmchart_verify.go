@@ -47,17 +47,18 @@ func (c *pulledChart) verify(ctx context.Context, obj *sourcev1.HelmChart, data 
 	if err != nil {
 		return unverifiedChart(obj, err, f)
 	}
-	f.Verification = verified("the trust policy requires no signature")
+	f.Verification = verified("", "the trust policy requires no signature")
 	if signer != "" {
-		f.Verification = verified(fmt.Sprintf("verified chart '%s' with version '%s', signed by %s", c.offer.Name,
-			c.offer.Version, signer))
+		f.Verification = verified(signer, fmt.Sprintf("verified chart '%s' with version '%s', signed by %s",
+			c.offer.Name, c.offer.Version, signer))
 	}
 	return nil
 }
 
 // unverifiedChart adds the failed verification to f, and returns the error of the pass.
 func unverifiedChart(obj *sourcev1.HelmChart, err error, f *Fetched[*sourcev1.HelmChart]) error {
-	f.Verification = &Verification{metav1.ConditionFalse, sourcev1.VerificationErrorReason, err.Error()}
+	f.Verification = &Verification{Status: metav1.ConditionFalse, Reason: sourcev1.VerificationErrorReason,
+		Message: err.Error()}
 	failure := fault.New(sourcev1.ChartVerificationErrorReason, "cannot verify chart '%s'", obj.Spec.Chart).Because(err)
 	if cause := fault.As(err); cause != nil {
 		failure.Terminal, failure.RetryAfter = cause.Terminal, cause.RetryAfter

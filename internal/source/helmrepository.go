@@ -91,7 +91,7 @@ func (h *HelmRepository) Resolve(ctx context.Context, req Request[*sourcev1.Helm
 	if file == nil {
 		return &HelmIndexRevision{digest: seen.digest, repository: repository}, nil
 	}
-	h.seen.Store(name, seenIndex{obj.Spec.URL, file.Digest, file.Validators})
+	h.seen.Store(name, seenIndex{url: obj.Spec.URL, digest: file.Digest, validators: file.Validators})
 	return &HelmIndexRevision{digest: file.Digest, repository: repository, file: file}, nil
 }
 

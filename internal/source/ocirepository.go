@@ -156,9 +156,10 @@ func (o *OCIRepository) verify(ctx context.Context, req Request[*sourcev1.OCIRep
 		f.Verification = unverified(err)
 		return err
 	}
-	f.Verification = verified("the trust policy requires no signature")
+	f.Verification = verified("", "the trust policy requires no signature")
 	if r.session.signer != "" {
-		f.Verification = verified(fmt.Sprintf("verified the signature of revision '%s' by %s", r, r.session.signer))
+		f.Verification = verified(r.session.signer,
+			fmt.Sprintf("verified the signature of revision '%s' by %s", r, r.session.signer))
 	}
 	return nil
 }

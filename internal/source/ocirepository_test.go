@@ -130,19 +130,20 @@ func TestOCIVerification(t *testing.T) {
 		message string
 	}{
 		"keys": {
-			sourcev1.Verification{Provider: "cosign", SecretRef: &meta.LocalObjectReference{Name: "keys"}},
-			key.Bundle, "by key 'cosign.pub'",
+			verify: sourcev1.Verification{Provider: "cosign", SecretRef: &meta.LocalObjectReference{Name: "keys"}},
+			sign:   key.Bundle, message: "by key 'cosign.pub'",
 		},
 		"keyless": {
-			sourcev1.Verification{
+			verify: sourcev1.Verification{
 				Provider: "cosign", TrustedRootSecretRef: &meta.LocalObjectReference{Name: "root"},
 				MatchOIDCIdentity: []sourcev1.OIDCIdentityMatch{{Issuer: "^https://ci\\.example$", Subject: "^me@"}},
 			},
-			func(to signing.Target) { root.Tagged(to, "me@example.com", "https://ci.example") }, "by identity '^me@'",
+			sign:    func(to signing.Target) { root.Tagged(to, "me@example.com", "https://ci.example") },
+			message: "by identity '^me@'",
 		},
 		"notation": {
-			sourcev1.Verification{Provider: "notation", SecretRef: &meta.LocalObjectReference{Name: "policy"}},
-			func(to signing.Target) { notary.Sign(to, time.Hour) }, "by 'CN=Release",
+			verify: sourcev1.Verification{Provider: "notation", SecretRef: &meta.LocalObjectReference{Name: "policy"}},
+			sign:   func(to signing.Target) { notary.Sign(to, time.Hour) }, message: "by 'CN=Release",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,28 +223,34 @@ func TestOCILogins(t *testing.T) {
 		spec            func(*sourcev1.OCIRepositorySpec)
 		reason, message string
 	}{
-		"a-secret":   {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }, "", ""},
-		"an-account": {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }, "", ""},
-		"no-login":   {func(*sourcev1.OCIRepositorySpec) {}, "AuthenticationFailed", "Check the login"},
-		"a-wrong-login": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") }, "AuthenticationFailed",
-			"Check the login"},
-		"no-secret": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") }, "AuthenticationFailed",
-			"not found"},
-		"no-account": {func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" },
-			"AuthenticationFailed", "ServiceAccount"},
-		"no-certificate": {func(o *sourcev1.OCIRepositorySpec) {
+		"a-secret":   {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("login") }},
+		"an-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }},
+		"no-login": {spec: func(*sourcev1.OCIRepositorySpec) {}, reason: "AuthenticationFailed",
+			message: "Check the login"},
+		"a-wrong-login": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("wrong") },
+			reason:  "AuthenticationFailed",
+			message: "Check the login"},
+		"no-secret": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = named("none") },
+			reason:  "AuthenticationFailed",
+			message: "not found"},
+		"no-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "none" },
+			reason: "AuthenticationFailed", message: "ServiceAccount"},
+		"no-certificate": {spec: func(o *sourcev1.OCIRepositorySpec) {
 			o.SecretRef, o.CertSecretRef = named("login"),
 				named("no-client")
-		}, "OCIArtifactPullFailed", ""},
-		"no-authority": {func(o *sourcev1.OCIRepositorySpec) { o.SecretRef, o.CertSecretRef = named("login"), nil },
-			"OCIArtifactPullFailed", "certificate"},
-		"a-tag-in-url": {func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, "URLInvalid", "oci://host/path"},
-		"notation-no-key": {func(o *sourcev1.OCIRepositorySpec) {
+		}, reason: "OCIArtifactPullFailed"},
+		"no-authority": {spec: func(o *sourcev1.OCIRepositorySpec) {
+			o.SecretRef, o.CertSecretRef = named("login"), nil
+		},
+			reason: "OCIArtifactPullFailed", message: "certificate"},
+		"a-tag-in-url": {spec: func(o *sourcev1.OCIRepositorySpec) { o.URL += ":latest" }, reason: "URLInvalid",
+			message: "oci://host/path"},
+		"notation-no-key": {spec: func(o *sourcev1.OCIRepositorySpec) {
 			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "notation"}
-		}, "VerificationError", "trust policy"},
-		"anybody": {func(o *sourcev1.OCIRepositorySpec) {
+		}, reason: "VerificationError", message: "trust policy"},
+		"anybody": {spec: func(o *sourcev1.OCIRepositorySpec) {
 			o.SecretRef, o.Verify = named("login"), &sourcev1.Verification{Provider: "cosign"}
-		}, "VerificationError", "matchOIDCIdentity"},
+		}, reason: "VerificationError", message: "matchOIDCIdentity"},
 	}
 	for name, c := range cases {
 		s.OCIRepository(r, name, func(o *sourcev1.OCIRepositorySpec) {

@@ -63,8 +63,8 @@ func TestArtifactAccess(t *testing.T) {
 		audience    string
 		good, wrong []string // audiences of tokens
 	}{
-		"tokens of the API server":      {"", nil, []string{ours}},
-		"tokens for the server of ours": {ours, []string{ours}, nil},
+		"tokens of the API server":      {wrong: []string{ours}},
+		"tokens for the server of ours": {audience: ours, good: []string{ours}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newHarness(t, func(o *options.Options) {
@@ -83,11 +83,13 @@ func TestArtifactAccess(t *testing.T) {
 				who, token, url string
 				status          int
 			}{
-				{"anonymous", "", app.URL, 401}, {"nonsense", "x.y.z", app.URL, 401},
-				{"a token for something else", elsewhere, app.URL, 401},
-				{"a reader", reader, app.URL, 200}, {"a reader of another", reader, other.URL, 403},
-				{"a stranger", stranger, app.URL, 403},
-				{"a reader again", reader, app.URL, 200},
+				{who: "anonymous", url: app.URL, status: 401},
+				{who: "nonsense", token: "x.y.z", url: app.URL, status: 401},
+				{who: "a token for something else", token: elsewhere, url: app.URL, status: 401},
+				{who: "a reader", token: reader, url: app.URL, status: 200},
+				{who: "a reader of another", token: reader, url: other.URL, status: 403},
+				{who: "a stranger", token: stranger, url: app.URL, status: 403},
+				{who: "a reader again", token: reader, url: app.URL, status: 200},
 			} {
 				if got := status(t, c.url, c.token); got != c.status {
 					t.Errorf("%s: status %d, want %d", c.who, got, c.status)

@@ -1,4 +1,4 @@
-// Package sshkey generates SSH keys, and reads the public keys of hosts.
+// Package sshkey generates and reads SSH keys, and reads the public keys of hosts.
 package sshkey
 
 import (
@@ -9,6 +9,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,6 +20,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Algorithms and Curves are the supported values of [Spec].
@@ -80,9 +84,22 @@ func Generate(s Spec) ([]byte, error) {
 	return pem.EncodeToMemory(block), nil
 }
 
-// Public returns the public key of a private key in PEM, as a line of authorized_keys. passphrase is empty for a key
-// without a passphrase. The error contains no part of the key.
-func Public(private []byte, passphrase string) ([]byte, error) {
+// Private is a private key whose public key belongs to it.
+type Private struct {
+	signer ssh.Signer
+	digest [sha256.Size]byte
+}
+
+// Signer returns the signer of the key. It may implement more interfaces than [ssh.Signer].
+func (p *Private) Signer() ssh.Signer { return p.signer }
+
+// Digest returns a digest of the private key: of its file and passphrase. Only who has both has the same digest, which
+// is not true of the public key.
+func (p *Private) Digest() [sha256.Size]byte { return p.digest }
+
+// Parse reads a private key in PEM. passphrase is empty for a key without a passphrase. It rejects a key whose file
+// names the public key of another one. The error contains no part of the key.
+func Parse(private []byte, passphrase string) (*Private, error) {
 	var signer ssh.Signer
 	var err error
 	if passphrase == "" {
@@ -93,11 +110,38 @@ func Public(private []byte, passphrase string) ([]byte, error) {
 	var missing *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &missing):
-		return nil, errors.New("the private key needs a passphrase")
+		return nil, errors.New("it needs a passphrase")
 	case err != nil:
+		return nil, fmt.Errorf("not a private key: %w", err)
+	}
+	if err := checkPair(signer); err != nil {
+		return nil, err
+	}
+	file := binary.BigEndian.AppendUint64(nil, uint64(len(private)))
+	return &Private{signer, sha256.Sum256(append(append(file, private...), passphrase...))}, nil
+}
+
+// checkPair returns an error if the public key does not verify a signature of the private key. The file of an Ed25519
+// key holds both, and the library does not compare them.
+func checkPair(signer ssh.Signer) error {
+	message := []byte("the public key belongs to the private key")
+	signature, err := signer.Sign(rand.Reader, message)
+	if err == nil {
+		err = signer.PublicKey().Verify(message, signature)
+	}
+	if err != nil {
+		return errors.New("the public key in the file does not belong to the private key")
+	}
+	return nil
+}
+
+// Public returns the public key of a private key in PEM, as a line of authorized_keys. See [Parse].
+func Public(private []byte, passphrase string) ([]byte, error) {
+	key, err := Parse(private, passphrase)
+	if err != nil {
 		return nil, fmt.Errorf("cannot parse the private key: %w", err)
 	}
-	return ssh.MarshalAuthorizedKey(signer.PublicKey()), nil
+	return ssh.MarshalAuthorizedKey(key.signer.PublicKey()), nil
 }
 
 // hostKeyAlgorithms are requested in separate connections, since a host shows one key for each connection.
@@ -145,7 +189,7 @@ func scan(ctx context.Context, address string, algorithms []string) (ssh.PublicK
 		return nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer guard.AfterDone(ctx, "ending a connection", func() { conn.Close() })()
 	var hostKey ssh.PublicKey
 	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
 		User:              "git",

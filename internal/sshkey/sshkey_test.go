@@ -1,7 +1,14 @@
 package sshkey_test
 
 import (
+	"bytes"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"errors"
 	"net"
@@ -23,11 +30,11 @@ func TestGenerate(t *testing.T) {
 		spec sshkey.Spec
 		want string
 	}{
-		"ed25519":    {sshkey.Spec{Algorithm: "ed25519"}, "ssh-ed25519"},
-		"ecdsa p256": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p256"}, "ecdsa-sha2-nistp256"},
-		"ecdsa p384": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p384"}, "ecdsa-sha2-nistp384"},
-		"ecdsa p521": {sshkey.Spec{Algorithm: "ecdsa", Curve: "p521"}, "ecdsa-sha2-nistp521"},
-		"rsa":        {sshkey.Spec{Algorithm: "rsa", Bits: 2048}, "ssh-rsa"},
+		"ed25519":    {spec: sshkey.Spec{Algorithm: "ed25519"}, want: "ssh-ed25519"},
+		"ecdsa p256": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p256"}, want: "ecdsa-sha2-nistp256"},
+		"ecdsa p384": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p384"}, want: "ecdsa-sha2-nistp384"},
+		"ecdsa p521": {spec: sshkey.Spec{Algorithm: "ecdsa", Curve: "p521"}, want: "ecdsa-sha2-nistp521"},
+		"rsa":        {spec: sshkey.Spec{Algorithm: "rsa", Bits: 2048}, want: "ssh-rsa"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			private, err := sshkey.Generate(c.spec)
@@ -159,5 +166,45 @@ func TestScanFailures(t *testing.T) {
 	}
 	if _, err := sshkey.Scan(t.Context(), "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("unreachable host: got %v", err)
+	}
+}
+
+// TestInconsistentKeysAreRefused has files with the private key of one pair and the public key of another.
+func TestInconsistentKeysAreRefused(t *testing.T) {
+	const seed = 7
+	own := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+	victim := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	forgedEd25519 := append(bytes.Clone(own[:ed25519.SeedSize]), victim[ed25519.SeedSize:]...)
+	ecdsaKeys := [2]*ecdsa.PrivateKey{}
+	rsaKeys := [2]*rsa.PrivateKey{}
+	for i := range 2 {
+		var err1, err2 error
+		ecdsaKeys[i], err1 = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		rsaKeys[i], err2 = rsa.GenerateKey(rand.Reader, 2048)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forgedECDSA, forgedRSA := *ecdsaKeys[0], *rsaKeys[0]
+	forgedECDSA.PublicKey = ecdsaKeys[1].PublicKey
+	forgedRSA.PublicKey = rsaKeys[1].PublicKey
+	for name, key := range map[string]crypto.PrivateKey{
+		"ed25519": ed25519.PrivateKey(forgedEd25519), "ecdsa": &forgedECDSA, "rsa": &forgedRSA,
+	} {
+		for _, passphrase := range []string{"", "passphrase"} {
+			var block *pem.Block
+			var err error
+			if passphrase == "" {
+				block, err = ssh.MarshalPrivateKey(key, "")
+			} else {
+				block, err = ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte(passphrase))
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if parsed, err := sshkey.Parse(pem.EncodeToMemory(block), passphrase); err == nil {
+				t.Errorf("%s, passphrase %q: accepted as %s", name, passphrase, parsed.Signer().PublicKey().Type())
+			}
+		}
 	}
 }

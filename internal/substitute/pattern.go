@@ -54,7 +54,7 @@ func parsePattern(s string, steps *int) *pattern {
 				s = s[size:]
 			}
 		}
-		p.parts = append(p.parts, part{set: []span{{r, r}}})
+		p.parts = append(p.parts, part{set: []span{{from: r, to: r}}})
 	}
 	return p
 }

@@ -31,7 +31,7 @@ func NewSOPS(tb testing.TB) *SOPS {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &SOPS{tb, identity.String(), identity.Recipient().String()}
+	return &SOPS{tb: tb, PrivateKey: identity.String(), Recipient: identity.Recipient().String()}
 }
 
 var object = regexp.MustCompile(`(?m)^kind: `)

@@ -41,14 +41,14 @@ func TestAuditLogCountsRequests(t *testing.T) {
 		filter Request
 		want   int
 	}{
-		"verb and resource": {Request{Verb: "create", Resource: "configmaps", Namespace: ns,
-			UserAgent: "the-test"}, 2},
-		"dry-run":                    {Request{URI: "dryRun=All", Namespace: ns}, 1},
-		"name and status":            {Request{Name: "none", Code: 404, Namespace: ns}, 1},
-		"running watch":              {Request{Verb: "watch", Namespace: ns, User: "admin"}, 1},
-		"other user agent":           {Request{Namespace: ns, UserAgent: "another"}, 0},
-		"requests of the playground": {Request{UserAgent: "playground-"}, 0},
-		"group without requests":     {Request{Group: "apps", Namespace: ns, UserAgent: "the-test"}, 0},
+		"verb and resource": {filter: Request{Verb: "create", Resource: "configmaps", Namespace: ns,
+			UserAgent: "the-test"}, want: 2},
+		"dry-run":                    {filter: Request{URI: "dryRun=All", Namespace: ns}, want: 1},
+		"name and status":            {filter: Request{Name: "none", Code: 404, Namespace: ns}, want: 1},
+		"running watch":              {filter: Request{Verb: "watch", Namespace: ns, User: "admin"}, want: 1},
+		"other user agent":           {filter: Request{Namespace: ns, UserAgent: "another"}, want: 0},
+		"requests of the playground": {filter: Request{UserAgent: "playground-"}, want: 0},
+		"group without requests":     {filter: Request{Group: "apps", Namespace: ns, UserAgent: "the-test"}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Eventually(t, name, func() error {
@@ -75,16 +75,17 @@ func TestGit(t *testing.T) {
 	again := g.ForcePush("app", "refs/heads/other", map[string]string{"e": "6"})
 
 	for name, c := range map[string]struct{ args, want string }{
-		"second commit has a parent":           {"rev-parse " + second + "^", first},
-		"main is the second commit":            {"rev-parse main", second},
-		"tag":                                  {"rev-parse v1", first},
-		"pull request has one commit":          {"rev-list --count refs/pull/1/head", "1"},
-		"commit of a pull request is returned": {"rev-parse refs/pull/1/head", pull},
-		"force push has no parents":            {"rev-list --count other", "1"},
-		"force push sets the reference":        {"rev-parse other", again},
-		"deleted file":                         {"ls-tree -r --name-only main", "a file\nc\nlink\nrun"},
-		"content without a newline":            {"cat-file -s main:c", fmt.Sprint(len("no newline at its end"))},
-		"symbolic link":                        {"cat-file blob main:link", "dir/b"},
+		"second commit has a parent":           {args: "rev-parse " + second + "^", want: first},
+		"main is the second commit":            {args: "rev-parse main", want: second},
+		"tag":                                  {args: "rev-parse v1", want: first},
+		"pull request has one commit":          {args: "rev-list --count refs/pull/1/head", want: "1"},
+		"commit of a pull request is returned": {args: "rev-parse refs/pull/1/head", want: pull},
+		"force push has no parents":            {args: "rev-list --count other", want: "1"},
+		"force push sets the reference":        {args: "rev-parse other", want: again},
+		"deleted file":                         {args: "ls-tree -r --name-only main", want: "a file\nc\nlink\nrun"},
+		"content without a newline": {args: "cat-file -s main:c",
+			want: fmt.Sprint(len("no newline at its end"))},
+		"symbolic link": {args: "cat-file blob main:link", want: "dir/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := g.Run("app", strings.Fields(c.args)...); got != c.want {

@@ -25,7 +25,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -181,7 +181,7 @@ func newCluster(t *testing.T) *cluster {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have stopped already
 		_ = cmd.Wait()
 	})
-	return &cluster{t, c, testenv.NewGit(t)}
+	return &cluster{T: t, client: c, git: testenv.NewGit(t)}
 }
 
 func (c *cluster) create(objects ...client.Object) {
@@ -213,18 +213,18 @@ func (c *cluster) deploy(namespace, name string, labels map[string]string) {
 }
 
 // alert declares a Provider with its Secret, and an Alert for it, in a namespace.
-func (c *cluster) alert(namespace, name, kind string, secret map[string]string, spec v1beta3.AlertSpec) {
+func (c *cluster) alert(namespace, name, kind string, secret map[string]string, spec notificationv1.AlertSpec) {
 	c.Helper()
 	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	spec.ProviderRef.Name = name
 	c.create(
 		&corev1.Secret{ObjectMeta: at, StringData: secret},
-		&v1beta3.Provider{ObjectMeta: at, Spec: v1beta3.ProviderSpec{Type: kind,
+		&notificationv1.Provider{ObjectMeta: at, Spec: notificationv1.ProviderSpec{Type: kind,
 			SecretRef: &meta.LocalObjectReference{Name: name}}},
-		&v1beta3.Alert{ObjectMeta: at, Spec: spec},
+		&notificationv1.Alert{ObjectMeta: at, Spec: spec},
 	)
 	testenv.Eventually(c, "alert "+name+" is Ready", func() error {
-		var a v1beta3.Alert
+		var a notificationv1.Alert
 		if err := c.client.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name},
 			&a); err != nil {
 			return err
@@ -267,13 +267,13 @@ func TestAlertOnFailuresInNamespace(t *testing.T) {
 	c := newCluster(t)
 	prod, staging, ops := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
 	onCall := newChannel(t, signed)
-	var sources []v1beta3.EventSource
+	var sources []notificationv1.EventSource
 	for _, kind := range []string{kustomizev1.KustomizationKind, sourcev1.GitRepositoryKind} {
-		sources = append(sources, v1beta3.EventSource{Kind: kind, Name: v1beta3.Any, Namespace: prod})
+		sources = append(sources, notificationv1.EventSource{Kind: kind, Name: notificationv1.Any, Namespace: prod})
 	}
-	c.alert(ops, "on-call", v1beta3.GenericHMACProvider, map[string]string{"address": onCall.URL, "token": onCallKey},
-		v1beta3.AlertSpec{
-			EventSeverity: v1beta3.ErrorSeverity, EventSources: sources,
+	c.alert(ops, "on-call", notificationv1.GenericHMACProvider,
+		map[string]string{"address": onCall.URL, "token": onCallKey}, notificationv1.AlertSpec{
+			EventSeverity: notificationv1.ErrorSeverity, EventSources: sources,
 			EventMetadata: map[string]string{"cluster": "prod-1"},
 		})
 	c.release("shop", "1.0.0", healthy)
@@ -295,10 +295,10 @@ func TestAlertOnVersionsByLabel(t *testing.T) {
 	c := newCluster(t)
 	one, two, team := testenv.Namespace(t), testenv.Namespace(t), testenv.Namespace(t)
 	slack := newChannel(t, posted)
-	c.alert(team, "frontend", v1beta3.SlackProvider, map[string]string{"address": slack.URL + "/services/T0/B0/x"},
-		v1beta3.AlertSpec{
-			EventSources: []v1beta3.EventSource{{
-				Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any, Namespace: v1beta3.Any,
+	c.alert(team, "frontend", notificationv1.SlackProvider,
+		map[string]string{"address": slack.URL + "/services/T0/B0/x"}, notificationv1.AlertSpec{
+			EventSources: []notificationv1.EventSource{{
+				Kind: kustomizev1.KustomizationKind, Name: notificationv1.Any, Namespace: notificationv1.Any,
 				MatchLabels: map[string]string{"team": team},
 			}},
 			EventMetadata: map[string]string{"summary": "the shop's frontend"},

@@ -152,9 +152,9 @@ func (s *imageStory) declare(team string) {
 		`{apiVersion: image.toolkit.fluxcd.io/v1, kind: ImageUpdateAutomation, metadata: {name: fleet},
   spec: {interval: 1h, sourceRef: {kind: GitRepository, name: fleet}, gates: [{name: release}],
     git: {commit: {author: {name: Robot, email: robot@example.com}, signingKey: {secretRef: {name: signing}}}}}}`,
-		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Provider, metadata: {name: team},
+		`{apiVersion: notification.toolkit.fluxcd.io/v1, kind: Provider, metadata: {name: team},
   spec: {type: generic, address: "` + team + `"}}`,
-		`{apiVersion: notification.toolkit.fluxcd.io/v1beta3, kind: Alert, metadata: {name: team},
+		`{apiVersion: notification.toolkit.fluxcd.io/v1, kind: Alert, metadata: {name: team},
   spec: {providerRef: {name: team}, eventSources: [{kind: Kustomization, name: "*"}],
     inclusionList: ["^Applied revision"]}}`,
 	} {

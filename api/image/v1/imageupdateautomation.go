@@ -45,6 +45,13 @@ type ImageUpdateAutomationSpec struct {
 	// +optional
 	Update *UpdateStrategy `json:"update,omitempty"`
 
+	// PolicyChangeDelay is how long a change of the selected policies waits for others before it is committed. All
+	// changes of this time are one commit. A reconcile request does not wait.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +optional
+	PolicyChangeDelay *meta.Duration `json:"policyChangeDelay,omitempty"`
+
 	// Suspend stops updating.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -157,7 +164,9 @@ type PushSpec struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// Refspec to push, in addition to the branch or instead of it.
+	// Refspec to push, in addition to the branch or instead of it. It does not start with + or with a colon: a push
+	// never overwrites and never deletes a reference.
+	// +kubebuilder:validation:Pattern="^$|^[^+:]"
 	// +optional
 	Refspec string `json:"refspec,omitempty"`
 

@@ -555,6 +555,11 @@ func (in *ImageUpdateAutomationSpec) DeepCopyInto(out *ImageUpdateAutomationSpec
 		*out = new(UpdateStrategy)
 		**out = **in
 	}
+	if in.PolicyChangeDelay != nil {
+		in, out := &in.PolicyChangeDelay, &out.PolicyChangeDelay
+		*out = new(meta.Duration)
+		**out = **in
+	}
 	if in.Batch != nil {
 		in, out := &in.Batch, &out.Batch
 		*out = new(Batch)

@@ -14,7 +14,8 @@ var GroupVersion = schema.GroupVersion{Group: "notification.toolkit.fluxcd.io", 
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Receiver{}, &ReceiverList{})
+	s.AddKnownTypes(GroupVersion, &Receiver{}, &ReceiverList{}, &Alert{}, &AlertList{}, &Provider{},
+		&ProviderList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

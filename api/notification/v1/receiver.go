@@ -35,7 +35,7 @@ const (
 	CloseAction = "close"
 )
 
-// Reasons of the conditions of a Receiver.
+// Reasons of the conditions of Receivers and, the first one, of Providers.
 const (
 	TokenNotFoundReason        = "TokenNotFound"
 	InvalidCELExpressionReason = meta.InvalidCELExpressionReason
@@ -50,7 +50,7 @@ const ReceiverPathPrefix = "/hook/"
 // AnyName as the name of a resource selects all objects of its kind in the namespace.
 const AnyName = "*"
 
-// defaultInterval is the interval of a Receiver that does not set one.
+// defaultInterval is the interval of a Receiver or Provider that does not set one.
 const defaultInterval = 10 * time.Minute
 
 // ReceiverSpec defines which webhook requests are accepted and which objects they reconcile.

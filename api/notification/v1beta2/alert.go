@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/api/notification/v1"
 )
 
 // AlertStatus is what was observed of the Alert.
@@ -24,7 +24,7 @@ type Alert struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec v1beta3.AlertSpec `json:"spec,omitempty"`
+	Spec v1.AlertSpec `json:"spec,omitempty"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status AlertStatus `json:"status,omitempty"`
 }

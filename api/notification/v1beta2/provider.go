@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/api/notification/v1"
 )
 
 // ProviderStatus is what was observed of the Provider.
@@ -24,7 +24,7 @@ type Provider struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec v1beta3.ProviderSpec `json:"spec,omitempty"`
+	Spec v1.ProviderSpec `json:"spec,omitempty"`
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ProviderStatus `json:"status,omitempty"`
 }

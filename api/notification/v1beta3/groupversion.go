@@ -1,4 +1,4 @@
-// Package v1beta3 holds the current version of alerts and their providers.
+// Package v1beta3 holds the alerts and providers of an older version, with the fields of the current one.
 // +kubebuilder:object:generate=true
 // +groupName=notification.toolkit.fluxcd.io
 package v1beta3

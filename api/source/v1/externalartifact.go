@@ -1,6 +1,7 @@
 package v1
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -23,6 +24,11 @@ type ExternalArtifactStatus struct {
 	// Artifact of the last published revision.
 	// +optional
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
+
+	// ExportedInputs are values that the publisher of the artifact exports, in any form.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	ExportedInputs map[string]apiextensionsv1.JSON `json:"exportedInputs,omitempty"`
 }
 
 // ExternalArtifact holds an artifact that another controller builds and publishes.

@@ -175,6 +175,11 @@ type GitRepositoryStatus struct {
 	// SourceVerificationMode is the mode in which the revision of the artifact was verified.
 	// +optional
 	SourceVerificationMode *string `json:"sourceVerificationMode,omitempty"`
+
+	// SourceVerificationFingerprint identifies the keys or identities that verified the revision of the artifact.
+	// When they change, the revision is verified again.
+	// +optional
+	SourceVerificationFingerprint string `json:"sourceVerificationFingerprint,omitempty"`
 }
 
 // GitRepository makes the content of a git repository available as an artifact, at the revision that its

@@ -19,8 +19,8 @@ const (
 type OCIRepositorySpec struct {
 	// URL of the repository in a registry, as oci://host/path, without tag or digest.
 	// +kubebuilder:validation:Pattern="^oci://.*$"
-	// +required
-	URL string `json:"url"`
+	// +optional
+	URL string `json:"url,omitempty"`
 
 	// Reference to resolve. Defaults to the tag latest.
 	// +optional
@@ -59,7 +59,7 @@ type OCIRepositorySpec struct {
 	// Interval at which the registry is checked for a new revision.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
-	// +required
+	// +optional
 	Interval meta.Duration `json:"interval"`
 
 	// Timeout of one fetch.
@@ -136,10 +136,17 @@ type OCIRepositoryStatus struct {
 	// ObservedLayerSelector is the layer selector that the artifact was built with.
 	// +optional
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
+
+	// SourceVerificationFingerprint identifies the keys or identities that verified the revision of the artifact.
+	// When they change, the revision is verified again.
+	// +optional
+	SourceVerificationFingerprint string `json:"sourceVerificationFingerprint,omitempty"`
 }
 
 // OCIRepository makes the content of an OCI artifact available, at the revision that its reference resolves to.
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="has(self.spec) && has(self.spec.url) && has(self.spec.interval)",
+// +> message="spec.url and spec.interval are required"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ocirepo

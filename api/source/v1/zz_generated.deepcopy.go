@@ -6,6 +6,7 @@ package v1
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -259,6 +260,13 @@ func (in *ExternalArtifactStatus) DeepCopyInto(out *ExternalArtifactStatus) {
 		in, out := &in.Artifact, &out.Artifact
 		*out = new(meta.Artifact)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.ExportedInputs != nil {
+		in, out := &in.ExportedInputs, &out.ExportedInputs
+		*out = make(map[string]apiextensionsv1.JSON, len(*in))
+		for key, val := range *in {
+			(*out)[key] = *val.DeepCopy()
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -82,11 +82,11 @@ func madeBy(o reconcile.Object, _ bool) string {
 }
 
 func providerType(o reconcile.Object, _ bool) string {
-	return o.(*notificationv1beta3.Provider).Spec.Type
+	return o.(*notificationv1.Provider).Spec.Type
 }
 
 func alertProvider(o reconcile.Object, _ bool) string {
-	return o.(*notificationv1beta3.Alert).Spec.ProviderRef.Name
+	return o.(*notificationv1.Alert).Spec.ProviderRef.Name
 }
 
 func tagCount(o reconcile.Object, _ bool) string {

@@ -10,7 +10,6 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -143,18 +142,18 @@ var kinds = []*Kind{
 	},
 	{
 		Words: []string{"alert-provider", "alert-providers", "provider", "providers"}, Plural: "alert-providers",
-		New:          func() reconcile.Object { return &notificationv1beta3.Provider{} },
-		NewList:      func() client.ObjectList { return &notificationv1beta3.ProviderList{} },
+		New:          func() reconcile.Object { return &notificationv1.Provider{} },
+		NewList:      func() client.ObjectList { return &notificationv1.ProviderList{} },
 		Columns:      []Column{{Header: "TYPE", Value: providerType}, suspended},
-		SetSuspended: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Provider).Spec.Suspend = s },
+		SetSuspended: func(o reconcile.Object, s bool) { o.(*notificationv1.Provider).Spec.Suspend = s },
 		AlsoDeleted:  "its undelivered events",
 	},
 	{
 		Words: []string{"alert", "alerts"}, Plural: "alerts",
-		New:          func() reconcile.Object { return &notificationv1beta3.Alert{} },
-		NewList:      func() client.ObjectList { return &notificationv1beta3.AlertList{} },
+		New:          func() reconcile.Object { return &notificationv1.Alert{} },
+		NewList:      func() client.ObjectList { return &notificationv1.AlertList{} },
 		Columns:      []Column{{Header: "PROVIDER", Value: alertProvider}, suspended},
-		SetSuspended: func(o reconcile.Object, s bool) { o.(*notificationv1beta3.Alert).Spec.Suspend = s },
+		SetSuspended: func(o reconcile.Object, s bool) { o.(*notificationv1.Alert).Spec.Suspend = s },
 		NoInterval:   true,
 		AlsoDeleted:  "its event selection",
 	},

@@ -245,32 +245,36 @@ func TestAutomationErrors(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"protected": {"protected", func(*automation) {}, "GitOperationFailed", "main is protected"},
-		"nowhere":   {"none", func(*automation) {}, "SourceManagerFailed", "not found"},
-		"no-branch": {"tag", func(*automation) {}, "InvalidSourceConfiguration", "no branch to push to"},
-		"lost": {"app", func(a *automation) {
+		"protected": {source: "protected", change: func(*automation) {}, reason: "GitOperationFailed",
+			message: "main is protected"},
+		"nowhere": {source: "none", change: func(*automation) {}, reason: "SourceManagerFailed",
+			message: "not found"},
+		"no-branch": {source: "tag", change: func(*automation) {}, reason: "InvalidSourceConfiguration",
+			message: "no branch to push to"},
+		"lost": {source: "app", change: func(a *automation) {
 			a.Spec.GitSpec.Checkout = &imagev1.GitCheckoutSpec{Reference: sourcev1.GitRepositoryRef{Branch: "none"}}
-		}, "GitOperationFailed", "branch 'none' not found"},
-		"selector": {"app", func(a *automation) {
+		}, reason: "GitOperationFailed", message: "branch 'none' not found"},
+		"selector": {source: "app", change: func(a *automation) {
 			a.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}
-		}, "InvalidPolicySelector", "spec.policySelector"},
-		"legacy": {"app", func(a *automation) {
+		}, reason: "InvalidPolicySelector", message: "spec.policySelector"},
+		"legacy": {source: "app", change: func(a *automation) {
 			a.Spec.GitSpec.Commit.MessageTemplate = "{{ range .Updated.Images }}{{ . }}{{ end }}"
-		}, "RemovedTemplateField", ".Changed"},
-		"template": {"app", func(a *automation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" }, "UpdateFailed",
-			"messageTemplate"},
-		"no-dir": {"app", func(a *automation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} },
-			"UpdateFailed", "no directory 'none'"},
-		"refspec": {"app", func(a *automation) {
+		}, reason: "RemovedTemplateField", message: ".Changed"},
+		"template": {source: "app", change: func(a *automation) { a.Spec.GitSpec.Commit.MessageTemplate = "{{ if }}" },
+			reason:  "UpdateFailed",
+			message: "messageTemplate"},
+		"no-dir": {source: "app", change: func(a *automation) { a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"} },
+			reason: "UpdateFailed", message: "no directory 'none'"},
+		"refspec": {source: "app", change: func(a *automation) {
 			a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}
-		}, "InvalidSourceConfiguration", "refspec"},
-		"no-key": {"app", func(a *automation) {
+		}, reason: "InvalidSourceConfiguration", message: "refspec"},
+		"no-key": {source: "app", change: func(a *automation) {
 			a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{SecretRef: meta.LocalObjectReference{Name: "none"}}
-		}, "AuthenticationFailed", "not found"},
-		"no-message": {"app", func(a *automation) {
+		}, reason: "AuthenticationFailed", message: "not found"},
+		"no-message": {source: "app", change: func(a *automation) {
 			a.Spec.GitSpec.Commit.MessageTemplate = "{{ if eq 1 2 }}x{{ end }}"
 			a.Spec.GitSpec.Push = &imagev1.PushSpec{Branch: "x"}
-		}, "UpdateFailed", "empty"},
+		}, reason: "UpdateFailed", message: "empty"},
 	} {
 		s.ImageUpdateAutomation(name, c.source, c.change)
 		s.ImageUpdateAutomationReady(name, metav1.ConditionFalse, c.reason, c.message)

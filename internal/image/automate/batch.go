@@ -17,14 +17,20 @@ type batch struct {
 	timer       clock.Timer
 }
 
-// wait returns how much longer the changes wait: until no other change came for the quiet time, and at most the
-// configured maximum (10 times the quiet time by default). It stops the timer.
-func (b *batch) wait(spec *imagev1.Batch, changes []edit.Change, now time.Time) time.Duration {
+// wait returns how much longer the changes wait, and stops the timer. They wait for the delay of the spec after the
+// first change, unless the pass is requested; and until no other change came for the quiet time of the batch, at most
+// for its maximum (10 times the quiet time by default).
+func (b *batch) wait(spec *imagev1.ImageUpdateAutomationSpec, requested bool, changes []edit.Change,
+	now time.Time) time.Duration {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	if spec == nil || spec.Quiet == nil || spec.Quiet.Duration <= 0 {
-		return 0
+	var delay, quiet time.Duration
+	if spec.PolicyChangeDelay != nil && !requested {
+		delay = spec.PolicyChangeDelay.Duration
+	}
+	if spec.Batch != nil && spec.Batch.Quiet != nil {
+		quiet = spec.Batch.Quiet.Duration
 	}
 	if b.pending == "" {
 		b.first = now
@@ -32,11 +38,15 @@ func (b *batch) wait(spec *imagev1.Batch, changes []edit.Change, now time.Time) 
 	if digest := change.Digest(changes); b.pending != digest {
 		b.pending, b.last = digest, now
 	}
-	atMost := 10 * spec.Quiet.Duration
-	if spec.AtMost != nil {
-		atMost = spec.AtMost.Duration
+	wait := max(0, b.first.Add(delay).Sub(now))
+	if quiet <= 0 {
+		return wait
 	}
-	return min(b.last.Add(spec.Quiet.Duration).Sub(now), b.first.Add(atMost).Sub(now))
+	atMost := 10 * quiet
+	if spec.Batch.AtMost != nil {
+		atMost = spec.Batch.AtMost.Duration
+	}
+	return max(wait, min(b.last.Add(quiet).Sub(now), b.first.Add(atMost).Sub(now)))
 }
 
 func (b *batch) reset() {

@@ -26,7 +26,9 @@ type setting struct {
 	times int
 }
 
-func placeOf(c edit.Change) place { return place{c.File, c.Container, c.Setter, c.Object} }
+func placeOf(c edit.Change) place {
+	return place{file: c.File, container: c.Container, setter: c.Setter, object: c.Object}
+}
 
 // check returns an error if one of the values was set and reverted too often.
 func (r *reverts) check(changes []edit.Change) error {

@@ -63,7 +63,7 @@ func (r *run) commit(ctx context.Context, checkout *change.Checkout, branch chan
 	if err := r.state.reverts.check(result.Changes); err != nil {
 		return err
 	}
-	r.batchWait = r.state.batch.wait(r.pass.Object.Spec.Batch, result.Changes, r.automation.Clock.Now())
+	r.batchWait = r.state.batch.wait(&r.pass.Object.Spec, r.pass.Requested, result.Changes, r.automation.Clock.Now())
 	if r.batchWait > 0 {
 		r.enqueueAfter(r.batchWait)
 		return nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // enqueueDelay is how long after a change a namespace is reconciled, as workloads often change together.
@@ -80,9 +81,9 @@ func enqueue(o client.Object, q queue) {
 }
 
 // changed ignores updates that only change the status.
-var changed = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var changed = guard.Predicate("comparing an object", predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetLabels(), after.GetLabels()) ||
 		!maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
 		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
-}}
+}})

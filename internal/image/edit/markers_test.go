@@ -164,8 +164,10 @@ image:
   tag: 1 ` + m("apps:web:tag") + "\n"
 	got := Markers("a.yaml", []byte(in), images)
 	want := []Change{
-		{File: "a.yaml", Line: 12, Object: Object{"apps/v1", "Deployment", "prod", "web"}, Container: "main",
-			Policy: "apps:web", Setter: "apps:web", Old: "w:1", New: "ghcr.io/org/web:2.0.0"},
+		{File: "a.yaml", Line: 12,
+			Object:    Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"},
+			Container: "main",
+			Policy:    "apps:web", Setter: "apps:web", Old: "w:1", New: "ghcr.io/org/web:2.0.0"},
 		{File: "a.yaml", Line: 15, Policy: "apps:web", Setter: "apps:web:tag", Old: "1", New: "2.0.0"},
 	}
 	if diff := cmp.Diff(want, got.Changes); diff != "" {

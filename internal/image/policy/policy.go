@@ -10,10 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -173,7 +172,7 @@ func (p *Policy) text(tag string) (string, bool) {
 func each[A, B any](ctx context.Context, values []A, do func(context.Context, A) (B, bool)) ([]B, error) {
 	parts := slices.Collect(slices.Chunk(values, chunk))
 	found := make([][]B, len(parts))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := guard.GroupWithContext(ctx, "ordering tags")
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, part := range parts {
 		group.Go(func() error {

@@ -10,19 +10,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/store"
 )
 
-// Cleanup removes the stored tags of deleted ImageRepositories once, when the process starts. It implements
-// manager.Runnable.
+// Cleanup removes the stored tags of deleted ImageRepositories.
 type Cleanup struct {
 	Store     *store.Store
 	Reader    client.Reader // without a label selector: objects of other processes must be found
 	Namespace string        // empty for all namespaces
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has its own store.
-func (c *Cleanup) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable. Failures are logged only: the next start tries again.
-func (c *Cleanup) Start(ctx context.Context) error {
+// Run runs once, when the process starts, on every replica, as each has its own store. It only logs failures: the next
+// start tries again.
+func (c *Cleanup) Run(ctx context.Context) error {
 	if err := c.collect(ctx); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).WithName("images").Info(
 			"cannot remove the tags of deleted ImageRepositories; the next start tries again", "error", err.Error())

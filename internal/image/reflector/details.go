@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
@@ -26,9 +26,8 @@ const (
 
 // IndexPolicies indexes policies by the repository that they refer to.
 func IndexPolicies(ctx context.Context, fields client.FieldIndexer) error {
-	return fields.IndexField(ctx, &imagev1.ImagePolicy{}, policiesOfRepository, func(o client.Object) []string {
-		return []string{repositoryOf(o.(*imagev1.ImagePolicy)).String()}
-	})
+	return fields.IndexField(ctx, &imagev1.ImagePolicy{}, policiesOfRepository, guard.Indexer("indexing policies",
+		func(o client.Object) []string { return []string{repositoryOf(o.(*imagev1.ImagePolicy)).String()} }))
 }
 
 // readDetails reads the details of tags that policies require, and returns how many tags are left to read.
@@ -107,7 +106,7 @@ func (r *Repositories) readTags(ctx context.Context, repo *openRepository, tags 
 	half := time.Until(deadline) / 2
 	var mu sync.Mutex
 	done := 0
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := guard.GroupWithContext(ctx, "reading the details of tags")
 	group.SetLimit(maxParallelReads)
 	for _, t := range tags {
 		if ctx.Err() != nil || bounded && time.Until(deadline) < half {

@@ -22,6 +22,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 )
@@ -71,8 +72,9 @@ func NewServer(s *Server) *http.Server {
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/imagerepositories/{name}/tags", s.handle(s.tags))
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/imagepolicies/{name}/candidates", s.handle(s.candidates))
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/workloads/{kind}/{name}/images", s.handle(s.images))
+	handler := guard.Handler("serving tags", mux)
 	return &http.Server{
-		Handler:           http.TimeoutHandler(mux, requestTimeout, `{"error":"the request took too long"}`),
+		Handler:           http.TimeoutHandler(handler, requestTimeout, `{"error":"the request took too long"}`),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      time.Minute,

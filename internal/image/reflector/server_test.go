@@ -226,14 +226,14 @@ func TestTagAPIAccess(t *testing.T) {
 		who, token, path string
 		status           int
 	}{
-		{"anonymous", "", "/imagerepositories/app/tags", 401},
-		{"nonsense", "Bearer x.y.z", "/imagerepositories/app", 401},
-		{"a reader", reader, "/imagerepositories/app/tags", 200},
-		{"a reader of another kind", reader, "/imagepolicies/app/candidates", 403},
-		{"a reader of nothing that is there", reader, "/imagerepositories/none/tags", 403},
-		{"a reader", reader, "/workloads/deployment/web/images", 403},
-		{"an operator", operator, "/workloads/deployment/web/images", 200},
-		{"an operator", operator, "/imagerepositories/app/tags", 403},
+		{who: "anonymous", path: "/imagerepositories/app/tags", status: 401},
+		{who: "nonsense", token: "Bearer x.y.z", path: "/imagerepositories/app", status: 401},
+		{who: "a reader", token: reader, path: "/imagerepositories/app/tags", status: 200},
+		{who: "a reader of another kind", token: reader, path: "/imagepolicies/app/candidates", status: 403},
+		{who: "a reader of nothing that is there", token: reader, path: "/imagerepositories/none/tags", status: 403},
+		{who: "a reader", token: reader, path: "/workloads/deployment/web/images", status: 403},
+		{who: "an operator", token: operator, path: "/workloads/deployment/web/images", status: 200},
+		{who: "an operator", token: operator, path: "/imagerepositories/app/tags", status: 403},
 	} {
 		var headers []string
 		if c.token != "" {

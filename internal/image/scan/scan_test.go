@@ -24,7 +24,7 @@ type repository struct {
 }
 
 func newRepository(t *testing.T) *repository {
-	return &repository{t, testenv.NewGit(t), git.NewMirrors(t.TempDir()).View("owner")}
+	return &repository{T: t, git: testenv.NewGit(t), view: git.NewMirrors(t.TempDir()).View("owner")}
 }
 
 // scan scans the head of branch main.

@@ -65,7 +65,8 @@ func encode(w io.Writer, r *Repository) error {
 	if _, err := out.WriteString(magic); err != nil {
 		return err
 	}
-	if err := writeRecord(out, head{r.Image, r.Excluded, r.Scanned, r.Revision, len(r.Pages)}); err != nil {
+	if err := writeRecord(out, head{Image: r.Image, Excluded: r.Excluded, Scanned: r.Scanned, Revision: r.Revision,
+		Pages: len(r.Pages)}); err != nil {
 		return err
 	}
 	for _, p := range r.Pages {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -35,8 +35,8 @@ import (
 
 // The kinds of this package.
 var (
-	AlertGroupKind    = schema.GroupKind{Group: v1beta3.GroupVersion.Group, Kind: v1beta3.AlertKind}
-	ProviderGroupKind = schema.GroupKind{Group: v1beta3.GroupVersion.Group, Kind: v1beta3.ProviderKind}
+	AlertGroupKind    = schema.GroupKind{Group: notificationv1.GroupVersion.Group, Kind: notificationv1.AlertKind}
+	ProviderGroupKind = schema.GroupKind{Group: notificationv1.GroupVersion.Group, Kind: notificationv1.ProviderKind}
 )
 
 const initialized = "Initialized" // the documented message
@@ -48,18 +48,18 @@ type Alert struct {
 }
 
 // References implements [reconcile.Step].
-func (s *Alert) References(a *v1beta3.Alert) []reconcile.Ref {
+func (s *Alert) References(a *notificationv1.Alert) []reconcile.Ref {
 	return []reconcile.Ref{reconcile.RefTo(ProviderGroupKind, a.Namespace, a.Spec.ProviderRef.Name)}
 }
 
 // Reconcile implements [reconcile.Step].
-func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Alert]) reconcile.Outcome {
+func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*notificationv1.Alert]) reconcile.Outcome {
 	a := pass.Object
 	if _, err := compile(a, s.NoCrossNamespaceRefs); err != nil {
 		return reconcile.Failed(err)
 	}
 	key := types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.ProviderRef.Name}
-	err := s.Client.Get(ctx, key, &v1beta3.Provider{})
+	err := s.Client.Get(ctx, key, &notificationv1.Provider{})
 	if apierrors.IsNotFound(err) {
 		return reconcile.Failed(fault.New(meta.DependencyNotReadyReason,
 			"Provider '%s' not found", key).
@@ -72,7 +72,7 @@ func (s *Alert) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Ale
 }
 
 // Finalize implements [reconcile.Step]. There is nothing to clean up.
-func (s *Alert) Finalize(context.Context, *v1beta3.Alert) error { return nil }
+func (s *Alert) Finalize(context.Context, *notificationv1.Alert) error { return nil }
 
 // Provider is the step of Providers: it validates them with their Secrets and reports failed attempts to send.
 type Provider struct {
@@ -82,7 +82,7 @@ type Provider struct {
 }
 
 // References implements [reconcile.Step].
-func (s *Provider) References(p *v1beta3.Provider) []reconcile.Ref {
+func (s *Provider) References(p *notificationv1.Provider) []reconcile.Ref {
 	var refs []reconcile.Ref
 	for _, r := range []*meta.LocalObjectReference{p.Spec.SecretRef, p.Spec.CertSecretRef, p.Spec.ProxySecretRef} {
 		if r != nil {
@@ -93,7 +93,7 @@ func (s *Provider) References(p *v1beta3.Provider) []reconcile.Ref {
 }
 
 // Reconcile implements [reconcile.Step].
-func (s *Provider) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.Provider]) reconcile.Outcome {
+func (s *Provider) Reconcile(ctx context.Context, pass *reconcile.Pass[*notificationv1.Provider]) reconcile.Outcome {
 	p := pass.Object
 	key := client.ObjectKeyFromObject(p)
 	_, changed, err := s.Resolver.resolve(ctx, p)
@@ -113,4 +113,4 @@ func (s *Provider) Reconcile(ctx context.Context, pass *reconcile.Pass[*v1beta3.
 }
 
 // Finalize implements [reconcile.Step]. The [Router] reports deleted Providers, and their deliveries are dropped.
-func (s *Provider) Finalize(context.Context, *v1beta3.Provider) error { return nil }
+func (s *Provider) Finalize(context.Context, *notificationv1.Provider) error { return nil }

@@ -15,7 +15,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -23,10 +23,10 @@ import (
 )
 
 // provider creates a Provider, of the type generic by default.
-func (s *harness) provider(name, address string, change ...func(*v1beta3.ProviderSpec)) {
+func (s *harness) provider(name, address string, change ...func(*notificationv1.ProviderSpec)) {
 	s.Helper()
-	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
-	p.Spec = v1beta3.ProviderSpec{Type: v1beta3.GenericProvider, Address: address}
+	p := &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	p.Spec = notificationv1.ProviderSpec{Type: notificationv1.GenericProvider, Address: address}
 	for _, c := range change {
 		c(&p.Spec)
 	}
@@ -34,12 +34,12 @@ func (s *harness) provider(name, address string, change ...func(*v1beta3.Provide
 }
 
 // alert creates an Alert for all Kustomizations.
-func (s *harness) alert(name, provider string, change ...func(*v1beta3.AlertSpec)) {
+func (s *harness) alert(name, provider string, change ...func(*notificationv1.AlertSpec)) {
 	s.Helper()
-	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
-	a.Spec = v1beta3.AlertSpec{
+	a := &notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	a.Spec = notificationv1.AlertSpec{
 		ProviderRef:  meta.LocalObjectReference{Name: provider},
-		EventSources: []v1beta3.EventSource{{Kind: kustomizev1.KustomizationKind, Name: v1beta3.Any}},
+		EventSources: []notificationv1.EventSource{{Kind: kustomizev1.KustomizationKind, Name: notificationv1.Any}},
 	}
 	for _, c := range change {
 		c(&a.Spec)
@@ -63,12 +63,12 @@ func (s *harness) known(objects ...reconcile.Object) {
 	}
 }
 
-func alertNamed(name string) *v1beta3.Alert {
-	return &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func alertNamed(name string) *notificationv1.Alert {
+	return &notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func providerNamed(name string) *v1beta3.Provider {
-	return &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func providerNamed(name string) *notificationv1.Provider {
+	return &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // received waits until the inbox has an event of a Kustomization, and returns it.
@@ -92,14 +92,14 @@ func TestAlerts(t *testing.T) {
 	s.provider("team", in.URL)
 	s.provider("labelled", labelled.URL)
 	s.provider("suspended", suspended.URL)
-	s.alert("team", "team", func(a *v1beta3.AlertSpec) {
+	s.alert("team", "team", func(a *notificationv1.AlertSpec) {
 		a.EventMetadata, a.Summary = map[string]string{"cluster": "prod-1", "env": "of the alert", "revision": "none"},
 			"the shop"
 	})
-	s.alert("labelled", "labelled", func(a *v1beta3.AlertSpec) {
+	s.alert("labelled", "labelled", func(a *notificationv1.AlertSpec) {
 		a.EventSources[0].MatchLabels = map[string]string{"team": "frontend"}
 	})
-	s.alert("suspended", "suspended", func(a *v1beta3.AlertSpec) { a.Suspend = true })
+	s.alert("suspended", "suspended", func(a *notificationv1.AlertSpec) { a.Suspend = true })
 	s.known(alertNamed("team"), alertNamed("labelled"), providerNamed("team"), providerNamed("labelled"),
 		providerNamed("suspended"))
 
@@ -136,7 +136,7 @@ func TestAlerts(t *testing.T) {
 		t.Error("got an event by a suspended Alert")
 	}
 	// and the revision, if the first event has one
-	s.warned(v1beta3.AlertKind, "team", "MetadataConflict", "the metadata env")
+	s.warned(notificationv1.AlertKind, "team", "MetadataConflict", "the metadata env")
 }
 
 // warned waits for an event of the type Warning with a reason and a note that contains a text.
@@ -176,15 +176,15 @@ func TestProviderOutage(t *testing.T) {
 		s.Ready(name, commit)
 	}
 	s.NotReady(providerNamed("team"), "team", "SendFailed", "503")
-	s.warned(v1beta3.ProviderKind, "team", "SendFailed", "503")
-	s.warned(v1beta3.AlertKind, "team", "NotificationDelayed", "Provider '"+s.Namespace+
+	s.warned(notificationv1.ProviderKind, "team", "SendFailed", "503")
+	s.warned(notificationv1.AlertKind, "team", "NotificationDelayed", "Provider '"+s.Namespace+
 		"/team': Notification about Kustomization/"+s.Namespace)
 	s.Stop()
 	s.Start()
 	s.Kustomization("c", "app", "./c")
 	s.Ready("c", commit)
 	in.turn(false)
-	s.RequestReconcile(&v1beta3.Provider{}, "team") // otherwise the next attempt would be later
+	s.RequestReconcile(&notificationv1.Provider{}, "team") // otherwise the next attempt would be later
 	for _, name := range []string{"a", "b", "c"} {
 		in.received(t, name, "ReconciliationSucceeded")
 	}
@@ -194,20 +194,20 @@ func TestProviderOutage(t *testing.T) {
 func TestInvalidAlertsAndProviders(t *testing.T) {
 	s := newHarness(t)
 	s.alert("homeless", "later")
-	s.alert("broken", "none", func(a *v1beta3.AlertSpec) { a.ExclusionList = []string{"["} })
-	s.alert("elsewhere", "none", func(a *v1beta3.AlertSpec) { a.EventSources[0].Namespace = "default" })
+	s.alert("broken", "none", func(a *notificationv1.AlertSpec) { a.ExclusionList = []string{"["} })
+	s.alert("elsewhere", "none", func(a *notificationv1.AlertSpec) { a.EventSources[0].Namespace = "default" })
 	s.provider("secretless", "https://example.com",
-		func(p *v1beta3.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
+		func(p *notificationv1.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
 	s.provider("nowhere", "example")
 
-	s.NotReady(&v1beta3.Alert{}, "homeless", "DependencyNotReady", "later' not found")
-	s.NotReady(&v1beta3.Alert{}, "broken", "ValidationFailed",
+	s.NotReady(&notificationv1.Alert{}, "homeless", "DependencyNotReady", "later' not found")
+	s.NotReady(&notificationv1.Alert{}, "broken", "ValidationFailed",
 		"spec.exclusionList[0] is not a valid regular expression")
-	s.warned(v1beta3.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
-	s.NotReady(&v1beta3.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers watch one
-	s.NotReady(&v1beta3.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")
-	s.NotReady(&v1beta3.Provider{}, "secretless", "TokenNotFound", "login' not found")
-	s.warned(v1beta3.ProviderKind, "secretless", "TokenNotFound", "Create it or correct spec.secretRef")
+	s.warned(notificationv1.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
+	s.NotReady(&notificationv1.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers watch one
+	s.NotReady(&notificationv1.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")
+	s.NotReady(&notificationv1.Provider{}, "secretless", "TokenNotFound", "login' not found")
+	s.warned(notificationv1.ProviderKind, "secretless", "TokenNotFound", "Create it or correct spec.secretRef")
 
 	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, Name: "login", Labels: map[string]string{"reconcile.fluxcd.io/watch": "Enabled"},
@@ -234,7 +234,7 @@ func TestCorrectedProviderSendsAtOnce(t *testing.T) {
 	s.Ready("a", commit)
 	s.NotReady(providerNamed("team"), "team", "SendFailed", "connection refused")
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"address":%q}}`, right.URL))
-	if err := s.Client.Patch(t.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+	if err := s.Client.Patch(t.Context(), &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
 		Name: "team"}}, patch); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -182,7 +182,7 @@ func TestEventDelivery(t *testing.T) {
 
 	in.turn(true)
 	post("waiting")
-	s.NotReady(&v1beta3.Provider{}, "team", "SendFailed", "503")
+	s.NotReady(&notificationv1.Provider{}, "team", "SendFailed", "503")
 	s.Stop()
 	in.turn(false)
 	s.Start()
@@ -190,12 +190,12 @@ func TestEventDelivery(t *testing.T) {
 
 	in.turn(true)
 	post("dropped")
-	s.NotReady(&v1beta3.Provider{}, "team", "SendFailed", "503")
-	if err := s.Client.Delete(s.Context(), &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
-		Name: "team"}}); err != nil {
+	s.NotReady(&notificationv1.Provider{}, "team", "SendFailed", "503")
+	if err := s.Client.Delete(s.Context(), &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: "team"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.Gone(&v1beta3.Provider{}, "team")
+	s.Gone(&notificationv1.Provider{}, "team")
 	in.turn(false)
 	listen("other")
 	post("last")

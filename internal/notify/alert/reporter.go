@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -20,7 +20,7 @@ type EventReporter struct {
 
 // Report implements delivery.Reporter.
 func (r *EventReporter) Report(alert, provider types.NamespacedName, reason, message string) {
-	a := &v1beta3.Alert{}
+	a := &notificationv1.Alert{}
 	if err := r.Alerts.Get(context.Background(), alert, a); err != nil {
 		return // the Alert was deleted
 	}

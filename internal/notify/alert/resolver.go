@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
@@ -44,7 +44,7 @@ type cachedSender struct {
 }
 
 // Provider returns the sender of p. The error is a fault without any content of a Secret.
-func (r *Resolver) Provider(ctx context.Context, p *v1beta3.Provider) (provider.Provider, error) {
+func (r *Resolver) Provider(ctx context.Context, p *notificationv1.Provider) (provider.Provider, error) {
 	if c := r.lookup(p); c != nil && !c.isStale && r.Clock.Since(c.checkedAt) < secretTTL {
 		return c, nil
 	}
@@ -54,7 +54,8 @@ func (r *Resolver) Provider(ctx context.Context, p *v1beta3.Provider) (provider.
 
 // resolve reads the Secrets and returns the sender. It reports whether anything changed since the last call;
 // true also if it fails.
-func (r *Resolver) resolve(ctx context.Context, p *v1beta3.Provider) (s provider.Provider, changed bool, err error) {
+func (r *Resolver) resolve(ctx context.Context, p *notificationv1.Provider) (s provider.Provider, changed bool,
+	err error) {
 	data, err := r.readSecrets(ctx, p)
 	if err != nil {
 		r.forget(p)
@@ -77,7 +78,7 @@ func (r *Resolver) resolve(ctx context.Context, p *v1beta3.Provider) (s provider
 }
 
 // Invalidate makes the next event read the Secrets again, for example after a failure.
-func (r *Resolver) Invalidate(p *v1beta3.Provider) {
+func (r *Resolver) Invalidate(p *notificationv1.Provider) {
 	if c := r.lookup(p); c != nil {
 		c.isStale = true
 		r.set(p, c)
@@ -85,7 +86,7 @@ func (r *Resolver) Invalidate(p *v1beta3.Provider) {
 }
 
 // lookup returns the cached sender of this generation of a Provider, or nil.
-func (r *Resolver) lookup(p *v1beta3.Provider) *cachedSender {
+func (r *Resolver) lookup(p *notificationv1.Provider) *cachedSender {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c, ok := r.cached[p.UID]; ok && c.generation == p.Generation {
@@ -95,7 +96,7 @@ func (r *Resolver) lookup(p *v1beta3.Provider) *cachedSender {
 }
 
 // store caches a sender whose Secrets were just read, and drops unused ones.
-func (r *Resolver) store(p *v1beta3.Provider, c cachedSender) {
+func (r *Resolver) store(p *notificationv1.Provider, c cachedSender) {
 	now := r.Clock.Now()
 	c.checkedAt, c.isStale = now, false
 	r.set(p, &c)
@@ -104,7 +105,7 @@ func (r *Resolver) store(p *v1beta3.Provider, c cachedSender) {
 	maps.DeleteFunc(r.cached, func(_ types.UID, c cachedSender) bool { return now.Sub(c.checkedAt) > unusedTTL })
 }
 
-func (r *Resolver) set(p *v1beta3.Provider, c *cachedSender) {
+func (r *Resolver) set(p *notificationv1.Provider, c *cachedSender) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cached == nil {
@@ -113,7 +114,7 @@ func (r *Resolver) set(p *v1beta3.Provider, c *cachedSender) {
 	r.cached[p.UID] = *c
 }
 
-func (r *Resolver) forget(p *v1beta3.Provider) {
+func (r *Resolver) forget(p *notificationv1.Provider) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.cached, p.UID)
@@ -130,7 +131,7 @@ func (i identity) Token(ctx context.Context, cloud, scope string) (string, error
 	return i.identities.Bearer(ctx, cloud, scope, i.account)
 }
 
-func (r *Resolver) identity(p *v1beta3.Provider) provider.Identity {
+func (r *Resolver) identity(p *notificationv1.Provider) provider.Identity {
 	i := identity{identities: cmp.Or(r.Identities, &auth.Identities{})}
 	i.account = i.identities.Account(p.Namespace, p.Spec.ServiceAccountName)
 	return i

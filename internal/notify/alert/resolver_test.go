@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -84,8 +84,8 @@ func newResolverTest(t *testing.T) *resolverTest {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	return &resolverTest{t, &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, c,
-		testenv.Namespace(t), clock}
+	return &resolverTest{T: t, Resolver: &Resolver{Secrets: c, Egress: &egress.Policy{}, Clock: clock}, client: c,
+		namespace: testenv.Namespace(t), clock: clock}
 }
 
 func (b *resolverTest) secret(name string, data map[string]string) *corev1.Secret {
@@ -97,14 +97,15 @@ func (b *resolverTest) secret(name string, data map[string]string) *corev1.Secre
 	return s
 }
 
-func (b *resolverTest) object(change func(*v1beta3.ProviderSpec)) *v1beta3.Provider {
-	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "p", UID: "p", Generation: 1}}
-	p.Spec.Type = v1beta3.SlackProvider
+func (b *resolverTest) object(change func(*notificationv1.ProviderSpec)) *notificationv1.Provider {
+	p := &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "p", UID: "p",
+		Generation: 1}}
+	p.Spec.Type = notificationv1.SlackProvider
 	change(&p.Spec)
 	return p
 }
 
-func (b *resolverTest) send(p *v1beta3.Provider) error {
+func (b *resolverTest) send(p *notificationv1.Provider) error {
 	sender, err := b.Provider(b.Context(), p)
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func TestSecretOverridesSpec(t *testing.T) {
 	h := newHost(t, (*httptest.Server).Start)
 	b.secret("login", map[string]string{"address": h.URL + "/hidden\n", "username": "of-the-secret",
 		"headers": "X-Team: front\nX-Other: end"})
-	if err := b.send(b.object(func(s *v1beta3.ProviderSpec) {
+	if err := b.send(b.object(func(s *notificationv1.ProviderSpec) {
 		s.SecretRef, s.Address, s.Username = ref("login"), "http://127.0.0.1:1/", "of-the-spec"
 	})); err != nil {
 		t.Fatal(err)
@@ -148,14 +149,14 @@ func TestMutualTLS(t *testing.T) {
 	b.secret("all", all)
 	b.secret("authority", map[string]string{"ca.crt": crt})
 	for name, c := range map[string]struct {
-		change func(*v1beta3.ProviderSpec)
+		change func(*notificationv1.ProviderSpec)
 		want   string // in the error; empty for success
 	}{
-		"certSecretRef": {change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("all") }},
-		"secretRef":     {change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("all") }},
-		"no client certificate": {change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("authority") },
+		"certSecretRef": {change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("all") }},
+		"secretRef":     {change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("all") }},
+		"no client certificate": {change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("authority") },
 			want: "cannot send the event to"},
-		"no Secret": {change: func(*v1beta3.ProviderSpec) {}, want: "certificate"},
+		"no Secret": {change: func(*notificationv1.ProviderSpec) {}, want: "certificate"},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), h.URL
@@ -172,16 +173,16 @@ func TestProxySources(t *testing.T) {
 	b.secret("proxy", map[string]string{"address": proxy.URL, "username": "me", "password": "s3cr3t-of-proxy"})
 	b.secret("login", map[string]string{"proxy": strings.Replace(proxy.URL, "://", "://me:s3cr3t-of-login@", 1)})
 	for name, c := range map[string]struct {
-		change func(*v1beta3.ProviderSpec)
+		change func(*notificationv1.ProviderSpec)
 		login  string
 	}{
-		"proxySecretRef": {login: "bWU6czNjcjN0LW9mLXByb3h5", change: func(s *v1beta3.ProviderSpec) {
+		"proxySecretRef": {login: "bWU6czNjcjN0LW9mLXByb3h5", change: func(s *notificationv1.ProviderSpec) {
 			s.ProxySecretRef, s.Proxy = ref("proxy"), "http://127.0.0.1:1"
 		}},
-		"secretRef": {login: "bWU6czNjcjN0LW9mLWxvZ2lu", change: func(s *v1beta3.ProviderSpec) {
+		"secretRef": {login: "bWU6czNjcjN0LW9mLWxvZ2lu", change: func(s *notificationv1.ProviderSpec) {
 			s.SecretRef, s.Proxy = ref("login"), "http://127.0.0.1:1"
 		}},
-		"spec.proxy": {change: func(s *v1beta3.ProviderSpec) { s.Proxy = proxy.URL }},
+		"spec.proxy": {change: func(s *notificationv1.ProviderSpec) { s.Proxy = proxy.URL }},
 	} {
 		p := b.object(c.change)
 		p.UID, p.Spec.Address = types.UID(name), "http://chat.example.com/hook"
@@ -199,49 +200,49 @@ func TestProxySources(t *testing.T) {
 
 // invalidProviders are changes that make a Provider invalid, and the expected faults.
 var invalidProviders = map[string]struct {
-	change       func(*v1beta3.ProviderSpec)
+	change       func(*notificationv1.ProviderSpec)
 	reason, want string
 	final        bool
 }{
 	"missing Secret": {reason: "TokenNotFound",
 		want:   "none' not found. Create it or correct spec.secretRef",
-		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("none") }},
+		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("none") }},
 	"missing certificate": {reason: "TokenNotFound",
 		want:   "correct spec.certSecretRef",
-		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("none") }},
+		change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("none") }},
 	"missing proxy": {reason: "TokenNotFound",
 		want:   "correct spec.proxySecretRef",
-		change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("none") }},
+		change: func(s *notificationv1.ProviderSpec) { s.ProxySecretRef = ref("none") }},
 	"headers are a list": {reason: "ValidationFailed",
 		want:   "not a YAML map of strings",
-		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("headers") }},
+		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("headers") }},
 	"header with a line break": {reason: "ValidationFailed", final: true,
 		want:   "header",
-		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("header") }},
+		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("header") }},
 	"certificate without key": {reason: "ValidationFailed",
 		want:   "only one of the keys tls.crt and tls.key",
-		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("half") }},
+		change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("half") }},
 	"malformed certificate": {reason: "ValidationFailed",
 		want:   "do not match",
-		change: func(s *v1beta3.ProviderSpec) { s.CertSecretRef = ref("pair") }},
+		change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("pair") }},
 	"malformed proxy in the Secret": {reason: "ValidationFailed",
 		want:   "is not the URL of a proxy",
-		change: func(s *v1beta3.ProviderSpec) { s.ProxySecretRef = ref("proxy") }},
+		change: func(s *notificationv1.ProviderSpec) { s.ProxySecretRef = ref("proxy") }},
 	"malformed proxy in the spec": {reason: "ValidationFailed",
 		want:   "the proxy in spec.proxy is not valid",
-		change: func(s *v1beta3.ProviderSpec) { s.Proxy = "http://" }},
+		change: func(s *notificationv1.ProviderSpec) { s.Proxy = "http://" }},
 	"no address": {reason: "ValidationFailed", final: true,
 		want:   "no address",
-		change: func(s *v1beta3.ProviderSpec) { s.Address = "" }},
+		change: func(s *notificationv1.ProviderSpec) { s.Address = "" }},
 	"malformed address": {reason: "ValidationFailed", final: true,
 		want:   "is not an HTTP URL",
-		change: func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("address") }},
+		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("address") }},
 	"unknown type": {reason: "ValidationFailed", final: true,
 		want:   "pigeon",
-		change: func(s *v1beta3.ProviderSpec) { s.Type = "pigeon" }},
+		change: func(s *notificationv1.ProviderSpec) { s.Type = "pigeon" }},
 	"metadata service": {reason: "SendFailed",
 		want:   "link-local",
-		change: func(s *v1beta3.ProviderSpec) { s.Address = "http://169.254.169.254/" }},
+		change: func(s *notificationv1.ProviderSpec) { s.Address = "http://169.254.169.254/" }},
 }
 
 func TestInvalidProviders(t *testing.T) {
@@ -254,7 +255,7 @@ func TestInvalidProviders(t *testing.T) {
 	b.secret("proxy", map[string]string{"address": "http://" + hidden + "@", "username": "a"})
 	b.secret("address", map[string]string{"address": "https://" + hidden + "\x7f/"})
 	for name, c := range invalidProviders {
-		p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = "http://127.0.0.1:1/" })
+		p := b.object(func(s *notificationv1.ProviderSpec) { s.Address = "http://127.0.0.1:1/" })
 		p.UID = types.UID(name)
 		c.change(&p.Spec)
 		b.Egress = &egress.Policy{RefuseLinkLocal: true}
@@ -270,7 +271,7 @@ func TestChangedSecretsAreReadAgain(t *testing.T) {
 	b := newResolverTest(t)
 	old, current := newHost(t, (*httptest.Server).Start), newHost(t, (*httptest.Server).Start)
 	secret := b.secret("login", map[string]string{"address": old.URL})
-	p := b.object(func(s *v1beta3.ProviderSpec) { s.SecretRef = ref("login") })
+	p := b.object(func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("login") })
 	expectRequests := func(when string, wantOld, wantCurrent int) {
 		t.Helper()
 		if err := b.send(p); err != nil {
@@ -303,7 +304,7 @@ func TestChangedSecretsAreReadAgain(t *testing.T) {
 	expectRequests("new generation", 3, 2)
 
 	b.clock.SetTime(b.clock.Now().Add(2 * unusedTTL))
-	other := b.object(func(s *v1beta3.ProviderSpec) { s.Address = old.URL })
+	other := b.object(func(s *notificationv1.ProviderSpec) { s.Address = old.URL })
 	other.UID = "other"
 	if err := b.send(other); err != nil {
 		t.Fatal(err)

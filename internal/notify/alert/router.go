@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -30,15 +30,15 @@ type Labels func(ctx context.Context, kind string, key types.NamespacedName) lab
 type Router struct {
 	NoCrossNamespaceRefs bool
 	Labels               Labels
-	Warn                 func(a *v1beta3.Alert, message string) // reports a problem that does not stop the Alert
-	Deleted              func(provider types.NamespacedName)    // is called for each deleted Provider
+	Warn                 func(a *notificationv1.Alert, message string) // reports a problem that does not stop the Alert
+	Deleted              func(provider types.NamespacedName)           // is called for each deleted Provider
 
 	synced []cache.InformerSynced
 	ready  atomic.Bool // all informers are synced
 
 	mu        sync.RWMutex
 	rules     map[types.NamespacedName]*rule
-	providers map[types.NamespacedName]*v1beta3.Provider // from the cache, read-only
+	providers map[types.NamespacedName]*notificationv1.Provider // from the cache, read-only
 	// index is built by the first event after a change of the rules; nil until then.
 	index map[target][]candidate
 }
@@ -51,9 +51,9 @@ type candidate struct {
 
 // Observe registers the router with the informers of a cache.
 func (r *Router) Observe(ctx context.Context, c ctrlcache.Cache) error {
-	r.rules, r.providers = map[types.NamespacedName]*rule{}, map[types.NamespacedName]*v1beta3.Provider{}
-	return errors.Join(observe(ctx, r, c, &v1beta3.Alert{}, r.setAlert),
-		observe(ctx, r, c, &v1beta3.Provider{}, r.setProvider))
+	r.rules, r.providers = map[types.NamespacedName]*rule{}, map[types.NamespacedName]*notificationv1.Provider{}
+	return errors.Join(observe(ctx, r, c, &notificationv1.Alert{}, r.setAlert),
+		observe(ctx, r, c, &notificationv1.Provider{}, r.setProvider))
 }
 
 // observe calls set with each object that exists or changes, and with nil when it is deleted.
@@ -63,7 +63,7 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if obj, ok := o.(T); ok {
 				set(client.ObjectKeyFromObject(obj), obj)
@@ -83,14 +83,15 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 				set(client.ObjectKeyFromObject(obj), none)
 			}
 		},
-	})
+	}
+	registration, err := informer.AddEventHandler(guard.EventHandler("observing alerts", handler))
 	if err == nil {
 		r.synced = append(r.synced, registration.HasSynced)
 	}
 	return err
 }
 
-func (r *Router) setProvider(key types.NamespacedName, p *v1beta3.Provider) {
+func (r *Router) setProvider(key types.NamespacedName, p *notificationv1.Provider) {
 	r.mu.Lock()
 	if r.providers[key] = p; p == nil {
 		delete(r.providers, key)
@@ -102,7 +103,7 @@ func (r *Router) setProvider(key types.NamespacedName, p *v1beta3.Provider) {
 }
 
 // setAlert compiles an Alert. An invalid one is ignored; its controller reports why.
-func (r *Router) setAlert(key types.NamespacedName, a *v1beta3.Alert) {
+func (r *Router) setAlert(key types.NamespacedName, a *notificationv1.Alert) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.rules[key]
@@ -119,7 +120,7 @@ func (r *Router) setAlert(key types.NamespacedName, a *v1beta3.Alert) {
 }
 
 // provider returns a Provider from the cache, or nil.
-func (r *Router) provider(key types.NamespacedName) *v1beta3.Provider {
+func (r *Router) provider(key types.NamespacedName) *notificationv1.Provider {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.providers[key]
@@ -148,7 +149,7 @@ func (r *Router) candidates(kind, namespace string) []candidate {
 	if index == nil {
 		index = r.buildIndex()
 	}
-	inNamespace, anywhere := index[target{kind, namespace}], index[target{kind, v1beta3.Any}]
+	inNamespace, anywhere := index[target{kind, namespace}], index[target{kind, notificationv1.Any}]
 	return append(slices.Clip(inNamespace), anywhere...)
 }
 
@@ -187,7 +188,7 @@ func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 	labelsLoaded := false
 	selects := func(s source) bool {
 		if s.labels == nil {
-			return s.name == v1beta3.Any || s.name == object.Name
+			return s.name == notificationv1.Any || s.name == object.Name
 		}
 		if !labelsLoaded {
 			objectLabels = r.Labels(ctx, object.Kind,

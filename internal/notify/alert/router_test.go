@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -32,9 +32,9 @@ type testRouter struct {
 func newTestRouter() *testRouter {
 	b := &testRouter{}
 	b.Router = &Router{
-		rules: map[types.NamespacedName]*rule{}, providers: map[types.NamespacedName]*v1beta3.Provider{},
+		rules: map[types.NamespacedName]*rule{}, providers: map[types.NamespacedName]*notificationv1.Provider{},
 		Deleted: func(key types.NamespacedName) { b.deleted = append(b.deleted, key.Name) },
-		Warn:    func(a *v1beta3.Alert, message string) { b.warnings = append(b.warnings, a.Name+": "+message) },
+		Warn:    func(a *notificationv1.Alert, message string) { b.warnings = append(b.warnings, a.Name+": "+message) },
 		Labels: func(_ context.Context, kind string, key types.NamespacedName) labels.Set {
 			b.lookups++
 			if kind == "Kustomization" && strings.HasPrefix(key.Name, "shop") {
@@ -47,18 +47,18 @@ func newTestRouter() *testRouter {
 	return b
 }
 
-func (b *testRouter) provider(name, kind string) *v1beta3.Provider {
-	p := &v1beta3.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name},
-		Spec: v1beta3.ProviderSpec{Type: kind}}
+func (b *testRouter) provider(name, kind string) *notificationv1.Provider {
+	p := &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name},
+		Spec: notificationv1.ProviderSpec{Type: kind}}
 	b.setProvider(client.ObjectKeyFromObject(p), p)
 	return p
 }
 
-func (b *testRouter) alert(name string, spec v1beta3.AlertSpec) *v1beta3.Alert {
+func (b *testRouter) alert(name string, spec notificationv1.AlertSpec) *notificationv1.Alert {
 	if spec.ProviderRef.Name == "" {
 		spec.ProviderRef = meta.LocalObjectReference{Name: "generic"}
 	}
-	a := &v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: types.UID(name),
+	a := &notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: types.UID(name),
 		Generation: 1}, Spec: spec}
 	b.setAlert(client.ObjectKeyFromObject(a), a)
 	return a
@@ -102,33 +102,34 @@ func withMetadata(pairs ...string) func(*event.Event) {
 
 func TestRoute(t *testing.T) {
 	b := newTestRouter()
-	kustomizations := func(s v1beta3.EventSource) []v1beta3.EventSource {
+	kustomizations := func(s notificationv1.EventSource) []notificationv1.EventSource {
 		s.Kind = "Kustomization"
-		return []v1beta3.EventSource{s}
+		return []notificationv1.EventSource{s}
 	}
-	for name, spec := range map[string]v1beta3.AlertSpec{
-		"named": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"})},
-		"all":   {EventSources: kustomizations(v1beta3.EventSource{Name: "*"})},
-		"prod":  {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"})},
-		"errors": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod"}),
+	for name, spec := range map[string]notificationv1.AlertSpec{
+		"named": {EventSources: kustomizations(notificationv1.EventSource{Name: "web"})},
+		"all":   {EventSources: kustomizations(notificationv1.EventSource{Name: "*"})},
+		"prod":  {EventSources: kustomizations(notificationv1.EventSource{Name: "*", Namespace: "prod"})},
+		"errors": {EventSources: kustomizations(notificationv1.EventSource{Name: "*", Namespace: "prod"}),
 			EventSeverity: "error"},
-		"labelled": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "prod",
+		"labelled": {EventSources: kustomizations(notificationv1.EventSource{Name: "*", Namespace: "prod",
 			MatchLabels: map[string]string{"team": "frontend"}})},
-		"anywhere": {EventSources: kustomizations(v1beta3.EventSource{Name: "*", Namespace: "*",
+		"anywhere": {EventSources: kustomizations(notificationv1.EventSource{Name: "*", Namespace: "*",
 			MatchLabels: map[string]string{"team": "frontend"}})},
-		"grouped": {EventSources: kustomizations(v1beta3.EventSource{Name: "web",
+		"grouped": {EventSources: kustomizations(notificationv1.EventSource{Name: "web",
 			APIVersion: "kustomize.toolkit.fluxcd.io/v1beta2"})},
-		"included": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}),
+		"included": {EventSources: kustomizations(notificationv1.EventSource{Name: "web"}),
 			InclusionList: []string{"rolled out", "revision: main@.*"}},
-		"excluded": {EventSources: kustomizations(v1beta3.EventSource{Name: "web"}),
+		"excluded": {EventSources: kustomizations(notificationv1.EventSource{Name: "web"}),
 			InclusionList: []string{"revision"}, ExclusionList: []string{"^Applied"}},
-		"suspended": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), Suspend: true},
-		"broken":    {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}), InclusionList: []string{"("}},
-		"no-provider": {EventSources: kustomizations(v1beta3.EventSource{Name: "*"}),
+		"suspended": {EventSources: kustomizations(notificationv1.EventSource{Name: "*"}), Suspend: true},
+		"broken": {EventSources: kustomizations(notificationv1.EventSource{Name: "*"}),
+			InclusionList: []string{"("}},
+		"no-provider": {EventSources: kustomizations(notificationv1.EventSource{Name: "*"}),
 			ProviderRef: meta.LocalObjectReference{Name: "none"}},
-		"twice": {EventSources: append(kustomizations(v1beta3.EventSource{Name: "*"}),
-			v1beta3.EventSource{Kind: "Kustomization", Name: "web"})},
-		"gates": {EventSources: []v1beta3.EventSource{{Kind: "Gate", Name: "*"}}},
+		"twice": {EventSources: append(kustomizations(notificationv1.EventSource{Name: "*"}),
+			notificationv1.EventSource{Kind: "Kustomization", Name: "web"})},
+		"gates": {EventSources: []notificationv1.EventSource{{Kind: "Gate", Name: "*"}}},
 	} {
 		b.alert(name, spec)
 	}
@@ -161,14 +162,14 @@ func TestRoute(t *testing.T) {
 func TestChangesTakeEffectWithNextEvent(t *testing.T) {
 	b := newTestRouter()
 	web := newEvent("Kustomization", "ops", "web")
-	sources := []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}}
+	sources := []notificationv1.EventSource{{Kind: "Kustomization", Name: "*"}}
 	expect := func(when, names string) {
 		t.Helper()
 		if got := b.route(t, web); got != names {
 			t.Errorf("%s: selected by %q, want %q", when, got, names)
 		}
 	}
-	a := b.alert("a", v1beta3.AlertSpec{EventSources: sources})
+	a := b.alert("a", notificationv1.AlertSpec{EventSources: sources})
 	expect("created", "a")
 	compiled := b.rules[client.ObjectKeyFromObject(a)]
 
@@ -204,7 +205,7 @@ func TestChangesTakeEffectWithNextEvent(t *testing.T) {
 func TestLabelsAreLoadedOnceIfNeeded(t *testing.T) {
 	b := newTestRouter()
 	for i := range 5 {
-		b.alert(fmt.Sprint("labelled", i), v1beta3.AlertSpec{EventSources: []v1beta3.EventSource{
+		b.alert(fmt.Sprint("labelled", i), notificationv1.AlertSpec{EventSources: []notificationv1.EventSource{
 			{Kind: "Kustomization", Name: "*", MatchLabels: map[string]string{"team": "frontend"}},
 		}})
 	}
@@ -220,8 +221,8 @@ func TestLabelsAreLoadedOnceIfNeeded(t *testing.T) {
 
 func TestMetadataPrecedence(t *testing.T) {
 	b := newTestRouter()
-	b.alert("a", v1beta3.AlertSpec{
-		EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}}, Summary: "the shop",
+	b.alert("a", notificationv1.AlertSpec{
+		EventSources: []notificationv1.EventSource{{Kind: "Kustomization", Name: "*"}}, Summary: "the shop",
 		EventMetadata: map[string]string{"cluster": "prod-1", "revision": "mine", "summary": "of the metadata",
 			"env": "prod"},
 	})
@@ -252,8 +253,8 @@ func TestProvidersGetSupportedEventsOnly(t *testing.T) {
 	b := newTestRouter()
 	for _, kind := range []string{"generic", "slack", "github", "azuredevops", "gitlabmergerequestcomment"} {
 		b.provider(kind, kind)
-		b.alert(kind, v1beta3.AlertSpec{
-			EventSources: []v1beta3.EventSource{{Kind: "Kustomization", Name: "*"}},
+		b.alert(kind, notificationv1.AlertSpec{
+			EventSources: []notificationv1.EventSource{{Kind: "Kustomization", Name: "*"}},
 			ProviderRef:  meta.LocalObjectReference{Name: kind},
 		})
 	}
@@ -284,41 +285,43 @@ func TestProvidersGetSupportedEventsOnly(t *testing.T) {
 }
 
 func TestInvalidAlerts(t *testing.T) {
-	source := func(change func(*v1beta3.EventSource)) v1beta3.AlertSpec {
-		s := v1beta3.EventSource{Kind: "Kustomization", Name: "*"}
+	source := func(change func(*notificationv1.EventSource)) notificationv1.AlertSpec {
+		s := notificationv1.EventSource{Kind: "Kustomization", Name: "*"}
 		change(&s)
-		return v1beta3.AlertSpec{EventSources: []v1beta3.EventSource{s}}
+		return notificationv1.AlertSpec{EventSources: []notificationv1.EventSource{s}}
 	}
 	for name, c := range map[string]struct {
-		spec         v1beta3.AlertSpec
+		spec         notificationv1.AlertSpec
 		reason, want string
 	}{
 		"unknown kind": {reason: "ValidationFailed", want: "spec.eventSources[0] has an unknown kind",
-			spec: source(func(s *v1beta3.EventSource) { s.Kind = "Secret" })},
+			spec: source(func(s *notificationv1.EventSource) { s.Kind = "Secret" })},
 		"wrong group": {reason: "ValidationFailed", want: "The group of Kustomization is kustomize.toolkit.fluxcd.io",
-			spec: source(func(s *v1beta3.EventSource) { s.APIVersion = "apps/v1" })},
+			spec: source(func(s *notificationv1.EventSource) { s.APIVersion = "apps/v1" })},
 		"other namespace": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
-			spec: source(func(s *v1beta3.EventSource) { s.Namespace = "prod" })},
+			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "prod" })},
 		"all namespaces": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
-			spec: source(func(s *v1beta3.EventSource) { s.Namespace = "*" })},
+			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "*" })},
 		"name and labels": {reason: "ValidationFailed", want: "both a name and matchLabels",
-			spec: source(func(s *v1beta3.EventSource) { s.Name, s.MatchLabels = "a", map[string]string{"a": "b"} })},
+			spec: source(func(s *notificationv1.EventSource) {
+				s.Name, s.MatchLabels = "a", map[string]string{"a": "b"}
+			})},
 		"invalid label": {reason: "ValidationFailed", want: "spec.eventSources[0].matchLabels",
-			spec: source(func(s *v1beta3.EventSource) { s.MatchLabels = map[string]string{"a b": "c"} })},
+			spec: source(func(s *notificationv1.EventSource) { s.MatchLabels = map[string]string{"a b": "c"} })},
 		"invalid expression": {reason: "ValidationFailed",
 			want: "spec.exclusionList[1] is not a valid regular expression: error parsing regexp: missing closing ]",
-			spec: v1beta3.AlertSpec{ExclusionList: []string{"a", "[a"}}},
+			spec: notificationv1.AlertSpec{ExclusionList: []string{"a", "[a"}}},
 		"long expression": {reason: "ValidationFailed", want: "spec.inclusionList[0] is longer",
-			spec: v1beta3.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}}},
+			spec: notificationv1.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}}},
 		"expression with nested repetition": {reason: "ValidationFailed",
 			want: "spec.inclusionList[0] is not a valid regular expression",
-			spec: v1beta3.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}}},
+			spec: notificationv1.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}}},
 		"too many expressions": {reason: "ValidationFailed", want: "spec.inclusionList has more than",
-			spec: v1beta3.AlertSpec{InclusionList: make([]string, maxExpressions+1)}},
+			spec: notificationv1.AlertSpec{InclusionList: make([]string, maxExpressions+1)}},
 		"too many sources": {reason: "ValidationFailed", want: "spec.eventSources has more than",
-			spec: v1beta3.AlertSpec{EventSources: make([]v1beta3.EventSource, maxSources+1)}},
+			spec: notificationv1.AlertSpec{EventSources: make([]notificationv1.EventSource, maxSources+1)}},
 	} {
-		_, err := compile(&v1beta3.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops"}, Spec: c.spec}, true)
+		_, err := compile(&notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops"}, Spec: c.spec}, true)
 		expectFault(t, name, err, c.reason, c.want, true)
 	}
 }
@@ -327,12 +330,12 @@ func TestInvalidAlerts(t *testing.T) {
 func BenchmarkRoute(bench *testing.B) {
 	b := newTestRouter()
 	for i := range 20 {
-		s := v1beta3.EventSource{Kind: "Kustomization", Name: "*", Namespace: "prod"}
+		s := notificationv1.EventSource{Kind: "Kustomization", Name: "*", Namespace: "prod"}
 		if i%4 == 0 {
 			s.MatchLabels = map[string]string{"team": "frontend"}
 		}
-		b.alert(fmt.Sprint("a", i), v1beta3.AlertSpec{
-			EventSources: []v1beta3.EventSource{s}, EventMetadata: map[string]string{"cluster": "prod-1"},
+		b.alert(fmt.Sprint("a", i), notificationv1.AlertSpec{
+			EventSources: []notificationv1.EventSource{s}, EventMetadata: map[string]string{"cluster": "prod-1"},
 			InclusionList: []string{".*(succeeded|Applied).*"},
 			ExclusionList: []string{"waiting.*socket", "dependency .* not ready"},
 		})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -30,7 +29,7 @@ const (
 
 // rule is a valid Alert, compiled once for each generation.
 type rule struct {
-	alert    *v1beta3.Alert // from the cache, read-only
+	alert    *notificationv1.Alert // from the cache, read-only
 	provider types.NamespacedName
 	sources  []source
 
@@ -47,11 +46,11 @@ type source struct {
 	labels labels.Selector // nil selects all
 }
 
-// target is the kind and namespace of a source; [v1beta3.Any] is any namespace.
+// target is the kind and namespace of a source; [notificationv1.Any] is any namespace.
 type target struct{ kind, namespace string }
 
 // compile validates an Alert and returns its rule. The error is a fault.
-func compile(a *v1beta3.Alert, noCrossNamespaceRefs bool) (*rule, error) {
+func compile(a *notificationv1.Alert, noCrossNamespaceRefs bool) (*rule, error) {
 	r := &rule{alert: a, provider: types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.ProviderRef.Name}}
 	if len(a.Spec.EventSources) > maxSources {
 		return nil, invalid("spec.eventSources has more than %d entries", maxSources).
@@ -75,7 +74,7 @@ func compile(a *v1beta3.Alert, noCrossNamespaceRefs bool) (*rule, error) {
 	return r, err
 }
 
-func compileSource(a *v1beta3.Alert, i int, noCrossNamespaceRefs bool) (source, error) {
+func compileSource(a *notificationv1.Alert, i int, noCrossNamespaceRefs bool) (source, error) {
 	spec, field := a.Spec.EventSources[i], fmt.Sprintf("spec.eventSources[%d]", i)
 	s := source{target: target{spec.Kind, cmp.Or(spec.Namespace, a.Namespace)}, name: spec.Name}
 	group := notificationv1.GroupOf(spec.Kind)
@@ -92,7 +91,7 @@ func compileSource(a *v1beta3.Alert, i int, noCrossNamespaceRefs bool) (source, 
 				"--no-cross-namespace-refs").Final()
 	case len(spec.MatchLabels) == 0:
 		return s, nil
-	case s.name != v1beta3.Any:
+	case s.name != notificationv1.Any:
 		return s, invalid("%s has both a name and matchLabels", field).WithHint("Set the name to * to select by label")
 	}
 	if s.labels, err = labels.ValidatedSelectorFromSet(spec.MatchLabels); err != nil {
@@ -122,7 +121,7 @@ func expressions(field string, list []string) ([]*regexp.Regexp, error) {
 }
 
 func invalid(format string, args ...any) *fault.Fault {
-	return fault.New(v1beta3.ValidationFailedReason, format, args...).Final()
+	return fault.New(notificationv1.ValidationFailedReason, format, args...).Final()
 }
 
 // matches reports whether the rule selects an event of its sources by severity and message.
@@ -130,7 +129,7 @@ func (r *rule) matches(e *event.Event) bool {
 	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(e.Message) }
 	switch {
 	case e.Severity == event.Trace,
-		r.alert.Spec.EventSeverity == v1beta3.ErrorSeverity && e.Severity != event.Error,
+		r.alert.Spec.EventSeverity == notificationv1.ErrorSeverity && e.Severity != event.Error,
 		len(r.include) > 0 && !slices.ContainsFunc(r.include, matchesMessage):
 		return false
 	}
@@ -159,7 +158,7 @@ func (r *rule) metadata(e *event.Event) (metadata map[string]string, conflicts [
 		set(k, v)
 	}
 	if r.alert.Spec.Summary != "" {
-		set(v1beta3.SummaryKey, r.alert.Spec.Summary)
+		set(notificationv1.SummaryKey, r.alert.Spec.Summary)
 	}
 	for k, v := range e.Metadata {
 		if !strings.HasPrefix(k, annotationPrefix) {
@@ -196,13 +195,14 @@ func (r *rule) unreported(conflicts []string) []string {
 // Provider types that need certain metadata.
 var (
 	statusTypes = []string{
-		v1beta3.GitHubProvider, v1beta3.GitLabProvider, v1beta3.GiteaProvider, v1beta3.BitbucketProvider,
-		v1beta3.BitbucketServerProvider,
-		v1beta3.AzureDevOpsProvider,
+		notificationv1.GitHubProvider, notificationv1.GitLabProvider, notificationv1.GiteaProvider,
+		notificationv1.BitbucketProvider,
+		notificationv1.BitbucketServerProvider,
+		notificationv1.AzureDevOpsProvider,
 	}
 	commentTypes = []string{
-		v1beta3.GitHubPullRequestCommentProvider, v1beta3.GitLabMergeRequestCommentProvider,
-		v1beta3.GiteaPullRequestCommentProvider,
+		notificationv1.GitHubPullRequestCommentProvider, notificationv1.GitLabMergeRequestCommentProvider,
+		notificationv1.GiteaPullRequestCommentProvider,
 	}
 )
 

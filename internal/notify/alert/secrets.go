@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -30,16 +30,16 @@ type secretData struct {
 	versions                   string // UIDs and resource versions of all Secrets
 }
 
-func (r *Resolver) readSecrets(ctx context.Context, p *v1beta3.Provider) (secretData, error) {
+func (r *Resolver) readSecrets(ctx context.Context, p *notificationv1.Provider) (secretData, error) {
 	var s secretData
 	for _, ref := range []struct {
 		field string
 		ref   *meta.LocalObjectReference
 		into  *map[string][]byte
 	}{
-		{"spec.secretRef", p.Spec.SecretRef, &s.login},
-		{"spec.certSecretRef", p.Spec.CertSecretRef, &s.certificates},
-		{"spec.proxySecretRef", p.Spec.ProxySecretRef, &s.proxy},
+		{field: "spec.secretRef", ref: p.Spec.SecretRef, into: &s.login},
+		{field: "spec.certSecretRef", ref: p.Spec.CertSecretRef, into: &s.certificates},
+		{field: "spec.proxySecretRef", ref: p.Spec.ProxySecretRef, into: &s.proxy},
 	} {
 		if ref.ref == nil {
 			continue
@@ -47,11 +47,11 @@ func (r *Resolver) readSecrets(ctx context.Context, p *v1beta3.Provider) (secret
 		var secret corev1.Secret
 		err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: ref.ref.Name}, &secret)
 		if apierrors.IsNotFound(err) {
-			return s, fault.New(v1beta3.TokenNotFoundReason, "Secret '%s/%s' not found", p.Namespace, ref.ref.Name).
-				WithHint("Create it or correct %s", ref.field)
+			return s, fault.New(notificationv1.TokenNotFoundReason, "Secret '%s/%s' not found", p.Namespace,
+				ref.ref.Name).WithHint("Create it or correct %s", ref.field)
 		}
 		if err != nil {
-			return s, fault.New(v1beta3.TokenNotFoundReason, "cannot read Secret '%s/%s' of %s", p.Namespace,
+			return s, fault.New(notificationv1.TokenNotFoundReason, "cannot read Secret '%s/%s' of %s", p.Namespace,
 				ref.ref.Name, ref.field).Because(err)
 		}
 		*ref.into = secret.Data
@@ -61,7 +61,7 @@ func (r *Resolver) readSecrets(ctx context.Context, p *v1beta3.Provider) (secret
 }
 
 // options returns the options of the sender.
-func (r *Resolver) options(p *v1beta3.Provider, s secretData) (provider.Options, error) {
+func (r *Resolver) options(p *notificationv1.Provider, s secretData) (provider.Options, error) {
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock,
@@ -100,7 +100,7 @@ func (r *Resolver) options(p *v1beta3.Provider, s secretData) (provider.Options,
 
 // proxyOf returns the URL of the proxy, or nil. The order is spec.proxySecretRef, the Secret of spec.secretRef, and
 // spec.proxy; the last two are deprecated.
-func proxyOf(p *v1beta3.Provider, s secretData) (*url.URL, error) {
+func proxyOf(p *notificationv1.Provider, s secretData) (*url.URL, error) {
 	field, data := "the Secret of spec.proxySecretRef", s.proxy
 	if p.Spec.ProxySecretRef == nil {
 		address := []byte(p.Spec.Proxy)
@@ -115,7 +115,7 @@ func proxyOf(p *v1beta3.Provider, s secretData) (*url.URL, error) {
 	}
 	u, err := auth.ProxyFrom(data)
 	if err != nil {
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the proxy in %s is not valid", field).
+		return nil, fault.New(notificationv1.ValidationFailedReason, "the proxy in %s is not valid", field).
 			Because(err)
 	}
 	return u, nil
@@ -128,13 +128,13 @@ func headers(text []byte) (http.Header, error) {
 	}
 	var all map[string]string
 	if yaml.UnmarshalStrict(text, &all) != nil { // the error would quote the content
-		return nil, fault.New(v1beta3.ValidationFailedReason,
+		return nil, fault.New(notificationv1.ValidationFailedReason,
 			"the key headers of the Secret is not a YAML map of strings").
 			WithHint("Write one line NAME: VALUE for each header")
 	}
 	if len(all) > maxHeaders {
-		return nil, fault.New(v1beta3.ValidationFailedReason, "the key headers of the Secret has more than %d headers",
-			maxHeaders).WithHint("Remove some")
+		return nil, fault.New(notificationv1.ValidationFailedReason,
+			"the key headers of the Secret has more than %d headers", maxHeaders).WithHint("Remove some")
 	}
 	h := http.Header{}
 	for name, value := range all {
@@ -144,5 +144,6 @@ func headers(text []byte) (http.Header, error) {
 }
 
 func invalidCertificates(err error) error {
-	return fault.New(v1beta3.ValidationFailedReason, "the certificates of the Provider are not valid").Because(err)
+	return fault.New(notificationv1.ValidationFailedReason, "the certificates of the Provider are not valid").
+		Because(err)
 }

@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
@@ -23,7 +23,7 @@ type Sender struct {
 func (s *Sender) Send(ctx context.Context, d delivery.Delivery) error {
 	p := s.Router.provider(d.Provider)
 	if p == nil {
-		return fault.New(v1beta3.ValidationFailedReason, "Provider '%s' not found", d.Provider).Final()
+		return fault.New(notificationv1.ValidationFailedReason, "Provider '%s' not found", d.Provider).Final()
 	}
 	if p.Spec.Suspend {
 		log.FromContext(ctx).V(1).Info("Provider is suspended, event skipped", "provider", d.Provider)
@@ -38,11 +38,12 @@ func (s *Sender) Send(ctx context.Context, d delivery.Delivery) error {
 	return err
 }
 
-func (s *Sender) send(ctx context.Context, p *v1beta3.Provider, d delivery.Delivery) error {
+func (s *Sender) send(ctx context.Context, p *notificationv1.Provider, d delivery.Delivery) error {
 	sender, err := s.Resolver.Provider(ctx, p)
 	if err != nil {
 		// Not terminal: the event waits until the Provider is fixed, within the bounds of the queue.
-		return fault.New(fault.Reason(err, v1beta3.ValidationFailedReason), "the Provider cannot be used").Because(err)
+		return fault.New(fault.Reason(err, notificationv1.ValidationFailedReason), "the Provider cannot be used").
+			Because(err)
 	}
 	if p.Spec.CommitStatusExpr != "" {
 		ctx = provider.WithAlert(ctx, s.Router.document(d.Alert))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/api/notification/v1beta3"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -20,7 +20,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	b := newResolverTest(t)
 	h := newHost(t, (*httptest.Server).Start)
 	router := newTestRouter()
-	p := b.object(func(s *v1beta3.ProviderSpec) { s.Address = h.URL })
+	p := b.object(func(s *notificationv1.ProviderSpec) { s.Address = h.URL })
 	key := client.ObjectKeyFromObject(p)
 	router.setProvider(key, p)
 	health := &Health{Edges: reconcile.NewEdges()}
@@ -29,7 +29,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	retried := 0
 	step := &Provider{Resolver: b.Resolver, Health: health, Retry: func(types.NamespacedName) { retried++ }}
 	reconciled := func() string {
-		return fmt.Sprint(step.Reconcile(t.Context(), &reconcile.Pass[*v1beta3.Provider]{Object: p.DeepCopy()}))
+		return fmt.Sprint(step.Reconcile(t.Context(), &reconcile.Pass[*notificationv1.Provider]{Object: p.DeepCopy()}))
 	}
 	if err := s.Send(t.Context(), d); err != nil || health.Err(key) != nil || reconciled() != initialized {
 		t.Fatalf("%v, %s", err, reconciled())
@@ -78,13 +78,13 @@ func TestCommitStatusExprReadsAlert(t *testing.T) {
 	h.respondWith(http.StatusCreated)
 	b.secret("login", map[string]string{"token": "s3cr3t-of-the-test"})
 	router := newTestRouter()
-	p := b.object(func(s *v1beta3.ProviderSpec) {
-		s.Type, s.Address, s.SecretRef = v1beta3.GitHubProvider, h.URL+"/org/fleet", ref("login")
+	p := b.object(func(s *notificationv1.ProviderSpec) {
+		s.Type, s.Address, s.SecretRef = notificationv1.GitHubProvider, h.URL+"/org/fleet", ref("login")
 		s.CommitStatusExpr = "alert.spec.eventMetadata.cluster + '/' + provider.metadata.name + '/' + " +
 			"event.involvedObject.name"
 	})
 	router.setProvider(client.ObjectKeyFromObject(p), p)
-	a := router.alert("a", v1beta3.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
+	a := router.alert("a", notificationv1.AlertSpec{EventMetadata: map[string]string{"cluster": "prod-1"}})
 	s := &Sender{Router: router.Router, Resolver: b.Resolver, Health: &Health{Edges: reconcile.NewEdges()}}
 	e := newEvent("Kustomization", "apps", "web",
 		withMetadata("revision", "main@sha1:0123456789abcdef0123456789abcdef01234567"))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/notify/queue"
 )
@@ -28,7 +29,7 @@ type Dispatcher struct {
 
 	mu      sync.Mutex
 	workers map[types.NamespacedName]*worker // by provider; only providers with deliveries have one
-	running sync.WaitGroup                   // workers
+	running guard.WaitGroup                  // workers
 }
 
 // New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start], so a replica that
@@ -98,7 +99,8 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	}
 	sendCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { // let attempts in flight finish, or they would be repeated
+	stop := guard.AfterDone(ctx, "ending deliveries", func() {
+		// let attempts in flight finish, or they would be repeated
 		select {
 		case <-d.Clock.After(d.ShutdownGrace):
 		case <-sendCtx.Done():
@@ -109,8 +111,10 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	if err := d.resume(ctx, sendCtx); err != nil {
 		return err
 	}
-	var flushing sync.WaitGroup
-	flushing.Go(func() { d.flusher.run(ctx, d.Clock, d.FlushInterval) })
+	var flushing guard.WaitGroup
+	flushing.Go("writing event queues", func() {
+		guard.Keep(ctx, "writing event queues", func() { d.flusher.run(ctx, d.Clock, d.FlushInterval) })
+	})
 	d.routeEvents(ctx, sendCtx, intake)
 	flushing.Wait()
 	d.running.Wait()
@@ -148,14 +152,10 @@ func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, intake *queue.Que
 
 // route calls the router. A panic drops the event and does not end the process.
 func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Delivery) {
-	defer func() {
-		if p := recover(); p != nil {
-			accepted.WithLabelValues("lost").Inc()
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "cannot route an event, event dropped")
-			deliveries = nil
-		}
-	}()
-	return d.Router.Route(ctx, e)
+	if !guard.Run("routing an event", func() { deliveries = d.Router.Route(ctx, e) }) {
+		accepted.WithLabelValues("lost").Inc()
+	}
+	return deliveries
 }
 
 // enqueue adds a delivery to the queue of its provider.
@@ -187,7 +187,9 @@ func (d *Dispatcher) worker(ctx, sendCtx context.Context, provider types.Namespa
 		available: make(chan struct{}, 1), retryNow: make(chan struct{}, 1),
 	}
 	d.workers[provider] = w
-	d.running.Go(func() { w.run(ctx, sendCtx) })
+	d.running.Go("delivering notifications", func() {
+		guard.Keep(ctx, "delivering notifications", func() { w.run(ctx, sendCtx) })
+	})
 	return w, nil
 }
 

@@ -8,6 +8,8 @@ import (
 
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. It implements
@@ -37,11 +39,11 @@ func (e *Endpoint) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan error, 1)
-	go func() {
+	guard.Go("serving events", func() {
 		defer cancel()
 		server := ctrlmanager.Server{Name: "events", Listener: listener, Server: NewServer(e.Dispatcher)}
-		served <- server.Start(ctx)
-	}()
+		served <- guard.Do("serving events", func() error { return server.Start(ctx) })
+	})
 	err = e.Dispatcher.Start(ctx)
 	cancel()
 	return errors.Join(err, <-served)

@@ -18,7 +18,7 @@ import (
 // KernelEvents returns a sink that posts the events of the controllers in this process, except minor ones.
 // The instance is the name of this process.
 func (d *Dispatcher) KernelEvents(scheme *runtime.Scheme, instance string) reconcile.Events {
-	return &kernelEvents{d, scheme, instance}
+	return &kernelEvents{dispatcher: d, scheme: scheme, instance: instance}
 }
 
 type kernelEvents struct {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -38,7 +37,10 @@ var (
 		[]string{"provider_namespace", "provider"}, nil)
 )
 
-func init() { metrics.Registry.MustRegister(requestDuration, accepted, delivered, attemptDuration) }
+// Metrics returns the metrics of events and notifications. Those of the queues are collected by the [Dispatcher].
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{requestDuration, accepted, delivered, attemptDuration}
+}
 
 func count(provider types.NamespacedName, result string, n int) {
 	delivered.WithLabelValues(provider.Namespace, provider.Name, result).Add(float64(n))

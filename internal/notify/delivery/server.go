@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -27,8 +28,9 @@ func NewServer(d *Dispatcher) *http.Server {
 	s := &server{d, make(chan struct{}, maxRequests)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
+	handler := guard.Handler("accepting an event", mux)
 	return &http.Server{
-		Handler: promhttp.InstrumentHandlerDuration(requestDuration, mux), MaxHeaderBytes: maxHeaderBytes,
+		Handler: promhttp.InstrumentHandlerDuration(requestDuration, handler), MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * readTimeout,
 		IdleTimeout: time.Minute,
 	}

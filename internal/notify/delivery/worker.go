@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/queue"
 )
 
@@ -83,9 +82,9 @@ func (w *worker) run(ctx, sendCtx context.Context) {
 			continue
 		}
 		attempts := w.selectAttempts(ctx, records)
-		var sending sync.WaitGroup
+		var sending guard.WaitGroup
 		for _, a := range attempts {
-			sending.Go(func() { a.err = w.send(sendCtx, a.Delivery) })
+			sending.Go("sending a notification", func() { a.err = w.send(sendCtx, a.Delivery) })
 		}
 		sending.Wait()
 		w.handle(ctx, attempts)
@@ -136,19 +135,14 @@ func (w *worker) waitForWork(ctx context.Context) (ended bool) {
 }
 
 // send makes one attempt. A panic of the sender is a terminal failure of this delivery.
-func (w *worker) send(ctx context.Context, d Delivery) (err error) {
+func (w *worker) send(ctx context.Context, d Delivery) error {
 	ctx, cancel := context.WithTimeout(ctx, w.SendTimeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "panic while sending a notification",
-				"stack", string(debug.Stack()))
-			err = fault.New(ReasonFailed, "internal error while sending a notification").
-				WithHint("This is a bug in Sluice: please report it with the controller's log").Final()
-		}
-	}()
 	start := w.Clock.Now()
-	err = w.Sender.Send(ctx, d)
+	err := guard.Do("sending a notification", func() error { return w.Sender.Send(ctx, d) })
+	if guard.IsPanic(err) {
+		err = fault.New(ReasonFailed, "internal error while sending a notification").WithHint(guard.Hint).Final()
+	}
 	attemptDuration.WithLabelValues(result(err)).Observe(w.Clock.Since(start).Seconds())
 	return err
 }

@@ -89,17 +89,20 @@ func (e *Event) check() error {
 	o := e.InvolvedObject
 	var errs []error
 	for _, f := range []struct{ field, value string }{
-		{"involvedObject.kind", o.Kind}, {"involvedObject.namespace", o.Namespace}, {"involvedObject.name", o.Name},
+		{field: "involvedObject.kind", value: o.Kind}, {field: "involvedObject.namespace", value: o.Namespace},
+		{field: "involvedObject.name", value: o.Name},
 	} {
 		if f.value == "" {
 			errs = append(errs, fmt.Errorf("%s is not set", f.field))
 		}
 	}
 	for _, f := range []struct{ field, value string }{
-		{"involvedObject.apiVersion", o.APIVersion}, {"involvedObject.kind", o.Kind},
-		{"involvedObject.namespace", o.Namespace},
-		{"involvedObject.name", o.Name}, {"involvedObject.uid", string(o.UID)}, {"reason", e.Reason},
-		{"reportingController", e.ReportingController}, {"reportingInstance", e.ReportingInstance},
+		{field: "involvedObject.apiVersion", value: o.APIVersion}, {field: "involvedObject.kind", value: o.Kind},
+		{field: "involvedObject.namespace", value: o.Namespace},
+		{field: "involvedObject.name", value: o.Name}, {field: "involvedObject.uid", value: string(o.UID)},
+		{field: "reason", value: e.Reason},
+		{field: "reportingController", value: e.ReportingController},
+		{field: "reportingInstance", value: e.ReportingInstance},
 	} {
 		errs = append(errs, checkName(f.field, f.value))
 	}

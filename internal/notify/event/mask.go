@@ -18,29 +18,33 @@ type pattern struct {
 
 // patterns match credentials by their own form. The first group, if any, is kept: it shows what was masked.
 var patterns = []pattern{
-	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----.*?` +
-		`(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|$)`), []string{"-----BEGIN "}},
-	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>?#]+@`), []string{"://"}}, // user and password of a URL
-	{regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}`), []string{"BEARER", "BASIC"}},
+	{Regexp: regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----.*?` +
+		`(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|$)`), literals: []string{"-----BEGIN "}},
+	{Regexp: regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>?#]+@`),
+		literals: []string{"://"}}, // user and password of a URL
+	{Regexp: regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[a-z0-9._~+/=-]{8,}`),
+		literals: []string{"BEARER", "BASIC"}},
 	// a JSON Web Token
-	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), []string{"EYJ"}},
+	{Regexp: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+		literals: []string{"EYJ"}},
 	{
-		regexp.MustCompile(`\b(?:gh[oprsu]_|github_pat_|glpat-|gldt-|glrt-|dckr_pat_|xox[a-z]-|xapp-|` +
+		Regexp: regexp.MustCompile(`\b(?:gh[oprsu]_|github_pat_|glpat-|gldt-|glrt-|dckr_pat_|xox[a-z]-|xapp-|` +
 			`hvs\.|sk-|npm_|pypi-|AIza|ya29\.)[A-Za-z0-9_-]{16,}`),
-		[]string{"GH", "GITHUB_PAT_", "GL", "DCKR_PAT_", "XOX", "XAPP-", "HVS.", "SK-", "NPM_", "PYPI-", "AIZA",
+		literals: []string{"GH", "GITHUB_PAT_", "GL", "DCKR_PAT_", "XOX", "XAPP-", "HVS.", "SK-", "NPM_", "PYPI-",
+			"AIZA",
 			"YA29."},
 	},
-	{regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), []string{"AKIA", "ASIA"}},
-	{regexp.MustCompile(`\bAGE-SECRET-KEY-[A-Z0-9-]+`), []string{"AGE-SECRET-KEY-"}},
+	{Regexp: regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), literals: []string{"AKIA", "ASIA"}},
+	{Regexp: regexp.MustCompile(`\bAGE-SECRET-KEY-[A-Z0-9-]+`), literals: []string{"AGE-SECRET-KEY-"}},
 	{
-		regexp.MustCompile(`(https://hooks\.slack\.com/)\S+|` +
+		Regexp: regexp.MustCompile(`(https://hooks\.slack\.com/)\S+|` +
 			`(https://[a-z0-9.-]*discord(?:app)?\.com/api/webhooks/)\S+`),
-		[]string{"HTTPS://"},
+		literals: []string{"HTTPS://"},
 	},
 	{
-		regexp.MustCompile(`([?&](?i:[a-z0-9_-]*(?:token|key|secret|sig|signature|password|credential)` +
+		Regexp: regexp.MustCompile(`([?&](?i:[a-z0-9_-]*(?:token|key|secret|sig|signature|password|credential)` +
 			`[a-z0-9_-]*)=)[^\s&"'#]+`),
-		[]string{"?", "&"},
+		literals: []string{"?", "&"},
 	},
 }
 

@@ -102,7 +102,8 @@ func discordEmbedOf(m Message) discordEmbed {
 	}
 	total := len(out.Title) + len(out.Description) + len(m.From)
 	add := func(name, value string, inline bool) {
-		f := discordField{fit(name, discordName, escapeMarkdown), fit(value, discordValue, escapeMarkdown), inline}
+		f := discordField{Name: fit(name, discordName, escapeMarkdown), Value: fit(value, discordValue, escapeMarkdown),
+			Inline: inline}
 		if total += len(f.Name) + len(f.Value); total <= discordTotal {
 			out.Fields = append(out.Fields, f)
 		}

@@ -92,7 +92,7 @@ func (o Options) eventHub(host, hub string, authorize func(context.Context) (str
 	}
 	to := c.url(hub, "messages")
 	to.RawQuery = "timeout=60&api-version=2014-01"
-	return &eventHub{c, to, authorize}, nil
+	return &eventHub{client: c, to: to, authorize: authorize}, nil
 }
 
 // Send implements [Provider].

@@ -31,7 +31,7 @@ func newGoogleChat(o Options) (Provider, error) {
 		q.Set("messageReplyOption", "REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD") // without it, the key is ignored
 		to.RawQuery = q.Encode()
 	}
-	return &googleChat{c, &to, o.Channel}, nil
+	return &googleChat{client: c, to: &to, thread: o.Channel}, nil
 }
 
 type googleMessage struct {
@@ -101,8 +101,9 @@ func (g *googleChat) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	body := googleMessage{
 		Fallback: m.Mark() + " " + m.Title(),
-		Cards: []googleCard{{"event", googleCardBody{googleHeader{m.Mark() + " " + m.Title(), m.Summary},
-			googleSections(m)}}},
+		Cards: []googleCard{{ID: "event",
+			Card: googleCardBody{Header: googleHeader{Title: m.Mark() + " " + m.Title(), Subtitle: m.Summary},
+				Sections: googleSections(m)}}},
 	}
 	if g.thread != "" {
 		body.Thread = &googleThread{g.thread}
@@ -121,11 +122,12 @@ func googleSections(m Message) []googleSection {
 	}
 	var facts []googleWidget
 	for _, f := range m.Facts() {
-		facts = append(facts, googleWidget{Decorated: &googleDecorated{f.Name, html.EscapeString(f.Value), true}})
+		facts = append(facts, googleWidget{Decorated: &googleDecorated{Label: f.Name, Text: html.EscapeString(f.Value),
+			Wrap: true}})
 	}
 	if m.RevisionURL != "" {
 		facts = append(facts, googleWidget{Buttons: &googleButtons{
-			[]googleButton{{"Show the commit", googleClick{googleLink{m.RevisionURL}}}}}})
+			[]googleButton{{Text: "Show the commit", Click: googleClick{Open: googleLink{URL: m.RevisionURL}}}}}})
 	}
 	if len(facts) > 0 {
 		sections = append(sections, googleSection{Widgets: facts})

@@ -40,7 +40,8 @@ func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	for _, key := range []string{"kind", "name", "namespace"} {
 		tags = append(tags, key+": "+labels[key])
 	}
-	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{m.Time.UnixMilli(), tags, plainText(m)},
+	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{Time: m.Time.UnixMilli(), Tags: tags,
+		Text: plainText(m)},
 		p.login...)
 	return err
 }

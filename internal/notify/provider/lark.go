@@ -117,7 +117,8 @@ func larkCardOf(m Message) larkCard {
 	}
 	if m.RevisionURL != "" {
 		elements = append(elements, larkElement{Tag: "action",
-			Actions: []larkAction{{"button", larkPlain("Show the commit"), m.RevisionURL, "default"}}})
+			Actions: []larkAction{{Tag: "button", Text: larkPlain("Show the commit"), URL: m.RevisionURL,
+				Type: "default"}}})
 	}
 	if m.From != "" {
 		elements = append(elements, larkElement{Tag: "note", Elements: []larkText{larkPlain(m.From)}})

@@ -36,7 +36,7 @@ func newMatrix(o Options) (Provider, error) {
 		return nil, invalid("the channel of the Provider is not a Matrix room").
 			WithHint("Set spec.channel to the internal ID of the room, !ID:HOST")
 	}
-	return &matrix{c, o.Channel, token}, nil
+	return &matrix{client: c, room: o.Channel, token: token}, nil
 }
 
 type matrixMessage struct {

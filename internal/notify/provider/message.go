@@ -91,7 +91,7 @@ func (m Message) Facts() []Field {
 	if m.Revision == "" {
 		return m.Fields
 	}
-	return append([]Field{{"Revision", m.Revision}}, m.Fields...)
+	return append([]Field{{Name: "Revision", Value: m.Revision}}, m.Fields...)
 }
 
 // splitHint separates the hint from the text of a failure. Our faults end with the hint as the last sentence, see

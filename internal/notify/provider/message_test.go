@@ -50,7 +50,7 @@ func TestSplitHint(t *testing.T) {
 		"one line. And\nanother":                  {text: "one line. And\nanother", hint: ""},
 		"no sentence":                             {text: "no sentence", hint: ""},
 		". Odd":                                   {text: ". Odd", hint: ""},
-		"long. " + "L" + strings.Repeat("o", 500): {"long. " + "L" + strings.Repeat("o", 500), ""},
+		"long. " + "L" + strings.Repeat("o", 500): {text: "long. " + "L" + strings.Repeat("o", 500), hint: ""},
 	} {
 		if text, hint := splitHint(message, true); text != c.text || hint != c.hint {
 			t.Errorf("splitHint(%q) = %q, %q", message, text, hint)

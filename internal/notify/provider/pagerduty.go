@@ -33,7 +33,7 @@ func newPagerDuty(o Options) (Provider, error) {
 	base.Path, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v2/enqueue"),
 		"/integration/")
 	base.RawPath, base.RawQuery = "", ""
-	return &pagerDuty{c, &base, o.Channel}, nil
+	return &pagerDuty{client: c, base: &base, key: o.Channel}, nil
 }
 
 type pagerDutyEvent struct {
@@ -79,7 +79,7 @@ func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 		body.Payload.CustomDetails["hint"] = m.Hint
 	}
 	if m.RevisionURL != "" {
-		body.Links = []pagerDutyLink{{m.RevisionURL, m.Revision}}
+		body.Links = []pagerDutyLink{{Href: m.RevisionURL, Text: m.Revision}}
 	}
 	if m.Failed {
 		body.EventAction, body.DedupKey, body.Client = "trigger", objectKey(e), "Sluice"

@@ -66,6 +66,7 @@ var types = map[string]func(Options) (Provider, error){
 	"discord":    newDiscord,
 	"googlechat": newGoogleChat,
 	"lark":       newLark,
+	"mastodon":   newMastodon,
 	"matrix":     newMatrix,
 	"msteams":    newTeams,
 	"rocket":     newRocket,

@@ -48,6 +48,8 @@ func TestInvalidOptions(t *testing.T) {
 			options: changed(chats["webex"], func(o *Options) { o.Channel = "" })},
 		"telegram with a path as token": {reason: ValidationFailed, want: "BotFather",
 			options: changed(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") })},
+		"mastodon with a channel": {reason: ValidationFailed, want: "spec.channel",
+			options: changed(chats["mastodon"], func(o *Options) { o.Channel = "general" })},
 		"telegram without chat": {reason: ValidationFailed, want: "spec.channel",
 			options: changed(chats["telegram"], func(o *Options) { o.Channel = "" })},
 		"telegram with invalid topic": {reason: ValidationFailed, want: "spec.channel",
@@ -147,6 +149,7 @@ func TestMarkupIsEscaped(t *testing.T) {
 			return unescaped(markdown)
 		}},
 		"telegram": {extract: unchanged, active: []string{"<script", "<!"}},
+		"mastodon": {extract: unchanged, active: []string{"@all", "@everyone"}},
 		"matrix":   {extract: after("formatted_body"), active: []string{"<script", "<!"}},
 		"zulip":    {extract: zulipContentWithoutCode, active: []string{"@**all**", "[x]", "<"}},
 		"lark":     {extract: unchanged, active: []string{"lark_md"}},

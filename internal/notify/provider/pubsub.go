@@ -65,7 +65,8 @@ func newPubSub(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pubSub{c, c.url("v1/projects", project, "topics", url.PathEscape(topic)+":publish"), attributes, token}, nil
+	return &pubSub{client: c, to: c.url("v1/projects", project, "topics", url.PathEscape(topic)+":publish"),
+		attributes: attributes, token: token}, nil
 }
 
 type pubSubMessage struct {
@@ -83,7 +84,8 @@ func (p *pubSub) Send(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.client.postJSON(ctx, p.to, map[string]any{"messages": []pubSubMessage{{body, p.attributes}}},
+	_, err = p.client.postJSON(ctx, p.to, map[string]any{"messages": []pubSubMessage{{Data: body,
+		Attributes: p.attributes}}},
 		"Authorization", "Bearer "+token)
 	return err
 }

@@ -19,7 +19,7 @@ func newRocket(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rocket{c, o.Channel, o.Username}, nil
+	return &rocket{client: c, channel: o.Channel, username: o.Username}, nil
 }
 
 type rocketMessage struct {
@@ -69,7 +69,8 @@ func attachmentMessage(m Message) attachedMessage {
 		a.Text += "\n\n*What to do:* " + escapeMentions(m.Hint)
 	}
 	for _, f := range m.Facts() {
-		a.Fields = append(a.Fields, attachmentField{f.Name, escapeMentions(f.Value), len(f.Value) < 40})
+		a.Fields = append(a.Fields, attachmentField{Title: f.Name, Value: escapeMentions(f.Value),
+			Short: len(f.Value) < 40})
 	}
 	return attachedMessage{Text: m.Mark() + " " + escapeMentions(cmp.Or(m.Summary, m.Title())),
 		Attachments: []attachment{a}}

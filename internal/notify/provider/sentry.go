@@ -36,7 +36,7 @@ func newSentry(o Options) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sentry{c, c.address, d.key, o.Channel}, nil
+	return &sentry{client: c, to: c.address, key: d.key, environment: o.Channel}, nil
 }
 
 // dsn is a parsed DSN of a Sentry project.
@@ -122,7 +122,8 @@ func (p *sentry) Send(ctx context.Context, e event.Event) error {
 		s.Message, s.Extra = &sentryMessage{plainText(m)}, metadata
 	} else {
 		item = "transaction"
-		trace := sentryTrace{hex.EncodeToString(sum[16:]), hex.EncodeToString(sum[:8]), "reconcile", "ok"}
+		trace := sentryTrace{TraceID: hex.EncodeToString(sum[16:]), SpanID: hex.EncodeToString(sum[:8]),
+			Op: "reconcile", Status: "ok"}
 		s.Type, s.Start, s.Contexts = item, &at, map[string]any{"trace": trace}
 		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: plainText(m), Start: at,
 			Timestamp: at, Tags: maps.Clone(metadata)}

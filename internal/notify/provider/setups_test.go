@@ -76,6 +76,8 @@ var chats = map[string]setup{
 		response: `{"ok":true,"result":{}}`},
 	"telegram-topic": {kind: "telegram", address: "http://HOST", channel: "-1001234:42", secret: token(telegramLogin),
 		response: `{"ok":true,"result":{}}`},
+	"mastodon": {kind: "mastodon", address: "http://HOST", channel: "unlisted", secret: token(tokenSecret),
+		response: `{"id":"1"}`},
 	"lark": {kind: "lark", address: "http://HOST/open-apis/bot/v2/hook/" + hookSecret,
 		response: `{"code":0,"msg":"success","data":{}}`},
 	"lark-signed": {kind: "lark", address: "http://HOST/open-apis/bot/v2/hook/" + hookSecret,

@@ -79,7 +79,7 @@ type slackText struct {
 	Verbatim bool   `json:"verbatim"` // names of users and channels do not become mentions
 }
 
-func mrkdwn(s string) slackText { return slackText{"mrkdwn", s, true} }
+func mrkdwn(s string) slackText { return slackText{Type: "mrkdwn", Text: s, Verbatim: true} }
 
 func (s *slack) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)

@@ -126,9 +126,10 @@ func adaptiveCard(m Message) teamsMessage {
 	card := teamsCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard",
 		Version: "1.4", MSTeams: map[string]string{"width": "Full"}, Body: body}
 	if m.RevisionURL != "" {
-		card.Actions = []teamsAction{{"Action.OpenUrl", "Show the commit", m.RevisionURL}}
+		card.Actions = []teamsAction{{Type: "Action.OpenUrl", Title: "Show the commit", URL: m.RevisionURL}}
 	}
-	return teamsMessage{"message", []teamsAttachment{{"application/vnd.microsoft.card.adaptive", card}}}
+	return teamsMessage{"message",
+		[]teamsAttachment{{ContentType: "application/vnd.microsoft.card.adaptive", Content: card}}}
 }
 
 // teamsLines returns the non-empty lines of a text. A card has no line breaks, so each line is a block.
@@ -194,8 +195,8 @@ func connectorCard(m Message) connectorMessage {
 		Sections: []connectorSection{{Title: escapeMarkdown(m.Title()), Subtitle: escapeMarkdown(m.Summary), Text: text,
 			Facts: teamsFacts(m, newFact)}}}
 	if m.RevisionURL != "" {
-		c.Actions = []connectorAction{{"OpenUri", "Show the commit",
-			[]map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
+		c.Actions = []connectorAction{{Type: "OpenUri", Name: "Show the commit",
+			Targets: []map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
 	}
 	return c
 }

@@ -70,8 +70,9 @@ var telegramMarkup = markup{escape: html.EscapeString, block: html.EscapeString,
 	end: "\n"}
 
 func (t *telegram) Send(ctx context.Context, e event.Event) error {
-	a, err := t.postJSON(ctx, t.to, telegramMessage{t.chat, t.thread, telegramMarkup.render(MessageOf(e), telegramText),
-		"HTML", telegramPreview{true}})
+	a, err := t.postJSON(ctx, t.to, telegramMessage{Chat: t.chat, Thread: t.thread,
+		Text: telegramMarkup.render(MessageOf(e), telegramText),
+		Mode: "HTML", Preview: telegramPreview{true}})
 	if err != nil {
 		return err
 	}

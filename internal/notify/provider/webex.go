@@ -30,7 +30,7 @@ func newWebex(o Options) (Provider, error) {
 		return nil, invalid("the Provider has no channel").
 			WithHint("Set spec.channel to the ID of the space; the bot must be a member")
 	}
-	return &webex{c, o.Channel, token}, nil
+	return &webex{client: c, room: o.Channel, token: token}, nil
 }
 
 type webexMessage struct {
@@ -54,8 +54,8 @@ func webexEscape(s string) string {
 
 func (w *webex) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	_, err := w.postJSON(ctx, w.address, webexMessage{w.room, webexMarkup.render(m, webexText),
-		plain.render(m, webexText)},
+	_, err := w.postJSON(ctx, w.address, webexMessage{Room: w.room, Markdown: webexMarkup.render(m, webexText),
+		Text: plain.render(m, webexText)},
 		"Authorization", "Bearer "+w.token)
 	return err
 }

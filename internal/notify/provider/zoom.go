@@ -29,7 +29,7 @@ func newZoom(o Options) (Provider, error) {
 	q := to.Query()
 	q.Set("format", "full")
 	to.RawQuery = q.Encode()
-	return &zoom{c, &to, token}, nil
+	return &zoom{client: c, to: &to, token: token}, nil
 }
 
 // zoomMessage is without Markdown, so that its texts cannot contain links or mentions.
@@ -90,7 +90,7 @@ func (z *zoom) Send(ctx context.Context, e event.Event) error {
 	}
 	var items []zoomItem
 	for _, f := range m.Facts() {
-		items = append(items, zoomItem{f.Name, f.Value, len(f.Value) < 40, false})
+		items = append(items, zoomItem{Key: f.Name, Value: f.Value, Short: len(f.Value) < 40, Editable: false})
 	}
 	if len(items) > 0 {
 		add(zoomElement{Type: "fields", Items: items})

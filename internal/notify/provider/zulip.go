@@ -46,7 +46,7 @@ func newZulip(o Options) (Provider, error) {
 		return nil, invalid("the Provider has no channel").WithHint("Set spec.channel to CHANNEL/TOPIC")
 	}
 	login := "Basic " + base64.StdEncoding.EncodeToString([]byte(o.Username+":"+password))
-	return &zulip{c, channel, topic, login}, nil
+	return &zulip{client: c, channel: channel, topic: topic, login: login}, nil
 }
 
 // zulipMarkup renders all texts as code, which cannot contain mentions or styles.

@@ -80,7 +80,7 @@ func NewAzure(o Azure) (Remote, error) {
 		return nil, failed("cannot use the endpoint of the bucket").Because(redacted(err)).
 			WithHint("Correct spec.endpoint").Final()
 	}
-	return &azure{client, o.Container, id}, nil
+	return &azure{client: client, name: o.Container, id: id}, nil
 }
 
 // accountURL parses the URL of an account.

@@ -132,7 +132,7 @@ func (a *azureServer) list(w http.ResponseWriter, r *http.Request) {
 			answer.NextMarker = answer.Blobs[1].Name
 			break
 		}
-		answer.Blobs = append(answer.Blobs, blob{n, etagOf(a.blobs[n]), len(a.blobs[n])})
+		answer.Blobs = append(answer.Blobs, blob{Name: n, ETag: etagOf(a.blobs[n]), ContentLength: len(a.blobs[n])})
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(answer) // the client has disconnected

@@ -15,10 +15,9 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -75,7 +74,7 @@ func (c *Cache) Tree(ctx context.Context, from Remote, l *Listing) (*artifact.Tr
 	known := c.index(from)
 	next := index{Bucket: from.ID(), Objects: make(map[string]cached, len(l.Objects))}
 	var mu sync.Mutex
-	g, fetching := errgroup.WithContext(ctx)
+	g, fetching := guard.GroupWithContext(ctx, "fetching objects")
 	g.SetLimit(concurrent)
 	for _, o := range l.Objects {
 		if h, ok := c.has(known, o); ok {

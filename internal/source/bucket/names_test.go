@@ -55,7 +55,7 @@ func listing(t *testing.T, names ...string) Remote {
 		Contents     []object
 	}{EncodingType: "url"}
 	for _, n := range names {
-		answer.Contents = append(answer.Contents, object{url.QueryEscape(n), `"1"`, 1})
+		answer.Contents = append(answer.Contents, object{Key: url.QueryEscape(n), ETag: `"1"`, Size: 1})
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = xml.NewEncoder(w).

@@ -50,7 +50,7 @@ func NewS3(o S3) (Remote, error) {
 		return nil, failed("'%s' is not a valid name of a bucket", shorten(o.Bucket)).Because(err).
 			WithHint("Correct spec.bucketName").Final()
 	}
-	return &s3{minio.Core{Client: client}, o.Bucket, "s3 " + o.Endpoint + " " + o.Bucket}, nil
+	return &s3{client: minio.Core{Client: client}, bucket: o.Bucket, id: "s3 " + o.Endpoint + " " + o.Bucket}, nil
 }
 
 // ID implements [Remote].
@@ -94,7 +94,7 @@ func (r *s3) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 func (r *s3) explain(what string, err error) error {
 	var said minio.ErrorResponse
 	if errors.As(err, &said) {
-		return explain(what, err, response{said.StatusCode, said.Code, said.Message})
+		return explain(what, err, response{status: said.StatusCode, code: said.Code, message: said.Message})
 	}
 	return explain(what, err, response{})
 }

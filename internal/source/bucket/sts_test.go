@@ -47,7 +47,8 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 			Keys    credentials `xml:"Result>Credentials"`
 		}
 		answer.XMLName = xml.Name{Space: "https://sts.amazonaws.com/doc/2011-06-15/", Local: action + "Response"}
-		answer.Keys = credentials{testenv.S3AccessKey, testenv.S3SecretKey, time.Now().Add(time.Hour)}
+		answer.Keys = credentials{AccessKeyID: testenv.S3AccessKey, SecretAccessKey: testenv.S3SecretKey,
+			Expiration: time.Now().Add(time.Hour)}
 		text, err := xml.Marshal(answer)
 		if err != nil {
 			t.Error(err)

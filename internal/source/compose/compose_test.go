@@ -378,7 +378,8 @@ func FuzzCopy(f *testing.F) {
 	f.Add("@src/{a,b}/../\\*", "@artifact/../x", "", "")
 	trees := sources(f)
 	f.Fuzz(func(t *testing.T, from, to, exclude, strategy string) {
-		outputs := []Output{{Name: "x", Copies: []Copy{{from, to, []string{exclude}, strategy}}}}
+		outputs := []Output{{Name: "x",
+			Copies: []Copy{{From: from, To: to, Exclude: []string{exclude}, Strategy: strategy}}}}
 		if Check([]string{"src", "git", "chart", "tars"}, "", outputs) != nil {
 			return
 		}

@@ -165,7 +165,8 @@ func (o Output) with(c captures, labels map[string]string) Output {
 		for _, e := range copied.Exclude {
 			exclude = append(exclude, as.Replace(e))
 		}
-		out.Copies = append(out.Copies, Copy{as.Replace(copied.From), as.Replace(copied.To), exclude, copied.Strategy})
+		out.Copies = append(out.Copies, Copy{From: as.Replace(copied.From), To: as.Replace(copied.To), Exclude: exclude,
+			Strategy: copied.Strategy})
 	}
 	return out
 }

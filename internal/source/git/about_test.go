@@ -12,19 +12,20 @@ func TestParseCommit(t *testing.T) {
 		want Commit
 	}{
 		"regular commit": {
-			"tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\n" +
+			data: "tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\n" +
 				"committer C <c@example.com> 1700000000 +0000\n\nFix it\nfor good\n\nWhy: so.\n",
-			Commit{"A U Thor <a@example.com>", "Fix it for good"},
+			want: Commit{Author: "A U Thor <a@example.com>", Subject: "Fix it for good"},
 		},
 		"signed commit": {
-			"tree 4b\nauthor A <a@b> 1 +0\ngpgsig -----BEGIN\n \n author X <x@y> 1 +0\n\nSigned\n",
-			Commit{"A <a@b>", "Signed"},
+			data: "tree 4b\nauthor A <a@b> 1 +0\ngpgsig -----BEGIN\n \n author X <x@y> 1 +0\n\nSigned\n",
+			want: Commit{Author: "A <a@b>", Subject: "Signed"},
 		},
-		"malformed author": {"tree 4b\nauthor malformed\n\nx", Commit{"", "x"}},
-		"no message":       {"tree 4b\nauthor A <a@b> 1 +0\n", Commit{"A <a@b>", ""}},
-		"terminal escapes": {"author \x1b[31mA <a@b> 1 +0\n\n\x1b]0;x\x07y",
-			Commit{"[31mA <a@b>", "]0;x y"}},
-		"author in message": {"tree 4b\n\nauthor A <a@b> 1 +0", Commit{"", "author A <a@b> 1 +0"}},
+		"malformed author": {data: "tree 4b\nauthor malformed\n\nx", want: Commit{Author: "", Subject: "x"}},
+		"no message":       {data: "tree 4b\nauthor A <a@b> 1 +0\n", want: Commit{Author: "A <a@b>", Subject: ""}},
+		"terminal escapes": {data: "author \x1b[31mA <a@b> 1 +0\n\n\x1b]0;x\x07y",
+			want: Commit{Author: "[31mA <a@b>", Subject: "]0;x y"}},
+		"author in message": {data: "tree 4b\n\nauthor A <a@b> 1 +0",
+			want: Commit{Author: "", Subject: "author A <a@b> 1 +0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parseCommit([]byte(c.data)); got != c.want {

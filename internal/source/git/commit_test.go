@@ -95,20 +95,24 @@ func TestEditsThatAreRefused(t *testing.T) {
 	v := open(t)
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	for name, edits := range map[string][]Edit{
-		"empty path": {{"", []byte("x")}}, "absolute path": {{"/a.yaml", []byte("x")}},
-		"path out of repository": {{"dir/../../a.yaml", []byte("x")}},
-		"directory":              {{"dir", []byte("x")}}, "removed directory": {{"dir", nil}},
-		"trailing slash": {{"dir/", []byte("x")}},
-		"symbolic link":  {{"link", []byte("x")}}, "submodule": {{"module", []byte("x")}},
-		"in submodule": {{"module/a", []byte("x")}}, "below symbolic link": {{"link/a", []byte("x")}},
-		"below file": {{"a.yaml/b", []byte("x")}}, ".git": {{".git/config", []byte("x")}},
-		".git on Windows":     {{"dir/GIT~1/hooks/x", []byte("x")}},
-		".git on macOS":       {{".g\u200cit/config", []byte("x")}},
-		".git as NTFS stream": {{".git::$INDEX_ALLOCATION/config", []byte("x")}},
-		"two edits":           {{"a.yaml", []byte("x")}, {"a.yaml", []byte("y")}},
-		"file and directory":  {{"new", []byte("x")}, {"new/file", []byte("x")}},
-		"too deep":            {{strings.Repeat("d/", maxDepth) + "x", []byte("x")}},
-		"empty name":          {{"dir//b.yaml", []byte("x")}},
+		"empty path": {{Path: "", Content: []byte("x")}}, "absolute path": {{Path: "/a.yaml", Content: []byte("x")}},
+		"path out of repository": {{Path: "dir/../../a.yaml", Content: []byte("x")}},
+		"directory":              {{Path: "dir", Content: []byte("x")}},
+		"removed directory":      {{Path: "dir", Content: nil}},
+		"trailing slash":         {{Path: "dir/", Content: []byte("x")}},
+		"symbolic link":          {{Path: "link", Content: []byte("x")}},
+		"submodule":              {{Path: "module", Content: []byte("x")}},
+		"in submodule":           {{Path: "module/a", Content: []byte("x")}},
+		"below symbolic link":    {{Path: "link/a", Content: []byte("x")}},
+		"below file":             {{Path: "a.yaml/b", Content: []byte("x")}},
+		".git":                   {{Path: ".git/config", Content: []byte("x")}},
+		".git on Windows":        {{Path: "dir/GIT~1/hooks/x", Content: []byte("x")}},
+		".git on macOS":          {{Path: ".g\u200cit/config", Content: []byte("x")}},
+		".git as NTFS stream":    {{Path: ".git::$INDEX_ALLOCATION/config", Content: []byte("x")}},
+		"two edits":              {{Path: "a.yaml", Content: []byte("x")}, {Path: "a.yaml", Content: []byte("y")}},
+		"file and directory":     {{Path: "new", Content: []byte("x")}, {Path: "new/file", Content: []byte("x")}},
+		"too deep":               {{Path: strings.Repeat("d/", maxDepth) + "x", Content: []byte("x")}},
+		"empty name":             {{Path: "dir//b.yaml", Content: []byte("x")}},
 	} {
 		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
 			Message: "x"})
@@ -116,14 +120,16 @@ func TestEditsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	for name, edits := range map[string][]Edit{"no edits": nil, "same content": {{"a.yaml", []byte("1")}},
-		"removal of missing file": {{"dir/gone.yaml", nil}}} {
+	for name, edits := range map[string][]Edit{"no edits": nil,
+		"same content":            {{Path: "a.yaml", Content: []byte("1")}},
+		"removal of missing file": {{Path: "dir/gone.yaml", Content: nil}}} {
 		if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
 			Message: "x"}); !errors.Is(err, ErrUnchanged) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", nil}},
+	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit),
+		Edits:  []Edit{{Path: "a.yaml", Content: nil}},
 		Author: author, Message: " \n"}); fault.As(err) == nil {
 		t.Errorf("a commit without a message: %v", err)
 	}

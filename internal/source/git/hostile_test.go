@@ -144,15 +144,15 @@ func TestRedirects(t *testing.T) {
 		serve   http.Handler
 		wantErr string
 	}{
-		"endless":         {to(func(r *http.Request) string { return r.URL.RequestURI() }), "redirect"},
-		"to another host": {elsewhere, "refused the login"},
-		"to a file":       {to(func(*http.Request) string { return "file:///etc/passwd" }), "redirect"},
-		"to a web page": {to(func(r *http.Request) string {
+		"endless":         {serve: to(func(r *http.Request) string { return r.URL.RequestURI() }), wantErr: "redirect"},
+		"to another host": {serve: elsewhere, wantErr: "refused the login"},
+		"to a file":       {serve: to(func(*http.Request) string { return "file:///etc/passwd" }), wantErr: "redirect"},
+		"to a web page": {serve: to(func(r *http.Request) string {
 			return "/login" + strings.Repeat("/x", len(r.URL.Path)%7)
-		}), ""},
-		"of a POST request":  {redirectPosts(t, g.URL), "redirect"},
-		"from https to http": {nil, "redirect"},
-		"on the same host":   {nil, "good"},
+		}), wantErr: ""},
+		"of a POST request":  {serve: redirectPosts(t, g.URL), wantErr: "redirect"},
+		"from https to http": {serve: nil, wantErr: "redirect"},
+		"on the same host":   {serve: nil, wantErr: "good"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := Remote{Credentials: login}
@@ -206,14 +206,16 @@ func TestCertificates(t *testing.T) {
 		credentials auth.GitCredentials
 		fails       bool
 	}{
-		"known authority":     {good, false, auth.GitCredentials{CA: ca.pem}, false},
-		"unknown authority":   {good, false, auth.GitCredentials{}, true},
-		"expired certificate": {expired, false, auth.GitCredentials{CA: ca.pem}, true},
-		"mutual": {good, true,
-			auth.GitCredentials{CA: ca.pem, ClientCert: client.cert, ClientKey: client.key}, false},
-		"mutual, no client certificate": {good, true, auth.GitCredentials{CA: ca.pem}, true},
-		"mutual, untrusted client certificate": {good, true,
-			auth.GitCredentials{CA: ca.pem, ClientCert: stranger.cert, ClientKey: stranger.key}, true},
+		"known authority":     {server: good, credentials: auth.GitCredentials{CA: ca.pem}},
+		"unknown authority":   {server: good, credentials: auth.GitCredentials{}, fails: true},
+		"expired certificate": {server: expired, credentials: auth.GitCredentials{CA: ca.pem}, fails: true},
+		"mutual": {server: good, mutual: true,
+			credentials: auth.GitCredentials{CA: ca.pem, ClientCert: client.cert, ClientKey: client.key}},
+		"mutual, no client certificate": {server: good, mutual: true, credentials: auth.GitCredentials{CA: ca.pem},
+			fails: true},
+		"mutual, untrusted client certificate": {server: good, mutual: true,
+			credentials: auth.GitCredentials{CA: ca.pem, ClientCert: stranger.cert, ClientKey: stranger.key},
+			fails:       true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(between(t, g.URL, nil).Config.Handler)
@@ -244,9 +246,10 @@ func TestTreeCheckRejectsUnportableNames(t *testing.T) {
 		ignore  string
 		wantErr string
 	}{
-		"case only":          {map[string]string{"dir/Readme": "a", "dir/README": "b"}, "", "case only"},
-		"case only, ignored": {map[string]string{"dir/Readme": "a", "dir/README": "b"}, "/dir/README\n", ""},
-		"not UTF-8":          {map[string]string{"dir/a\xff": "a"}, "", "UTF-8"},
+		"case only": {files: map[string]string{"dir/Readme": "a", "dir/README": "b"}, wantErr: "case only"},
+		"case only, ignored": {files: map[string]string{"dir/Readme": "a", "dir/README": "b"}, ignore: "/dir/README\n",
+			wantErr: ""},
+		"not UTF-8": {files: map[string]string{"dir/a\xff": "a"}, wantErr: "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repository := strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")
@@ -328,7 +331,7 @@ func newAuthority(t *testing.T) authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return authority{template, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})}
+	return authority{cert: template, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})}
 }
 
 func (a authority) issue(t *testing.T, from, until time.Time) pair {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
@@ -63,7 +64,9 @@ type mirror struct {
 	notes   plumbing.Hash              // target of NotesRef in the last listing; zero if it does not exist
 	counts  struct{ requests, bytes atomic.Int64 }
 	limits  limits
+	packs   *packstore.Shared
 	users   map[string]bool // owners of views; guarded by Mirrors
+	proofs  proofs
 }
 
 type limits struct {
@@ -76,8 +79,9 @@ var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, 
 
 // openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
 // they are fetched again.
-func openMirror(dir string) (*mirror, error) {
-	m := &mirror{dir: dir, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{}}
+func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
+	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: defaultLimits, users: map[string]bool{},
+		proofs: proofs{dir: dir, owners: map[string]bool{}}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot create the directory of the mirror", err)
 	}
@@ -89,13 +93,14 @@ func openMirror(dir string) (*mirror, error) {
 	for _, e := range entries {
 		if owner, ok := strings.CutPrefix(e.Name(), userPrefix); ok {
 			m.users[owner] = true
+			m.proofs.load(owner)
 			continue
 		}
 		n := numberOf(e.Name())
 		m.number = max(m.number, n)
 		if n > 0 && m.current.Load() == nil {
 			// one without a commit is incomplete: the previous one is used
-			if r, err := loadRepository(m.path(n)); err == nil && len(r.tips) > 0 {
+			if r, err := loadRepository(m.path(n), packs); err == nil && len(r.tips) > 0 {
 				m.number = n
 				m.current.Store(r)
 				continue

@@ -10,13 +10,17 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 )
 
 // Mirrors holds the mirrors of a process in one directory. Sources with the same URL and credentials share a mirror and
-// its fetches; other sources share nothing. It is safe for concurrent use.
+// its fetches; other sources share nothing. A source with a login reads a mirror once it has listed the references of
+// the remote itself. It is safe for concurrent use.
 type Mirrors struct {
 	dir    string
 	limits limits
+	packs  packstore.Shared
 
 	mu    sync.Mutex
 	open  map[string]*mirror // by key
@@ -72,6 +76,7 @@ func (ms *Mirrors) Collect(live func(owner string) bool) error {
 			}
 			if m != nil {
 				delete(m.users, owner)
+				m.proofs.forget(owner)
 			}
 			errs = append(errs, os.Remove(file))
 		}
@@ -106,7 +111,7 @@ func (ms *Mirrors) acquire(owner string, remote Remote) (*mirror, error) {
 	m := ms.open[key]
 	if m == nil {
 		var err error
-		if m, err = openMirror(filepath.Join(ms.dir, key)); err != nil {
+		if m, err = openMirror(filepath.Join(ms.dir, key), &ms.packs); err != nil {
 			return nil, err
 		}
 		m.key, m.limits = key, ms.limits
@@ -140,6 +145,7 @@ func (ms *Mirrors) releaseLocked(owner string, keep ...*mirror) error {
 		}
 		if len(m.users) > 1 {
 			delete(m.users, owner)
+			m.proofs.forget(owner)
 			errs = append(errs, os.Remove(filepath.Join(m.dir, userPrefix+owner)))
 			continue
 		}
@@ -153,7 +159,8 @@ func (ms *Mirrors) releaseLocked(owner string, keep ...*mirror) error {
 	return nil
 }
 
-// keyOf returns the key of the mirror of a remote: a digest of everything that may change what the remote shows.
+// keyOf returns the key of the mirror of a remote: a digest of everything that may change what the remote shows. Of a
+// login it uses the private part, because a public key proves nothing.
 func keyOf(r Remote) string {
 	c := r.Credentials
 	parts := []string{r.URL, r.ProxyURL, string(c.CA), string(c.ClientCert), string(c.ClientKey), string(c.KnownHosts),
@@ -161,7 +168,8 @@ func keyOf(r Remote) string {
 	if r.Identity == "" {
 		parts = append(parts, c.Username, c.Password, c.BearerToken)
 		if c.Identity != nil {
-			parts = append(parts, string(c.Identity.PublicKey().Marshal()))
+			private := c.Identity.Digest()
+			parts = append(parts, string(private[:]))
 		}
 	}
 	h := sha256.New()

@@ -100,7 +100,7 @@ func (u *update) fetchNotes() error {
 	if tip.IsZero() || u.mirror.holds(tip) || r == nil {
 		return nil
 	}
-	t := target{Revision{Ref: NotesRef, Commit: tip.String()}, tip, false}
+	t := target{Revision: Revision{Ref: NotesRef, Commit: tip.String()}, want: tip, hidden: false}
 	return u.fetch(r, t, wire.Request{Want: []plumbing.Hash{tip}, Single: u.conn.Supports(capability.Shallow),
 		Have: r.latest(maxTips)})
 }

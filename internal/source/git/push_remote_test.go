@@ -167,8 +167,8 @@ func TestPushSendsNewObjectsOnly(t *testing.T) {
 	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
 	first, err := v.Commit(t.Context(), NewCommit{
 		Parent: plumbing.NewHash(rev.Commit), Author: author, Message: "swap",
-		Edits: []Edit{{"x", []byte(files["y"])}, {"y", []byte(files["x"])},
-			{"dir-3/file-3.yaml", []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
+		Edits: []Edit{{Path: "x", Content: []byte(files["y"])}, {Path: "y", Content: []byte(files["x"])},
+			{Path: "dir-3/file-3.yaml", Content: []byte(files["dir-3/file-3.yaml"] + "\n# more")}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestPushSendsNewObjectsOnly(t *testing.T) {
 	// the remote has the previous content, but not at the same path
 	second, err := v.Commit(t.Context(), NewCommit{
 		Parent: first, Author: author, Message: "swap back",
-		Edits: []Edit{{"x", []byte(files["x"])}, {"y", []byte(files["y"])}},
+		Edits: []Edit{{Path: "x", Content: []byte(files["x"])}, {Path: "y", Content: []byte(files["y"])}},
 	})
 	if err != nil {
 		t.Fatal(err)

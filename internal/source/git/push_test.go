@@ -25,7 +25,7 @@ const mainRef = "refs/heads/main"
 func change(t *testing.T, v *View, rev Revision, path, content string) plumbing.Hash {
 	t.Helper()
 	hash, err := v.Commit(t.Context(), NewCommit{
-		Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{path, []byte(content)}}, Author: author,
+		Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{Path: path, Content: []byte(content)}}, Author: author,
 		Message: "Change " + path,
 	})
 	if err != nil {
@@ -49,8 +49,9 @@ func TestPushCommitWithNote(t *testing.T) {
 	commit, err := v.Commit(t.Context(), NewCommit{
 		Parent: plumbing.NewHash(rev.Commit),
 		Edits: []Edit{
-			{"deep/er/b.yaml", []byte("b: 2\n")}, {"new/dir/c.yaml", []byte("c: 1\n")}, {"a.yaml", nil},
-			{"run.sh", []byte("false")},
+			{Path: "deep/er/b.yaml", Content: []byte("b: 2\n")}, {Path: "new/dir/c.yaml", Content: []byte("c: 1\n")},
+			{Path: "a.yaml", Content: nil},
+			{Path: "run.sh", Content: []byte("false")},
 		},
 		Author: author, Committer: Signature{Name: "Bot", Email: "bot@example.com", When: author.When},
 		Message: "Update\r\n\r\nall of it\n\n",
@@ -166,7 +167,7 @@ func pushUntilAccepted(ctx context.Context, v *View, remote Remote, ref Referenc
 			return err
 		}
 		commit, err := v.Commit(ctx, NewCommit{Parent: plumbing.NewHash(rev.Commit),
-			Edits: []Edit{{path, []byte(path)}}, Author: author, Message: path})
+			Edits: []Edit{{Path: path, Content: []byte(path)}}, Author: author, Message: path})
 		if err != nil {
 			return err
 		}
@@ -186,29 +187,29 @@ func TestPushOverwritesOnlyExpectedCommits(t *testing.T) {
 		want   string                                                    // part of the error
 		raced  bool
 	}{
-		"other push": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
+		"other push": {update: func(rev Revision, _, commit plumbing.Hash) RefUpdate {
 			return to(mainRef, rev, commit)
-		}, "changed by another push", true},
-		"other history": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+		}, want: "changed by another push", raced: true},
+		"other history": {update: func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit}
-		}, "is not a descendant", false},
-		"existing branch instead of new": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, want: "is not a descendant"},
+		"existing branch instead of new": {update: func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, New: commit}
-		}, "changed by another push", true},
-		"force": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, want: "changed by another push", raced: true},
+		"force": {update: func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, New: commit, Force: true}
-		}, "", false},
-		"force with expected commit": {func(_ Revision, other, commit plumbing.Hash) RefUpdate {
+		}, want: ""},
+		"force with expected commit": {update: func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit, Force: true}
-		}, "", false},
-		"force with other commit": {func(rev Revision, _, commit plumbing.Hash) RefUpdate {
+		}, want: ""},
+		"force with other commit": {update: func(rev Revision, _, commit plumbing.Hash) RefUpdate {
 			u := to(mainRef, rev, commit)
 			u.Force = true
 			return u
-		}, "changed by another push", true},
-		"new branch": {func(_ Revision, _, commit plumbing.Hash) RefUpdate {
+		}, want: "changed by another push", raced: true},
+		"new branch": {update: func(_ Revision, _, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: "refs/heads/update/app", New: commit}
-		}, "", false},
+		}, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := testenv.NewGit(t)

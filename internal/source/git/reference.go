@@ -118,10 +118,10 @@ func (r Reference) resolveCommit(refs *packp.AdvRefs) (target, error) {
 	commit := plumbing.NewHash(revision.Commit)
 	for full, h := range refs.References {
 		if h == commit || refs.Peeled[full] == commit {
-			return target{revision, h, false}, err
+			return target{Revision: revision, want: h, hidden: false}, err
 		}
 	}
-	return target{revision, commit, true}, err
+	return target{Revision: revision, want: commit, hidden: true}, err
 }
 
 // find returns the target of a full name.
@@ -131,7 +131,7 @@ func find(refs *packp.AdvRefs, full, short, what, prefix string) (target, error)
 		if commit, ok := refs.Peeled[full]; ok {
 			revision.Commit, revision.Tag = commit.String(), want.String()
 		}
-		return target{revision, want, false}, nil
+		return target{Revision: revision, want: want, hidden: false}, nil
 	}
 	var others []string
 	for name := range refs.References {

@@ -32,7 +32,7 @@ const (
 )
 
 // createRepository creates an empty repository in a new directory.
-func createRepository(dir string) (*repository, error) {
+func createRepository(dir string, shared *packstore.Shared) (*repository, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "refs"), 0o700); err != nil {
 		return nil, err
 	}
@@ -44,14 +44,14 @@ func createRepository(dir string) (*repository, error) {
 			return nil, err
 		}
 	}
-	return loadRepository(dir)
+	return loadRepository(dir, shared)
 }
 
 // loadRepository opens the repository in dir. It returns an error if it is incomplete.
-func loadRepository(dir string) (*repository, error) {
+func loadRepository(dir string, shared *packstore.Shared) (*repository, error) {
 	r := &repository{dir: dir}
 	var err error
-	if r.objects, err = packstore.Open(filepath.Join(dir, "objects", "pack")); err != nil {
+	if r.objects, err = packstore.Open(filepath.Join(dir, "objects", "pack"), shared); err != nil {
 		return nil, err
 	}
 	if r.shallow, err = readHashes(filepath.Join(dir, shallowFile)); err != nil {

@@ -48,22 +48,24 @@ func TestVerifyCommit(t *testing.T) {
 	}
 	other := commitText(g, "other")
 	for name, c := range map[string]struct{ signed, wantErr string }{
-		"SSH signature":         {withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))), ""},
-		"OpenPGP signature":     {withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))), ""},
-		"no signature":          {commitText(g, "none"), "not signed"},
-		"untrusted SSH key":     {withSignature(other, mallory.ssh(t, other)), "not trusted"},
-		"untrusted OpenPGP key": {withSignature(other, mallory.pgp(t, other)), "not trusted"},
-		"SSH signature of other commit": {withSignature(commitText(g, "copy"), alice.ssh(t, other)),
-			"does not match the content"},
-		"OpenPGP signature of other commit": {withSignature(commitText(g, "copy"), alice.pgp(t, other)),
-			"does not match the content"},
-		"two signatures": {withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)),
-			"2 signatures"},
-		"X.509 signature": {withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
-			"neither"},
-		"signature in message": {other + "gpgsig " + alice.ssh(t, other), "not signed"},
-		"signature of SHA-256 form": {strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ",
-			"gpgsig-sha256 ", 1), "not signed"},
+		"SSH signature": {signed: withSignature(commitText(g, "ssh"), alice.ssh(t, commitText(g, "ssh"))),
+			wantErr: ""},
+		"OpenPGP signature": {signed: withSignature(commitText(g, "pgp"), alice.pgp(t, commitText(g, "pgp"))),
+			wantErr: ""},
+		"no signature":          {signed: commitText(g, "none"), wantErr: "not signed"},
+		"untrusted SSH key":     {signed: withSignature(other, mallory.ssh(t, other)), wantErr: "not trusted"},
+		"untrusted OpenPGP key": {signed: withSignature(other, mallory.pgp(t, other)), wantErr: "not trusted"},
+		"SSH signature of other commit": {signed: withSignature(commitText(g, "copy"), alice.ssh(t, other)),
+			wantErr: "does not match the content"},
+		"OpenPGP signature of other commit": {signed: withSignature(commitText(g, "copy"), alice.pgp(t, other)),
+			wantErr: "does not match the content"},
+		"two signatures": {signed: withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)),
+			wantErr: "2 signatures"},
+		"X.509 signature": {signed: withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
+			wantErr: "neither"},
+		"signature in message": {signed: other + "gpgsig " + alice.ssh(t, other), wantErr: "not signed"},
+		"signature of SHA-256 form": {signed: strings.Replace(withSignature(other, alice.ssh(t, other)), "gpgsig ",
+			"gpgsig-sha256 ", 1), wantErr: "not signed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			commit := g.Object("app", "commit", c.signed)
@@ -88,16 +90,17 @@ func TestVerifyTag(t *testing.T) {
 	inner := g.Object("app", "tag", text)
 	nested := tagText("v2", inner, "tag")
 	for name, c := range map[string]struct{ object, wantErr string }{
-		"SSH signature":          {g.Object("app", "tag", text+alice.ssh(t, text)), ""},
-		"OpenPGP signature":      {g.Object("app", "tag", text+alice.pgp(t, text)), ""},
-		"signed tag of a tag":    {g.Object("app", "tag", nested+alice.ssh(t, nested)), ""},
-		"no tag object":          {commit, "not an annotated tag"},
-		"no signature":           {inner, "not signed"},
-		"untrusted key":          {g.Object("app", "tag", text+mallory.ssh(t, text)), "not trusted"},
-		"signature of other tag": {g.Object("app", "tag", text+alice.ssh(t, nested)), "does not match the content"},
-		"renamed older tag": {g.Object("app", "tag",
+		"SSH signature":       {object: g.Object("app", "tag", text+alice.ssh(t, text)), wantErr: ""},
+		"OpenPGP signature":   {object: g.Object("app", "tag", text+alice.pgp(t, text)), wantErr: ""},
+		"signed tag of a tag": {object: g.Object("app", "tag", nested+alice.ssh(t, nested)), wantErr: ""},
+		"no tag object":       {object: commit, wantErr: "not an annotated tag"},
+		"no signature":        {object: inner, wantErr: "not signed"},
+		"untrusted key":       {object: g.Object("app", "tag", text+mallory.ssh(t, text)), wantErr: "not trusted"},
+		"signature of other tag": {object: g.Object("app", "tag", text+alice.ssh(t, nested)),
+			wantErr: "does not match the content"},
+		"renamed older tag": {object: g.Object("app", "tag",
 			tagText("v1", commit, "commit")+alice.ssh(t, tagText("v1", commit, "commit"))),
-			"the signature is for tag 'v1'"},
+			wantErr: "the signature is for tag 'v1'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g.SetRef("app", "refs/tags/v2", c.object)
@@ -125,10 +128,11 @@ func TestReadTrusted(t *testing.T) {
 		data    map[string][]byte
 		wantErr string
 	}{
-		"both kinds":  {map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic}, ""},
-		"no data":     {nil, "is empty"},
-		"empty value": {map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, "the key 'b.pub'"},
-		"other text":  {map[string][]byte{"a.asc": []byte("my key")}, "the key 'a.asc'"},
+		"both kinds": {data: map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic},
+			wantErr: ""},
+		"no data":     {data: nil, wantErr: "is empty"},
+		"empty value": {data: map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, wantErr: "the key 'b.pub'"},
+		"other text":  {data: map[string][]byte{"a.asc": []byte("my key")}, wantErr: "the key 'a.asc'"},
 	} {
 		if _, err := ReadTrusted(c.data); (err == nil) != (c.wantErr == "") ||
 			err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.wantErr)) {

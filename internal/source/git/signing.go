@@ -24,7 +24,7 @@ func ReadSigningKey(kind string, data map[string][]byte, now func() time.Time) (
 		if err != nil {
 			return nil, err
 		}
-		return signFunc(func(payload []byte) ([]byte, error) { return sshsig.Sign(key, payload, sshNamespace) }), nil
+		return signFunc(func(payload []byte) ([]byte, error) { return sshsig.Sign(key.Signer(), payload, sshNamespace) }), nil
 	}
 	key, err := openpgp.ReadPrivate(data["git.asc"], bytes.TrimRight(data["passphrase"], "\r\n"))
 	if err != nil {

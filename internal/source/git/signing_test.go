@@ -39,11 +39,11 @@ func TestCommitIsSigned(t *testing.T) {
 		kind string
 		key  signingKey
 	}{
-		"Ed25519":                     {SigningSSH, sshSigningKey(t, ed25519Key(t), "")},
-		"ECDSA":                       {SigningSSH, sshSigningKey(t, ec, "")},
-		"RSA with passphrase":         {SigningSSH, sshSigningKey(t, r, "open sesame")},
-		"OpenPGP":                     {"", pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "")},
-		"OpenPGP RSA with passphrase": {"gpg", pgpSigningKey(t, packet.PubKeyAlgoRSA, "open sesame")},
+		"Ed25519":                     {kind: SigningSSH, key: sshSigningKey(t, ed25519Key(t), "")},
+		"ECDSA":                       {kind: SigningSSH, key: sshSigningKey(t, ec, "")},
+		"RSA with passphrase":         {kind: SigningSSH, key: sshSigningKey(t, r, "open sesame")},
+		"OpenPGP":                     {kind: "", key: pgpSigningKey(t, packet.PubKeyAlgoEdDSA, "")},
+		"OpenPGP RSA with passphrase": {kind: "gpg", key: pgpSigningKey(t, packet.PubKeyAlgoRSA, "open sesame")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := testenv.NewGit(t)
@@ -55,7 +55,8 @@ func TestCommitIsSigned(t *testing.T) {
 				t.Fatal(err)
 			}
 			commit, err := v.Commit(t.Context(), NewCommit{
-				Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{"a.yaml", []byte("2")}}, Author: author,
+				Parent: plumbing.NewHash(rev.Commit), Edits: []Edit{{Path: "a.yaml", Content: []byte("2")}},
+				Author:  author,
 				Message: "Sign\n\nit", Sign: sign,
 			})
 			if err != nil {
@@ -85,18 +86,19 @@ func TestReadSigningKeyFailures(t *testing.T) {
 		data    map[string][]byte
 		wantErr string
 	}{
-		"no data":       {"", nil, "'git.asc' of the Secret cannot be used"},
-		"other text":    {"", map[string][]byte{"git.asc": []byte("hunter2")}, "contains no armored"},
-		"public key":    {"", map[string][]byte{"git.asc": locked.public}, "OpenPGP public key"},
-		"no passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"]}, "no passphrase is set"},
-		"wrong passphrase": {"", map[string][]byte{"git.asc": locked.secret["git.asc"],
-			"passphrase": []byte("hunter2")}, "does not decrypt"},
-		"no SSH key": {SigningSSH, nil, "cannot be parsed"},
-		"no SSH passphrase": {SigningSSH, map[string][]byte{"identity": sshLocked.secret["identity"]},
-			"cannot be parsed"},
-		"wrong SSH passphrase": {SigningSSH,
-			map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")},
-			"cannot be parsed"},
+		"no data":    {wantErr: "'git.asc' of the Secret cannot be used"},
+		"other text": {data: map[string][]byte{"git.asc": []byte("hunter2")}, wantErr: "contains no armored"},
+		"public key": {data: map[string][]byte{"git.asc": locked.public}, wantErr: "OpenPGP public key"},
+		"no passphrase": {data: map[string][]byte{"git.asc": locked.secret["git.asc"]},
+			wantErr: "no passphrase is set"},
+		"wrong passphrase": {data: map[string][]byte{"git.asc": locked.secret["git.asc"],
+			"passphrase": []byte("hunter2")}, wantErr: "does not decrypt"},
+		"no SSH key": {kind: SigningSSH, wantErr: "cannot be parsed"},
+		"no SSH passphrase": {kind: SigningSSH, data: map[string][]byte{"identity": sshLocked.secret["identity"]},
+			wantErr: "cannot be parsed"},
+		"wrong SSH passphrase": {kind: SigningSSH,
+			data:    map[string][]byte{"identity": sshLocked.secret["identity"], "password": []byte("hunter2")},
+			wantErr: "cannot be parsed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadSigningKey(c.kind, c.data, time.Now)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
@@ -87,7 +88,8 @@ func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owne
 	if err != nil {
 		return nil, err
 	}
-	if isPinned && m.holds(plumbing.NewHash(pinned.Commit)) {
+	mayRead := m.mayRead(remote, owner)
+	if isPinned && mayRead && m.holds(plumbing.NewHash(pinned.Commit)) {
 		return &Resolved{Revision: pinned}, nil
 	}
 	cancel := func() {}
@@ -103,7 +105,7 @@ func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owne
 	}
 	remote.Scratch = m.dir
 	u := &update{mirror: m, ctx: ctx, cancel: cancel, remote: remote, ref: ref, owner: owner}
-	r, err := u.resolve(called, fresh)
+	r, err := u.resolve(called, fresh, mayRead)
 	if err != nil || r.update == nil {
 		u.close()
 	}
@@ -117,10 +119,13 @@ func (u *update) close() {
 	<-u.mirror.lock
 }
 
-// resolve resolves the reference. The result refers to the update if the commit must be fetched.
-func (u *update) resolve(called time.Time, fresh bool) (*Resolved, error) {
-	if revision, done, err := u.mirror.resolveListed(u.ref, u.owner, called, fresh); done {
-		return &Resolved{Revision: revision}, err
+// resolve resolves the reference. The result refers to the update if the commit must be fetched. It uses the listing
+// of another owner only if the owner may read what others fetched.
+func (u *update) resolve(called time.Time, fresh, mayRead bool) (*Resolved, error) {
+	if mayRead {
+		if revision, done, err := u.mirror.resolveListed(u.ref, u.owner, called, fresh); done {
+			return &Resolved{Revision: revision}, err
+		}
 	}
 	if err := u.dial(); err != nil {
 		return nil, err
@@ -133,6 +138,12 @@ func (u *update) resolve(called time.Time, fresh bool) (*Resolved, error) {
 		return &Resolved{Revision: t.Revision}, nil
 	}
 	return &Resolved{Revision: t.Revision, update: u, target: t}, nil
+}
+
+// mayRead reports whether an owner may read what other owners fetched: it has listed the references of the remote with
+// its login, or the remote needs none.
+func (m *mirror) mayRead(remote Remote, owner string) bool {
+	return isAnonymous(remote) || m.proofs.has(owner)
 }
 
 // lockTimeout returns the fault for a mirror that another update holds for too long.
@@ -163,14 +174,17 @@ func (u *update) dial() error {
 	conn, err := wire.Dial(u.ctx, u.remote)
 	switch {
 	case err == nil && len(conn.Refs.References) <= maxListing:
-		u.mirror.listing = listing{u.owner, start, conn.Refs, nil}
+		u.mirror.listing = listing{owner: u.owner, start: start, refs: conn.Refs, err: nil}
 	case err != nil && u.ctx.Err() == nil: // not caused by the context of this update
-		u.mirror.listing = listing{u.owner, start, nil, err}
+		u.mirror.listing = listing{owner: u.owner, start: start, refs: nil, err: err}
 	default:
 		u.mirror.listing = listing{}
 	}
 	if err == nil {
 		u.mirror.notes = conn.Refs.References[NotesRef]
+		u.mirror.proofs.set(u.owner, true)
+	} else if f := fault.As(err); f != nil && f.Reason == meta.AuthenticationFailedReason {
+		u.mirror.proofs.set(u.owner, false)
 	}
 	u.conn = conn
 	return err
@@ -248,7 +262,7 @@ func (u *update) fetchNew(t target, request wire.Request) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return storageFault("cannot clean the directory of the mirror", err)
 	}
-	r, err := createRepository(dir)
+	r, err := createRepository(dir, m.packs)
 	if err != nil {
 		return storageFault("cannot create the directory of the mirror", err)
 	}

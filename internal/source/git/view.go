@@ -86,7 +86,7 @@ func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh 
 
 // repository returns the current repository of the mirror, which must contain the revision.
 func (v *View) repository(revision Revision) (*repository, error) {
-	if v.mirror != nil {
+	if v.mirror != nil && v.mirror.mayRead(v.remote, v.owner) {
 		if r := v.mirror.current.Load(); r != nil && r.holds(plumbing.NewHash(revision.Commit)) {
 			return r, nil
 		}
@@ -122,7 +122,7 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 		return nil, err
 	}
 	v.last, v.from, v.commit, v.options = last, r, revision.Commit, o.key()
-	v.tree = artifact.NewTree(last.dir, &content{from: append([]origin{{v.mirror, r}}, last.origins...)})
+	v.tree = artifact.NewTree(last.dir, &content{from: append([]origin{{mirror: v.mirror, from: r}}, last.origins...)})
 	return v.tree, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/Masterminds/semver/v3"
-	"golang.org/x/sync/singleflight"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
@@ -172,7 +172,7 @@ const maxIndexes = 128 << 20
 // Indexes is a cache of parsed indexes by digest, which all charts of a repository share. The zero value is an empty
 // cache. It is safe for concurrent use.
 type Indexes struct {
-	reading singleflight.Group
+	reading guard.Flight[*Index]
 	hits    atomic.Int64
 	reads   atomic.Int64
 	kept    lru.Cache[string, *Index]
@@ -184,7 +184,7 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		c.hits.Add(1)
 		return index, nil
 	}
-	work := c.reading.DoChan(digest, func() (any, error) {
+	return c.reading.DoContext(ctx, "reading an index", digest, func() (*Index, error) {
 		c.reads.Add(1)
 		index, err := read()
 		if err == nil {
@@ -192,13 +192,6 @@ func (c *Indexes) Get(ctx context.Context, digest string, read func() (*Index, e
 		}
 		return index, err
 	})
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case done := <-work:
-		index, _ := done.Val.(*Index)
-		return index, done.Err
-	}
 }
 
 // Stats returns the number of cache hits, of indexes that were read, and of indexes in the cache.

@@ -181,7 +181,7 @@ func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
 		return nil, err
 	}
 	rules.AddDefaults()
-	w := &walk{newFiles(l), tree, dir, rules}
+	w := &walk{files: newFiles(l), tree: tree, root: dir, rules: rules}
 	if err := w.dir("", 0); err != nil {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func (l *limiter) Read(p []byte) (int, error) {
 
 func newTokens(r io.Reader, b *indexBuilder) *tokens {
 	l := &limiter{r: r}
-	return &tokens{json.NewDecoder(l), b, l}
+	return &tokens{Decoder: json.NewDecoder(l), b: b, limiter: l}
 }
 
 // token returns the next token.

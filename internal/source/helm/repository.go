@@ -100,7 +100,7 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 			Because(err).
 			WithHint("If the index is too large, raise --helm-index-max-size")
 	}
-	return &IndexFile{file, digest, validators(resp)}, nil
+	return &IndexFile{File: file, Digest: digest, Validators: validators(resp)}, nil
 }
 
 // validators returns the validators of a response. Last-Modified is not used if it is less than 2 s before

@@ -44,7 +44,7 @@ func TestValidators(t *testing.T) {
 		etag, modified, date string
 		want                 Validators
 	}{
-		{etag: `"x"`, modified: at, date: later, want: Validators{`"x"`, at}},
+		{etag: `"x"`, modified: at, date: later, want: Validators{ETag: `"x"`, LastModified: at}},
 		{etag: `"x"`, modified: at, date: soon, want: Validators{ETag: `"x"`}},
 		{etag: "", modified: at, date: later, want: Validators{LastModified: at}},
 		{etag: "", modified: at, date: at, want: Validators{}}, // it may change again within the second

@@ -140,7 +140,7 @@ func (r Rules) decide(name string, isDir bool) decision {
 				return d
 			}
 			if p := &r.groups[group][i]; p.matches(r.path[p.depth:], name, isDir) {
-				return decision{group, i, !p.include}
+				return decision{group: group, index: i, isExcluded: !p.include}
 			}
 		}
 	}

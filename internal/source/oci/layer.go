@@ -62,7 +62,7 @@ func (r *Repository) Pull(ctx context.Context, digest v1.Hash) (*Image, error) {
 			at.Name(), maxAnnotations).
 			WithHint("Push the artifact with fewer annotations").Final()
 	}
-	return &Image{maps.Clone(manifest.Annotations), r, digest, manifest.Layers}, nil
+	return &Image{Annotations: maps.Clone(manifest.Annotations), repo: r, digest: digest, layers: manifest.Layers}, nil
 }
 
 // Layer returns the first layer with a media type, or the first layer if it is empty.
@@ -110,7 +110,7 @@ func (l *Layer) Open(ctx context.Context) (*Blob, error) {
 	if err != nil {
 		return nil, failed(err, "cannot pull the layer %s", l.d.Digest)
 	}
-	return &Blob{body, l.d.Digest, l.d.Size, nil}, nil
+	return &Blob{ReadCloser: body, digest: l.d.Digest, left: l.d.Size, err: nil}, nil
 }
 
 // Blob is the content of a layer while it is read.

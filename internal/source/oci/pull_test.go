@@ -181,7 +181,7 @@ func TestPullVerifiesDigests(t *testing.T) {
 			message: "error verifying"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			between := changing{r.Transport(), c.resource, c.change}
+			between := changing{next: r.Transport(), resource: c.resource, change: c.change}
 			repo, err := Open(r.OCI+"/app", Access{Transport: between, Insecure: true})
 			if err != nil {
 				t.Fatal(err)

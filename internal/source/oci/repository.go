@@ -65,7 +65,7 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{repo, puller, options}, nil
+	return &Repository{name: repo, puller: puller, write: options}, nil
 }
 
 // Options returns options for requests with the login of the repository.

@@ -43,7 +43,8 @@ type run[T source.Object, R source.Revision] struct {
 
 // Run runs the suite. Its steps share the server and build on each other.
 func (s Suite[T, R]) Run(t *testing.T) {
-	r := &run[T, R]{s, t, &source.Controller[T, R]{Kind: s.Kind, Store: s.Store, Fetcher: s.Fetcher}}
+	r := &run[T, R]{Suite: s, T: t,
+		controller: &source.Controller[T, R]{Kind: s.Kind, Store: s.Store, Fetcher: s.Fetcher}}
 	s.Publish(1)
 	r.resolveIsStable()
 	r.fetchStoresAnArtifact()

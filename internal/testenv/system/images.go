@@ -31,7 +31,7 @@ func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	t.Helper()
 	address := FreeAddress(t)
 	s := New(t, append(configure, func(o *options.Options) { o.ImagesAddr = address })...)
-	return &Images{s, testenv.NewRegistry(t), "http://" + address}
+	return &Images{System: s, Registry: testenv.NewRegistry(t), URL: "http://" + address}
 }
 
 // Push pushes one image per tag, with a creation time and a label that holds the tag.

@@ -83,7 +83,8 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 // Sigstore instance is used if it is nil. Without identities, all identities of trustedRoot are trusted.
 func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Verifier, error) {
 	if len(identities) == 0 && trustedRoot != nil {
-		identities = []Identity{{".*", ".*"}} // the private authority issues certificates to trusted identities only
+		// the private authority issues certificates to trusted identities only
+		identities = []Identity{{Issuer: ".*", Subject: ".*"}}
 	}
 	if len(identities) == 0 {
 		return nil, invalidConfig("spec.verify has no identities, so every identity would be trusted").

@@ -61,27 +61,29 @@ func TestKeys(t *testing.T) {
 				sign            func(signing.Target)
 				signer, wantErr string
 			}{
-				"signature under a tag": {key.Tagged, "key 'cosign.pub'", ""},
-				"bundle":                {key.Bundle, "key 'cosign.pub'", ""},
-				"second key":            {old.Tagged, "key 'old.pub'", ""},
+				"signature under a tag": {sign: key.Tagged, signer: "key 'cosign.pub'", wantErr: ""},
+				"bundle":                {sign: key.Bundle, signer: "key 'cosign.pub'", wantErr: ""},
+				"second key":            {sign: old.Tagged, signer: "key 'old.pub'", wantErr: ""},
 				"untrusted signature as well": {
-					func(to signing.Target) { stranger.Tagged(to); stranger.Bundle(to); key.Bundle(to) },
-					"key 'cosign.pub'", ""},
-				"no signature": {func(signing.Target) {}, "", "it is not signed"},
-				"untrusted signature": {stranger.Tagged, "",
-					"no signature is by a trusted signer"},
-				"untrusted bundle": {stranger.Bundle, "",
-					"no signature is by a trusted signer"},
+					sign:   func(to signing.Target) { stranger.Tagged(to); stranger.Bundle(to); key.Bundle(to) },
+					signer: "key 'cosign.pub'", wantErr: ""},
+				"no signature": {sign: func(signing.Target) {}, wantErr: "it is not signed"},
+				"untrusted signature": {sign: stranger.Tagged,
+					wantErr: "no signature is by a trusted signer"},
+				"untrusted bundle": {sign: stranger.Bundle,
+					wantErr: "no signature is by a trusted signer"},
 				"signature of other artifact": {
-					func(to signing.Target) { key.TaggedFor(to, other.Image) }, "", "invalid or missing digest"},
+					sign:    func(to signing.Target) { key.TaggedFor(to, other.Image) },
+					wantErr: "invalid or missing digest"},
 				"bundle of other artifact": {
-					func(to signing.Target) { key.Statement(to, other.Image, "https://sigstore.dev/cosign/sign/v1") },
-					"", "no signature is by a trusted signer"},
+					sign: func(to signing.Target) {
+						key.Statement(to, other.Image, "https://sigstore.dev/cosign/sign/v1")
+					}, wantErr: "no signature is by a trusted signer"},
 				"statement that is not a signature": {
-					func(to signing.Target) { key.Statement(to, to.Image, "https://spdx.dev/Document") }, "",
-					"it is not signed"},
-				"statement without annotation": {func(to signing.Target) { mislabelled(to, key) }, "",
-					"a statement about the artifact"},
+					sign:    func(to signing.Target) { key.Statement(to, to.Image, "https://spdx.dev/Document") },
+					wantErr: "it is not signed"},
+				"statement without annotation": {sign: func(to signing.Target) { mislabelled(to, key) },
+					wantErr: "a statement about the artifact"},
 			} {
 				t.Run(what, func(t *testing.T) {
 					to := target(t, r, strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), "'", ""))
@@ -122,38 +124,40 @@ func TestKeyless(t *testing.T) {
 		identities      []Identity
 		signer, wantErr string
 	}{
-		"bundle": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, release,
-			named, ""},
-		"signature under a tag": {func(to signing.Target) { ours.Tagged(to, who, issuer) }, release,
-			named, ""},
-		"second identity": {func(to signing.Target) { ours.Bundle(to, who, issuer) },
-			append([]Identity{{"^a$", "^b$"}}, release...), named, ""},
-		"any identity of a private root": {func(to signing.Target) { ours.Bundle(to, who, issuer) }, nil,
-			"identity '.*' of '.*'", ""},
-		"other subject": {func(to signing.Target) { ours.Bundle(to, "dev@example.com", issuer) },
-			release, "", "no signature is by a trusted signer"},
-		"other subject under a tag": {func(to signing.Target) { ours.Tagged(to, "dev@example.com", issuer) },
-			release, "", "no signature is by a trusted signer"},
-		"other issuer": {func(to signing.Target) {
+		"bundle": {sign: func(to signing.Target) { ours.Bundle(to, who, issuer) }, identities: release,
+			signer: named, wantErr: ""},
+		"signature under a tag": {sign: func(to signing.Target) { ours.Tagged(to, who, issuer) }, identities: release,
+			signer: named, wantErr: ""},
+		"second identity": {sign: func(to signing.Target) { ours.Bundle(to, who, issuer) },
+			identities: append([]Identity{{Issuer: "^a$", Subject: "^b$"}}, release...), signer: named, wantErr: ""},
+		"any identity of a private root": {sign: func(to signing.Target) { ours.Bundle(to, who, issuer) },
+			signer: "identity '.*' of '.*'", wantErr: ""},
+		"other subject": {sign: func(to signing.Target) { ours.Bundle(to, "dev@example.com", issuer) },
+			identities: release, wantErr: "no signature is by a trusted signer"},
+		"other subject under a tag": {sign: func(to signing.Target) { ours.Tagged(to, "dev@example.com", issuer) },
+			identities: release, wantErr: "no signature is by a trusted signer"},
+		"other issuer": {sign: func(to signing.Target) {
 			ours.Bundle(to, who,
 				"https://evil.example.com")
-		}, release, "", "no signature is by a trusted signer"},
-		"other authority": {func(to signing.Target) { theirs.Bundle(to, who, issuer) }, release, "",
-			"no signature is by a trusted signer"},
-		"other authority under a tag": {func(to signing.Target) { theirs.Tagged(to, who, issuer) }, release, "",
-			"no signature is by a trusted signer"},
-		"signed after expiry of certificate": {func(to signing.Target) {
+		}, identities: release, wantErr: "no signature is by a trusted signer"},
+		"other authority": {sign: func(to signing.Target) { theirs.Bundle(to, who, issuer) }, identities: release,
+			wantErr: "no signature is by a trusted signer"},
+		"other authority under a tag": {sign: func(to signing.Target) { theirs.Tagged(to, who, issuer) },
+			identities: release,
+			wantErr:    "no signature is by a trusted signer"},
+		"signed after expiry of certificate": {sign: func(to signing.Target) {
 			ours.BundleAt(to, to.Image, who, issuer,
 				time.Now().Add(20*time.Minute))
-		}, release, "", "no signature is by a trusted signer"},
-		"bundle of other artifact": {func(to signing.Target) {
+		}, identities: release, wantErr: "no signature is by a trusted signer"},
+		"bundle of other artifact": {sign: func(to signing.Target) {
 			ours.BundleAt(to, other.Image, who, issuer,
 				time.Now())
-		}, release, "", "no signature is by a trusted signer"},
-		"bundle by a key": {func(to signing.Target) { signing.NewKey(t).Bundle(to) }, release, "",
-			"no signature is by a trusted signer"},
-		"signature by a key under the tag": {func(to signing.Target) { signing.NewKey(t).Tagged(to) }, release, "",
-			"no signature is by a trusted signer"},
+		}, identities: release, wantErr: "no signature is by a trusted signer"},
+		"bundle by a key": {sign: func(to signing.Target) { signing.NewKey(t).Bundle(to) }, identities: release,
+			wantErr: "no signature is by a trusted signer"},
+		"signature by a key under the tag": {sign: func(to signing.Target) { signing.NewKey(t).Tagged(to) },
+			identities: release,
+			wantErr:    "no signature is by a trusted signer"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			v, err := Keyless(c.identities, ours.Root, nil)
@@ -169,18 +173,18 @@ func TestKeyless(t *testing.T) {
 
 func TestKeylessRejects(t *testing.T) {
 	ours := signing.NewSigstore(t)
-	any := []Identity{{"a", "b"}}
+	any := []Identity{{Issuer: "a", Subject: "b"}}
 	for what, c := range map[string]struct {
 		identities []Identity
 		root       []byte
 	}{
-		"any identity of public root": {nil, nil},
-		"invalid issuer expression":   {[]Identity{{"(", "b"}}, ours.Root},
-		"empty subject":               {[]Identity{{"a", ""}}, ours.Root},
-		"malformed root":              {any, []byte("{")},
-		"empty root": {any,
-			[]byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)},
-		"root of other media type": {any, []byte(`{"mediaType":"application/json"}`)},
+		"any identity of public root": {identities: nil, root: nil},
+		"invalid issuer expression":   {identities: []Identity{{Issuer: "(", Subject: "b"}}, root: ours.Root},
+		"empty subject":               {identities: []Identity{{Issuer: "a", Subject: ""}}, root: ours.Root},
+		"malformed root":              {identities: any, root: []byte("{")},
+		"empty root": {identities: any,
+			root: []byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)},
+		"root of other media type": {identities: any, root: []byte(`{"mediaType":"application/json"}`)},
 	} {
 		if _, err := Keyless(c.identities, c.root, nil); fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)

@@ -35,17 +35,23 @@ func TestVerify(t *testing.T) {
 				level           string
 				signer, wantErr string
 			}{
-				"trusted signature": {func(to signing.Target) { ours.Sign(to, day) }, ours, "strict",
-					release, ""},
-				"untrusted signature as well": {func(to signing.Target) { theirs.Sign(to, day); ours.Sign(to, day) },
-					ours, "strict", release, ""},
-				"no signature": {func(signing.Target) {}, ours, "strict", "",
-					"no signature is associated"},
-				"untrusted signature": {func(to signing.Target) { theirs.Sign(to, day) }, ours, "strict", "",
-					"does not contain any trusted certificate"},
-				"signature of other artifact": {func(to signing.Target) { ours.SignOther(to, other.Image) }, ours,
-					"strict", "", "content descriptor mismatch"},
-				"no signature required": {func(signing.Target) {}, ours, "skip", "", ""},
+				"trusted signature": {sign: func(to signing.Target) { ours.Sign(to, day) }, trust: ours,
+					level:  "strict",
+					signer: release, wantErr: ""},
+				"untrusted signature as well": {sign: func(to signing.Target) {
+					theirs.Sign(to, day)
+					ours.Sign(to, day)
+				},
+					trust: ours, level: "strict", signer: release, wantErr: ""},
+				"no signature": {sign: func(signing.Target) {}, trust: ours, level: "strict",
+					wantErr: "no signature is associated"},
+				"untrusted signature": {sign: func(to signing.Target) { theirs.Sign(to, day) }, trust: ours,
+					level:   "strict",
+					wantErr: "does not contain any trusted certificate"},
+				"signature of other artifact": {sign: func(to signing.Target) { ours.SignOther(to, other.Image) },
+					trust: ours,
+					level: "strict", wantErr: "content descriptor mismatch"},
+				"no signature required": {sign: func(signing.Target) {}, trust: ours, level: "skip", wantErr: ""},
 			} {
 				t.Run(what, func(t *testing.T) {
 					v, err := New(map[string][]byte{"trustpolicy.json": c.trust.Policy(c.level), "ca.crt": c.trust.CA},

@@ -33,32 +33,50 @@ func TestVerifyAcceptsTrustedKeysOnly(t *testing.T) {
 		message, signature []byte
 		wantErr            string
 	}{
-		"public key":              {line, message, good, ""},
-		"line of authorized_keys": {`restrict,command="git shell, only" ` + line, message, good, ""},
-		"line of allowed_signers": {"# signers\n\n*@example.com,me " + line, message, good, ""},
-		"namespace git":           {`me namespaces="file,git" ` + line, message, good, ""},
-		"any namespace":           {`me namespaces="*" ` + line, message, good, ""},
-		"within validity": {`me valid-after="20260101",valid-before="20260601120001Z" ` + line, message,
-			good, ""},
-		"one of two lines allows it": {"me namespaces=\"file\" " + line + "me " + line, message, good, ""},
-		"other namespaces": {`me namespaces="file" ` + line, message, good,
-			`not trusted for namespace "git"`},
-		"expired signer": {`me valid-before="20260601" ` + line, message, good,
-			"invalid since 2026-06-01"},
-		"expired authorized key":  {`expiry-time="202606011200" ` + line, message, good, "invalid since"},
-		"not yet valid":           {`me valid-after="20260602" ` + line, message, good, "not valid before"},
-		"untrusted key":           {line, message, sign(t, stranger, message, "git"), "not trusted"},
-		"other message":           {line, []byte("tree 5678\n"), good, "does not match the content"},
-		"signature for other use": {line, message, sign(t, trusted, message, "file"), `for namespace "file"`},
-		"no signature":            {line, message, nil, "armor"},
-		"half a signature":        {line, message, append(good[:80:80], armorEnd...), "malformed"},
-		"text before signature":   {line, message, append([]byte("x\n"), good...), "armor"},
-		"text after signature":    {line, message, append(bytes.Clone(good), 'x'), "armor"},
-		"two signatures":          {line, message, append(bytes.Clone(good), good...), "armor"},
-		"short signature":         {line, message, []byte(armorStart + "U1NIU0lHAAAAAQ==\n" + armorEnd), "malformed"},
-		"too large":               {line, message, bytes.Repeat([]byte("a"), maxSignature+1), "larger than"},
-		"RSA signature over SHA-1": {line, message, signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
-			"invalid signature format"},
+		"public key": {allowed: line, message: message, signature: good, wantErr: ""},
+		"line of authorized_keys": {allowed: `restrict,command="git shell, only" ` + line, message: message,
+			signature: good, wantErr: ""},
+		"line of allowed_signers": {allowed: "# signers\n\n*@example.com,me " + line, message: message, signature: good,
+			wantErr: ""},
+		"namespace git": {allowed: `me namespaces="file,git" ` + line, message: message, signature: good,
+			wantErr: ""},
+		"any namespace": {allowed: `me namespaces="*" ` + line, message: message, signature: good,
+			wantErr: ""},
+		"within validity": {allowed: `me valid-after="20260101",valid-before="20260601120001Z" ` + line,
+			message:   message,
+			signature: good, wantErr: ""},
+		"one of two lines allows it": {allowed: "me namespaces=\"file\" " + line + "me " + line, message: message,
+			signature: good, wantErr: ""},
+		"other namespaces": {allowed: `me namespaces="file" ` + line, message: message, signature: good,
+			wantErr: `not trusted for namespace "git"`},
+		"expired signer": {allowed: `me valid-before="20260601" ` + line, message: message, signature: good,
+			wantErr: "invalid since 2026-06-01"},
+		"expired authorized key": {allowed: `expiry-time="202606011200" ` + line, message: message, signature: good,
+			wantErr: "invalid since"},
+		"not yet valid": {allowed: `me valid-after="20260602" ` + line, message: message, signature: good,
+			wantErr: "not valid before"},
+		"untrusted key": {allowed: line, message: message, signature: sign(t, stranger, message, "git"),
+			wantErr: "not trusted"},
+		"other message": {allowed: line, message: []byte("tree 5678\n"), signature: good,
+			wantErr: "does not match the content"},
+		"signature for other use": {allowed: line, message: message, signature: sign(t, trusted, message, "file"),
+			wantErr: `for namespace "file"`},
+		"no signature": {allowed: line, message: message, wantErr: "armor"},
+		"half a signature": {allowed: line, message: message, signature: append(good[:80:80], armorEnd...),
+			wantErr: "malformed"},
+		"text before signature": {allowed: line, message: message, signature: append([]byte("x\n"), good...),
+			wantErr: "armor"},
+		"text after signature": {allowed: line, message: message, signature: append(bytes.Clone(good), 'x'),
+			wantErr: "armor"},
+		"two signatures": {allowed: line, message: message, signature: append(bytes.Clone(good), good...),
+			wantErr: "armor"},
+		"short signature": {allowed: line, message: message,
+			signature: []byte(armorStart + "U1NIU0lHAAAAAQ==\n" + armorEnd), wantErr: "malformed"},
+		"too large": {allowed: line, message: message,
+			signature: bytes.Repeat([]byte("a"), maxSignature+1), wantErr: "larger than"},
+		"RSA signature over SHA-1": {allowed: line, message: message,
+			signature: signWith(t, rsaKey(t, 2048), message, ssh.KeyAlgoRSA),
+			wantErr:   "invalid signature format"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			keys, err := Read([]byte(c.allowed))
@@ -84,10 +102,10 @@ func TestVerifyKeyTypes(t *testing.T) {
 		algorithm string
 		wantErr   string
 	}{
-		"ECDSA":            {private, ssh.KeyAlgoECDSA256, ""},
-		"RSA with SHA-256": {rsaKey(t, 2048), ssh.KeyAlgoRSASHA256, ""},
-		"RSA with SHA-512": {rsaKey(t, 3072), ssh.KeyAlgoRSASHA512, ""},
-		"RSA with SHA-1":   {rsaKey(t, 2048), ssh.KeyAlgoRSA, "invalid signature format"},
+		"ECDSA":            {key: private, algorithm: ssh.KeyAlgoECDSA256, wantErr: ""},
+		"RSA with SHA-256": {key: rsaKey(t, 2048), algorithm: ssh.KeyAlgoRSASHA256, wantErr: ""},
+		"RSA with SHA-512": {key: rsaKey(t, 3072), algorithm: ssh.KeyAlgoRSASHA512, wantErr: ""},
+		"RSA with SHA-1":   {key: rsaKey(t, 2048), algorithm: ssh.KeyAlgoRSA, wantErr: "invalid signature format"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			public, err := ssh.NewPublicKey(c.key.Public())
@@ -246,7 +264,7 @@ func sign(tb testing.TB, signer ssh.Signer, message []byte, namespace string) []
 	tb.Helper()
 	sum := sha512.Sum512(message)
 	content := append([]byte("SSHSIG"), ssh.Marshal(struct{ Namespace, Reserved, HashAlgorithm, Hash string }{
-		namespace, "", "sha512", string(sum[:])})...)
+		Namespace: namespace, Reserved: "", HashAlgorithm: "sha512", Hash: string(sum[:])})...)
 	var signature *ssh.Signature
 	var err error
 	if a, ok := signer.(ssh.MultiAlgorithmSigner); ok {

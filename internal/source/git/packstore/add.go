@@ -56,7 +56,7 @@ func (s *Store) install(file string, b *builder) error {
 	if err := os.Rename(file, name+packSuffix); err != nil {
 		return err
 	}
-	p, err := openPack(name)
+	p, err := openPack(name, &s.shared.files)
 	if err != nil {
 		return err
 	}

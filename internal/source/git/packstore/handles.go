@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// maxHandles is the maximum number of open files of all stores of the process.
+// maxHandles is the maximum number of open files of all stores that share a [Shared].
 const maxHandles = 512
 
 // handle is a file that is opened at its first read. The pool may close it between reads.
 type handle struct {
 	path string
+	pool *pool
 	file atomic.Pointer[os.File] // nil while it is closed
 	read atomic.Bool             // since the pool last checked
 }
@@ -23,7 +24,7 @@ func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 		f := h.file.Load()
 		if f == nil {
 			var err error
-			if f, err = handles.openFile(h); err != nil {
+			if f, err = h.pool.openFile(h); err != nil {
 				return 0, err
 			}
 		}
@@ -42,8 +43,6 @@ type pool struct {
 	open []*handle
 	next int // index in open of the next candidate for closing
 }
-
-var handles pool
 
 func (p *pool) openFile(h *handle) (*os.File, error) {
 	p.mu.Lock()
@@ -69,9 +68,10 @@ func (p *pool) openFile(h *handle) (*os.File, error) {
 	return f, nil
 }
 
-// detach opens the file and removes it from the pool. It stays readable after it is removed from the disk,
+// detach opens the file and removes it from its pool. It stays readable after it is removed from the disk,
 // and is closed by garbage collection.
-func (p *pool) detach(h *handle) error {
+func (h *handle) detach() error {
+	p := h.pool
 	if _, err := p.openFile(h); err != nil {
 		return err
 	}

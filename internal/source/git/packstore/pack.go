@@ -40,8 +40,8 @@ type pack struct {
 
 // openPack opens name.pack and name.idx, and checks that they are complete and belong together. Objects are
 // checked when they are read.
-func openPack(name string) (*pack, error) {
-	data, index := &handle{path: name + packSuffix}, &handle{path: name + indexSuffix}
+func openPack(name string, files *pool) (*pack, error) {
+	data, index := &handle{path: name + packSuffix, pool: files}, &handle{path: name + indexSuffix, pool: files}
 	size, err := sizeOf(data.path)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func sizeOf(file string) (int64, error) {
 
 // detach keeps the pack readable after its files are removed.
 func (p *pack) detach() error {
-	return errors.Join(handles.detach(p.data.(*handle)), handles.detach(p.index.(*handle)))
+	return errors.Join(p.data.(*handle).detach(), p.index.(*handle).detach())
 }
 
 func (p *pack) check(size, indexSize int64) error {
@@ -83,7 +83,8 @@ func (p *pack) check(size, indexSize int64) error {
 		r   io.ReaderAt
 		b   []byte
 		off int64
-	}{{p.data, head, 0}, {p.data, tail, p.end}, {p.index, table, 0}, {p.index, sums, indexSize - 2*hashSize}} {
+	}{{r: p.data, b: head, off: 0}, {r: p.data, b: tail, off: p.end}, {r: p.index, b: table, off: 0},
+		{r: p.index, b: sums, off: indexSize - 2*hashSize}} {
 		if _, err := part.r.ReadAt(part.b, part.off); err != nil {
 			return err
 		}

@@ -66,7 +66,12 @@ func (r *repository) pack(revs string, options ...string) []byte {
 
 func openStore(tb testing.TB) *Store {
 	tb.Helper()
-	s, err := Open(filepath.Join(tb.TempDir(), "pack"))
+	return openStoreWith(tb, &Shared{})
+}
+
+func openStoreWith(tb testing.TB, shared *Shared) *Store {
+	tb.Helper()
+	s, err := Open(filepath.Join(tb.TempDir(), "pack"), shared)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -129,7 +134,7 @@ func TestReadsPacksOfGit(t *testing.T) {
 			}
 			add(t, s, thin)
 			checkObjects(t, s, r, second)
-			again, err := Open(s.dir)
+			again, err := Open(s.dir, &Shared{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +192,7 @@ func TestDamageIsDetected(t *testing.T) {
 			s := openStore(t)
 			add(t, s, pack)
 			damage(t, s)
-			again, err := Open(s.dir)
+			again, err := Open(s.dir, &Shared{})
 			for line := range strings.Lines(string(r.git("", "rev-list", "--objects", "--no-object-names", commit))) {
 				if err == nil {
 					_, _, err = again.Read(plumbing.NewHash(strings.TrimSpace(line)))
@@ -209,7 +214,7 @@ func TestOpenRemovesIncompleteFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := Open(s.dir)
+	again, err := Open(s.dir, &Shared{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +287,7 @@ func FuzzAdd(f *testing.F) {
 		if err := s.Add(t.Context(), bytes.NewReader(withChecksum(pack))); err != nil {
 			return
 		}
-		if _, err := Open(s.dir); err != nil {
+		if _, err := Open(s.dir, &Shared{}); err != nil {
 			t.Errorf("cannot open a pack that was added: %v", err)
 		}
 		for _, p := range s.snapshot() {
@@ -331,7 +336,7 @@ func FuzzOpen(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		s, err := Open(dir)
+		s, err := Open(dir, &Shared{})
 		if err != nil {
 			return
 		}
@@ -362,9 +367,9 @@ func TestOpenFilesAreLimited(t *testing.T) {
 	r := newRepository(t)
 	head := r.commit(2, "text")
 	pack := r.pack(head)
-	stores := make([]*Store, maxHandles)
+	shared, stores := &Shared{}, make([]*Store, maxHandles)
 	for i := range stores {
-		stores[i] = openStore(t)
+		stores[i] = openStoreWith(t, shared)
 		add(t, stores[i], pack)
 	}
 	for range 2 {
@@ -374,8 +379,8 @@ func TestOpenFilesAreLimited(t *testing.T) {
 			}
 		}
 	}
-	if n := len(handles.open); n > maxHandles {
-		t.Errorf("%d files are open", n)
+	if n := len(shared.files.open); n != maxHandles {
+		t.Errorf("%d files are open, want %d", n, maxHandles)
 	}
 	detached := stores[0]
 	if err := errors.Join(detached.Detach(), os.RemoveAll(detached.dir)); err != nil {

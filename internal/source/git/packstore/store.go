@@ -36,17 +36,24 @@ const (
 )
 
 // Store holds the packs of a directory. It is safe for concurrent use, and readers do not wait while a pack is added.
-// All stores of the process share a limited number of open files.
 type Store struct {
-	dir string
+	dir    string
+	shared *Shared
 
 	mu    sync.RWMutex
 	packs []*pack // the largest first: it most likely contains an object
 }
 
+// Shared limits the memory and the open files of all stores that are opened with it, so that many stores need no more
+// than one. The zero value is ready to use.
+type Shared struct {
+	bases deltaBases
+	files pool
+}
+
 // Open opens the packs in dir, and creates dir if it does not exist. It removes incomplete files of a process that was
 // killed. It returns ErrDamaged if a pack is incomplete.
-func Open(dir string) (*Store, error) {
+func Open(dir string, shared *Shared) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -54,7 +61,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir}
+	s := &Store{dir: dir, shared: shared}
 	exists := map[string]bool{}
 	for _, e := range entries {
 		exists[e.Name()] = true
@@ -62,7 +69,7 @@ func Open(dir string) (*Store, error) {
 	for _, e := range entries {
 		name, isPack := strings.CutSuffix(e.Name(), packSuffix)
 		if isPack && !strings.HasPrefix(name, temporary) {
-			p, err := openPack(filepath.Join(dir, name))
+			p, err := openPack(filepath.Join(dir, name), &shared.files)
 			if err != nil {
 				return nil, err
 			}
@@ -107,7 +114,7 @@ func (s *Store) Detach() error {
 	for _, p := range s.snapshot() {
 		errs = append(errs, p.detach())
 	}
-	baseCache.clear()
+	s.shared.bases.clear()
 	return errors.Join(errs...)
 }
 
@@ -136,7 +143,7 @@ func (s *Store) Read(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	o, err := p.read(offset, &baseCache)
+	o, err := p.read(offset, &s.shared.bases)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -186,9 +193,6 @@ type location struct {
 // maxBases is the maximum size, in bytes, of the cache. When it is full, it is cleared: objects of the same directory
 // have the same few bases.
 const maxBases = 16 << 20
-
-// baseCache is shared by all stores, so that many stores need no more memory than one.
-var baseCache deltaBases
 
 func (b *deltaBases) get(at location) (object, bool) {
 	b.mu.Lock()

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPutAndAddThinPack(t *testing.T) {
-	s, err := Open(t.TempDir())
+	s, err := Open(t.TempDir(), &Shared{})
 	if err != nil {
 		t.Fatal(err)
 	}

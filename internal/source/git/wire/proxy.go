@@ -11,6 +11,8 @@ import (
 	"net/url"
 
 	"golang.org/x/net/proxy"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // dial opens a connection for SSH: directly, or through a SOCKS5 proxy or an HTTP proxy that supports CONNECT.
@@ -58,7 +60,7 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 	if u.Scheme == "https" {
 		conn = tls.Client(conn, &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12})
 	}
-	release := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	release := guard.AfterDone(ctx, "ending a connection", func() { _ = conn.Close() })
 	r, err := tunnel(conn, u, address)
 	if !release() && err == nil {
 		err = ctx.Err()

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
 func TestDialThroughProxies(t *testing.T) {
@@ -37,15 +38,15 @@ func TestDialThroughProxies(t *testing.T) {
 	}
 	me := url.UserPassword("me", "secret")
 	for reason, c := range map[string]struct{ proxy, wantErr string }{
-		"none":                 {"", ""},
-		"HTTP proxy":           {at(web.URL, me), ""},
-		"SOCKS5 proxy":         {at("socks5://"+socksProxy(t, through), me), ""},
-		"no login":             {at(web.URL, nil), "407"},
-		"wrong login":          {at(web.URL, url.UserPassword("me", "wrong")), "407"},
-		"SOCKS5 without login": {"socks5://" + socksProxy(t, through), "authentication"},
-		"not a URL":            {"proxy", "not a URL"},
-		"unsupported scheme":   {"ftp://proxy:21", "not a URL"},
-		"unreachable":          {"http://127.0.0.1:1", "cannot connect to proxy"},
+		"none":                 {proxy: "", wantErr: ""},
+		"HTTP proxy":           {proxy: at(web.URL, me), wantErr: ""},
+		"SOCKS5 proxy":         {proxy: at("socks5://"+socksProxy(t, through), me), wantErr: ""},
+		"no login":             {proxy: at(web.URL, nil), wantErr: "407"},
+		"wrong login":          {proxy: at(web.URL, url.UserPassword("me", "wrong")), wantErr: "407"},
+		"SOCKS5 without login": {proxy: "socks5://" + socksProxy(t, through), wantErr: "authentication"},
+		"not a URL":            {proxy: "proxy", wantErr: "not a URL"},
+		"unsupported scheme":   {proxy: "ftp://proxy:21", wantErr: "not a URL"},
+		"unreachable":          {proxy: "http://127.0.0.1:1", wantErr: "cannot connect to proxy"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			before := through.Load()
@@ -81,7 +82,7 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 	}
 	policy := &egress.Policy{RefuseLinkLocal: true}
 	known := "host " + string(ssh.MarshalAuthorizedKey(public))
-	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: unusedSigner{},
+	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: &sshkey.Private{},
 		KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: "169.254.169.254"}, &counts{})
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +91,6 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// unusedSigner is a key for tests without a login.
-type unusedSigner struct{ ssh.Signer }
 
 func TestDialThroughSilentProxy(t *testing.T) {
 	listener := listen(t)

@@ -151,7 +151,7 @@ const bandErrorPrefix = "unexpected error: "
 
 // readBands reads a report in a sideband, and the output for people.
 func readBands(r io.Reader, kind sideband.Type, output *outputHead, commands int) (*Report, error) {
-	bands := sideband.NewDemuxer(kind, &limited{r, maxReport, errLongReport})
+	bands := sideband.NewDemuxer(kind, &limited{Reader: r, left: maxReport, err: errLongReport})
 	bands.Progress = output
 	report, err := readReport(bands, commands)
 	if err != nil {
@@ -174,7 +174,7 @@ var errLongReport = errors.New("the answer to the push is too long")
 // readReport reads "unpack ok" or "unpack <error>", then "ok <reference>" or "ng <reference> <error>" for each.
 func readReport(r io.Reader, commands int) (*Report, error) {
 	report := &Report{Refused: map[string]string{}}
-	lines := pktline.NewScanner(&limited{r, maxReport, errLongReport})
+	lines := pktline.NewScanner(&limited{Reader: r, left: maxReport, err: errLongReport})
 	malformed := func() error {
 		return fmt.Errorf("%w: got %q instead of the result of a push", errNotGit, Printable(string(lines.Bytes())))
 	}

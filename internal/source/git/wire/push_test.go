@@ -20,21 +20,21 @@ func TestReadReport(t *testing.T) {
 		want  Report
 		err   string
 	}{
-		"accepted":          {"unpack ok\n|ok refs/heads/main\n|", Report{Refused: map[string]string{}}, ""},
-		"without line ends": {"unpack ok|ok refs/heads/main|", Report{Refused: map[string]string{}}, ""},
-		"refused": {"unpack ok\n|ng refs/heads/main hook declined: by us\n|",
-			Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}, ""},
-		"refused without a reason": {"unpack ok\n|ng refs/heads/main\n|",
-			Report{Refused: map[string]string{"refs/heads/main": "no reason given"}}, ""},
-		"not unpacked": {"unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|",
-			Report{Unpack: "index-pack abnormal exit",
-				Refused: map[string]string{"refs/heads/main": "unpacker error"}}, ""},
-		"empty":      {"", Report{}, "unexpected EOF"},
-		"no result":  {"unpack ok\n|", Report{}, "is incomplete"},
-		"error":      {"ERR the repository is read-only", Report{}, "the repository is read-only"},
-		"other text": {"hello", Report{}, "instead of the result of a push"},
-		"unknown result": {"unpack ok\n|maybe refs/heads/main\n|", Report{},
-			"instead of the result of a push"},
+		"accepted":          {lines: "unpack ok\n|ok refs/heads/main\n|", want: Report{Refused: map[string]string{}}},
+		"without line ends": {lines: "unpack ok|ok refs/heads/main|", want: Report{Refused: map[string]string{}}},
+		"refused": {lines: "unpack ok\n|ng refs/heads/main hook declined: by us\n|",
+			want: Report{Refused: map[string]string{"refs/heads/main": "hook declined: by us"}}},
+		"refused without a reason": {lines: "unpack ok\n|ng refs/heads/main\n|",
+			want: Report{Refused: map[string]string{"refs/heads/main": "no reason given"}}},
+		"not unpacked": {lines: "unpack index-pack abnormal exit\n|ng refs/heads/main unpacker error\n|",
+			want: Report{Unpack: "index-pack abnormal exit",
+				Refused: map[string]string{"refs/heads/main": "unpacker error"}}},
+		"empty":      {want: Report{}, err: "unexpected EOF"},
+		"no result":  {lines: "unpack ok\n|", want: Report{}, err: "is incomplete"},
+		"error":      {lines: "ERR the repository is read-only", want: Report{}, err: "the repository is read-only"},
+		"other text": {lines: "hello", want: Report{}, err: "instead of the result of a push"},
+		"unknown result": {lines: "unpack ok\n|maybe refs/heads/main\n|", want: Report{},
+			err: "instead of the result of a push"},
 	} {
 		for _, banded := range []bool{false, true} {
 			plain := packets(t, c.lines)
@@ -79,7 +79,8 @@ func TestReadBandsReturnsErrorMessage(t *testing.T) {
 }
 
 func TestEncodePushUsesSupportedCapabilities(t *testing.T) {
-	one := Push{Commands: []Command{{"refs/heads/main", plumbing.ZeroHash, plumbing.NewHash(strings.Repeat("1", 40))}},
+	one := Push{Commands: []Command{{Name: "refs/heads/main", Old: plumbing.ZeroHash,
+		New: plumbing.NewHash(strings.Repeat("1", 40))}},
 		Pack: []byte("PACK")}
 	two := Push{Commands: append(one.Commands, Command{Name: "refs/notes/sluice"}),
 		Options: map[string]string{"b": "", "a": "1"}}
@@ -88,11 +89,11 @@ func TestEncodePushUsesSupportedCapabilities(t *testing.T) {
 		push      Push
 		want      string
 	}{
-		"none": {"", one, "\x00 "},
-		"more than needed": {"report-status atomic push-options side-band-64k delete-refs", one,
-			"\x00 report-status side-band-64k"},
-		"all": {"report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", two,
-			"\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
+		"none": {push: one, want: "\x00 "},
+		"more than needed": {supported: "report-status atomic push-options side-band-64k delete-refs", push: one,
+			want: "\x00 report-status side-band-64k"},
+		"all": {supported: "report-status atomic push-options side-band-64k quiet ofs-delta agent=git/2", push: two,
+			want: "\x00 report-status quiet ofs-delta atomic push-options side-band-64k agent=git/sluice"},
 	} {
 		conn := &Conn{Refs: packp.NewAdvRefs()}
 		if err := conn.Refs.Capabilities.Decode([]byte(c.supported)); err != nil {
@@ -157,8 +158,8 @@ func FuzzAdvertisement(f *testing.F) {
 	f.Add([]byte("0054" + plumbing.ZeroHash.String() + " capabilities^{}\x00report-status\n0000"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		refs := packp.NewAdvRefs()
-		if err := refs.Decode(&limited{bytes.NewReader(data), maxAdvertisement,
-			io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
+		if err := refs.Decode(&limited{Reader: bytes.NewReader(data), left: maxAdvertisement,
+			err: io.ErrShortBuffer}); err == nil && len(refs.References)*42 > len(data) {
 			t.Errorf("%q: got %d references", data, len(refs.References))
 		}
 	})

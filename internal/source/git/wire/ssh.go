@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
 )
 
@@ -92,7 +93,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 		guard: out.Guard(), dialer: dialer,
 		config: &ssh.ClientConfig{
 			User:              user,
-			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity)},
+			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity.Signer())},
 			HostKeyCallback:   known.HostKeyCallback(),
 			HostKeyAlgorithms: hostKeys,
 			Config:            ssh.Config{KeyExchanges: exchanges},
@@ -207,7 +208,7 @@ func (s *overSSH) bind(ctx context.Context) {
 	if s.release != nil {
 		s.release()
 	}
-	s.release = context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	s.release = guard.AfterDone(ctx, "ending a connection", func() { _ = s.conn.Close() })
 }
 
 func (s *overSSH) send(ctx context.Context, request []byte) (io.Reader, error) {

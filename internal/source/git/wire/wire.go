@@ -109,7 +109,8 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.Refs.Decode(&limited{r, maxAdvertisement, errors.New("the list of references is too long")})
+	err = c.Refs.Decode(&limited{Reader: r, left: maxAdvertisement,
+		err: errors.New("the list of references is too long")})
 	if errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil
 	}
@@ -174,7 +175,8 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 	case caps.Supports(capability.Sideband):
 		answer.Pack = sideband.NewDemuxer(sideband.Sideband, r)
 	}
-	answer.Pack = &limited{answer.Pack, maxPack, fmt.Errorf("%w of more than %d MiB", errTooLarge, maxPack>>20)}
+	answer.Pack = &limited{Reader: answer.Pack, left: maxPack,
+		err: fmt.Errorf("%w of more than %d MiB", errTooLarge, maxPack>>20)}
 	return answer, nil
 }
 

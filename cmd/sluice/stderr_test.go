@@ -1,4 +1,4 @@
-package build
+package main
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
 )
 
 func TestKustomizePrintsNothing(t *testing.T) {
@@ -17,7 +18,7 @@ func TestKustomizePrintsNothing(t *testing.T) {
 	}
 	real := os.Stderr
 	os.Stderr = w
-	speak, err := Quiet()
+	restore, err := filterStderr()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +29,13 @@ func TestKustomizePrintsNothing(t *testing.T) {
 			"patchesJson6902: [{target: {version: v1, kind: ConfigMap, name: a}, patch: '[{\"op\": \"add\", " +
 			"\"path\": \"/data/c\", \"value\": \"d\"}]'}]\n",
 		"p.yaml":                  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: c}\n",
-		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": cm("a"),
+		"base/kustomization.yaml": "resources: [a.yaml]\n",
+		"base/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
 	})
-	_, buildErr := Build(t.Context(), Request{Tree: tree})
+	_, buildErr := build.Build(t.Context(), build.Request{Tree: tree})
 	log.Print("ours")
 	_, printErr := io.WriteString(os.Stderr, "and this")
-	speak()
+	restore()
 	os.Stderr = real
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package cachemetrics
+package metrics
 
 import (
 	"maps"

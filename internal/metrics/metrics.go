@@ -1,8 +1,11 @@
-// Package cachemetrics exposes the documented Prometheus metrics of the caches of credentials and Helm indexes.
-package cachemetrics
+// Package metrics registers the Prometheus metrics of a process. It exposes those of the caches of credentials and Helm
+// indexes.
+package metrics
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,6 +33,18 @@ const (
 	cacheHit  = "cache_hit"
 	cacheMiss = "cache_miss"
 )
+
+// Register adds metrics to those that the manager serves. It ignores metrics that are registered already: tests run
+// several managers in a process.
+func Register(groups ...[]prometheus.Collector) error {
+	for _, c := range slices.Concat(groups...) {
+		err := metrics.Registry.Register(c)
+		if registered := (prometheus.AlreadyRegisteredError{}); err != nil && !errors.As(err, &registered) {
+			return err
+		}
+	}
+	return nil
+}
 
 // Collector is registered while the manager that it is added to runs. It implements manager.Runnable and
 // [prometheus.Collector].
