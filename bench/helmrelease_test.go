@@ -146,7 +146,8 @@ func (r *releases) bareReleases(namespace, version string, upgrade bool) measure
 	if b.Failed() {
 		b.FailNow()
 	}
-	return measured{took: time.Since(start), cpu: processor(b) - cpu, server: cpuTime(b, testenv.ClusterPID(b)) - server}
+	return measured{took: time.Since(start), cpu: processor(b) - cpu,
+		server: cpuTime(b, testenv.ClusterPID(b)) - server}
 }
 
 func bareRelease(kubeconfig, namespace, name string, archive []byte, upgrade bool) error {
@@ -198,8 +199,8 @@ func (p *process) memoryWithChildren() float64 {
 
 const releaseWorkers = "--concurrent=8" // as many as the bare loop has at once
 
-// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions, and watches
-// them at rest.
+// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions, and
+// watches them while nothing changes.
 func BenchmarkReleases(b *testing.B) {
 	r := newReleases(b)
 	before, after := testenv.Namespace(b), testenv.Namespace(b)
@@ -230,29 +231,29 @@ func BenchmarkReleases(b *testing.B) {
 		theirs = mean(theirs, r.bareReleases(after, "1.0.1", true))
 		t.compare(b, "upgrade all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
 		byKind(b, log)
-		r.rest(p)
+		r.idle(p)
 		p.stop()
 	}
 }
 
-// rest watches the releases while nothing changes.
-func (r *releases) rest(p *process) {
+// idle watches the releases while nothing changes.
+func (r *releases) idle(p *process) {
 	b := r.b
 	b.Helper()
 	quiet(b)
-	t := newTable(fmt.Sprintf("%d HelmReleases at rest for %s", r.count, *idleFor), "% of a core", "memory, MB",
+	t := newTable(fmt.Sprintf("%d HelmReleases, idle for %s", r.count, *idleFor), "% of a core", "memory, MB",
 		"requests but watches")
 	log, before := testenv.NewAuditLog(b), p.usage()
 	<-time.After(*idleFor)
-	idle := since(before, p.usage())
+	passed := since(before, p.usage())
 	requests := 0
 	for _, q := range log.Requests(b, testenv.Request{UserAgent: "sluice"}) {
 		if q.Verb != "watch" {
 			requests++
 		}
 	}
-	t.row(100*idle.cpu.Seconds()/idle.took.Seconds(), p.memory("VmRSS"), requests)
-	b.ReportMetric(float64(requests), "requests-at-rest")
+	t.row(100*passed.cpu.Seconds()/passed.took.Seconds(), p.memory("VmRSS"), requests)
+	b.ReportMetric(float64(requests), "idle-requests")
 }
 
 const manyDefinitions = 300

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Bounds of what the templates of one render may look up.
@@ -102,11 +103,11 @@ func start(o Options) (*child, error) {
 			WithHint("Check the limits of processes and memory of this container")
 	}
 	c.out = bufio.NewReaderSize(out, 64<<10)
-	go func() {
+	guard.Go("the end of a rendering process", func() {
+		defer close(c.ended)
 		_, _ = io.Copy(&c.stderr, messages)
 		_ = c.process.Wait()
-		close(c.ended)
-	}()
+	})
 	return c, nil
 }
 
@@ -134,7 +135,7 @@ func (c *child) render(ctx context.Context, q Request) (*Result, error) {
 		return nil, fmt.Errorf("cannot encode the values: %w", err)
 	}
 	c.ready, c.chart = false, ""
-	defer context.AfterFunc(ctx, c.kill)()
+	defer guard.AfterDone(ctx, "the end of a rendering process", c.kill)()
 	err = writeJSON(c.in, kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
 		KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
 		AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Request is what to render.
@@ -151,7 +152,7 @@ func (r *Renderer) put(c *child) {
 		c.kill()
 		return
 	}
-	c.expiry = time.AfterFunc(idleTTL, c.kill)
+	c.expiry = guard.AfterFunc("the end of a rendering process", idleTTL, c.kill)
 	r.idle = append(r.idle, c)
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // childArgument is the first argument of a child. The second is its memory limit in bytes.
@@ -51,7 +53,7 @@ func limitMemory(limit int64) {
 	debug.SetMemoryLimit(limit / 4 * 3)
 	debug.SetMaxStack(int(min(limit/2, 256<<20)))
 	limitData(limit)
-	go func() {
+	guard.Go("the memory limit of a rendering process", func() {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"},
 			{Name: "/memory/classes/heap/stacks:bytes"}}
 		for range time.Tick(10 * time.Millisecond) {
@@ -60,7 +62,7 @@ func limitMemory(limit int64) {
 				os.Exit(exitMemory)
 			}
 		}
-	}()
+	})
 }
 
 // frame is what the child reads from its parent.
@@ -85,7 +87,7 @@ func serve(in io.Reader, out io.Writer) error {
 func serveUntil(in io.Reader, out io.Writer, orphaned func()) error {
 	s := &server{frames: make(chan frame), out: bufio.NewWriterSize(out, 64<<10)}
 	var rendering atomic.Bool
-	go func() {
+	guard.Go("the input of a rendering process", func() {
 		defer close(s.frames)
 		for {
 			kind, content, err := readFrame(in, maxInput)
@@ -97,7 +99,7 @@ func serveUntil(in io.Reader, out io.Writer, orphaned func()) error {
 			}
 			s.frames <- frame{kind, content}
 		}
-	}()
+	})
 	for {
 		request, ok := <-s.frames
 		if !ok {
