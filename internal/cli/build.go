@@ -14,10 +14,11 @@ import (
 )
 
 func newBuildCommand(e *env) *cobra.Command {
-	c := newGroup("build", "Build an artifact, or the objects of a Kustomization",
+	c := newGroup("build", "Build an artifact, or the objects of a Kustomization or HelmRelease",
 		`  sluice build artifact --path ./deploy --output app.tgz
-  sluice build kustomization app --path ./deploy`)
-	c.AddCommand(newBuildArtifactCommand(e), newBuildKustomizationCommand(e))
+  sluice build kustomization app --path ./deploy
+  sluice build helmrelease app --path ./charts/app`)
+	c.AddCommand(newBuildArtifactCommand(e), newBuildKustomizationCommand(e), newBuildHelmReleaseCommand(e))
 	return c
 }
 
@@ -89,7 +90,12 @@ func (b *buildKustomization) run(ctx context.Context, name string) error {
 // newKustomizationCommand completes a command that takes the name of a Kustomization.
 func newKustomizationCommand(e *env, c *cobra.Command,
 	run func(ctx context.Context, name string) error) *cobra.Command {
-	k := kind.ByName(kustomizev1.KustomizationKind)
+	return newNamedCommand(e, kind.ByName(kustomizev1.KustomizationKind), c, run)
+}
+
+// newNamedCommand completes a command that takes the name of an object.
+func newNamedCommand(e *env, k *kind.Kind, c *cobra.Command,
+	run func(ctx context.Context, name string) error) *cobra.Command {
 	c.Use, c.Aliases, c.Args, c.ValidArgsFunction = k.Words[0]+" NAME", k.Words[1:], exactlyOne, e.completeNames(k)
 	c.RunE = e.bounded(func(ctx context.Context, args []string) error { return run(ctx, args[0]) })
 	return c

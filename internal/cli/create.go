@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -49,6 +50,8 @@ func newObjectFlags(kindName string) objectFlags {
 		return &createBucket{}
 	case kustomizev1.KustomizationKind:
 		return &createKustomization{}
+	case helmv2.HelmReleaseKind:
+		return &createHelmRelease{}
 	case notificationv1.ReceiverKind:
 		return &createReceiver{}
 	case notificationv1.ProviderKind:
@@ -181,7 +184,7 @@ func (c *creation) store(ctx context.Context, k *kind.Kind, obj reconcile.Object
 		return err
 	}
 	if action != cluster.Created { // a changed Secret alone does not cause a reconcile
-		return reconciler{c.env, cl}.run(ctx, k, key, false)
+		return reconciler{env: c.env, client: cl}.run(ctx, k, key, false)
 	}
 	return c.awaitReady(ctx, cl, k, key)
 }

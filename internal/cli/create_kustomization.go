@@ -66,16 +66,8 @@ func (k *createKustomization) build(_ context.Context, c *creation) (reconcile.O
 	if k.retry > 0 {
 		spec.RetryInterval = &meta.Duration{Duration: k.retry}
 	}
-	for _, d := range k.dependsOn {
-		namespace, name, ok := strings.Cut(d, "/")
-		if !ok {
-			namespace, name = "", d
-		}
-		if name == "" {
-			return nil, usagef("invalid --depends-on %q: use NAME or NAMESPACE/NAME", d)
-		}
-		spec.DependsOn = append(spec.DependsOn,
-			kustomizev1.DependencyReference{NamespacedName: meta.NamespacedName{Namespace: namespace, Name: name}})
+	if spec.DependsOn, err = dependencies(k.dependsOn); err != nil {
+		return nil, err
 	}
 	if k.kubeConfig != "" {
 		spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: k.kubeConfig}}
@@ -89,6 +81,23 @@ func (k *createKustomization) build(_ context.Context, c *creation) (reconcile.O
 		return nil, usagef("--decryption-secret needs --decryption-provider")
 	}
 	return &kustomizev1.Kustomization{Spec: spec}, nil
+}
+
+// dependencies parses --depends-on.
+func dependencies(flags []string) ([]meta.DependencyReference, error) {
+	var refs []meta.DependencyReference
+	for _, d := range flags {
+		namespace, name, ok := strings.Cut(d, "/")
+		if !ok {
+			namespace, name = "", d
+		}
+		if name == "" {
+			return nil, usagef("invalid --depends-on %q: use NAME or NAMESPACE/NAME", d)
+		}
+		to := meta.NamespacedName{Namespace: namespace, Name: name}
+		refs = append(refs, meta.DependencyReference{NamespacedName: to})
+	}
+	return refs, nil
 }
 
 func (k *createKustomization) sourceRef() (kustomizev1.SourceReference, error) {

@@ -22,8 +22,8 @@ type debugKustomization struct {
 }
 
 func newDebugCommand(e *env) *cobra.Command {
-	c := newGroup("debug", "Show variables, status and history of an object",
-		"  sluice debug kustomization app --show-status")
+	c := newGroup("debug", "Show variables or values, status and history of an object",
+		"  sluice debug kustomization app --show-status\n  sluice debug helmrelease app --show-values")
 	d := &debugKustomization{env: e}
 	sub := newKustomizationCommand(e, &cobra.Command{
 		Short: "Show variables, status and history of a Kustomization",
@@ -38,7 +38,7 @@ Variables from Secrets are printed in plain text.`,
 	sub.Flags().BoolVar(&d.history, "show-history", false, "print the history of reconciles")
 	sub.Flags().BoolVar(&d.variables, "show-vars", false,
 		"print the variables of spec.postBuild in dotenv format, with plain values from Secrets")
-	c.AddCommand(sub)
+	c.AddCommand(sub, newDebugHelmReleaseCommand(e))
 	return c
 }
 

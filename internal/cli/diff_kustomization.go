@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +17,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -67,25 +65,14 @@ func (d *diffKustomization) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer target.Close()
-	run := &comparison{diffKustomization: d, client: c, target: target, first: d.key(name)}
+	run := &comparison{diffKustomization: d, client: c, target: target, first: d.key(name),
+		printer: changePrinter{env: d.env}}
 	err = builder.Build(ctx, run.first, func(r *localbuild.Result) error { return run.compare(ctx, r) })
 	d.Clear()
 	if err != nil {
 		return err
 	}
-	if run.changes > 0 {
-		return differencef("%s would change", countObjects(run.changes))
-	}
-	d.Done("no changes")
-	return nil
-}
-
-// countObjects returns a number of objects in words that agree.
-func countObjects(n int) string {
-	if n == 1 {
-		return "1 object"
-	}
-	return fmt.Sprintf("%d objects", n)
+	return run.printer.summarize()
 }
 
 // comparison is one run of `sluice diff kustomization`.
@@ -94,7 +81,7 @@ type comparison struct {
 	client  client.Client
 	target  *apply.Cluster
 	first   types.NamespacedName // the Kustomization on the command line
-	changes int                  // that were printed
+	printer changePrinter
 }
 
 // compare prints what applying one Kustomization would change.
@@ -120,7 +107,7 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 		return fmt.Errorf("Kustomization '%s': %w", key, err)
 	}
 	for _, p := range planned {
-		c.print(p)
+		c.printer.print(p)
 	}
 	return nil
 }
@@ -151,32 +138,6 @@ func (c *comparison) request(ctx context.Context, built *localbuild.Result) (app
 	}
 	return req, nil
 }
-
-// print prints how an object would change, if it would.
-func (c *comparison) print(p apply.Change) {
-	mark, colour := "", ""
-	switch p.Action {
-	case apply.Created:
-		mark, colour = "+", term.Green
-	case apply.Configured:
-		mark, colour = "~", term.Yellow
-	case apply.Deleted:
-		mark, colour = "-", term.Red
-	default:
-		return
-	}
-	c.Clear()
-	c.changes++
-	fmt.Fprintln(c.Out, c.Out.Paint(colour, fmt.Sprintf("%s %s %s", mark, p.Ref, p.Action)))
-	for _, line := range strings.Split(p.Diff, "\n") {
-		if line != "" {
-			fmt.Fprintln(c.Out, c.Out.Paint(diffColours[line[0]], "    "+line))
-		}
-	}
-}
-
-// diffColours are the colours of the lines of a diff, by their first character.
-var diffColours = map[byte]string{'+': term.Green, '-': term.Red, '~': term.Yellow}
 
 // unmask replaces values that SOPS encrypted by those in the cluster, since only the controller can decrypt them.
 func (c *comparison) unmask(ctx context.Context, objects []*unstructured.Unstructured) error {

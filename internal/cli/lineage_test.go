@@ -1,29 +1,25 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// helmGroup is the API group of HelmReleases.
-const helmGroup = "helm.toolkit.fluxcd.io"
 
 const web = `apiVersion: apps/v1
 kind: Deployment
@@ -211,21 +207,26 @@ func (x lineageTest) stats(t *testing.T) {
 	}
 }
 
-// TestTraceHelmRelease traces an object of a HelmRelease, of a kind with any fields.
+// TestTraceHelmRelease traces an object of a HelmRelease that a Kustomization applied.
 func TestTraceHelmRelease(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	samples(t, c, namespace)
-	serveHelmReleases(t, c)
-	release := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": helmGroup + "/v2", "kind": "HelmRelease",
-		"metadata": map[string]any{"name": "web", "namespace": namespace, "labels": map[string]any{
-			"kustomize.toolkit.fluxcd.io/name": "common", "kustomize.toolkit.fluxcd.io/namespace": namespace,
-		}},
-		"status": map[string]any{"lastAttemptedRevision": "1.2.3", "helmChart": namespace + "/app"},
-	}}
-	testenv.Eventually(t, "HelmReleases are served", func() error { return c.Create(t.Context(), release) })
+	release := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	release.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "common",
+		"kustomize.toolkit.fluxcd.io/namespace": namespace}
+	release.Spec.Interval.Duration, release.Spec.Suspend = 60e9, true
+	release.Spec.ChartRef = &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}
+	if err := c.Create(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
+	release.Status.LastAttemptedRevision = "1.2.3"
+	release.Status.Inventory = &meta.ResourceInventory{Entries: []meta.ResourceRef{}}
+	if err := c.Status().Update(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rendered",
-		Labels: map[string]string{helmGroup + "/name": "web", helmGroup + "/namespace": namespace}}}
+		Labels: map[string]string{helmv2.GroupVersion.Group + "/name": "web",
+			helmv2.GroupVersion.Group + "/namespace": namespace}}}
 	if err := c.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
@@ -253,33 +254,4 @@ func TestEventsWatchPrintsRepeatedEvents(t *testing.T) {
 	}
 	next("Kustomization/app", "again")
 	stop()
-}
-
-// serveHelmReleases makes the cluster serve HelmReleases with any fields, if it serves none yet.
-func serveHelmReleases(t *testing.T, c client.Client) {
-	t.Helper()
-	name := "helmreleases." + helmGroup
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, crd); err == nil {
-		return
-	}
-	anything := true
-	crd = &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: helmGroup, Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "HelmRelease", ListKind: "HelmReleaseList",
-			Plural: "helmreleases", Singular: "helmrelease"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true,
-			Schema: &apiextensionsv1.CustomResourceValidation{
-				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
-			}}},
-	}
-	if err := c.Create(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), crd); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/lineage"
@@ -21,12 +23,14 @@ import (
 type reconciler struct {
 	*env
 	client client.WithWatch
+	also   []string // annotations that get the value of the request too
 }
 
 func newReconcileCommand(e *env) *cobra.Command {
 	c := newGroup("reconcile", "Reconcile an object now, and wait for the result", `  sluice reconcile source git app
   sluice reconcile source chart app --with-source
-  sluice reconcile kustomization app --with-source`)
+  sluice reconcile kustomization app --with-source
+  sluice reconcile helmrelease app --force`)
 	e.addPerKind(c, func(k *kind.Kind) *cobra.Command {
 		if k.ReadOnly || k.RunsOnce {
 			return nil
@@ -37,7 +41,7 @@ func newReconcileCommand(e *env) *cobra.Command {
 }
 
 func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
-	var withSource bool
+	var withSource, force, reset bool
 	c := &cobra.Command{
 		Use:     k.Words[0] + " NAME",
 		Aliases: k.Words[1:],
@@ -49,11 +53,22 @@ func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return reconciler{e, c}.run(ctx, k, e.key(args[0]), withSource)
+			r := reconciler{env: e, client: c}
+			if force {
+				r.also = append(r.also, helmv2.ForceRequestAnnotation)
+			}
+			if reset {
+				r.also = append(r.also, helmv2.ResetRequestAnnotation)
+			}
+			return r.run(ctx, k, e.key(args[0]), withSource)
 		}),
 	}
 	if k.HasSource {
 		c.Flags().BoolVar(&withSource, "with-source", false, "reconcile its source first")
+	}
+	if k.Name() == helmv2.HelmReleaseKind {
+		c.Flags().BoolVar(&force, "force", false, "install or upgrade once, even without a change")
+		c.Flags().BoolVar(&reset, "reset", false, "reset the failure counters, so that a failed action is tried again")
 	}
 	return c
 }
@@ -99,8 +114,9 @@ func (r reconciler) source(ctx context.Context, k *kind.Kind, obj reconcile.Obje
 			"--with-source", k.Name(), client.ObjectKeyFromObject(obj), cmp.Or(ref.Kind, "unknown"), ref.Name)
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.GetNamespace()), Name: ref.Name}
+	r.also = nil
 	if !source.ReadOnly {
-		return r.run(ctx, source, key, false)
+		return r.run(ctx, source, key, source.Name() == sourcev1.HelmChartKind) // a chart with its repository
 	}
 	made, err := cluster.Get(ctx, r.client, source, key)
 	if err != nil {
@@ -116,7 +132,11 @@ func (r reconciler) request(ctx context.Context, obj reconcile.Object) error {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
+	now := time.Now().Format(time.RFC3339Nano)
+	annotations[meta.ReconcileRequestAnnotation] = now
+	for _, name := range r.also {
+		annotations[name] = now
+	}
 	obj.SetAnnotations(annotations)
 	return r.client.Patch(ctx, obj, client.MergeFrom(before))
 }

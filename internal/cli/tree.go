@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
@@ -40,7 +41,7 @@ func newTreeCommand(e *env) *cobra.Command {
 			Args:    exactlyOne,
 			RunE:    e.bounded(func(ctx context.Context, args []string) error { return t.run(ctx, args[0]) }),
 		}
-		if k.Name() == kustomizev1.KustomizationKind {
+		if k.Name() == kustomizev1.KustomizationKind || k.Name() == helmv2.HelmReleaseKind {
 			sub.Flags().BoolVar(&t.compact, "compact", false, "show only objects of Sluice and Flux")
 		}
 		sub.Flags().StringVarP(&t.output, "output", "o", "", "output format: json or yaml")

@@ -3,6 +3,7 @@ package helmrelease
 import (
 	"cmp"
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -99,7 +100,7 @@ func (c *Controller) source(ctx context.Context, obj *helmv2.HelmRelease) (sourc
 	isTemplate := obj.Spec.Chart != nil
 	switch {
 	case apierrors.IsNotFound(err) && isTemplate: // just created, and not in the cache yet
-		return nil, waitFor("%s '%s' was created and has no artifact yet", kind, key)
+		return nil, fetching(kind, key)
 	case apierrors.IsNotFound(err):
 		return nil, waitFor("%s '%s' not found. Create it, or correct %s", kind, key, field)
 	case err != nil:
@@ -110,14 +111,25 @@ func (c *Controller) source(ctx context.Context, obj *helmv2.HelmRelease) (sourc
 		if message := readyMessage(source); message != "" {
 			return nil, waitFor("%s '%s' is not ready: %s", kind, key, message)
 		}
-		return nil, waitFor("%s '%s' has not fetched the chart of the current spec yet", kind, key)
+		return nil, fetching(kind, key)
 	case source.GetArtifact() == nil:
 		if message := readyMessage(source); message != "" {
 			return nil, waitFor("%s '%s' is not ready: %s", kind, key, message)
 		}
+		if isTemplate {
+			return nil, fetching(kind, key)
+		}
 		return nil, waitFor("%s '%s' has no artifact yet. See its conditions", kind, key)
 	}
 	return source, nil
+}
+
+// fetchReview is when a HelmRelease looks again at a source object that fetches its chart; changes of it are edges.
+const fetchReview = time.Minute
+
+// fetching returns the outcome while a source object, which was created for the HelmRelease, fetches the chart.
+func fetching(kind string, key types.NamespacedName) *reconcile.Outcome {
+	return ptr.To(reconcile.Progressing(fetchReview, "%s '%s' is fetching the chart", kind, key))
 }
 
 func waitFor(format string, args ...any) *reconcile.Outcome {

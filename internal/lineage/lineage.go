@@ -6,23 +6,15 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-)
-
-const (
-	helmGroup       = "helm.toolkit.fluxcd.io"
-	helmVersion     = "v2"
-	helmReleaseKind = "HelmRelease"
 )
 
 // IsToolkitGroup reports whether an API group is one of the toolkit's, whose objects can make other objects.
@@ -35,6 +27,8 @@ func Sources(o client.Object) []meta.ObjectReference {
 	case *kustomizev1.Kustomization:
 		r := o.Spec.SourceRef
 		return []meta.ObjectReference{{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}}
+	case *helmv2.HelmRelease:
+		return chartSource(o)
 	case *sourcev1.HelmChart:
 		r := o.Spec.SourceRef
 		return []meta.ObjectReference{{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name}}
@@ -51,6 +45,22 @@ func Sources(o client.Object) []meta.ObjectReference {
 			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 		}
 		return refs
+	}
+	return nil
+}
+
+// chartSource returns the source of the chart of a HelmRelease: the one that it references, or the one that its
+// controller created for it.
+func chartSource(o *helmv2.HelmRelease) []meta.ObjectReference {
+	if r := o.Spec.ChartRef; r != nil {
+		return []meta.ObjectReference{{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}}
+	}
+	parts := strings.Split(o.Status.HelmChart, "/")
+	switch len(parts) {
+	case 2:
+		return []meta.ObjectReference{{Kind: sourcev1.HelmChartKind, Namespace: parts[0], Name: parts[1]}}
+	case 3:
+		return []meta.ObjectReference{{Kind: parts[0], Namespace: parts[1], Name: parts[2]}}
 	}
 	return nil
 }
@@ -80,7 +90,7 @@ func newObject(kind string) client.Object {
 var managers = []apply.Ref{
 	{Group: kustomizev1.GroupVersion.Group, Version: kustomizev1.GroupVersion.Version,
 		Kind: kustomizev1.KustomizationKind},
-	{Group: helmGroup, Version: helmVersion, Kind: helmReleaseKind},
+	{Group: helmv2.GroupVersion.Group, Version: helmv2.GroupVersion.Version, Kind: helmv2.HelmReleaseKind},
 }
 
 // managerOf returns what applied an object, as its labels name it, or nil.
@@ -97,19 +107,6 @@ func managerOf(o client.Object) *apply.Ref {
 // nameOf returns an object as Kind/namespace/name.
 func nameOf(o client.Object, kind string) string {
 	return apply.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}.String()
-}
-
-// conditions returns the conditions of an object of any kind.
-func conditions(o *unstructured.Unstructured) []metav1.Condition {
-	var read struct {
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
-	}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &read) != nil {
-		return nil
-	}
-	return read.Status.Conditions
 }
 
 // cannotGet returns the error for an object that could not be read.

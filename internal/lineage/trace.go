@@ -10,10 +10,10 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -88,8 +88,8 @@ func (t *tracer) manager(ctx context.Context, by, object apply.Ref) error {
 		return nil // it applies itself
 	}
 	t.seen[by.String()] = true
-	if by.Group == helmGroup {
-		return t.helmRelease(ctx, by)
+	if by.Group == helmv2.GroupVersion.Group {
+		return t.helmRelease(ctx, by, object)
 	}
 	return t.kustomization(ctx, by, object)
 }
@@ -120,27 +120,26 @@ func (t *tracer) above(ctx context.Context, o client.Object, ref apply.Ref) erro
 	return t.manager(ctx, *by, ref)
 }
 
-func (t *tracer) helmRelease(ctx context.Context, by apply.Ref) error {
-	hr := &unstructured.Unstructured{}
-	hr.SetGroupVersionKind(schema.GroupVersionKind{Group: by.Group, Version: by.Version, Kind: by.Kind})
+func (t *tracer) helmRelease(ctx context.Context, by, object apply.Ref) error {
+	hr := &helmv2.HelmRelease{}
 	if err := t.cluster.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, hr); err != nil {
 		return cannotGet(by.String(), err)
 	}
-	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(hr.Object, fields...)
-		return s
+	note := ""
+	if inventory := hr.Status.Inventory; inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
+		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
 	}
-	t.add(by.String(), Fact{"Revision", text("status", "lastAttemptedRevision")}, status(conditions(hr)))
-	kind, name := text("spec", "chartRef", "kind"), text("spec", "chartRef", "name")
-	namespace := cmp.Or(text("spec", "chartRef", "namespace"), by.Namespace)
-	if kind == "" {
-		kind = sourcev1.HelmChartKind
-		namespace, name, _ = strings.Cut(text("status", "helmChart"), "/")
+	revision := hr.Status.LastAttemptedRevision
+	release := ""
+	if len(hr.Status.History) > 0 {
+		last := hr.Status.History[0]
+		revision = last.ChartVersion
+		release = fmt.Sprintf("%s/%s, version %d", last.Namespace, last.Name, last.Version)
 	}
-	if name != "" {
-		if err := t.source(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
-			return err
-		}
+	t.add(by.String(), Fact{"Release", release}, Fact{"Revision", revision}, status(hr.Status.Conditions),
+		Fact{"Note", note})
+	if err := t.sources(ctx, hr); err != nil {
+		return err
 	}
 	return t.above(ctx, hr, by)
 }

@@ -12,6 +12,7 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -61,6 +62,15 @@ func artifactRevision(o reconcile.Object) string {
 
 func appliedRevision(o reconcile.Object) string {
 	return o.(*kustomizev1.Kustomization).Status.LastAppliedRevision
+}
+
+// releasedRevision returns the version of the chart that is released, or else of the last attempt.
+func releasedRevision(o reconcile.Object) string {
+	s := o.(*helmv2.HelmRelease).Status
+	if len(s.History) > 0 {
+		return s.History[0].ChartVersion
+	}
+	return s.LastAttemptedRevision
 }
 
 func madeBy(o reconcile.Object, _ bool) string {

@@ -5,6 +5,7 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -83,6 +84,16 @@ var kinds = []*Kind{
 		HasSource:    true,
 		HasInventory: true,
 		AlsoDeleted:  "what it applied, if spec.prune is set",
+	},
+	{
+		Words: []string{"helmrelease", "helmreleases", "hr"}, Plural: "helmreleases",
+		New:          func() reconcile.Object { return &helmv2.HelmRelease{} },
+		NewList:      func() client.ObjectList { return &helmv2.HelmReleaseList{} },
+		Columns:      []Column{revision(releasedRevision), suspended},
+		SetSuspended: func(o reconcile.Object, s bool) { o.(*helmv2.HelmRelease).Spec.Suspend = s },
+		HasSource:    true,
+		HasInventory: true,
+		AlsoDeleted:  "its Helm release and the objects of that",
 	},
 	{
 		Words: []string{"receiver", "receivers"}, Plural: "receivers",

@@ -25,7 +25,8 @@ func full() *release.Release {
 		Name: "app", Namespace: "team", Version: 3, Manifest: "---\n# Source: <x> & y\n",
 		Labels: map[string]string{"not": "covered"}, ApplyMethod: "ssa",
 		Config: map[string]any{"b": 1.0, "a": map[string]any{"list": []any{"x", nil}}},
-		Info: &release.Info{FirstDeployed: deployed, LastDeployed: deployed.Add(time.Hour), Status: common.StatusDeployed,
+		Info: &release.Info{FirstDeployed: deployed, LastDeployed: deployed.Add(time.Hour),
+			Status:      common.StatusDeployed,
 			Description: "Upgrade complete", Notes: "Thanks"},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{Name: "shop", Version: "1.2.3", APIVersion: "v2",
 			Dependencies: []*chart.Dependency{{Name: "db", Version: "1.x", Repository: "", Enabled: true}}},
@@ -33,7 +34,8 @@ func full() *release.Release {
 		Hooks: []*release.Hook{
 			{Name: "migrate", Kind: "Job", Path: "shop/templates/job.yaml", Manifest: "kind: Job",
 				Events: []release.HookEvent{release.HookPreUpgrade}, Weight: -5,
-				LastRun: release.HookExecution{StartedAt: deployed, CompletedAt: deployed, Phase: release.HookPhaseSucceeded}},
+				LastRun: release.HookExecution{StartedAt: deployed, CompletedAt: deployed,
+					Phase: release.HookPhaseSucceeded}},
 			{Name: "check", Kind: "Pod", Events: []release.HookEvent{release.HookTest}},
 		},
 	}
@@ -119,11 +121,13 @@ func TestSpecFields(t *testing.T) {
 	patch := helmv2.Patch{Patch: "- op: add", Target: &meta.Selector{Kind: "Deployment", Name: "a"}}
 	renderers := []helmv2.PostRenderer{{Kustomize: &helmv2.Kustomize{Patches: []helmv2.Patch{patch},
 		Images: []meta.Image{{Name: "x", NewTag: "1"}}}}}
-	metadata := &meta.CommonMetadata{Labels: map[string]string{"b": "1", "a": "2"}, Annotations: map[string]string{"c": "3"}}
+	metadata := &meta.CommonMetadata{Labels: map[string]string{"b": "1", "a": "2"},
+		Annotations: map[string]string{"c": "3"}}
 	tests := map[string]struct{ got, want string }{
 		"no post-renderers": {got: digest.PostRenderers(nil), want: ""},
-		"post-renderers": {got: digest.PostRenderers(renderers), want: sum(`[{"kustomize":{"patches":[{"patch":"- op: add",` +
-			`"target":{"kind":"Deployment","name":"a"}}],"images":[{"name":"x","newTag":"1"}]}}]` + "\n")},
+		"post-renderers": {got: digest.PostRenderers(renderers),
+			want: sum(`[{"kustomize":{"patches":[{"patch":"- op: add",` +
+				`"target":{"kind":"Deployment","name":"a"}}],"images":[{"name":"x","newTag":"1"}]}}]` + "\n")},
 		"no common metadata": {got: digest.CommonMetadata(nil), want: ""},
 		"common metadata": {got: digest.CommonMetadata(metadata),
 			want: sum(`{"annotations":{"c":"3"},"labels":{"a":"2","b":"1"}}` + "\n")},

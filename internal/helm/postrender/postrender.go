@@ -1,5 +1,5 @@
-// Package postrender changes the rendered manifests of a release: spec.postRenderers, spec.commonMetadata and the labels
-// that name the owner.
+// Package postrender changes the rendered manifests of a release: spec.postRenderers, spec.commonMetadata and
+// the labels that name the owner.
 package postrender
 
 import (
@@ -33,8 +33,8 @@ type Options struct {
 	Labels         map[string]string // that name the owner; they take precedence over all others
 }
 
-// New returns a post-renderer for Helm's actions, or nil if there is nothing to change. Hooks get no common metadata and
-// no labels: they are not part of the inventory.
+// New returns a post-renderer for Helm's actions, or nil if there is nothing to change. Hooks get no common
+// metadata and no labels: they are not part of the inventory.
 func New(o Options) postrenderer.PostRenderer {
 	r := renderer{steps: o.PostRenderers, labels: map[string]string{}}
 	if o.CommonMetadata != nil {

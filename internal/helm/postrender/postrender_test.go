@@ -69,7 +69,8 @@ func TestPostRender(t *testing.T) {
 			options: postrender.Options{Labels: owner, CommonMetadata: &meta.CommonMetadata{
 				Labels:      map[string]string{"team": "a", "helm.toolkit.fluxcd.io/name": "other"},
 				Annotations: map[string]string{"size": "10"}}},
-			want: []string{"# the front end\n", "name: web, labels: {app: web, helm.toolkit.fluxcd.io/name: 'app', team: 'a'}",
+			want: []string{"# the front end\n",
+				"name: web, labels: {app: web, helm.toolkit.fluxcd.io/name: 'app', team: 'a'}",
 				`size: '10'`, `metadata: {labels: {app: web}}`, `data: {port: "8080", yes: "yes"}`},
 			never: []string{"postrender-filename", "other"},
 		},
@@ -130,7 +131,9 @@ func TestPatchOfMissingObject(t *testing.T) {
 
 func TestListAndEmptyInput(t *testing.T) {
 	r := postrender.New(postrender.Options{Labels: map[string]string{"a": "b"}})
-	out, err := r.Run(bytes.NewBufferString("kind: List\napiVersion: v1\nitems:\n- kind: ConfigMap\n  metadata: {name: x}\n"))
+	out,
+		err := r.Run(bytes.NewBufferString("kind: List\napiVersion: v1\nitems:\n" +
+		"- kind: ConfigMap\n  metadata: {name: x}\n"))
 	if err != nil || !strings.Contains(out.String(), "{name: x, labels: {a: 'b'}}") {
 		t.Errorf("the list is %s, %v", out, err)
 	}

@@ -116,7 +116,8 @@ func FuzzChildOutput(f *testing.F) {
 	f.Add(frames(func(w io.Writer) { _ = writeFrame(w, kindValues, []byte(`null`)) }))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		c := &child{in: discard{}, out: bufio.NewReader(bytes.NewReader(sent))}
-		result, err := c.converse(t.Context(), func(context.Context, string, string, string, string) (map[string]any, error) {
+		result, err := c.converse(t.Context(), func(context.Context, string, string, string,
+			string) (map[string]any, error) {
 			return map[string]any{"n": 1.5}, nil
 		})
 		if (result == nil) == (err == nil) {

@@ -7,9 +7,10 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// Prerendered returns a chart with the metadata, the values and the CRDs of original, whose templates yield exactly the
-// files of result. Helm's actions then render nothing in this process. It has no schema, because the values were checked
-// when result was rendered. The chart shares no memory with original that Helm's actions change.
+// Prerendered returns a chart with the metadata, the values and the CRDs of original, whose templates yield
+// exactly the files of result. Helm's actions then render nothing in this process. It has no schema, because
+// the values were checked when result was rendered. The chart shares no memory with original that Helm's
+// actions change.
 //
 // Helm stores the chart with the release. Store original instead: see [Processed].
 func Prerendered(original *chart.Chart, result *Result) *chart.Chart {
@@ -27,7 +28,8 @@ func literal(text string) string { return strings.ReplaceAll(text, "{{", `{{"{{"
 
 // skeleton returns a chart and its dependencies with what the actions of Helm need besides templates.
 func skeleton(ch *chart.Chart) *chart.Chart {
-	out := &chart.Chart{Metadata: copyMetadata(ch.Metadata), Lock: ch.Lock, Values: copyMap(ch.Values), ModTime: ch.ModTime}
+	out := &chart.Chart{Metadata: copyMetadata(ch.Metadata), Lock: ch.Lock, Values: copyMap(ch.Values),
+		ModTime: ch.ModTime}
 	for _, f := range ch.Files {
 		if strings.HasPrefix(f.Name, "crds/") {
 			out.Files = append(out.Files, f)

@@ -58,8 +58,8 @@ func TestRender(t *testing.T) {
 		"built-in objects": {
 			files: map[string]string{
 				"values.yaml": "color: red\n",
-				"templates/a.yaml": "{{ .Release.Name }} {{ .Release.Namespace }} {{ .Release.Revision }} {{ .Release.IsInstall }} " +
-					"{{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} {{ .Template.Name }}",
+				"templates/a.yaml": "{{ .Release.Name }} {{ .Release.Namespace }} {{ .Release.Revision }} " +
+					"{{ .Release.IsInstall }} {{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} {{ .Template.Name }}",
 				"templates/b.yaml": "{{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} " +
 					"{{ .Capabilities.APIVersions.Has \"apps/v1\" }} {{ .Capabilities.APIVersions.Has \"x/v1\" }}",
 				"templates/NOTES.txt":    "Thanks",
@@ -75,7 +75,8 @@ func TestRender(t *testing.T) {
 			},
 		},
 		"types of numbers": {
-			files: map[string]string{"templates/a.yaml": "{{ .Values.int }} {{ .Values.float }} {{ .Values.none | kindOf }}"},
+			files: map[string]string{
+				"templates/a.yaml": "{{ .Values.int }} {{ .Values.float }} {{ .Values.none | kindOf }}"},
 			change: func(q *render.Request) {
 				q.Values = map[string]any{"int": int64(1000000), "float": float64(1000000), "none": nil}
 			},
@@ -144,8 +145,9 @@ func TestErrorsInHelmsWords(t *testing.T) {
 		message string
 	}{
 		"missing value": {
-			files:   map[string]string{"templates/a.yaml": "x:\n{{ .Values.a.b }}"},
-			message: "shop/templates/a.yaml:2:10\n  executing \"shop/templates/a.yaml\" at <.Values.a.b>:\n    nil pointer evaluating interface {}.b",
+			files: map[string]string{"templates/a.yaml": "x:\n{{ .Values.a.b }}"},
+			message: "shop/templates/a.yaml:2:10\n  executing \"shop/templates/a.yaml\" at <.Values.a.b>:\n" +
+				"    nil pointer evaluating interface {}.b",
 		},
 		"syntax": {
 			files:   map[string]string{"templates/a.yaml": "{{ if }}"},
@@ -156,7 +158,8 @@ func TestErrorsInHelmsWords(t *testing.T) {
 			message: "execution error at (shop/templates/a.yaml:1:3): set x",
 		},
 		"recursive include": {
-			files:   map[string]string{"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
+			files: map[string]string{
+				"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
 			message: "rendering template has a nested reference name: r: unable to execute template",
 		},
 		"values against the schema": {
@@ -175,7 +178,8 @@ func TestErrorsInHelmsWords(t *testing.T) {
 			message: "the schema refers to 'file:///etc/passwd', which is not part of it",
 		},
 		"version of Kubernetes": {
-			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\nkubeVersion: '>=1.99'\n"},
+			files: map[string]string{
+				"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\nkubeVersion: '>=1.99'\n"},
 			message: "chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.34.1",
 		},
 		"library chart": {

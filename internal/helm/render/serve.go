@@ -52,7 +52,8 @@ func limitMemory(limit int64) {
 	debug.SetMaxStack(int(min(limit/2, 256<<20)))
 	limitData(limit)
 	go func() {
-		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"},
+			{Name: "/memory/classes/heap/stacks:bytes"}}
 		for range time.Tick(10 * time.Millisecond) {
 			metrics.Read(sample)
 			if used := sample[0].Value.Uint64() + sample[1].Value.Uint64(); used > uint64(limit) {

@@ -16,6 +16,70 @@ type Origin struct {
 	Secret bool   // it came from a Secret
 }
 
+// minSecret is the minimum length of texts that are masked. Shorter texts occur by chance.
+const minSecret = 4
+
+// Secrets returns the texts among values that come from Secrets, for output that must not show them.
+func Secrets(values map[string]any, origins []Origin) []string {
+	from := map[string]bool{}
+	for _, o := range origins {
+		if o.Secret {
+			from[o.Path] = true
+		}
+	}
+	var texts []string
+	walk(values, nil, func(path []string, value any) {
+		if from[pathText(path)] {
+			texts = appendTexts(texts, value)
+		}
+	})
+	return texts
+}
+
+func appendTexts(texts []string, v any) []string {
+	switch v := v.(type) {
+	case string:
+		if len(v) >= minSecret {
+			texts = append(texts, v)
+		}
+	case []any:
+		for _, item := range v {
+			texts = appendTexts(texts, item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			texts = appendTexts(texts, item)
+		}
+	}
+	return texts
+}
+
+// Mask returns a copy of values in which everything that comes from a Secret is replaced.
+func Mask(values map[string]any, origins []Origin, replacement string) map[string]any {
+	from := map[string]bool{}
+	for _, o := range origins {
+		if o.Secret {
+			from[o.Path] = true
+		}
+	}
+	return mask(values, nil, from, replacement).(map[string]any)
+}
+
+func mask(v any, path []string, from map[string]bool, replacement string) any {
+	table, ok := v.(map[string]any)
+	if from[pathText(path)] && (!ok || len(table) == 0) {
+		return replacement
+	}
+	if !ok {
+		return v
+	}
+	out := make(map[string]any, len(table))
+	for key, value := range table {
+		out[key] = mask(value, append(slices.Clone(path), key), from, replacement)
+	}
+	return out
+}
+
 // layer is one source of values.
 type layer struct {
 	from   string
@@ -51,11 +115,15 @@ func origins(values map[string]any, layers []layer) []Origin {
 }
 
 func (l layer) origin(path []string) Origin {
+	return Origin{Path: pathText(path), From: l.from, Secret: l.secret}
+}
+
+func pathText(path []string) string {
 	escaped := make([]string, len(path))
 	for i, key := range path {
 		escaped[i] = strings.ReplaceAll(key, ".", `\.`)
 	}
-	return Origin{Path: strings.Join(escaped, "."), From: l.from, Secret: l.secret}
+	return strings.Join(escaped, ".")
 }
 
 // walk calls visit for each leaf: everything but maps with keys.
@@ -111,7 +179,8 @@ func copyValue(v any) any {
 
 var line = regexp.MustCompile(`line (\d+)(?:, column (\d+))?: (.*)`)
 
-// yamlProblem returns where and why YAML is invalid. The reason for secret content has no quoted text: it may be content.
+// yamlProblem returns where and why YAML is invalid. The reason for secret content has no quoted text: it may
+// be content.
 func yamlProblem(err error, secret bool) (place, reason string) {
 	text := err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "yaml: "} {

@@ -1,5 +1,5 @@
-// Package values composes the values of a Helm release from ConfigMaps, Secrets and the spec, in the order that Flux and
-// Helm use.
+// Package values composes the values of a Helm release from ConfigMaps, Secrets and the spec, in the order that
+// Flux and Helm use.
 package values
 
 import (
@@ -34,9 +34,10 @@ const (
 	kindSecret    = "Secret"
 )
 
-// Compose merges the values of refs in their order, then inline, and says where each value came from. A value at a
-// target path also takes precedence over inline if its parent is a map that only inline sets, as in Flux: a release that
-// is taken over must keep its values. An error names the reference, the key and the position, and no content of a Secret.
+// Compose merges the values of refs in their order, then inline, and says where each value came from. A value
+// at a target path also takes precedence over inline if its parent is a map that only inline sets, as in Flux:
+// a release that is taken over must keep its values. An error names the reference, the key and the position,
+// and no content of a Secret.
 func Compose(ctx context.Context, read Reader, namespace string, refs []meta.ValuesReference,
 	inline *apiextensionsv1.JSON) (map[string]any, []Origin, error) {
 	own, err := decodeInline(inline)

@@ -82,23 +82,31 @@ func TestCompose(t *testing.T) {
 			want: table{"a": 1.0, "m": table{"x": 3.0, "z": 2.0}, "list": []any{3.0}, "keep": true, "none": nil}},
 		"later replaces earlier": {refs: []meta.ValuesReference{secret("", ""), config("", "")},
 			want: table{"a": 1.0, "m": table{"x": 1.0, "z": 1.0}, "list": []any{1.0, 2.0}, "keep": true, "none": nil}},
-		"empty document":    {refs: []meta.ValuesReference{config("empty", "")}, want: table{}},
-		"optional object":   {refs: []meta.ValuesReference{optional}, want: table{}},
-		"optional key":      {refs: []meta.ValuesReference{optionalKey}, want: table{}},
-		"target path":       {refs: []meta.ValuesReference{secret("password", "db.auth.password")}, want: table{"db": table{"auth": table{"password": "hunter2"}}}},
-		"number":            {refs: []meta.ValuesReference{config("number", "n")}, want: table{"n": int64(5)}},
-		"quoted number":     {refs: []meta.ValuesReference{config("text", "n")}, want: table{"n": "5"}},
-		"literal":           {refs: []meta.ValuesReference{literal}, want: table{"m": table{"text": "a,b={c}"}}},
-		"two values":        {refs: []meta.ValuesReference{config("two", "one")}, want: table{"one": int64(1), "other": int64(2)}},
-		"index":             {refs: []meta.ValuesReference{config("number", "l[1].n")}, want: table{"l": []any{nil, table{"n": int64(5)}}}},
-		"escaped dot":       {refs: []meta.ValuesReference{config("number", `a\.b`)}, want: table{"a.b": int64(5)}},
-		"inline wins":       {refs: []meta.ValuesReference{config("number", "n")}, inline: `{"n": 7}`, want: table{"n": 7.0}},
-		"target path wins":  {refs: []meta.ValuesReference{config("number", "m.n")}, inline: `{"m": {"n": 7}}`, want: table{"m": table{"n": int64(5)}}},
-		"map of a document": {refs: []meta.ValuesReference{config("", ""), config("number", "m.x")}, inline: `{"m": {"x": 7}}`, want: table{"a": 1.0, "m": table{"x": 7.0, "z": 1.0}, "list": []any{1.0, 2.0}, "keep": true}},
+		"empty document":  {refs: []meta.ValuesReference{config("empty", "")}, want: table{}},
+		"optional object": {refs: []meta.ValuesReference{optional}, want: table{}},
+		"optional key":    {refs: []meta.ValuesReference{optionalKey}, want: table{}},
+		"target path": {refs: []meta.ValuesReference{secret("password", "db.auth.password")},
+			want: table{"db": table{"auth": table{"password": "hunter2"}}}},
+		"number":        {refs: []meta.ValuesReference{config("number", "n")}, want: table{"n": int64(5)}},
+		"quoted number": {refs: []meta.ValuesReference{config("text", "n")}, want: table{"n": "5"}},
+		"literal":       {refs: []meta.ValuesReference{literal}, want: table{"m": table{"text": "a,b={c}"}}},
+		"two values": {refs: []meta.ValuesReference{config("two", "one")},
+			want: table{"one": int64(1), "other": int64(2)}},
+		"index": {refs: []meta.ValuesReference{config("number", "l[1].n")},
+			want: table{"l": []any{nil, table{"n": int64(5)}}}},
+		"escaped dot": {refs: []meta.ValuesReference{config("number", `a\.b`)}, want: table{"a.b": int64(5)}},
+		"inline wins": {refs: []meta.ValuesReference{config("number", "n")}, inline: `{"n": 7}`,
+			want: table{"n": 7.0}},
+		"target path wins": {refs: []meta.ValuesReference{config("number", "m.n")},
+			inline: `{"m": {"n": 7}}`, want: table{"m": table{"n": int64(5)}}},
+		"map of a document": {refs: []meta.ValuesReference{config("", ""), config("number", "m.x")},
+			inline: `{"m": {"x": 7}}`, want: table{"a": 1.0, "m": table{"x": 7.0, "z": 1.0},
+				"list": []any{1.0, 2.0}, "keep": true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := values.Compose(t.Context(), in, "team", test.refs, &apiextensionsv1.JSON{Raw: []byte(test.inline)})
+			got, _, err := values.Compose(t.Context(), in, "team", test.refs,
+				&apiextensionsv1.JSON{Raw: []byte(test.inline)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +123,8 @@ func TestOrigins(t *testing.T) {
 		secret: map[string]string{"password": "hunter2"},
 	}
 	refs := []meta.ValuesReference{config("", ""), secret("password", `m.pass\.word`), config("n", "list[0]")}
-	_, got, err := values.Compose(t.Context(), in, "team", refs, &apiextensionsv1.JSON{Raw: []byte(`{"m": {"x": 2}, "e": {}}`)})
+	_, got, err := values.Compose(t.Context(), in, "team", refs,
+		&apiextensionsv1.JSON{Raw: []byte(`{"m": {"x": 2}, "e": {}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,22 +156,28 @@ func TestErrors(t *testing.T) {
 		want   []string
 	}{
 		"missing object": {ref: meta.ValuesReference{Kind: "Secret", Name: "none"},
-			want: []string{"spec.valuesFrom[0] (Secret 'team/none', key 'values.yaml'): the Secret does not exist. Create it"}},
-		"missing key": {ref: config("no", ""), want: []string{"(ConfigMap 'team/app', key 'no'): the ConfigMap has no such key. " +
-			"Its keys are: broken, list, values.yaml"}},
-		"list":               {ref: config("list", ""), want: []string{"key 'list'): invalid YAML: the content is not a map"}},
-		"broken":             {ref: config("broken", ""), want: []string{"key 'broken'): line 2: invalid YAML: mapping values are not allowed"}},
+			want: []string{"spec.valuesFrom[0] (Secret 'team/none', key 'values.yaml'): the Secret does not exist. " +
+				"Create it"}},
+		"missing key": {ref: config("no", ""),
+			want: []string{"(ConfigMap 'team/app', key 'no'): the ConfigMap has no such key. " +
+				"Its keys are: broken, list, values.yaml"}},
+		"list": {ref: config("list", ""),
+			want: []string{"key 'list'): invalid YAML: the content is not a map"}},
+		"broken": {ref: config("broken", ""),
+			want: []string{"key 'broken'): line 2: invalid YAML: mapping values are not allowed"}},
 		"broken secret":      {ref: secret("broken", ""), want: []string{"key 'broken'): ", "invalid YAML: "}},
 		"secret text":        {ref: secret("text", ""), want: []string{"the content is not a map", "set targetPath"}},
 		"wrong type":         {ref: secret("type", ""), want: []string{"invalid YAML"}},
 		"binary secret":      {ref: secret("binary", ""), want: []string{"key 'binary'): the key holds binary data"}},
 		"control characters": {ref: secret("control", "x"), want: []string{"binary data"}},
 		"binary config":      {ref: config("blob", ""), want: []string{"binary data"}},
-		"comma": {ref: secret("commas", "x"), want: []string{"cannot be set at targetPath 'x': ',' at character 2 has a meaning",
-			"Set literal: true"}},
+		"comma": {ref: secret("commas", "x"),
+			want: []string{"cannot be set at targetPath 'x': ',' at character 2 has a meaning",
+				"Set literal: true"}},
 		"index into text": {ref: config("values.yaml", "m[0].x"), inline: `{"m": "text"}`,
 			want: []string{"cannot be set at targetPath 'm[0].x'"}},
-		"kind":         {ref: meta.ValuesReference{Kind: "Pod", Name: "x"}, want: []string{"kind 'Pod' is not supported"}},
+		"kind": {ref: meta.ValuesReference{Kind: "Pod", Name: "x"},
+			want: []string{"kind 'Pod' is not supported"}},
 		"inline: list": {ref: config("values.yaml", ""), inline: `[1]`, want: []string{"spec.values is not a map"}},
 	}
 	for name, test := range tests {
@@ -189,7 +204,8 @@ func TestUnreadableObject(t *testing.T) {
 	optional := secret("", "")
 	optional.Optional = true
 	_, _, err := values.Compose(t.Context(), objects{err: forbidden}, "team", []meta.ValuesReference{optional}, nil)
-	if err == nil || !strings.Contains(err.Error(), "(Secret 'team/app', key 'values.yaml'): the Secret cannot be read: ") {
+	if err == nil || !strings.Contains(err.Error(),
+		"(Secret 'team/app', key 'values.yaml'): the Secret cannot be read: ") {
 		t.Errorf("the error is %v: an optional reference only allows what does not exist", err)
 	}
 }

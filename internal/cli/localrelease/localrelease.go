@@ -1,0 +1,272 @@
+// Package localrelease renders HelmReleases for the command line as their controller does: from a local chart, or from
+// the artifact of their source.
+package localrelease
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	helmaction "helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/postrender"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/helm/values"
+	"github.com/sluice-gitops/sluice/internal/helmrelease"
+)
+
+// Options say from where a HelmRelease is rendered.
+type Options struct {
+	Path    string // of a chart: a directory or an archive; if empty, the artifact of the source is used
+	File    string // declares the HelmRelease; if empty, it is read from the cluster
+	Offline bool   // do not read the cluster
+}
+
+// Validate checks that the options agree. Its errors name the flags.
+func (o Options) Validate() error {
+	if o.Offline && (o.File == "" || o.Path == "") {
+		return errors.New("--dry-run does not read the cluster: name a file that declares the HelmRelease with " +
+			"--helmrelease-file, and the chart with --path")
+	}
+	return nil
+}
+
+// Cluster is the cluster of a HelmRelease.
+type Cluster struct {
+	Client client.Reader
+	Config *rest.Config
+	Target *apply.Cluster
+}
+
+// Result is a rendered HelmRelease.
+type Result struct {
+	Object  *helmv2.HelmRelease
+	Live    bool                         // whether the HelmRelease is in the cluster
+	Objects []*unstructured.Unstructured // of the release, as they are applied
+	Hooks   []*unstructured.Unstructured
+	CRDs    []*unstructured.Unstructured // of the directories crds/
+	Secrets []string                     // values of the Secrets that spec.valuesFrom refers to
+}
+
+// Builder renders HelmReleases.
+type Builder struct {
+	options Options
+	cluster *Cluster // nil if the options say Offline
+	warn    func(message string)
+}
+
+// New returns a Builder. The cluster is nil if the options say Offline.
+func New(o Options, c *Cluster, warn func(message string)) *Builder {
+	return &Builder{options: o, cluster: c, warn: warn}
+}
+
+// Build renders a HelmRelease. It changes nothing in the cluster.
+func (b *Builder) Build(ctx context.Context, key types.NamespacedName) (*Result, error) {
+	result := &Result{}
+	var err error
+	if result.Object, result.Live, err = b.declaration(ctx, key); err != nil {
+		return nil, err
+	}
+	if err := b.build(ctx, result); err != nil {
+		return nil, fmt.Errorf("HelmRelease '%s': %w", key, err)
+	}
+	return result, nil
+}
+
+func (b *Builder) build(ctx context.Context, result *Result) error {
+	obj := result.Object
+	ch, archive, err := b.chart(ctx, obj)
+	if err != nil {
+		return err
+	}
+	composed, _, secrets, err := b.Values(ctx, obj)
+	if err != nil {
+		return err
+	}
+	result.Secrets = secrets
+	request := render.Request{Chart: archive, Values: composed, Release: b.release(result),
+		SkipSchemaValidation: skipsSchema(obj, result.Live)}
+	capabilities := common.DefaultCapabilities
+	if b.cluster != nil {
+		if capabilities, err = helmrelease.Capabilities(b.cluster.Target); err != nil {
+			return cluster.Explain("cannot read what the cluster serves", err)
+		}
+		request.Lookup = helmrelease.Lookup(b.cluster.Target)
+	}
+	request.KubeVersion, request.APIVersions = capabilities.KubeVersion.Version, capabilities.APIVersions
+	request.KubeMajor, request.KubeMinor = capabilities.KubeVersion.Major, capabilities.KubeVersion.Minor
+	renderer := render.New(render.Options{Children: 1})
+	defer renderer.Close()
+	rendered, err := renderer.Render(ctx, request)
+	if err != nil {
+		return err
+	}
+	rel, err := template(obj, render.Prerendered(ch, rendered), composed, capabilities)
+	if err != nil {
+		return err
+	}
+	return b.decode(result, ch, rel)
+}
+
+// release returns what templates see as .Release.
+func (b *Builder) release(result *Result) render.Release {
+	obj := result.Object
+	r := render.Release{Name: helmrelease.ReleaseName(obj), Namespace: obj.GetReleaseNamespace(), Revision: 1}
+	if history := obj.Status.History; len(history) > 0 {
+		r.Revision, r.IsUpgrade = history[0].Version+1, true
+	}
+	r.IsInstall = !r.IsUpgrade
+	return r
+}
+
+func skipsSchema(obj *helmv2.HelmRelease, live bool) bool {
+	if live && len(obj.Status.History) > 0 {
+		return obj.Spec.Upgrade != nil && obj.Spec.Upgrade.DisableSchemaValidation
+	}
+	return obj.Spec.Install != nil && obj.Spec.Install.DisableSchemaValidation
+}
+
+// template runs Helm's install action on a rendered chart, without a cluster.
+func template(obj *helmv2.HelmRelease, ch *chart.Chart, composed map[string]any,
+	capabilities *common.Capabilities) (*release.Release, error) {
+	install := helmaction.NewInstall(helmaction.NewConfiguration())
+	install.DryRunStrategy, install.SkipSchemaValidation = helmaction.DryRunClient, true
+	install.ReleaseName, install.Namespace = helmrelease.ReleaseName(obj), obj.GetReleaseNamespace()
+	install.KubeVersion, install.APIVersions = &capabilities.KubeVersion, capabilities.APIVersions
+	install.PostRenderer = postrender.New(postrender.Options{PostRenderers: obj.Spec.PostRenderers,
+		CommonMetadata: obj.Spec.CommonMetadata, Labels: OwnerOf(obj).Labels()})
+	if s := obj.Spec.PostRenderStrategy; s != "" {
+		install.PostRenderStrategy = helmaction.PostRenderStrategy(s)
+	}
+	rel, err := install.Run(ch, composed)
+	if err != nil {
+		return nil, err
+	}
+	return rel.(*release.Release), nil
+}
+
+// OwnerOf returns a HelmRelease as the owner of what it applies.
+func OwnerOf(obj *helmv2.HelmRelease) apply.Owner {
+	return apply.Owner{Group: helmv2.GroupVersion.Group, Namespace: obj.Namespace, Name: obj.Name}
+}
+
+// decode adds the objects of a release to the result.
+func (b *Builder) decode(result *Result, ch *chart.Chart, rel *release.Release) error {
+	var err error
+	if result.Objects, err = kube.Decode(strings.NewReader(rel.Manifest)); err != nil {
+		return err
+	}
+	for _, o := range result.Objects {
+		kube.SetMetadata(o, rel.Name, rel.Namespace)
+	}
+	for _, h := range rel.Hooks {
+		hooks, err := kube.Decode(strings.NewReader(h.Manifest))
+		if err != nil {
+			return err
+		}
+		result.Hooks = append(result.Hooks, hooks...)
+	}
+	for _, crd := range ch.CRDObjects() {
+		crds, err := kube.Decode(strings.NewReader(string(crd.File.Data)))
+		if err != nil {
+			return fmt.Errorf("%s: %w", crd.Filename, err)
+		}
+		result.CRDs = append(result.CRDs, crds...)
+	}
+	for _, o := range append(result.Objects, result.Hooks...) {
+		if o.GetNamespace() == "" && b.isNamespaced(o) {
+			o.SetNamespace(rel.Namespace)
+		}
+	}
+	return nil
+}
+
+// isNamespaced reports whether the cluster is known to have objects of this kind in namespaces.
+func (b *Builder) isNamespaced(o *unstructured.Unstructured) bool {
+	if b.cluster == nil {
+		return false
+	}
+	gvk := o.GroupVersionKind()
+	mapping, err := b.cluster.Target.Mapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	return err == nil && mapping.Scope.Name() == apimeta.RESTScopeNameNamespace
+}
+
+// declaration returns the HelmRelease from the file, with the status of the one in the cluster, or that one.
+func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (obj *helmv2.HelmRelease, live bool,
+	err error) {
+	found := &helmv2.HelmRelease{}
+	if b.cluster != nil {
+		err := b.cluster.Client.Get(ctx, key, found)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, false, cluster.Explain(fmt.Sprintf("cannot get HelmRelease '%s'", key), err)
+		}
+		live = err == nil
+	}
+	switch {
+	case b.options.File == "" && !live:
+		return nil, false, cluster.NotFound(kind.ByName(helmv2.HelmReleaseKind), key)
+	case b.options.File == "":
+		return found, true, nil
+	}
+	content, err := os.ReadFile(b.options.File)
+	if err != nil {
+		return nil, false, err
+	}
+	objects, err := manifest.Decode(content)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", b.options.File, err)
+	}
+	for _, o := range objects {
+		gvk := o.GroupVersionKind()
+		if gvk.Group != helmv2.GroupVersion.Group || gvk.Kind != helmv2.HelmReleaseKind || o.GetName() != key.Name ||
+			cmp.Or(o.GetNamespace(), key.Namespace) != key.Namespace {
+			continue
+		}
+		o.SetNamespace(key.Namespace)
+		text, err := o.MarshalJSON()
+		if err != nil {
+			return nil, false, err
+		}
+		obj = &helmv2.HelmRelease{}
+		if err := json.Unmarshal(text, obj); err != nil { // its error names the invalid field
+			return nil, false, fmt.Errorf("HelmRelease '%s' cannot be decoded: %w", key, err)
+		}
+		obj.Status = found.Status
+		return obj, live, nil
+	}
+	return nil, false, fmt.Errorf("%s does not declare HelmRelease '%s'", b.options.File, key)
+}
+
+// Values composes the values of a HelmRelease, and says where they come from. Without a cluster, those of other objects
+// are left out.
+func (b *Builder) Values(ctx context.Context, obj *helmv2.HelmRelease) (composed map[string]any,
+	origins []values.Origin, secrets []string, err error) {
+	refs := obj.Spec.ValuesFrom
+	if b.cluster == nil {
+		if len(refs) > 0 {
+			b.warn("the values of spec.valuesFrom are not used: --dry-run does not read the cluster")
+		}
+		composed, origins, err = values.Compose(ctx, nil, obj.Namespace, nil, obj.Spec.Values)
+		return composed, origins, nil, err
+	}
+	composed, origins, err = values.Compose(ctx, reader{b.cluster.Client}, obj.Namespace, refs, obj.Spec.Values)
+	return composed, origins, values.Secrets(composed, origins), err
+}
