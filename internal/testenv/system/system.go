@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -178,4 +182,31 @@ func installDefinitions(t *testing.T, cfg *rest.Config) {
 			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "crds"}, Objects: objects})
 		return err
 	})
+	// An established definition may be missing in discovery for a while.
+	testenv.Eventually(t, "definitions are listed", func() error {
+		cluster.Mapper().Reset()
+		for gk, version := range definedKinds(objects) {
+			if _, err := cluster.Mapper().RESTMapping(gk, version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// definedKinds returns the kinds that definitions define, each with a version that is stored.
+func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupKind]string {
+	kinds := map[schema.GroupKind]string{}
+	for _, o := range objects {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, crd) != nil || crd.Spec.Names.Kind == "" {
+			continue // not a definition
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Storage {
+				kinds[schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}] = v.Name
+			}
+		}
+	}
+	return kinds
 }
