@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -33,62 +35,61 @@ func TestRefusedReleases(t *testing.T) {
 		spec[key] = value
 		return release(map[string]any{"chart": map[string]any{"kind": "OCIRepository", "spec": spec}})
 	}
+	set := func(key string, value any) map[string]any { return release(map[string]any{key: value}) }
 	retried := map[string]any{"name": "RemediateOnFailure", "retryInterval": "1m"}
 	for name, c := range map[string]struct {
 		spec map[string]any
 		says string
 	}{
-		"no chart": {map[string]any{"interval": "1m"}, "either chart or chartRef must be set"},
-		"two charts": {release(map[string]any{"chartRef": map[string]any{"kind": "HelmChart", "name": "a"}}),
-			"either chart or chartRef must be set"},
+		"no chart": {spec: map[string]any{"interval": "1m"}, says: "either chart or chartRef must be set"},
+		"two charts": {spec: release(map[string]any{"chartRef": map[string]any{"kind": "HelmChart", "name": "a"}}),
+			says: "either chart or chartRef must be set"},
 		"a template without a source": {
-			release(map[string]any{"chart": map[string]any{"spec": map[string]any{"chart": "a"}}}),
-			"spec.chart and spec.sourceRef are required"},
+			spec: release(map[string]any{"chart": map[string]any{"spec": map[string]any{"chart": "a"}}}),
+			says: "spec.chart and spec.sourceRef are required"},
 		"a registry without a URL": {
-			release(map[string]any{"chart": map[string]any{"kind": "OCIRepository", "spec": map[string]any{}}}),
-			"spec.url is required"},
-		"a registry for a HelmChart": {release(map[string]any{"chart": map[string]any{"spec": registry}}),
-			"spec.url is only supported"},
-		"a chart name in a registry": {oci("chart", "a"), "spec.chart is not supported"},
-		"a version in a registry":    {oci("version", "1.x"), "set spec.ref"},
-		"a source of a registry":     {oci("sourceRef", source), "spec.sourceRef is not supported"},
-		"values files in a registry": {oci("valuesFiles", []any{"a"}), "spec.valuesFiles is not supported"},
-		"an install that waits": {release(map[string]any{"install": map[string]any{"strategy": retried}}),
-			"retryInterval"},
-		"an upgrade that waits": {release(map[string]any{"upgrade": map[string]any{"strategy": retried}}),
-			"retryInterval"},
-		"no reference to a cluster": {release(map[string]any{"kubeConfig": map[string]any{}}), "exactly one of"},
-		"a release name that is long": {release(map[string]any{"releaseName": strings.Repeat("a", 54)}),
-			"spec.releaseName"},
-		"an unknown CRD policy": {release(map[string]any{"install": map[string]any{"crds": "Drop"}}),
-			"spec.install.crds"},
-		"an interval without a unit": {release(map[string]any{"interval": "5"}), "spec.interval"},
-		"an unknown drift mode": {release(map[string]any{"driftDetection": map[string]any{"mode": "on"}}),
-			"mode"},
-		"an unknown wait strategy": {release(map[string]any{"waitStrategy": map[string]any{"name": "x"}}),
-			"waitStrategy"},
-		"a post-render strategy": {release(map[string]any{"postRenderStrategy": "all"}), "postRenderStrategy"},
-		"an unsupported chart source": {release(map[string]any{"chart": map[string]any{"kind": "Bucket"}}),
-			"spec.chart.kind"},
-		"values of an unsupported kind": {release(map[string]any{"valuesFrom": []any{map[string]any{"kind": "Pod",
-			"name": "a"}}}), "spec.valuesFrom[0].kind"},
+			spec: release(map[string]any{"chart": map[string]any{"kind": "OCIRepository", "spec": map[string]any{}}}),
+			says: "spec.url is required"},
+		"a registry for a HelmChart": {spec: release(map[string]any{"chart": map[string]any{"spec": registry}}),
+			says: "spec.url is only supported"},
+		"a chart name in a registry": {spec: oci("chart", "a"), says: "spec.chart is not supported"},
+		"a version in a registry":    {spec: oci("version", "1.x"), says: "set spec.ref"},
+		"a source of a registry":     {spec: oci("sourceRef", source), says: "spec.sourceRef is not supported"},
+		"values files in a registry": {spec: oci("valuesFiles", []any{"a"}), says: "spec.valuesFiles is not supported"},
+		"an install that waits":      {spec: set("install", map[string]any{"strategy": retried}), says: "retryInterval"},
+		"an upgrade that waits":      {spec: set("upgrade", map[string]any{"strategy": retried}), says: "retryInterval"},
+		"no reference to a cluster":  {spec: set("kubeConfig", map[string]any{}), says: "exactly one of"},
+		"a long release name":        {spec: set("releaseName", strings.Repeat("a", 54)), says: "spec.releaseName"},
+		"an unknown CRD policy":      {spec: set("install", map[string]any{"crds": "Drop"}), says: "spec.install.crds"},
+		"an interval without a unit": {spec: set("interval", "5"), says: "spec.interval"},
+		"an unknown drift mode":      {spec: set("driftDetection", map[string]any{"mode": "on"}), says: "mode"},
+		"an unknown wait strategy":   {spec: set("waitStrategy", map[string]any{"name": "x"}), says: "waitStrategy"},
+		"a post-render strategy":     {spec: set("postRenderStrategy", "all"), says: "postRenderStrategy"},
+		"an unsupported source":      {spec: set("chart", map[string]any{"kind": "Bucket"}), says: "spec.chart.kind"},
+		"values of a Pod": {spec: set("valuesFrom", []any{map[string]any{"kind": "Pod", "name": "a"}}),
+			says: "spec.valuesFrom[0].kind"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(c.spec)}}
-			obj.SetGroupVersionKind(kind)
-			obj.SetName("bad")
-			var err error
-			testenv.Eventually(t, "served", func() error {
-				_, err = client.Resource(resource(kind, kind.Version)).Namespace(namespace).
-					Create(context.Background(), obj, metav1.CreateOptions{})
-				if apierrors.IsNotFound(err) {
-					return err // established, but not served yet
-				}
-				return nil
-			})
-			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want an Invalid error that contains %q", err, c.says)
-			}
-		})
+		t.Run(name, func(t *testing.T) { isRefused(t, client, namespace, kind, c.spec, c.says) })
+	}
+}
+
+// isRefused checks that the API server rejects an object with a spec, and that the error contains a text.
+func isRefused(t *testing.T, client dynamic.Interface, namespace string, kind schema.GroupVersionKind,
+	spec map[string]any, says string) {
+	t.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(spec)}}
+	obj.SetGroupVersionKind(kind)
+	obj.SetName("bad")
+	var err error
+	testenv.Eventually(t, "served", func() error {
+		_, err = client.Resource(resource(kind, kind.Version)).Namespace(namespace).
+			Create(context.Background(), obj, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) {
+			return err // established, but not served yet
+		}
+		return nil
+	})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want an Invalid error that contains %q", err, says)
 	}
 }

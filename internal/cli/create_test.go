@@ -46,9 +46,10 @@ func TestCreateExport(t *testing.T) {
 			"https://slack.com/api/chat.postMessage --username sluice --secret-ref slack",
 		"helmrelease": "helmrelease app --source HelmRepository/charts --chart app",
 		"helmrelease-options": "helmrelease app --source HelmRepository/charts.sources --chart app " +
-			"--chart-version 1.x --chart-interval 10m --reconcile-strategy Revision --release-name shop --target-namespace web " +
-			"--create-target-namespace --storage-namespace helm --crds CreateReplace --values-from " +
-			"ConfigMap/base,Secret/login --depends-on db,infra/dns --service-account deployer " +
+			"--chart-version 1.x --chart-interval 10m --reconcile-strategy Revision " +
+			"--release-name shop --target-namespace web --create-target-namespace " +
+			"--storage-namespace helm " +
+			"--crds CreateReplace --values-from ConfigMap/base,Secret/login --depends-on db,infra/dns --service-account deployer " +
 			"--kubeconfig-secret-ref remote --interval 5m",
 		"helmrelease-ref": "hr app --chart-ref OCIRepository/app.sources",
 		"receiver": "receiver app --type github --event ping,push --secret-ref token --resource " +

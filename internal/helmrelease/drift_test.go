@@ -74,7 +74,7 @@ data: {k: red}
 	for _, name := range []string{"app-config", "app-excluded", "off-config"} {
 		h.configMap(name, "drifted")
 	}
-	h.edit("off", values(map[string]any{"color": "blue"})) // an upgrade is no correction of drift
+	h.edit("off", values(map[string]any{"color": "blue"})) // upgrades do not depend on drift detection
 	h.configMap("off-config", "blue")
 }
 

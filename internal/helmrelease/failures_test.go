@@ -127,29 +127,26 @@ func TestBadCharts(t *testing.T) {
 		version string
 		files   map[string]string
 		values  map[string]any
-		reason  string
 		says    string
 	}{
-		"schema": {"1.0.0", map[string]string{"values.schema.json": `{"properties":{"size":{"type":"integer"}}}`},
-			map[string]any{"color": "red", "size": "big"}, helmv2.RetriesExceededReason, "size"},
-		"missing": {"1.0.1", map[string]string{"templates/x.yaml": `{{ required "set .Values.must" .Values.must }}`},
-			nil, helmv2.RetriesExceededReason, "set .Values.must"},
-		"template": {"1.0.2", map[string]string{"templates/x.yaml": "{{ nope }}"}, nil, helmv2.RetriesExceededReason,
-			"nope"},
-		"kind": {"1.0.3", map[string]string{"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\n" +
-			"metadata: {name: a}\n"}, nil, helmv2.RetriesExceededReason, "does not serve kind Nope"},
-		"field": {"1.0.4", map[string]string{"templates/config.yaml": strings.Replace(configTemplate, "\ndata:",
-			"\ndada:", 1)},
-			nil, helmv2.RetriesExceededReason, "dada"},
-		"yaml": {"1.0.5", map[string]string{"templates/x.yaml": "a: [\n"}, nil, helmv2.RetriesExceededReason, "YAML"},
-		"namespace": {"1.0.6", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
-			"metadata: {name: a, namespace: does-not-exist}\n"}, nil, helmv2.RetriesExceededReason, "does-not-exist"},
+		"schema": {version: "1.0.0", values: map[string]any{"color": "red", "size": "big"}, says: "size",
+			files: map[string]string{"values.schema.json": `{"properties":{"size":{"type":"integer"}}}`}},
+		"missing": {version: "1.0.1", says: "set .Values.must",
+			files: map[string]string{"templates/x.yaml": `{{ required "set .Values.must" .Values.must }}`}},
+		"template": {version: "1.0.2", says: "nope", files: map[string]string{"templates/x.yaml": "{{ nope }}"}},
+		"kind": {version: "1.0.3", says: "does not serve kind Nope", files: map[string]string{
+			"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\nmetadata: {name: a}\n"}},
+		"field": {version: "1.0.4", says: "dada", files: map[string]string{
+			"templates/config.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)}},
+		"yaml": {version: "1.0.5", says: "YAML", files: map[string]string{"templates/x.yaml": "a: [\n"}},
+		"namespace": {version: "1.0.6", says: "does-not-exist", files: map[string]string{
+			"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: does-not-exist}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{h.For(t), h.repository}
 			h.publish(c.version, c.files)
 			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
-			h.NotReady(&helmv2.HelmRelease{}, name, c.reason, c.says)
+			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.RetriesExceededReason, c.says)
 		})
 	}
 }

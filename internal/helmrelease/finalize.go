@@ -77,7 +77,8 @@ func recordedRelease(obj *helmv2.HelmRelease) (helmv2.Snapshot, bool) {
 
 // reportLeftBehind reports that a release is left in the cluster.
 func (c *Controller) reportLeftBehind(ctx context.Context, obj *helmv2.HelmRelease, err error) {
-	message := fmt.Sprintf("release left in the cluster, because the credentials to uninstall it no longer exist: %v", err)
+	message := fmt.Sprintf("release left in the cluster, because the credentials to uninstall it no longer exist: %v",
+		err)
 	log.FromContext(ctx).Info(message)
 	c.emit(obj, corev1.EventTypeWarning, helmv2.UninstallFailedReason, message)
 }

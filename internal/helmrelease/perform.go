@@ -19,9 +19,8 @@ import (
 // install installs the release.
 func (r *run) install(ctx context.Context, o *observed) error {
 	request := render.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Revision: 1, IsInstall: true}
-	return r.attempt(ctx, helmv2.ActionInstall, request, r.values, func(c action.Chart, a *action.Run) (*kube.Client, error) {
-		return a.Install(ctx, c, o.last != nil)
-	})
+	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Install(ctx, c, o.last != nil) }
+	return r.attempt(ctx, helmv2.ActionInstall, request, r.values, do)
 }
 
 // upgrade upgrades the release, or uninstalls it if the chart's name changes and the spec asks for a reinstall.
@@ -36,9 +35,8 @@ func (r *run) upgrade(ctx context.Context, o *observed) error {
 		all = util.CoalesceTables(copyValues(r.values), o.last.Config)
 	}
 	request := render.Release{Name: r.name, Namespace: o.last.Namespace, Revision: o.last.Version + 1, IsUpgrade: true}
-	return r.attempt(ctx, helmv2.ActionUpgrade, request, all, func(c action.Chart, a *action.Run) (*kube.Client, error) {
-		return a.Upgrade(ctx, c, o.last)
-	})
+	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Upgrade(ctx, c, o.last) }
+	return r.attempt(ctx, helmv2.ActionUpgrade, request, all, do)
 }
 
 // attempt renders the chart and does an install or upgrade. What is attempted is saved to the status before.
@@ -158,8 +156,9 @@ func (r *run) uninstall(ctx context.Context, isRemediation bool) error {
 // recover marks a release as failed whose action was interrupted. It is then upgraded as any failed release.
 func (r *run) recover(o *observed) error {
 	if wait := r.foreignWait(o.last); wait > 0 {
-		return fault.New(meta.ReconciliationFailedReason, "another client is changing release %s: it is %s", describe(o.last),
-			o.last.Info.Status).WithHint("It is taken over after %s", wait.Round(time.Second)).After(wait)
+		return fault.New(meta.ReconciliationFailedReason, "another client is changing release %s: it is %s",
+			describe(o.last), o.last.Info.Status).
+			WithHint("It is taken over after %s", wait.Round(time.Second)).After(wait)
 	}
 	a := &action.Run{Object: r.obj, Name: r.name, Storage: r.storage.Driver}
 	was := o.last.Info.Status
@@ -195,8 +194,8 @@ func (r *run) move(ctx context.Context) error {
 	if err := r.uninstallRecorded(ctx, old, storageNamespace); err != nil {
 		return err
 	}
-	r.report.Note(helmv2.UninstallSucceededReason, fmt.Sprintf("Helm uninstall succeeded for release %s/%s.v%d, which was "+
-		"renamed or moved", old.Namespace, old.Name, old.Version))
+	r.report.Note(helmv2.UninstallSucceededReason, fmt.Sprintf("Helm uninstall succeeded for release %s/%s.v%d, which "+
+		"was renamed or moved", old.Namespace, old.Name, old.Version))
 	r.obj.Status.History, r.obj.Status.StorageNamespace = nil, r.obj.GetStorageNamespace()
 	r.clearFailures()
 	r.state.checked = ""

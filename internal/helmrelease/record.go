@@ -103,7 +103,8 @@ func failedReason(name string) string {
 // lastFailure returns the message of the last failure.
 func (r *run) lastFailure() string {
 	for _, kind := range []string{helmv2.ReleasedCondition, helmv2.TestSuccessCondition} {
-		if c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+		c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind)
+		if c != nil && c.Status == metav1.ConditionFalse {
 			return c.Message
 		}
 	}

@@ -19,10 +19,10 @@ func TestInterruptedActionsAreRecovered(t *testing.T) {
 		next   bool // of a further version
 		ready  int
 	}{
-		"install":   {common.StatusPendingInstall, false, 2},
-		"upgrade":   {common.StatusPendingUpgrade, true, 3},
-		"rollback":  {common.StatusPendingRollback, true, 3},
-		"uninstall": {common.StatusUninstalling, false, 2},
+		"install":   {status: common.StatusPendingInstall, ready: 2},
+		"upgrade":   {status: common.StatusPendingUpgrade, next: true, ready: 3},
+		"rollback":  {status: common.StatusPendingRollback, next: true, ready: 3},
+		"uninstall": {status: common.StatusUninstalling, ready: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{h.For(t), h.repository}

@@ -1,6 +1,7 @@
 package helmrelease_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -32,8 +33,8 @@ func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
 	}
 	h.hasCondition("app", helmv2.ReleasedCondition, "True", helmv2.InstallSucceededReason,
 		"Helm install succeeded for release "+h.Namespace+"/app.v1 with chart app@1.0.0")
-	want := &meta.ResourceInventory{Entries: []meta.ResourceRef{{ID: h.Namespace + "_app-config__ConfigMap",
-		Version: "v1"}}}
+	want := &meta.ResourceInventory{Entries: []meta.ResourceRef{
+		{ID: h.Namespace + "_app-config__ConfigMap", Version: "v1"}}}
 	if diff := cmp.Diff(want, r.Status.Inventory); diff != "" {
 		t.Errorf("the inventory differs: %s", diff)
 	}
@@ -42,8 +43,8 @@ func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
 	h.ready("app", 2)
 	h.configMap("app-config", "blue")
 
-	h.publish("1.1.0", map[string]string{"templates/config.yaml": strings.ReplaceAll(configTemplate, "-config",
-		"-other")})
+	other := strings.ReplaceAll(configTemplate, "-config", "-other")
+	h.publish("1.1.0", map[string]string{"templates/config.yaml": other})
 	r = h.ready("app", 3)
 	h.configMap("app-other", "blue")
 	h.Gone(&corev1.ConfigMap{}, "app-config")
@@ -72,8 +73,7 @@ func checkHistory(t *testing.T, r *helmv2.HelmRelease, want ...string) {
 	t.Helper()
 	var got []string
 	for _, s := range r.Status.History {
-		got = append(got, strings.TrimSpace(strings.Join([]string{string(rune('0' + s.Version)), s.Status,
-			s.ChartVersion, s.Action}, " ")))
+		got = append(got, fmt.Sprintf("%d %s %s %s", s.Version, s.Status, s.ChartVersion, s.Action))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the history is %q, want %q", got, want)

@@ -27,7 +27,8 @@ func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 	}
 	reason, message := helmv2.InstallSucceededReason, "Release is as declared: "+r.describeLast()
 	for _, kind := range []string{helmv2.ReleasedCondition, helmv2.TestSuccessCondition} {
-		if c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+		c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind)
+		if c != nil && c.Status == metav1.ConditionTrue {
 			reason, message = c.Reason, c.Message
 		}
 	}
@@ -136,14 +137,15 @@ func (r *run) driftRequest(owner apply.Owner, rel *helmrelease.Release) (apply.R
 	}
 	objects, err := r.objectsOf(rel)
 	return apply.Request{
-		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...), SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
+		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...),
+		SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
 		Resync:  r.state.checked != r.comparison() || r.pass.Requested || r.needsResync(),
 		Secrets: r.secrets,
 	}, err
 }
 
-// ignoreLabels returns rules for objects that another client released: they do not have the labels that name their owner
-// until the next upgrade, which is no drift.
+// ignoreLabels returns rules for objects that another client released. They have the labels that name their owner only
+// after the next upgrade; until then, missing labels are not drift.
 func ignoreLabels(owner apply.Owner, objects []*unstructured.Unstructured) []apply.Ignored {
 	unlabeled := map[apply.Ref]bool{}
 	var rule apply.Ignored

@@ -80,8 +80,8 @@ func TestReleasesOfHelmAreTakenOver(t *testing.T) {
 			h.edit(name, func(s *helmv2.HelmReleaseSpec) { s.Suspend = true })
 			h.Suspended(helmv2.HelmReleaseKind, name)
 			b := helmaction.NewRollback(h.helm())
-			b.Version, b.WaitStrategy, b.ForceConflicts = 1, helmkube.HookOnlyStrategy,
-				h.stored(name)[0].ApplyMethod == "ssa"
+			b.Version, b.WaitStrategy = 1, helmkube.HookOnlyStrategy
+			b.ForceConflicts = h.stored(name)[0].ApplyMethod == "ssa"
 			if err := b.Run(name); err != nil {
 				t.Fatalf("Helm cannot roll the release back: %v", err)
 			}

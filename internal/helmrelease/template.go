@@ -133,8 +133,8 @@ func newOCITemplate(spec helmv2.HelmChartTemplateSpec, head metav1.ObjectMeta, i
 	}}
 }
 
-// isCurrent reports whether a live source object has the spec and the metadata of the wanted one. Labels and annotations
-// of others are added to the wanted object, so that an update keeps them.
+// isCurrent reports whether a live source object has the spec and the metadata of the wanted one. Labels and
+// annotations of others are added to the wanted object, so that an update keeps them.
 func isCurrent(wanted, live client.Object) bool {
 	labels, annotations := maps.Clone(live.GetLabels()), maps.Clone(live.GetAnnotations())
 	if labels == nil {

@@ -33,7 +33,8 @@ var featureGates = map[string]string{
 
 	allowDNSGate:         "templates of charts may resolve names by getHostByName",
 	noDigestTrackingGate: "chart versions get no suffix with the digest of the OCI artifact",
-	retryOnFailureGate:   "failed releases are retried without remediation if they set neither strategy nor remediation",
+	retryOnFailureGate: "failed releases are retried without remediation if they set neither a strategy nor a " +
+		"remediation",
 	helm3DefaultsGate: "releases that set nothing else are applied client-side, wait for workloads only, and their " +
 		"hooks are not post-rendered",
 

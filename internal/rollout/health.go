@@ -138,7 +138,8 @@ func classify(results []health.Result, hasTTL map[health.Target]bool) (pending, 
 // failure returns the fault for unhealthy objects, with the reason of each.
 func (h *Health) failure(ctx context.Context, req HealthRequest, results []health.Result) error {
 	waited := min(req.Clock.Since(h.since), req.Timeout).Round(time.Second)
-	f := fault.New(meta.HealthCheckFailedReason, "health check failed after %s: %s", waited, explainUnhealthy(ctx, req.Target.Health, results))
+	f := fault.New(meta.HealthCheckFailedReason, "health check failed after %s: %s", waited,
+		explainUnhealthy(ctx, req.Target.Health, results))
 	reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionFalse, meta.HealthCheckFailedReason, f.Error())
 	return f
 }

@@ -18,7 +18,8 @@ var (
 	sources = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
 	syncs   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1",
 		Resource: "kustomizations"}
-	gates = schema.GroupVersionResource{Group: "gating.toolkit.fluxcd.io", Version: "v1alpha1", Resource: "gates"}
+	releases = schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}
+	gates    = schema.GroupVersionResource{Group: "gating.toolkit.fluxcd.io", Version: "v1alpha1", Resource: "gates"}
 )
 
 // card is what is known of an object.
@@ -38,7 +39,7 @@ type card struct {
 type board struct{ cards []*card }
 
 // shownKinds are the kinds that have cards.
-var shownKinds = []string{"GitRepository", "Gate", "Kustomization"}
+var shownKinds = []string{"GitRepository", "Gate", "HelmRelease", "Kustomization"}
 
 func newBoard(declared []*unstructured.Unstructured) *board {
 	b := &board{}
@@ -79,7 +80,8 @@ func read(o *unstructured.Unstructured) *card {
 			}
 		}
 	}
-	for _, field := range [][]string{{"status", "artifact", "revision"}, {"status", "lastAppliedRevision"}} {
+	for _, field := range [][]string{{"status", "artifact", "revision"}, {"status", "lastAppliedRevision"},
+		{"status", "lastAttemptedRevision"}} {
 		if s, ok, err := unstructured.NestedString(o.Object, field...); err == nil && ok {
 			c.revision = s
 		}
@@ -153,22 +155,21 @@ func (b *board) ready() bool {
 	return len(b.cards) > 0
 }
 
-// waiting returns the one card that waits for a gate, and its closed gate, once all else is Ready; nil before that.
-func (b *board) waiting() (held, gate *card) {
+// waiting returns the cards that wait for a gate, Kustomizations last, and their closed gate, once all else is Ready;
+// nil before that.
+func (b *board) waiting() (held []*card, gate *card) {
 	for _, c := range b.cards {
 		switch {
 		case c.kind == "Gate" || c.ready == "True":
-		case held == nil && len(c.pending) > 0:
-			held = c
+		case len(c.pending) > 0:
+			held = append(held, c)
 		default:
 			return nil, nil
 		}
 	}
-	if held == nil {
-		return nil, nil
-	}
 	for _, c := range b.cards {
-		if c.kind == "Gate" && c.ready == "False" && slices.Contains(held.gates, c.name) {
+		isFree := func(h *card) bool { return !slices.Contains(h.gates, c.name) }
+		if c.kind == "Gate" && c.ready == "False" && len(held) > 0 && !slices.ContainsFunc(held, isFree) {
 			return held, c
 		}
 	}
@@ -190,7 +191,7 @@ func (b *board) watch(ctx context.Context, client dynamic.Interface, changed fun
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan *unstructured.Unstructured)
-	for _, resource := range []schema.GroupVersionResource{sources, gates, syncs} {
+	for _, resource := range []schema.GroupVersionResource{sources, gates, releases, syncs} {
 		w, err := client.Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -214,7 +214,8 @@ func (d *demo) pipeline(ctx context.Context) error {
 // comeUp shows the board until what the gate holds is all that is left, opens the gate as a person would, and
 // goes on until all is Ready.
 func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) error {
-	var held, gate *card
+	var held []*card
+	var gate *card
 	err := state.watch(ctx, client, func() bool {
 		d.screen.draw(state)
 		held, gate = state.waiting()
@@ -239,7 +240,7 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 		return err
 	}
 	d.screen.approved(held, gate, time.Since(opened))
-	n, err := d.hear(ctx, held)
+	n, err := d.hear(ctx, held[len(held)-1])
 	if err == nil {
 		d.screen.notified(n)
 	}

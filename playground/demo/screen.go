@@ -100,7 +100,7 @@ func (s *screen) tree(b *board) []string {
 		if c.kind == "Gate" { // shown with what it holds
 			continue
 		}
-		if c.kind == "Kustomization" {
+		if c.kind == "Kustomization" || c.kind == "HelmRelease" {
 			indent = strings.Repeat("   ", b.depth(c)) + "└─ "
 		}
 		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name),
@@ -159,18 +159,31 @@ func (s *screen) message(c *card) string {
 }
 
 // approval shows what a person decides about, and how. The previous drawing stays, and the tree is drawn again below.
-func (s *screen) approval(held, gate *card) {
+func (s *screen) approval(held []*card, gate *card) {
+	var pending []string
+	for _, h := range held {
+		pending = append(pending, h.pending...)
+	}
 	s.printf("\n%s %s\n%s\n\n  %s sluice gate open %s -n %s\n\n",
 		s.colour("1;33", "Waiting for a person:"),
-		fmt.Sprintf("the gate %s is closed; once it is open, %s would do this:", gate.name, held.name),
-		strings.Join(s.list("  ", held.pending), "\n"),
+		fmt.Sprintf("the gate %s is closed; once it is open, %s would do this:", gate.name, names(held)),
+		strings.Join(s.list("  ", pending), "\n"),
 		s.colour("90", "$"), gate.name, namespace)
 	s.drawn = 0
 }
 
-func (s *screen) approved(held, gate *card, took time.Duration) {
-	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, held.name,
+func (s *screen) approved(held []*card, gate *card, took time.Duration) {
+	s.printf("%s gate %s opened, %s Ready %s\n", s.colour("32", "✔"), gate.name, names(held),
 		s.colour("90", fmt.Sprintf("(%.1fs)", took.Seconds())))
+}
+
+// names returns the names of cards as a list in words.
+func names(cards []*card) string {
+	var all []string
+	for _, c := range cards {
+		all = append(all, c.name)
+	}
+	return strings.Join(all, " and ")
 }
 
 // notified shows the notifications of a team.

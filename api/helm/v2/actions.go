@@ -120,7 +120,7 @@ type InstallRemediation struct {
 	// IgnoreTestFailures does not count failed tests as a failure. Defaults to spec.test.ignoreFailures.
 	// +optional
 	IgnoreTestFailures *bool `json:"ignoreTestFailures,omitempty"`
-	// RemediateLastFailure remediates the last failure, after which there is no retry. Defaults to false.
+	// RemediateLastFailure also remediates the failure that uses up the retries. Defaults to false.
 	// +optional
 	RemediateLastFailure *bool `json:"remediateLastFailure,omitempty"`
 }
@@ -217,7 +217,7 @@ type UpgradeRemediation struct {
 	// IgnoreTestFailures does not count failed tests as a failure. Defaults to spec.test.ignoreFailures.
 	// +optional
 	IgnoreTestFailures *bool `json:"ignoreTestFailures,omitempty"`
-	// RemediateLastFailure remediates the last failure, after which there is no retry. Defaults to true if
+	// RemediateLastFailure also remediates the failure that uses up the retries. Defaults to true if
 	// retries is not 0.
 	// +optional
 	RemediateLastFailure *bool `json:"remediateLastFailure,omitempty"`

@@ -19,8 +19,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind != 'OCIRepository' ||
 // +>  !has(self.spec.sourceRef)",message="spec.sourceRef is not supported if kind is 'OCIRepository'"
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind != 'OCIRepository' ||
-// +>  !has(self.spec.reconcileStrategy) || self.spec.reconcileStrategy == 'ChartVersion'",message="spec.reconcileStrategy
-// +>  is not supported if kind is 'OCIRepository'"
+// +>  !has(self.spec.reconcileStrategy) || self.spec.reconcileStrategy ==
+// +>  'ChartVersion'",message="spec.reconcileStrategy is not supported if kind is 'OCIRepository'"
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind != 'OCIRepository' ||
 // +>  !has(self.spec.valuesFiles)",message="spec.valuesFiles is not supported if kind is 'OCIRepository'"
 // +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind != 'OCIRepository' ||

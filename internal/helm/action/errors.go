@@ -16,9 +16,9 @@ import (
 
 // transientTexts are parts of errors that Helm reports only as text.
 var transientTexts = []string{"exceeded quota", "failed calling webhook", "connection refused", "connection reset",
-	"i/o timeout", "TLS handshake timeout", "http2: client connection lost", "no route to host", "is forbidden: unable to " +
-		"create new content in namespace", "etcdserver:", "the server is currently unable to handle the request",
-	"rate limiter Wait"}
+	"i/o timeout", "TLS handshake timeout", "http2: client connection lost", "no route to host",
+	"is forbidden: unable to create new content in namespace", "etcdserver:",
+	"the server is currently unable to handle the request", "rate limiter Wait"}
 
 // IsTransient reports whether an action failed for a reason that lies outside of the release: the API server, the
 // network, a quota, a webhook that is down, or the end of this process. Such failures do not count against the retries.

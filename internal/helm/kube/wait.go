@@ -51,7 +51,7 @@ var hookChecks = func() []*health.Check {
 	return []*health.Check{pod}
 }()
 
-// GetWaiter implements [helmkube.Interface]. Options decide what is waited for, whatever the strategy.
+// GetWaiter implements [helmkube.Interface]. Options decide what is waited for, not the strategy.
 func (c *Client) GetWaiter(helmkube.WaitStrategy) (helmkube.Waiter, error) { return waiter{c}, nil }
 
 // GetWaiterWithOptions implements [helmkube.InterfaceWaitOptions].
@@ -64,8 +64,8 @@ type waiter struct{ *Client }
 
 // Wait waits until the objects are healthy, Jobs excepted.
 func (w waiter) Wait(list helmkube.ResourceList, timeout time.Duration) error {
-	return w.waitHealthy(list.Filter(func(i *resource.Info) bool { return i.Mapping.GroupVersionKind.GroupKind() != jobKind }),
-		timeout)
+	withoutJobs := func(i *resource.Info) bool { return i.Mapping.GroupVersionKind.GroupKind() != jobKind }
+	return w.waitHealthy(list.Filter(withoutJobs), timeout)
 }
 
 // WaitWithJobs waits until the objects are healthy and Jobs are complete.

@@ -103,7 +103,7 @@ func start(o Options) (*child, error) {
 			WithHint("Check the limits of processes and memory of this container")
 	}
 	c.out = bufio.NewReaderSize(out, 64<<10)
-	guard.Go("waiting for a process that renders charts", func() {
+	guard.Go("the end of a rendering process", func() {
 		defer close(c.ended)
 		_, _ = io.Copy(&c.stderr, messages)
 		_ = c.process.Wait()
@@ -135,7 +135,7 @@ func (c *child) render(ctx context.Context, q Request) (*Result, error) {
 		return nil, fmt.Errorf("cannot encode the values: %w", err)
 	}
 	c.ready, c.chart = false, ""
-	defer guard.AfterDone(ctx, "ending a process that renders charts", c.kill)()
+	defer guard.AfterDone(ctx, "the end of a rendering process", c.kill)()
 	err = writeJSON(c.in, kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
 		KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
 		AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})

@@ -152,7 +152,7 @@ func (r *Renderer) put(c *child) {
 		c.kill()
 		return
 	}
-	c.expiry = guard.AfterFunc("ending a process that renders charts", idleTTL, c.kill)
+	c.expiry = guard.AfterFunc("the end of a rendering process", idleTTL, c.kill)
 	r.idle = append(r.idle, c)
 }
 

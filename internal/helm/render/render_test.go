@@ -59,7 +59,8 @@ func TestRender(t *testing.T) {
 			files: map[string]string{
 				"values.yaml": "color: red\n",
 				"templates/a.yaml": "{{ .Release.Name }} {{ .Release.Namespace }} {{ .Release.Revision }} " +
-					"{{ .Release.IsInstall }} {{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} {{ .Template.Name }}",
+					"{{ .Release.IsInstall }} {{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} " +
+					"{{ .Template.Name }}",
 				"templates/b.yaml": "{{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} " +
 					"{{ .Capabilities.APIVersions.Has \"apps/v1\" }} {{ .Capabilities.APIVersions.Has \"x/v1\" }}",
 				"templates/NOTES.txt":    "Thanks",

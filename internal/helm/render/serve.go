@@ -53,7 +53,7 @@ func limitMemory(limit int64) {
 	debug.SetMemoryLimit(limit / 4 * 3)
 	debug.SetMaxStack(int(min(limit/2, 256<<20)))
 	limitData(limit)
-	guard.Go("watching the memory", func() {
+	guard.Go("the memory limit of a rendering process", func() {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"},
 			{Name: "/memory/classes/heap/stacks:bytes"}}
 		for range time.Tick(10 * time.Millisecond) {
@@ -87,7 +87,7 @@ func serve(in io.Reader, out io.Writer) error {
 func serveUntil(in io.Reader, out io.Writer, orphaned func()) error {
 	s := &server{frames: make(chan frame), out: bufio.NewWriterSize(out, 64<<10)}
 	var rendering atomic.Bool
-	guard.Go("reading requests", func() {
+	guard.Go("the input of a rendering process", func() {
 		defer close(s.frames)
 		for {
 			kind, content, err := readFrame(in, maxInput)

@@ -1,0 +1,316 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/kube"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+var releaseCount = flag.Int("releases", 1000, "how many HelmReleases BenchmarkReleases creates")
+
+// releases are HelmReleases of one chart of four objects, which a HelmChart packages from a repository.
+type releases struct {
+	*fleet
+	count int
+}
+
+func newReleases(b *testing.B) *releases {
+	b.Helper()
+	r := &releases{fleet: newFleet(b, *releaseCount, nil), count: *releaseCount}
+	r.publish("1.0.0")
+	for _, o := range []client.Object{
+		&sourcev1.GitRepository{ObjectMeta: r.named("fleet"), Spec: sourcev1.GitRepositorySpec{
+			URL: r.git.URL + "/fleet", Interval: meta.Duration{Duration: time.Hour},
+			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
+		&sourcev1.HelmChart{ObjectMeta: r.named("app"), Spec: sourcev1.HelmChartSpec{Chart: "app",
+			Interval:  meta.Duration{Duration: time.Hour},
+			SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.GitRepositoryKind, Name: "fleet"}}},
+	} {
+		if err := r.client.Create(b.Context(), o); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (r *releases) named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: r.namespace, Name: name}
+}
+
+// chartFiles are the files of the chart: four objects whose labels have the version.
+func chartFiles(version string) map[string]string {
+	text := strings.ReplaceAll(strings.Join(fourObjects(0, version), "\n---\n"), appName(0), "{{ .Release.Name }}")
+	return map[string]string{
+		"Chart.yaml":         "apiVersion: v2\nname: app\nversion: " + version + "\n",
+		"templates/all.yaml": text,
+	}
+}
+
+func (r *releases) publish(version string) {
+	r.b.Helper()
+	files := map[string]string{}
+	for name, text := range chartFiles(version) {
+		files["app/"+name] = text
+	}
+	r.git.Commit("fleet", files)
+}
+
+// create creates the HelmReleases.
+func (r *releases) create() {
+	r.b.Helper()
+	inParallel(r.all(), func(app int) {
+		err := r.client.Create(r.b.Context(), &helmv2.HelmRelease{ObjectMeta: r.named(appName(app)),
+			Spec: helmv2.HelmReleaseSpec{Interval: meta.Duration{Duration: time.Hour},
+				ChartRef: &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}}})
+		if err != nil {
+			r.b.Error(err)
+		}
+	})
+	if r.b.Failed() {
+		r.b.FailNow()
+	}
+}
+
+// follow begins to watch; what it returns waits until all HelmReleases are Ready with a version of the chart.
+func (r *releases) follow(version string) (wait func()) {
+	b := r.b
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), *patient)
+	var list helmv2.HelmReleaseList
+	if err := r.client.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
+		b.Fatal(err)
+	}
+	w, err := r.client.Watch(ctx, &helmv2.HelmReleaseList{}, client.InNamespace(r.namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func() {
+		b.Helper()
+		defer cancel()
+		defer w.Stop()
+		done, last := map[string]bool{}, ""
+		for len(done) < r.count {
+			e, ok := <-w.ResultChan()
+			if !ok {
+				b.Fatalf("%d of %d are Ready with %s within %s; the last said: %s", len(done), r.count, version,
+					*patient, last)
+			}
+			hr, ok := e.Object.(*helmv2.HelmRelease)
+			if !ok {
+				b.Fatalf("watch: %v", e)
+			}
+			if h := hr.Status.History; reconcile.IsReady(hr) && len(h) > 0 && h[0].ChartVersion == version {
+				done[hr.Name] = true
+			} else if c := apimeta.FindStatusCondition(hr.Status.Conditions, reconcile.TypeReady); c != nil {
+				last = hr.Name + ": " + c.Message
+			}
+		}
+	}
+}
+
+// bareReleases runs Helm's install or upgrade action for as many releases, as a program does that has nothing else.
+func (r *releases) bareReleases(namespace, version string, upgrade bool) measured {
+	b := r.b
+	b.Helper()
+	quiet(b)
+	archive := testenv.ChartArchive(b, "app", version, chartFiles(version))
+	cpu, server, start := processor(b), cpuTime(b, testenv.ClusterPID(b)), time.Now()
+	inParallel(r.all(), func(app int) {
+		if err := bareRelease(testenv.Kubeconfig(b), namespace, appName(app), archive, upgrade); err != nil {
+			b.Error(err)
+		}
+	})
+	if b.Failed() {
+		b.FailNow()
+	}
+	return measured{took: time.Since(start), cpu: processor(b) - cpu,
+		server: cpuTime(b, testenv.ClusterPID(b)) - server}
+}
+
+func bareRelease(kubeconfig, namespace, name string, archive []byte, upgrade bool) error {
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
+	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	if err := cfg.Init(flags, namespace, "secret"); err != nil {
+		return err
+	}
+	ch, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		return err
+	}
+	if upgrade {
+		u := action.NewUpgrade(cfg)
+		u.Namespace, u.WaitStrategy, u.Timeout = namespace, kube.StatusWatcherStrategy, *patient
+		_, err = u.Run(name, ch, map[string]any{})
+		return err
+	}
+	i := action.NewInstall(cfg)
+	i.ReleaseName, i.Namespace, i.WaitStrategy, i.Timeout = name, namespace, kube.StatusWatcherStrategy, *patient
+	_, err = i.Run(ch, map[string]any{})
+	return err
+}
+
+// memoryWithChildren returns the most memory of a process and the processes that render for it, in megabytes.
+func (p *process) memoryWithChildren() float64 {
+	p.tb.Helper()
+	sum := p.memory("VmHWM")
+	pid := p.command.Process.Pid
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	for _, task := range tasks {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		if err != nil {
+			continue // the thread ended
+		}
+		for _, child := range strings.Fields(string(children)) {
+			var id int
+			if _, err := fmt.Sscan(child, &id); err == nil {
+				sum += memoryOf(p.tb, id, "VmHWM")
+			}
+		}
+	}
+	return sum
+}
+
+const releaseWorkers = "--concurrent=8" // as many as the bare loop has at once
+
+// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions, and
+// watches them while nothing changes.
+func BenchmarkReleases(b *testing.B) {
+	r := newReleases(b)
+	before, after := testenv.Namespace(b), testenv.Namespace(b)
+	t := newTable(fmt.Sprintf("%d HelmReleases of four objects, one chart", r.count), head...)
+	for b.Loop() {
+		theirs := r.bareReleases(before, "1.0.0", false)
+		r.create()
+		quiet(b)
+		log, wait := testenv.NewAuditLog(b), r.follow("1.0.0")
+		start := usage{at: time.Now(), server: cpuTime(b, testenv.ClusterPID(b))}
+		p := startController(b, r.namespace, releaseWorkers)
+		wait()
+		ours := since(start, p.usage())
+		asked := p.requests(log, testenv.Request{})
+		theirs = mean(theirs, r.bareReleases(after, "1.0.0", false))
+		t.compare(b, "install all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
+		byKind(b, log)
+
+		theirs = r.bareReleases(before, "1.0.1", true)
+		r.publish("1.0.1")
+		quiet(b)
+		log, wait = testenv.NewAuditLog(b), r.follow("1.0.1")
+		start = p.usage()
+		r.pull()
+		wait()
+		ours = since(start, p.usage())
+		asked = p.requests(log, testenv.Request{})
+		theirs = mean(theirs, r.bareReleases(after, "1.0.1", true))
+		t.compare(b, "upgrade all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
+		byKind(b, log)
+		r.idle(p)
+		p.stop()
+	}
+}
+
+// idle watches the releases while nothing changes.
+func (r *releases) idle(p *process) {
+	b := r.b
+	b.Helper()
+	quiet(b)
+	t := newTable(fmt.Sprintf("%d HelmReleases, idle for %s", r.count, *idleFor), "% of a core", "memory, MB",
+		"requests but watches")
+	log, before := testenv.NewAuditLog(b), p.usage()
+	<-time.After(*idleFor)
+	passed := since(before, p.usage())
+	requests := 0
+	for _, q := range log.Requests(b, testenv.Request{UserAgent: "sluice"}) {
+		if q.Verb != "watch" {
+			requests++
+		}
+	}
+	t.row(100*passed.cpu.Seconds()/passed.took.Seconds(), p.memory("VmRSS"), requests)
+	b.ReportMetric(float64(requests), "idle-requests")
+}
+
+const manyDefinitions = 300
+
+// BenchmarkReleasesWithDefinitions installs HelmReleases in a cluster with few definitions, and then with 300 more.
+func BenchmarkReleasesWithDefinitions(b *testing.B) {
+	few := newReleases(b)
+	t := newTable(fmt.Sprintf("%d HelmReleases, new", few.count), "", "time s", "x few", "most memory, MB")
+	for b.Loop() {
+		first, memory := few.install()
+		t.row("few definitions", first.Seconds(), 1.0, memory)
+		for n := range manyDefinitions {
+			few.definition(n)
+		}
+		many := newReleases(b)
+		second, memory := many.install()
+		t.row(fmt.Sprintf("%d more", manyDefinitions), second.Seconds(), second.Seconds()/first.Seconds(), memory)
+		b.ReportMetric(second.Seconds()/first.Seconds(), "many/few")
+		b.ReportMetric(memory, "MB")
+	}
+}
+
+// install returns how long the HelmReleases take to become Ready, and the memory of that.
+func (r *releases) install() (took time.Duration, memory float64) {
+	r.b.Helper()
+	r.create()
+	quiet(r.b)
+	wait, start := r.follow("1.0.0"), time.Now()
+	p := startController(r.b, r.namespace, releaseWorkers)
+	defer p.stop()
+	wait()
+	return time.Since(start), p.memoryWithChildren()
+}
+
+// definition creates a definition until the end of the benchmark.
+func (r *releases) definition(n int) {
+	group, plural := fmt.Sprintf("g%d.bench.example.com", n%50), fmt.Sprintf("things%d", n)
+	crd := &unstructured.Unstructured{}
+	text := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: Thing%[3]d, listKind: Thing%[3]dList, plural: %[2]s, singular: thing%[3]d}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, group, plural, n)
+	if err := yaml.Unmarshal([]byte(text), &crd.Object); err != nil {
+		r.b.Error(err)
+		return
+	}
+	if err := r.client.Create(r.b.Context(), crd); client.IgnoreAlreadyExists(err) != nil {
+		r.b.Error(err)
+	}
+	r.b.Cleanup(func() { _ = r.client.Delete(context.Background(), crd) })
+}

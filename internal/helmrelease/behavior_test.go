@@ -1,0 +1,92 @@
+package helmrelease_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// TestAHookThatHangsEnds installs a chart with a hook whose pod never starts.
+func TestAHookThatHangsEnds(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("pre-install")})
+	h.release("app", values(map[string]any{"color": "red", "fail": "pending"}), func(s *helmv2.HelmReleaseSpec) {
+		s.Install = &helmv2.Install{Timeout: &meta.Duration{Duration: time.Second}}
+	})
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-hook")
+	if got := h.statuses("app"); got != "1 failed" {
+		t.Errorf("stored releases are %s", got)
+	}
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Install.Timeout, s.Upgrade = nil, nil })
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	h.ready("app", 2)
+	h.configMap("app-config", "blue")
+}
+
+// TestWhatFailedMayRecover fails by the health of an object. When it becomes healthy, the release is tried again.
+func TestWhatFailedMayRecover(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.HealthCheckExprs = []meta.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
+			Current: "has(metadata.annotations.good)", Failed: "!has(metadata.annotations.good)"}}
+	})
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "ConfigMap")
+	h.Patch(&corev1.ConfigMap{}, "app-config", `{"metadata":{"annotations":{"good":"yes"}}}`)
+	r := h.ready("app", 2)
+	if r.Status.InstallFailures != 0 || r.Status.UpgradeFailures != 0 {
+		t.Errorf("failures are still counted: %+v", r.Status)
+	}
+}
+
+func TestImmutableFieldsNeedForce(t *testing.T) {
+	h := newHarness(t)
+	immutable := configTemplate + "immutable: true\n"
+	h.publish("1.0.0", map[string]string{"templates/config.yaml": immutable})
+	h.release("app")
+	h.ready("app", 1)
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-config")
+	h.configMap("app-config", "red")
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Upgrade = &helmv2.Upgrade{Force: true} })
+	h.ready("app", 3)
+	h.configMap("app-config", "blue")
+}
+
+func TestTheTargetNamespaceIsCreated(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	target := testenv.Namespace(t)
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.TargetNamespace, s.Install = target, &helmv2.Install{CreateNamespace: true}
+	})
+	r := h.ready("app", 1)
+	name := target + "-app"
+	if s := r.Status.History[0]; s.Name != name || s.Namespace != target {
+		t.Errorf("the release is %s/%s", s.Namespace, s.Name)
+	}
+	cm := &corev1.ConfigMap{}
+	if err := h.Client.Get(t.Context(), types.NamespacedName{Namespace: target, Name: name + "-config"}, cm); err != nil {
+		t.Error(err)
+	}
+	if got := h.statuses(name); got != "1 deployed" {
+		t.Errorf("stored releases are %s", got)
+	}
+}
+
+func TestLongNamesAreCut(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	long := "a-name-of-a-release-that-is-longer-than-fifty-three-characters"
+	h.release(long)
+	r := h.ready(long, 1)
+	if got := r.Status.History[0].Name; len(got) != 53 || got[:40] != long[:40] || got[40] != '-' {
+		t.Errorf("the name of the release is %q", got)
+	}
+}
