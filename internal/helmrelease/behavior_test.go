@@ -23,7 +23,6 @@ func TestAHookThatHangsEnds(t *testing.T) {
 	if got := h.statuses("app"); got != "1 failed" {
 		t.Errorf("stored releases are %s", got)
 	}
-	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Install.Timeout, s.Upgrade = nil, nil })
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 2)
 	h.configMap("app-config", "blue")
