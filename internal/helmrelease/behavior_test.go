@@ -71,7 +71,8 @@ func TestTheTargetNamespaceIsCreated(t *testing.T) {
 		t.Errorf("the release is %s/%s", s.Namespace, s.Name)
 	}
 	cm := &corev1.ConfigMap{}
-	if err := h.Client.Get(t.Context(), types.NamespacedName{Namespace: target, Name: name + "-config"}, cm); err != nil {
+	key := types.NamespacedName{Namespace: target, Name: name + "-config"}
+	if err := h.Client.Get(t.Context(), key, cm); err != nil {
 		t.Error(err)
 	}
 	if got := h.statuses(name); got != "1 deployed" {
