@@ -23,7 +23,6 @@ func TestAHookThatHangsEnds(t *testing.T) {
 	if got := h.statuses("app"); got != "1 failed" {
 		t.Errorf("stored releases are %s", got)
 	}
-	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Install.Timeout, s.Upgrade = nil, nil })
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 2)
 	h.configMap("app-config", "blue")
@@ -72,7 +71,8 @@ func TestTheTargetNamespaceIsCreated(t *testing.T) {
 		t.Errorf("the release is %s/%s", s.Namespace, s.Name)
 	}
 	cm := &corev1.ConfigMap{}
-	if err := h.Client.Get(t.Context(), types.NamespacedName{Namespace: target, Name: name + "-config"}, cm); err != nil {
+	key := types.NamespacedName{Namespace: target, Name: name + "-config"}
+	if err := h.Client.Get(t.Context(), key, cm); err != nil {
 		t.Error(err)
 	}
 	if got := h.statuses(name); got != "1 deployed" {

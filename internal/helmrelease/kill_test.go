@@ -13,8 +13,8 @@ import (
 // restarts is the number of times that the controllers are stopped in the middle of an upgrade.
 const restarts = 8
 
-// TestUpgradesThatAreStoppedAreCompleted stops the controllers at any point of upgrades. The next ones complete them, and
-// no two stored releases are deployed.
+// TestUpgradesThatAreStoppedAreCompleted stops the controllers at any point of upgrades. The next ones complete them,
+// and no two stored releases are deployed.
 func TestUpgradesThatAreStoppedAreCompleted(t *testing.T) {
 	h := newHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("pre-upgrade")})
