@@ -46,6 +46,21 @@ func progressing(generation int64) []metav1.Condition {
 		LastTransitionTime: metav1.NewTime(time.Unix(1_700_000_000, 0))}}
 }
 
+// writeOpened writes to the status of a gate that it is open, as a tenant would.
+func (s *harness) writeOpened(name string) {
+	s.Helper()
+	gate := &gatingv1.Gate{}
+	if err := s.Get(gate, name); err != nil {
+		s.Fatal(err)
+	}
+	for i := range gate.Status.Conditions {
+		if c := &gate.Status.Conditions[i]; c.Type == gatingv1.OpenedCondition {
+			c.Status = metav1.ConditionTrue
+		}
+	}
+	s.writeStatus(&gatingv1.Gate{}, name, map[string]any{"conditions": gate.Status.Conditions})
+}
+
 func TestWrittenStatusDoesNotPassGate(t *testing.T) {
 	s := newHarness(t)
 	s.Gate("release")
@@ -90,16 +105,7 @@ func TestWrittenStatusDoesNotPassGate(t *testing.T) {
 	}
 
 	t.Log("an open gate")
-	gate := &gatingv1.Gate{}
-	if err := s.Get(gate, "release"); err != nil {
-		t.Fatal(err)
-	}
-	for i := range gate.Status.Conditions {
-		if c := &gate.Status.Conditions[i]; c.Type == gatingv1.OpenedCondition {
-			c.Status = metav1.ConditionTrue
-		}
-	}
-	s.writeStatus(&gatingv1.Gate{}, "release", map[string]any{"conditions": gate.Status.Conditions})
+	s.writeOpened("release")
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("a", "1")
 

@@ -176,8 +176,8 @@ type Work struct {
 	done     bool
 }
 
-// Mark writes the marker of an object whose work takes much memory, unless it exists. A marker that cannot be written is
-// missed only if the process dies.
+// Mark writes the marker of an object whose work takes much memory, unless it exists. A marker that cannot be written
+// is missed only if the process dies.
 func (w *Work) Mark() {
 	if w != nil {
 		w.mark(true)

@@ -138,14 +138,14 @@ func (o *Options) enabled(gate string) bool {
 func (o *Options) Warnings() (warnings []string) {
 	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if _, known := featureGates[name]; !known {
-			warnings = append(warnings, fmt.Sprintf("--feature-gates: unknown feature gate '%s' is ignored; known are %s",
-				name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", ")))
+			warnings = append(warnings, fmt.Sprintf("--feature-gates: unknown feature gate '%s' is ignored; "+
+				"known are %s", name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", ")))
 		}
 	}
 	return warnings
 }
 
-// checkFeatureGates rejects values that are no booleans.
+// checkFeatureGates rejects values that are not booleans.
 func (o *Options) checkFeatureGates() error {
 	for name, value := range o.FeatureGates {
 		if _, err := strconv.ParseBool(value); err != nil {

@@ -70,9 +70,14 @@ func (h *hooks) userClient(name string, gateVerbs ...string) client.Client {
 // unexpected returns an error that describes the result of a request which is not the expected one.
 func unexpected(err error) error { return fmt.Errorf("the result is: %v", err) }
 
-func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
-	s := system.Prepare(t)
-	h := &hooks{System: s}
+// refused reports whether the admission policy of Receivers refused a request.
+func refused(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "sluice-receiver-gates") && apierrors.IsForbidden(err)
+}
+
+// installReceiverPolicy installs the admission policy of Receivers.
+func installReceiverPolicy(t *testing.T, s *system.System) {
+	t.Helper()
 	policies, err := config.Policies()
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +90,12 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
+	s := system.Prepare(t)
+	h := &hooks{System: s}
+	installReceiverPolicy(t, s)
 	opens := func(name, action, gate string) *notificationv1.Receiver {
 		return &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 			Spec: notificationv1.ReceiverSpec{Type: "generic", SecretRef: &meta.LocalObjectReference{Name: "token"},
@@ -92,9 +103,6 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 	}
 	mallory := h.userClient("mallory")
 	opener, patcher := h.userClient("opener", "open"), h.userClient("patcher", "patch")
-	refused := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "sluice-receiver-gates") && apierrors.IsForbidden(err)
-	}
 	testenv.Eventually(t, "the policy is enforced", func() error {
 		if err := mallory.Create(t.Context(), opens("probe", "open", "release"), client.DryRunAll); !refused(err) {
 			return unexpected(err)
@@ -135,8 +143,7 @@ func TestAuthorOfReceiverNeedsRightOnGate(t *testing.T) {
 	s.Create(opens("release", "open", "release"))
 	r := &notificationv1.Receiver{}
 	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
-	r.SetNamespace(s.Namespace)
-	r.SetName("release")
+	r.Namespace, r.Name = s.Namespace, "release"
 	if err := mallory.Patch(t.Context(), r, label); err != nil {
 		t.Error(err)
 	}

@@ -56,43 +56,46 @@ func install(t *testing.T, o postrender.Options) (*release.Release, error) {
 	return released.(*release.Release), nil
 }
 
+var ownerLabels = map[string]string{"helm.toolkit.fluxcd.io/name": "app"}
+
+var webDeployment = meta.Selector{Kind: "Deployment", Name: "web"}
+
+var postRenderCases = map[string]struct {
+	options     postrender.Options
+	want, never []string // in the manifest
+	hooks       []string // in the hooks
+}{
+	"nothing": {want: []string{"# the front end\n", `metadata: {name: web, labels: {app: web}}`}},
+	"labels": {
+		options: postrender.Options{Labels: ownerLabels, CommonMetadata: &meta.CommonMetadata{
+			Labels:      map[string]string{"team": "a", "helm.toolkit.fluxcd.io/name": "other"},
+			Annotations: map[string]string{"size": "10"}}},
+		want: []string{"# the front end\n",
+			"name: web, labels: {app: web, helm.toolkit.fluxcd.io/name: 'app', team: 'a'}",
+			`size: '10'`, `metadata: {labels: {app: web}}`, `data: {port: "8080", yes: "yes"}`},
+		never: []string{"postrender-filename", "other"},
+	},
+	"patches in order": {
+		options: postrender.Options{Labels: ownerLabels, PostRenderers: []helmv2.PostRenderer{
+			kustomize(helmv2.Kustomize{Patches: []helmv2.Patch{
+				{Patch: `[{"op": "add", "path": "/spec/replicas", "value": 2}]`, Target: &webDeployment}}}),
+			{},
+			kustomize(helmv2.Kustomize{
+				PatchesStrategicMerge: []apiextensionsv1.JSON{{Raw: []byte(`{"apiVersion": "apps/v1", ` +
+					`"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"paused": true}}`)}},
+				PatchesJSON6902: []meta.JSON6902Patch{{Target: webDeployment, Patch: []meta.JSON6902{{Op: "test",
+					Path: "/spec/replicas", Value: &apiextensionsv1.JSON{Raw: []byte("2")}}}}},
+				Images: []meta.Image{{Name: "web", NewName: "registry/web", NewTag: "2.0"}}}),
+		}},
+		want: []string{"replicas: 2", "paused: true", "image: registry/web:2.0", `port: "8080"`,
+			"helm.toolkit.fluxcd.io/name: 'app'"},
+		never: []string{"postrender-filename"},
+		hooks: []string{"helm.sh/hook: pre-install"},
+	},
+}
+
 func TestPostRender(t *testing.T) {
-	owner := map[string]string{"helm.toolkit.fluxcd.io/name": "app"}
-	web := &meta.Selector{Kind: "Deployment", Name: "web"}
-	tests := map[string]struct {
-		options     postrender.Options
-		want, never []string // in the manifest
-		hooks       []string // in the hooks
-	}{
-		"nothing": {want: []string{"# the front end\n", `metadata: {name: web, labels: {app: web}}`}},
-		"labels": {
-			options: postrender.Options{Labels: owner, CommonMetadata: &meta.CommonMetadata{
-				Labels:      map[string]string{"team": "a", "helm.toolkit.fluxcd.io/name": "other"},
-				Annotations: map[string]string{"size": "10"}}},
-			want: []string{"# the front end\n",
-				"name: web, labels: {app: web, helm.toolkit.fluxcd.io/name: 'app', team: 'a'}",
-				`size: '10'`, `metadata: {labels: {app: web}}`, `data: {port: "8080", yes: "yes"}`},
-			never: []string{"postrender-filename", "other"},
-		},
-		"patches in order": {
-			options: postrender.Options{Labels: owner, PostRenderers: []helmv2.PostRenderer{
-				kustomize(helmv2.Kustomize{Patches: []helmv2.Patch{
-					{Patch: `[{"op": "add", "path": "/spec/replicas", "value": 2}]`, Target: web}}}),
-				{},
-				kustomize(helmv2.Kustomize{
-					PatchesStrategicMerge: []apiextensionsv1.JSON{{Raw: []byte(`{"apiVersion": "apps/v1", ` +
-						`"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"paused": true}}`)}},
-					PatchesJSON6902: []meta.JSON6902Patch{{Target: *web, Patch: []meta.JSON6902{{Op: "test",
-						Path: "/spec/replicas", Value: &apiextensionsv1.JSON{Raw: []byte("2")}}}}},
-					Images: []meta.Image{{Name: "web", NewName: "registry/web", NewTag: "2.0"}}}),
-			}},
-			want: []string{"replicas: 2", "paused: true", "image: registry/web:2.0", `port: "8080"`,
-				"helm.toolkit.fluxcd.io/name: 'app'"},
-			never: []string{"postrender-filename"},
-			hooks: []string{"helm.sh/hook: pre-install"},
-		},
-	}
-	for name, test := range tests {
+	for name, test := range postRenderCases {
 		t.Run(name, func(t *testing.T) {
 			rel, err := install(t, test.options)
 			if err != nil {

@@ -48,57 +48,58 @@ func contents(result *render.Result) map[string]string {
 // wide makes the tests independent of the speed of the machine.
 const wide = 10 * time.Minute
 
+var renderCases = map[string]struct {
+	files  map[string]string
+	change func(*render.Request)
+	want   map[string]string
+}{
+	"built-in objects": {
+		files: map[string]string{
+			"values.yaml": "color: red\n",
+			"templates/a.yaml": "{{ .Release.Name }} {{ .Release.Namespace }} {{ .Release.Revision }} " +
+				"{{ .Release.IsInstall }} {{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} " +
+				"{{ .Template.Name }}",
+			"templates/b.yaml": "{{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} " +
+				"{{ .Capabilities.APIVersions.Has \"apps/v1\" }} {{ .Capabilities.APIVersions.Has \"x/v1\" }}",
+			"templates/NOTES.txt":    "Thanks",
+			"templates/_helpers.tpl": "never rendered",
+			"templates/c.yaml":       `{{ .Files.Get "motd.txt" }}`,
+			"motd.txt":               "hello",
+		},
+		want: map[string]string{
+			"shop/templates/a.yaml":    "app team 1 true shop 1.2.3 red shop/templates/a.yaml",
+			"shop/templates/b.yaml":    "v1.34.1 34 true false",
+			"shop/templates/NOTES.txt": "Thanks",
+			"shop/templates/c.yaml":    "hello",
+		},
+	},
+	"types of numbers": {
+		files: map[string]string{
+			"templates/a.yaml": "{{ .Values.int }} {{ .Values.float }} {{ .Values.none | kindOf }}"},
+		change: func(q *render.Request) {
+			q.Values = map[string]any{"int": int64(1000000), "float": float64(1000000), "none": nil}
+		},
+		want: map[string]string{"shop/templates/a.yaml": "1000000 1e+06 invalid"},
+	},
+	"server version of a cloud": {
+		files:  map[string]string{"templates/a.yaml": "{{ .Capabilities.KubeVersion.Minor }}"},
+		change: func(q *render.Request) { q.KubeMajor, q.KubeMinor = "1", "34+" },
+		want:   map[string]string{"shop/templates/a.yaml": "34+"},
+	},
+	"no DNS, no lookup": {
+		files: map[string]string{
+			"templates/a.yaml": `[{{ getHostByName "localhost" }}]{{ lookup "v1" "Secret" "team" "x" }}`},
+		want: map[string]string{"shop/templates/a.yaml": "[]map[]"},
+	},
+	"braces in output": {
+		files: map[string]string{"templates/a.yaml": "{{ \"{{ .Values.x }}\" }}"},
+		want:  map[string]string{"shop/templates/a.yaml": "{{ .Values.x }}"},
+	},
+}
+
 func TestRender(t *testing.T) {
 	r := newRenderer(t, render.Options{Timeout: wide, Children: 1})
-	tests := map[string]struct {
-		files  map[string]string
-		change func(*render.Request)
-		want   map[string]string
-	}{
-		"built-in objects": {
-			files: map[string]string{
-				"values.yaml": "color: red\n",
-				"templates/a.yaml": "{{ .Release.Name }} {{ .Release.Namespace }} {{ .Release.Revision }} " +
-					"{{ .Release.IsInstall }} {{ .Chart.Name }} {{ .Chart.Version }} {{ .Values.color }} " +
-					"{{ .Template.Name }}",
-				"templates/b.yaml": "{{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} " +
-					"{{ .Capabilities.APIVersions.Has \"apps/v1\" }} {{ .Capabilities.APIVersions.Has \"x/v1\" }}",
-				"templates/NOTES.txt":    "Thanks",
-				"templates/_helpers.tpl": "never rendered",
-				"templates/c.yaml":       `{{ .Files.Get "motd.txt" }}`,
-				"motd.txt":               "hello",
-			},
-			want: map[string]string{
-				"shop/templates/a.yaml":    "app team 1 true shop 1.2.3 red shop/templates/a.yaml",
-				"shop/templates/b.yaml":    "v1.34.1 34 true false",
-				"shop/templates/NOTES.txt": "Thanks",
-				"shop/templates/c.yaml":    "hello",
-			},
-		},
-		"types of numbers": {
-			files: map[string]string{
-				"templates/a.yaml": "{{ .Values.int }} {{ .Values.float }} {{ .Values.none | kindOf }}"},
-			change: func(q *render.Request) {
-				q.Values = map[string]any{"int": int64(1000000), "float": float64(1000000), "none": nil}
-			},
-			want: map[string]string{"shop/templates/a.yaml": "1000000 1e+06 invalid"},
-		},
-		"server version of a cloud": {
-			files:  map[string]string{"templates/a.yaml": "{{ .Capabilities.KubeVersion.Minor }}"},
-			change: func(q *render.Request) { q.KubeMajor, q.KubeMinor = "1", "34+" },
-			want:   map[string]string{"shop/templates/a.yaml": "34+"},
-		},
-		"no DNS, no lookup": {
-			files: map[string]string{
-				"templates/a.yaml": `[{{ getHostByName "localhost" }}]{{ lookup "v1" "Secret" "team" "x" }}`},
-			want: map[string]string{"shop/templates/a.yaml": "[]map[]"},
-		},
-		"braces in output": {
-			files: map[string]string{"templates/a.yaml": "{{ \"{{ .Values.x }}\" }}"},
-			want:  map[string]string{"shop/templates/a.yaml": "{{ .Values.x }}"},
-		},
-	}
-	for name, test := range tests {
+	for name, test := range renderCases {
 		t.Run(name, func(t *testing.T) {
 			q := one(t, test.files)
 			if test.change != nil {
@@ -136,63 +137,66 @@ func TestRenderKeepsTheOrderOfTheEngine(t *testing.T) {
 	}
 }
 
+// replicasSchema requires a number of replicas.
+const replicasSchema = `{"type": "object", "required": ["replicas"], "properties": {"replicas": {"type": "integer"}, ` +
+	`"remote": {"$ref": "https://example.com/schema.json#/definitions/x"}}}`
+
+var errorCases = map[string]struct {
+	files   map[string]string
+	change  func(*render.Request)
+	message string
+}{
+	"missing value": {
+		files: map[string]string{"templates/a.yaml": "x:\n{{ .Values.a.b }}"},
+		message: "shop/templates/a.yaml:2:10\n  executing \"shop/templates/a.yaml\" at <.Values.a.b>:\n" +
+			"    nil pointer evaluating interface {}.b",
+	},
+	"syntax": {
+		files:   map[string]string{"templates/a.yaml": "{{ if }}"},
+		message: "parse error at (shop/templates/a.yaml:1): missing value for if",
+	},
+	"required": {
+		files:   map[string]string{"templates/a.yaml": `{{ required "set x" .Values.x }}`},
+		message: "execution error at (shop/templates/a.yaml:1:3): set x",
+	},
+	"recursive include": {
+		files: map[string]string{
+			"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
+		message: "rendering template has a nested reference name: r: unable to execute template",
+	},
+	"values against the schema": {
+		files: map[string]string{"values.schema.json": replicasSchema, "templates/a.yaml": ""},
+		message: "values don't meet the specifications of the schema(s) in the following chart(s):\nshop:\n" +
+			"- at '': missing property 'replicas'",
+	},
+	"type against the schema": {
+		files:  map[string]string{"values.schema.json": replicasSchema, "templates/a.yaml": ""},
+		change: func(q *render.Request) { q.Values = map[string]any{"replicas": "two", "remote": "any"} },
+		message: "values don't meet the specifications of the schema(s) in the following chart(s):\nshop:\n" +
+			"- at '/replicas': got string, want integer",
+	},
+	"local file in a schema": {
+		files:   map[string]string{"values.schema.json": `{"$ref": "file:///etc/passwd"}`, "templates/a.yaml": ""},
+		message: "the schema refers to 'file:///etc/passwd', which is not part of it",
+	},
+	"version of Kubernetes": {
+		files: map[string]string{
+			"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\nkubeVersion: '>=1.99'\n"},
+		message: "chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.34.1",
+	},
+	"library chart": {
+		files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ntype: library\n"},
+		message: "library charts are not installable",
+	},
+	"not a chart": {
+		change:  func(q *render.Request) { q.Chart = []byte("<html>not found</html>") },
+		message: "cannot load the chart: ",
+	},
+}
+
 func TestErrorsInHelmsWords(t *testing.T) {
 	r := newRenderer(t, render.Options{Timeout: wide, Children: 1})
-	schema := `{"type": "object", "required": ["replicas"], "properties": {"replicas": {"type": "integer"}, ` +
-		`"remote": {"$ref": "https://example.com/schema.json#/definitions/x"}}}`
-	tests := map[string]struct {
-		files   map[string]string
-		change  func(*render.Request)
-		message string
-	}{
-		"missing value": {
-			files: map[string]string{"templates/a.yaml": "x:\n{{ .Values.a.b }}"},
-			message: "shop/templates/a.yaml:2:10\n  executing \"shop/templates/a.yaml\" at <.Values.a.b>:\n" +
-				"    nil pointer evaluating interface {}.b",
-		},
-		"syntax": {
-			files:   map[string]string{"templates/a.yaml": "{{ if }}"},
-			message: "parse error at (shop/templates/a.yaml:1): missing value for if",
-		},
-		"required": {
-			files:   map[string]string{"templates/a.yaml": `{{ required "set x" .Values.x }}`},
-			message: "execution error at (shop/templates/a.yaml:1:3): set x",
-		},
-		"recursive include": {
-			files: map[string]string{
-				"templates/a.yaml": `{{ define "r" }}{{ include "r" . }}{{ end }}{{ include "r" . }}`},
-			message: "rendering template has a nested reference name: r: unable to execute template",
-		},
-		"values against the schema": {
-			files: map[string]string{"values.schema.json": schema, "templates/a.yaml": ""},
-			message: "values don't meet the specifications of the schema(s) in the following chart(s):\nshop:\n" +
-				"- at '': missing property 'replicas'",
-		},
-		"type against the schema": {
-			files:  map[string]string{"values.schema.json": schema, "templates/a.yaml": ""},
-			change: func(q *render.Request) { q.Values = map[string]any{"replicas": "two", "remote": "any"} },
-			message: "values don't meet the specifications of the schema(s) in the following chart(s):\nshop:\n" +
-				"- at '/replicas': got string, want integer",
-		},
-		"local file in a schema": {
-			files:   map[string]string{"values.schema.json": `{"$ref": "file:///etc/passwd"}`, "templates/a.yaml": ""},
-			message: "the schema refers to 'file:///etc/passwd', which is not part of it",
-		},
-		"version of Kubernetes": {
-			files: map[string]string{
-				"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\nkubeVersion: '>=1.99'\n"},
-			message: "chart requires kubeVersion: >=1.99 which is incompatible with Kubernetes v1.34.1",
-		},
-		"library chart": {
-			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ntype: library\n"},
-			message: "library charts are not installable",
-		},
-		"not a chart": {
-			change:  func(q *render.Request) { q.Chart = []byte("<html>not found</html>") },
-			message: "cannot load the chart: ",
-		},
-	}
-	for name, test := range tests {
+	for name, test := range errorCases {
 		t.Run(name, func(t *testing.T) {
 			q := one(t, test.files)
 			if test.change != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -134,6 +135,32 @@ type errNotYet [3]string
 func (e errNotYet) Error() string { return strings.Join(e[:], " ") + ": no event yet" }
 
 // Events of this process and of others reach the Providers of Alerts, also after an outage.
+// delete deletes an object of the namespace.
+func (s *harness) delete(o client.Object, name string) {
+	s.Helper()
+	o.SetNamespace(s.Namespace)
+	o.SetName(name)
+	if err := s.Client.Delete(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// eventIsAccepted posts an event until it is accepted: the endpoint listens once the process leads.
+func eventIsAccepted(t *testing.T, address, token, body string) {
+	t.Helper()
+	testenv.Eventually(t, "an event is posted", func() error {
+		resp, err := postEvent(t, address, token, body)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusAccepted {
+			return fmt.Errorf("the response is %s", resp.Status)
+		}
+		return nil
+	})
+}
+
 func TestEventDelivery(t *testing.T) {
 	t.Parallel()
 	in, address := newInbox(t), system.FreeAddress(t)
@@ -145,17 +172,7 @@ func TestEventDelivery(t *testing.T) {
 		body := fmt.Sprintf(`{"involvedObject":{"apiVersion":"kustomize.toolkit.fluxcd.io/v1","kind":"Kustomization",
 			"namespace":%q,"name":%q},"severity":"info","reason":"Posted"}`,
 			s.Namespace, name)
-		testenv.Eventually(t, "an event is posted", func() error { // the endpoint listens once the process leads
-			resp, err := postEvent(t, address, token, body)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusAccepted {
-				return fmt.Errorf("the response is %s", resp.Status)
-			}
-			return nil
-		})
+		eventIsAccepted(t, address, token, body)
 	}
 	arrives := func(name, reason string) {
 		t.Helper()
@@ -194,10 +211,7 @@ func TestEventDelivery(t *testing.T) {
 	in.turn(true)
 	post("dropped")
 	s.NotReady(&notificationv1.Provider{}, "team", "SendFailed", "503")
-	if err := s.Client.Delete(s.Context(), &notificationv1.Provider{ObjectMeta: metav1.ObjectMeta{
-		Namespace: s.Namespace, Name: "team"}}); err != nil {
-		t.Fatal(err)
-	}
+	s.delete(&notificationv1.Provider{}, "team")
 	s.Gone(&notificationv1.Provider{}, "team")
 	in.turn(false)
 	listen("other")

@@ -19,7 +19,7 @@ import (
 // its fetches; other sources share nothing. A source with a login reads a mirror once it has listed the references of
 // the remote itself. It is safe for concurrent use.
 type Mirrors struct {
-	Budget *artifact.Budget // for fetched packs; nil is no bound
+	Budget *artifact.Budget // for fetched packs; nil does not limit them
 
 	dir    string
 	limits limits
