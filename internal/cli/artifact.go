@@ -126,7 +126,7 @@ func (a *artifactFiles) tree(stdin io.Reader) (*artifact.Tree, error) {
 		joined := strings.Join(a.ignorePaths, "\n")
 		patterns = &joined
 	}
-	return oci.ReadLocal(a.path, ignore.New(patterns).With(strings.Join(a.addIgnores, "\n")), a.resolveSymlinks)
+	return oci.ReadLocal(a.path, ignore.New(patterns).Also(strings.Join(a.addIgnores, "\n")), a.resolveSymlinks)
 }
 
 // archive returns the files as a .tar.gz. An existing archive is returned unchanged.

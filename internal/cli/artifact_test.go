@@ -154,7 +154,7 @@ func TestBuildArtifact(t *testing.T) {
 		"default": {want: []string{"app.yaml", "base/.sourceignore", "base/b.yaml", "link.yaml"}},
 		"other exclusions": {
 			args: []string{"--ignore-paths", "*.yaml"},
-			want: []string{"base/.sourceignore", "pic.jpg"},
+			want: []string{"base/.sourceignore", "base/x.tmp", "pic.jpg"},
 		},
 		"additional exclusions": {args: []string{"--add-ignore-paths", "link.yaml,base/"}, want: []string{"app.yaml"}},
 		"resolved symlinks": {

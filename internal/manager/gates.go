@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -22,27 +25,20 @@ import (
 // gatedKinds returns the kinds of the enabled controllers that gates can hold.
 func (p *process) gatedKinds() []gate.GatedKind {
 	var kinds []gate.GatedKind
-	if p.Runs(options.SourceController) {
-		kinds = append(kinds,
-			gate.GatedKind{GroupKind: source.GitRepositoryGroupKind, List: &sourcev1.GitRepositoryList{}},
-			gate.GatedKind{GroupKind: source.OCIRepositoryGroupKind, List: &sourcev1.OCIRepositoryList{}},
-			gate.GatedKind{GroupKind: source.HelmRepositoryGroupKind, List: &sourcev1.HelmRepositoryList{}},
-			gate.GatedKind{GroupKind: source.HelmChartGroupKind, List: &sourcev1.HelmChartList{}},
-			gate.GatedKind{GroupKind: source.BucketGroupKind, List: &sourcev1.BucketList{}},
-			gate.GatedKind{GroupKind: source.ArtifactGeneratorGroupKind,
-				List: &extensionsv1beta1.ArtifactGeneratorList{}},
-		)
+	add := func(controller string, gk schema.GroupKind, list client.ObjectList) {
+		if p.Runs(controller) {
+			kinds = append(kinds, gate.GatedKind{GroupKind: gk, List: list})
+		}
 	}
-	if p.Runs(options.KustomizeController) {
-		kinds = append(kinds, gate.GatedKind{GroupKind: kustomization.GroupKind,
-			List: &kustomizev1.KustomizationList{}})
-	}
-	if p.Runs(options.HelmController) {
-		kinds = append(kinds, gate.GatedKind{GroupKind: helmrelease.GroupKind, List: &helmv2.HelmReleaseList{}})
-	}
-	if p.Runs(options.ImageAutomationController) {
-		kinds = append(kinds, gate.GatedKind{GroupKind: automate.GroupKind, List: &imagev1.ImageUpdateAutomationList{}})
-	}
+	add(options.SourceController, source.GitRepositoryGroupKind, &sourcev1.GitRepositoryList{})
+	add(options.SourceController, source.OCIRepositoryGroupKind, &sourcev1.OCIRepositoryList{})
+	add(options.SourceController, source.HelmRepositoryGroupKind, &sourcev1.HelmRepositoryList{})
+	add(options.SourceController, source.HelmChartGroupKind, &sourcev1.HelmChartList{})
+	add(options.SourceController, source.BucketGroupKind, &sourcev1.BucketList{})
+	add(options.SourceController, source.ArtifactGeneratorGroupKind, &extensionsv1beta1.ArtifactGeneratorList{})
+	add(options.KustomizeController, kustomization.GroupKind, &kustomizev1.KustomizationList{})
+	add(options.HelmController, helmrelease.GroupKind, &helmv2.HelmReleaseList{})
+	add(options.ImageAutomationController, automate.GroupKind, &imagev1.ImageUpdateAutomationList{})
 	return kinds
 }
 
@@ -72,10 +68,8 @@ func (p *process) addGates(ctx context.Context) error {
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
 		Egress:               p.TenantEgress(),
 	}}
-	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*gatingv1.Gate]{
-		GroupKind:  gate.GroupKind,
-		New:        func() *gatingv1.Gate { return &gatingv1.Gate{} },
-		Concurrent: p.Concurrent,
+	return registerKind(p, reconcile.Kind[*gatingv1.Gate]{
+		GroupKind: gate.GroupKind,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,

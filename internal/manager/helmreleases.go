@@ -21,23 +21,16 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &helmrelease.Controller{
-		Client:    p.mgr.GetClient(),
-		Configs:   p.mgr.GetAPIReader(),
-		Artifacts: p.storage.fetcher,
-		Clusters:  clusters,
-		Renderer:  renderer,
-		Events:    p.kernel.Events,
-		Clock:     p.GetClock(),
+		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
+		Clusters: clusters, Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{
-			NoCrossNamespaceRefs:  p.RefusesCrossNamespaceRefs(),
-			DefaultServiceAccount: p.DefaultAccount,
-			NoFailFast:            p.WaitsForFailed(),
-			AdditiveReadyExpr:     p.AdditiveReadyExpr(),
-			AllowDNS:              p.AllowsDNS(),
-			NoDigestTracking:      p.IgnoresChartDigests(),
-			RetryOnFailure:        p.RetriesReleases(),
-			Helm3Defaults:         p.UsesHelm3Defaults(),
-			Resync:                p.Resync,
+			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
+			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(),
+			AllowDNS:         p.AllowsDNS(),
+			NoDigestTracking: p.IgnoresChartDigests(),
+			RetryOnFailure:   p.RetriesReleases(),
+			Helm3Defaults:    p.UsesHelm3Defaults(),
+			Resync:           p.Resync,
 		},
 	}
 	if err := controller.Observe(ctx, p.mgr.GetCache()); err != nil {

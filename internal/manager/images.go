@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
 func (p *process) addImageReflector(ctx context.Context) error {
@@ -65,7 +66,7 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w", p.ImagesAddr, err)
 	}
-	if listener, err = p.withTLS(listener); err != nil {
+	if listener, err = storage.TLS(p.mgr, listener, p.Artifacts); err != nil {
 		return err
 	}
 	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,

@@ -19,26 +19,17 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		Apply: p.ApplyOptions()}
 	p.closers = append(p.closers, clusters.Close)
 	o := kustomization.Options{
-		NoCrossNamespaceRefs:  p.RefusesCrossNamespaceRefs(),
-		DefaultServiceAccount: p.DefaultAccount,
-		NoFailFast:            p.WaitsForFailed(),
-		AdditiveReadyExpr:     p.AdditiveReadyExpr(),
-		Decryption:            p.decryption(),
-		StrictSubstitutions:   p.StrictSubstitutionsEnabled(),
-		Resync:                p.Resync,
+		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
+		NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(), Decryption: p.decryption(),
+		StrictSubstitutions: p.StrictSubstitutionsEnabled(), Resync: p.Resync,
 	}
 	if !p.NoRemoteBases {
 		o.FetchBase = remotebase.NewFetcher(p.transport)
 	}
 	controller := &kustomization.Controller{
-		Client:    p.mgr.GetClient(),
-		Configs:   p.mgr.GetAPIReader(),
-		Artifacts: p.storage.fetcher,
-		Applied:   artifact.NewAppliedStore(filepath.Join(p.StoragePath, "applied"), p.storage.fetcher),
-		Clusters:  clusters,
-		Events:    p.kernel.Events,
-		Clock:     p.GetClock(),
-		Options:   o,
+		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
+		Applied:  artifact.NewAppliedStore(filepath.Join(p.StoragePath, "applied"), p.storage.Fetcher),
+		Clusters: clusters, Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
 	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {
 		return err

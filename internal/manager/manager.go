@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
 // Run runs the enabled controllers until ctx ends.
@@ -36,7 +37,7 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		receiver.Metrics(), delivery.Metrics()); err != nil {
 		return err
 	}
-	unlock, err := lockStorage(o)
+	unlock, err := storage.Lock(o)
 	if err != nil {
 		return err
 	}

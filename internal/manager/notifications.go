@@ -8,7 +8,6 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 )
 
 // addNotifications delivers the events of this process: by its Alerts, or to another process that has them.
@@ -50,8 +50,9 @@ func (p *process) addNotifications(ctx context.Context) error {
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
 func (p *process) forwardEvents() *delivery.Endpoint {
-	tokens := &eventTokens{accounts: p.accounts, clock: p.GetClock()}
-	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}, Token: tokens.get}
+	// Outside of a cluster there is no token: the other process must accept events without one then.
+	tokens := &serviceaccount.Tokens{Accounts: p.accounts, Clock: p.GetClock(), Audience: accessreview.EventsAudience}
+	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}, Token: tokens.Get}
 	o := p.DeliveryOptions()
 	o.Router, o.Sender, o.RateLimit = to, to, -1
 	o.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
@@ -95,8 +96,8 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 		&notificationv1.Provider{}, never); err != nil {
 		return nil, err
 	}
-	if err := registerWithoutFinalizer(p, alert.AlertGroupKind, &alert.Alert{Client: p.mgr.GetClient(),
-		NoCrossNamespaceRefs: router.NoCrossNamespaceRefs}); err != nil {
+	if err := registerKind(p, reconcile.Kind[*notificationv1.Alert]{GroupKind: alert.AlertGroupKind, NoFinalizer: true,
+		Step: &alert.Alert{Client: p.mgr.GetClient(), NoCrossNamespaceRefs: router.NoCrossNamespaceRefs}}); err != nil {
 		return nil, err
 	}
 	endpoint := &delivery.Endpoint{Dispatcher: dispatcher, Ready: router.Ready}
@@ -108,18 +109,9 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 			return nil, err
 		}
 	}
-	return endpoint, registerWithoutFinalizer(p, alert.ProviderGroupKind, &alert.Provider{Resolver: sender.Resolver,
-		Health: sender.Health, Retry: dispatcher.Retry})
-}
-
-// registerWithoutFinalizer starts a controller whose objects need no cleanup.
-func registerWithoutFinalizer[T any, P interface {
-	*T
-	reconcile.Object
-}](p *process, gk schema.GroupKind, step reconcile.Step[P]) error {
-	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[P]{
-		GroupKind: gk, New: func() P { return new(T) }, Concurrent: p.Concurrent, NoFinalizer: true, Step: step,
-	})
+	return endpoint, registerKind(p, reconcile.Kind[*notificationv1.Provider]{GroupKind: alert.ProviderGroupKind,
+		NoFinalizer: true,
+		Step:        &alert.Provider{Resolver: sender.Resolver, Health: sender.Health, Retry: dispatcher.Retry}})
 }
 
 // addReceivers adds the controller of Receivers and the server of their webhooks.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
 // process is what the controllers of one process share.
@@ -32,7 +32,7 @@ type process struct {
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
 	gateIndex  *gate.Index
-	storage    *storage
+	storage    *storage.Storage
 	accounts   serviceaccount.Accounts
 	remotes    access.Connector
 	transport  http.RoundTripper // the transport of remotes.Egress
@@ -48,14 +48,14 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 	if p.mgr, err = kubeclient.Connect(ctx, cfg, o); err != nil {
 		return nil, err
 	}
-	if p.storage, err = newStorage(o); err != nil {
+	if p.storage, err = storage.Open(o); err != nil {
 		return nil, err
 	}
 	p.accounts = serviceaccount.Accounts{Reader: p.mgr.GetAPIReader(), Client: p.mgr.GetClient()}
 	if err := p.connectRemotes(); err != nil {
 		return nil, err
 	}
-	seals, err := p.sealKey(ctx)
+	seals, err := kubeclient.SealKey(ctx, p.mgr, o.RuntimeNamespace, o.StoragePath)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (p *process) connectRemotes() (err error) {
 		SSH:        &git.SSHAlgorithms{HostKeys: p.SSHHostKeys, KeyExchanges: p.SSHKeyExchanges},
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
-	p.mirrors.Budget = p.storage.budget
+	p.mirrors.Budget = p.storage.Budget
 	return p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForTokens(identities)))
 }
 
@@ -136,7 +136,7 @@ func (p *process) addControllers(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.observeConfigs(ctx)
+	return kubeclient.ObserveConfigs(ctx, p.mgr.GetCache(), p.kernel.Edges, p.ConfigsSelector)
 }
 
 // close releases what the process created, in reverse order.
@@ -151,25 +151,14 @@ func register[T any, P interface {
 	*T
 	reconcile.Object
 }](p *process, gk schema.GroupKind, behavior reconcile.GateBehavior, step reconcile.Step[P]) error {
-	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[P]{
-		GroupKind: gk, New: func() P { return new(T) }, Concurrent: p.Concurrent, GateBehavior: behavior, Step: step,
-	})
+	return registerKind(p, reconcile.Kind[P]{GroupKind: gk, GateBehavior: behavior, Step: step})
 }
 
-// observeConfigs enqueues objects whose referenced ConfigMap or Secret changes. Only the metadata of those with the
-// label of --watch-configs-label-selector is watched.
-func (p *process) observeConfigs(ctx context.Context) error {
-	if p.ConfigsSelector == "" {
-		return nil
-	}
-	changed := func(before, after *metav1.PartialObjectMetadata) bool {
-		return before.ResourceVersion != after.ResourceVersion
-	}
-	for _, kind := range []string{"ConfigMap", "Secret"} {
-		if err := reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), schema.GroupKind{Kind: kind},
-			kubeclient.ConfigMetadata(kind), changed); err != nil {
-			return err
-		}
-	}
-	return nil
+// registerKind starts the controller of a kind, with the settings of the process.
+func registerKind[T any, P interface {
+	*T
+	reconcile.Object
+}](p *process, kind reconcile.Kind[P]) error {
+	kind.New, kind.Concurrent = func() P { return new(T) }, p.Concurrent
+	return reconcile.Register(p.mgr, p.kernel, kind)
 }

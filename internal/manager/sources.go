@@ -26,14 +26,14 @@ func (p *process) addSources(context.Context) error {
 		Public: &cosign.PublicRoot{Egress: p.remotes.Egress, Clock: p.GetClock()}}
 	return errors.Join(
 		addSource(p, source.GitRepositoryGroupKind, &source.GitRepository{
-			Access: p.git, Objects: p.mgr.GetClient(), Store: p.storage.store, Mirrors: p.mirrors, Clock: p.GetClock(),
+			Access: p.git, Objects: p.mgr.GetClient(), Store: p.storage.Store, Mirrors: p.mirrors, Clock: p.GetClock(),
 		}),
 		addSource(p, source.OCIRepositoryGroupKind, &source.OCIRepository{
 			Registries: p.registries, Signatures: signatures,
 		}),
 		addSource(p, source.BucketGroupKind, &source.Bucket{
 			Access: &access.Buckets{Connector: p.remotes, Metadata: p.remotes.Identities.Metadata},
-			Store:  p.storage.store, Dir: filepath.Join(p.StoragePath, "buckets"), Budget: p.storage.budget,
+			Store:  p.storage.Store, Dir: filepath.Join(p.StoragePath, "buckets"), Budget: p.storage.Budget,
 		}),
 		p.addHelm(signatures),
 		p.addArtifactGenerators(),
@@ -42,7 +42,7 @@ func (p *process) addSources(context.Context) error {
 
 func (p *process) addHelm(signatures *access.Signatures) error {
 	charts := &source.HelmCharts{
-		Connector: p.remotes, Objects: p.mgr.GetClient(), Registries: p.registries, Store: p.storage.store,
+		Connector: p.remotes, Objects: p.mgr.GetClient(), Registries: p.registries, Store: p.storage.Store,
 		Limits: p.HelmLimits,
 	}
 	return errors.Join(
@@ -50,22 +50,20 @@ func (p *process) addHelm(signatures *access.Signatures) error {
 		addSource(p, source.HelmRepositoryGroupKind, &source.HelmRepository{Charts: charts}),
 		addSource(p, source.HelmChartGroupKind, &source.HelmChart{
 			Objects: p.mgr.GetClient(), Secrets: p.remotes.Secrets, Charts: charts, Signatures: signatures,
-			Artifacts: p.storage.fetcher, Clock: p.GetClock(),
+			Artifacts: p.storage.Fetcher, Clock: p.GetClock(),
 		}),
 	)
 }
 
 func (p *process) addArtifactGenerators() error {
-	return reconcile.Register(p.mgr, p.kernel, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
+	return registerKind(p, reconcile.Kind[*extensionsv1beta1.ArtifactGenerator]{
 		GroupKind:    source.ArtifactGeneratorGroupKind,
-		New:          func() *extensionsv1beta1.ArtifactGenerator { return &extensionsv1beta1.ArtifactGenerator{} },
-		Concurrent:   p.Concurrent,
 		GateBehavior: reconcile.BlocksSource,
 		Finalizer:    extensionsv1beta1.ArtifactGeneratorFinalizer,
 		Step: &source.ArtifactGenerator{
 			Client:               p.mgr.GetClient(),
-			Store:                p.storage.store,
-			Artifacts:            p.storage.fetcher,
+			Store:                p.storage.Store,
+			Artifacts:            p.storage.Fetcher,
 			Outputs:              source.Outputs{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 		},
@@ -77,6 +75,6 @@ func addSource[T any, P interface {
 	*T
 	source.Object
 }, R source.Revision](p *process, gk schema.GroupKind, fetcher source.Fetcher[P, R]) error {
-	return register(p, gk, reconcile.BlocksSource, &source.Controller[P, R]{Kind: gk, Store: p.storage.store,
+	return register(p, gk, reconcile.BlocksSource, &source.Controller[P, R]{Kind: gk, Store: p.storage.Store,
 		Fetcher: fetcher})
 }

@@ -26,7 +26,6 @@ type ExternalArtifactStatus struct {
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
 
 	// ExportedInputs are values that the publisher of the artifact exports, in any form.
-	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	ExportedInputs map[string]apiextensionsv1.JSON `json:"exportedInputs,omitempty"`
 }

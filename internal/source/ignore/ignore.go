@@ -86,6 +86,9 @@ func New(spec *string) Rules {
 	return r.add(fromSpec, *spec)
 }
 
+// Also returns the rules with those in a text added, which replace no defaults. Other rules take precedence.
+func (r Rules) Also(text string) Rules { return r.add(fromRepository, text) }
+
 // With returns the rules with those of the directory's .sourceignore file added. With rules in spec.ignore, only the
 // file of the top directory counts.
 func (r Rules) With(content string) Rules {

@@ -1,4 +1,4 @@
-package manager
+package storage
 
 import (
 	"errors"
@@ -21,10 +21,10 @@ const lockFile = "lock"
 var storing = []string{options.SourceController, options.NotificationController, options.ImageReflectorController,
 	options.ImageAutomationController}
 
-// lockStorage locks --storage-path for this process, and returns a function that unlocks it. The operating system
+// Lock locks --storage-path for this process, and returns a function that unlocks it. The operating system
 // unlocks it when the process ends in any other way. A process that does not need the directory runs without a lock if
 // it cannot be created or locked.
-func lockStorage(o options.Options) (unlock func(), err error) {
+func Lock(o options.Options) (unlock func(), err error) {
 	isRequired := slices.ContainsFunc(storing, o.Runs) || o.ForwardsEvents()
 	if !isRequired && !o.Runs(options.KustomizeController) {
 		return func() {}, nil

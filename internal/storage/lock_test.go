@@ -1,4 +1,4 @@
-package manager
+package storage_test
 
 import (
 	"bufio"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -22,7 +24,7 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 	var o options.Options
 	o.BindFlags(pflag.NewFlagSet("", pflag.ContinueOnError)) // sets the defaults
 	if o.StoragePath = os.Getenv(lockedDir); o.StoragePath != "" {
-		if _, err := lockStorage(o); err != nil {
+		if _, err := storage.Lock(o); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("locked")
@@ -43,12 +45,12 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 	if line != "locked\n" {
 		t.Fatalf("the other process printed %q: %v", line, err)
 	}
-	_, err = lockStorage(o)
+	_, err = storage.Lock(o)
 	if err == nil || !strings.Contains(err.Error(), "--storage-path "+o.StoragePath+" is in use by another process") ||
 		!strings.Contains(err.Error(), "Stop that process") {
 		t.Errorf("got %v", err)
 	}
-	if err := Run(t.Context(), nil, o); err == nil || !strings.Contains(err.Error(), "in use") {
+	if err := manager.Run(t.Context(), nil, o); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second process started: %v", err)
 	}
 	if err := other.Process.Kill(); err != nil {
@@ -56,14 +58,14 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 	}
 	_ = other.Wait() // it was killed
 	testenv.Eventually(t, "the lock of a process that was killed is free", func() error {
-		unlock, err := lockStorage(o)
+		unlock, err := storage.Lock(o)
 		if err != nil {
 			return err
 		}
 		unlock()
 		return nil
 	})
-	unlock, err := lockStorage(o)
+	unlock, err := storage.Lock(o)
 	if err != nil {
 		t.Errorf("after it was unlocked: %v", err)
 	} else {
@@ -75,23 +77,23 @@ func TestStoragePathIsLockedForOneProcess(t *testing.T) {
 // created.
 func TestOnlyControllersThatStoreNeedTheLock(t *testing.T) {
 	o := options.Options{Controllers: options.AllControllers, StoragePath: t.TempDir()}
-	unlock, err := lockStorage(o)
+	unlock, err := storage.Lock(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(unlock)
 	for controller, want := range map[string]bool{options.GatingController: true, options.KustomizeController: false} {
 		single := options.Options{Controllers: []string{controller}, StoragePath: o.StoragePath}
-		if _, err := lockStorage(single); (err == nil) != want {
+		if _, err := storage.Lock(single); (err == nil) != want {
 			t.Errorf("%s: %v", controller, err)
 		}
 	}
 	readOnly := options.Options{Controllers: []string{options.KustomizeController}, StoragePath: "/dev/null/data"}
-	if _, err := lockStorage(readOnly); err != nil {
+	if _, err := storage.Lock(readOnly); err != nil {
 		t.Errorf("a controller that does not need the directory: %v", err)
 	}
 	readOnly.Controllers = options.AllControllers
-	if _, err := lockStorage(readOnly); err == nil || !strings.Contains(err.Error(), "/dev/null/data") {
+	if _, err := storage.Lock(readOnly); err == nil || !strings.Contains(err.Error(), "/dev/null/data") {
 		t.Errorf("a directory that cannot be created: %v", err)
 	}
 }

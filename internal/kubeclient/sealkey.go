@@ -1,4 +1,4 @@
-package manager
+package kubeclient
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/seal"
 )
@@ -28,13 +29,14 @@ const (
 	sealTimeout = 30 * time.Second     // for all requests
 )
 
-// sealKey returns the key that seals status fields. All processes and replicas share it by a Secret in the namespace of
-// the controllers. Without access to the Secret, such as outside of a cluster, the process keeps a key of its own on
-// disk.
-func (p *process) sealKey(ctx context.Context) (*seal.Key, error) {
+// SealKey returns the key that seals status fields. All processes and replicas share it by a Secret in the namespace of
+// the controllers. Without access to the Secret, such as outside of a cluster, the process keeps a key of its own in
+// the directory.
+func SealKey(ctx context.Context, mgr manager.Manager, namespace, dir string) (*seal.Key, error) {
+	file := filepath.Join(dir, sealFile)
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	secret, err := p.sharedSeal(ctx)
+	secret, err := sharedSeal(ctx, mgr, client.ObjectKey{Namespace: namespace, Name: sealSecret}, file)
 	if err == nil {
 		return seal.New(secret), nil
 	}
@@ -42,13 +44,13 @@ func (p *process) sealKey(ctx context.Context) (*seal.Key, error) {
 		return nil, err
 	}
 	log.FromContext(ctx).V(1).Info("the key of status seals is kept on disk, as the Secret cannot be used",
-		"namespace", p.RuntimeNamespace, "name", sealSecret, "reason", err.Error())
-	own, err := readSeal(p.sealPath())
+		"namespace", namespace, "name", sealSecret, "reason", err.Error())
+	own, err := readSeal(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		own, err = newSeal(), nil
 	}
 	if err == nil {
-		err = writeSeal(p.sealPath(), own)
+		err = writeSeal(file, own)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the key of status seals in --storage-path: %w", err)
@@ -56,22 +58,19 @@ func (p *process) sealKey(ctx context.Context) (*seal.Key, error) {
 	return seal.New(own), nil
 }
 
-func (p *process) sealPath() string { return filepath.Join(p.StoragePath, sealFile) }
-
-// sharedSeal reads the Secret, and creates it if it does not exist.
-func (p *process) sharedSeal(ctx context.Context) ([]byte, error) {
-	key := client.ObjectKey{Namespace: p.RuntimeNamespace, Name: sealSecret}
+// sharedSeal reads the Secret, and creates it if it does not exist, with the key in the file if there is one.
+func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, file string) ([]byte, error) {
 	s := &corev1.Secret{}
-	err := p.mgr.GetAPIReader().Get(ctx, key, s)
+	err := mgr.GetAPIReader().Get(ctx, key, s)
 	if apierrors.IsNotFound(err) {
-		own, readErr := readSeal(p.sealPath())
+		own, readErr := readSeal(file)
 		if readErr != nil {
 			own = newSeal()
 		}
 		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 			Data: map[string][]byte{sealEntry: own}}
-		if err = p.mgr.GetClient().Create(ctx, s); apierrors.IsAlreadyExists(err) { // by another replica
-			err = p.mgr.GetAPIReader().Get(ctx, key, s)
+		if err = mgr.GetClient().Create(ctx, s); apierrors.IsAlreadyExists(err) { // by another replica
+			err = mgr.GetAPIReader().Get(ctx, key, s)
 		}
 	}
 	if err != nil {

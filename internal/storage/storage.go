@@ -1,0 +1,53 @@
+// Package storage opens what a process keeps in --storage-path, and locks the directory.
+package storage
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/options"
+)
+
+// Storage is the artifact store and the listener of its server.
+type Storage struct {
+	Store    *artifact.Store // nil without source-controller
+	Listener net.Listener
+	Fetcher  *artifact.Fetcher
+	Budget   *artifact.Budget // of --storage-path
+}
+
+// Open opens the artifact store, and listens on the address of its server.
+func Open(o options.Options) (*Storage, error) {
+	servers, external, err := o.Artifacts.Clients(o.TenantEgress())
+	if err != nil {
+		return nil, err
+	}
+	fetcher := &artifact.Fetcher{Client: servers, External: external}
+	guard.Memory().OnPressure(fetcher.DropTrees)
+	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
+	if !o.Runs(options.SourceController) {
+		return &Storage{Fetcher: fetcher, Budget: budget}, nil
+	}
+	storeOptions, err := o.StoreOptions()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", o.StorageAddr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
+	}
+	advertised := o.StorageAdvAddr
+	if advertised == "" {
+		advertised = listener.Addr().String()
+	}
+	fetcher.Store, err = artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised,
+		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount},
+		append(storeOptions, artifact.WithBudget(budget))...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
+	}
+	return &Storage{Store: fetcher.Store, Listener: listener, Fetcher: fetcher, Budget: budget}, nil
+}
