@@ -50,7 +50,7 @@ func (p *process) addNotifications(ctx context.Context) error {
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
 func (p *process) forwardEvents() *delivery.Endpoint {
-	// Outside of a cluster there is no token: the other process must accept events without one then.
+	// Outside of a cluster the token is empty: the other process must accept events without one then.
 	tokens := &serviceaccount.Tokens{Accounts: p.accounts, Clock: p.GetClock(), Audience: accessreview.EventsAudience}
 	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}, Token: tokens.Get}
 	o := p.DeliveryOptions()

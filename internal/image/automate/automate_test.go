@@ -260,7 +260,7 @@ var automationErrors = map[string]struct {
 	},
 		reason: "UpdateFailed", message: "no directory 'none'"},
 	"refspec": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
-		a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "+refs/heads/main:refs/heads/x"}
+		a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "refs/heads/*:refs/heads/x"}
 	}, reason: "InvalidSourceConfiguration", message: "refspec"},
 	"no-key": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Commit.SigningKey = &imagev1.SigningKey{SecretRef: meta.LocalObjectReference{Name: "none"}}

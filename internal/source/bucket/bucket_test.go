@@ -186,7 +186,7 @@ func indexOf(content string) string {
 func TestListAppliesPrefixAndRules(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{
-		".sourceignore": "/dev/secret.yaml\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p",
+		".sourceignore": "/dev/secret.yaml\n*.png\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p",
 		"development.yaml": "d",
 		"prod/a.yaml":      "a", "prod/.sourceignore": "b.yaml", "prod/b.yaml": "b", "prod/sub/b.yaml": "b",
 	})
@@ -203,7 +203,7 @@ func TestListAppliesPrefixAndRules(t *testing.T) {
 		"prefix of a name": {bucket: "apps", prefix: "dev", spec: nil,
 			want: []string{"dev/a.yaml", "development.yaml"}},
 		"prefix without rules at the top": {bucket: "plain", prefix: "a", spec: nil, want: []string{"a.yaml"}},
-		"rules of the spec": {bucket: "apps", prefix: "dev/", spec: spec("/dev/a.yaml"),
+		"rules of the spec": {bucket: "apps", prefix: "dev/", spec: spec("/dev/a.yaml\n!*.png"),
 			want: []string{"dev/logo.png"}},
 		"prefix without objects": {bucket: "apps", prefix: "none/", spec: nil, want: nil},
 	} {

@@ -39,7 +39,7 @@ func TestPull(t *testing.T) {
 	if diff := cmp.Diff(annotations, image.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	none, other := "", "dir\n"
+	none, other := "/no-such-file", "dir\n"
 	for name, c := range map[string]struct {
 		mediaType types.MediaType
 		spec      *string
@@ -48,7 +48,7 @@ func TestPull(t *testing.T) {
 		"first layer with default exclusions": {mediaType: "", spec: nil,
 			want: []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp"}},
 		"no exclusions": {mediaType: "", spec: &none,
-			want: []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "not.tmp", "pic.jpg"}},
+			want: []string{"deploy.yaml", "dir/.sourceignore", "dir/b", "dir/c.tmp", "not.tmp", "pic.jpg"}},
 		"excluded directory": {mediaType: contentType, spec: &other,
 			want: []string{"deploy.yaml", "not.tmp", "pic.jpg"}},
 		"layer by type": {mediaType: chartType, spec: nil, want: []string{"app/Chart.yaml"}},
