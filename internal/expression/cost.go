@@ -32,7 +32,7 @@ type cost func(m *meter, args []ref.Val) int64
 var free = map[string]bool{
 	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
 	operators.Index: true, operators.OptIndex: true, operators.OptSelect: true, operators.NotStrictlyFalse: true,
-	operators.OldNotStrictlyFalse: true, operators.Subtract: true, operators.Multiply: true, operators.Divide: true,
+	"__not_strictly_false__": true, operators.Subtract: true, operators.Multiply: true, operators.Divide: true,
 	operators.Modulo: true, operators.Negate: true, overloads.TypeConvertType: true, overloads.TypeConvertDyn: true,
 	"hasValue": true, "value": true, "or": true, "orValue": true, "optional.of": true, "optional.none": true,
 }

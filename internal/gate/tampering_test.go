@@ -146,7 +146,7 @@ func TestStatusIsWrittenByControllersOnly(t *testing.T) {
 		testenv.Eventually(t, "the tenant may not write the status of "+gvk.String(), func() error {
 			err := write(tenant, gvk)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "sluice-status") {
-				return fmt.Errorf("the result is: %v", err)
+				return fmt.Errorf("the result is: %w", err)
 			}
 			return nil
 		})

@@ -13,7 +13,7 @@ import (
 )
 
 // acquire acquires a lease in a goroutine. It returns once the request waits.
-func acquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) chan error {
+func acquire(ctx context.Context, t *testing.T, b *Budget, bytes int64) chan error {
 	t.Helper()
 	before, done := b.Waiting(), make(chan error, 1)
 	go func() {
@@ -26,7 +26,7 @@ func acquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) chan err
 	return done
 }
 
-func mustAcquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) *Lease {
+func mustAcquire(ctx context.Context, t *testing.T, b *Budget, bytes int64) *Lease {
 	t.Helper()
 	l, err := b.Acquire(ctx, "testing", bytes)
 	if err != nil {
@@ -38,10 +38,10 @@ func mustAcquire(t *testing.T, b *Budget, ctx context.Context, bytes int64) *Lea
 func TestWorkWaitsForItsShareInOrder(t *testing.T) {
 	ctx, b := context.Background(), NewBudget(1000)
 	b.wait = time.Hour
-	first := mustAcquire(t, b, ctx, 900)
-	large := acquire(t, b, ctx, 600)
-	next := acquire(t, b, ctx, 500)
-	small := mustAcquire(t, b, ctx, 10) // does not queue
+	first := mustAcquire(ctx, t, b, 900)
+	large := acquire(ctx, t, b, 600)
+	next := acquire(ctx, t, b, 500)
+	small := mustAcquire(ctx, t, b, 10) // does not queue
 	first.Shrink(400)
 	first.Release()
 	first.Release()
@@ -60,7 +60,7 @@ func TestWorkWaitsForItsShareInOrder(t *testing.T) {
 
 func TestWorkThatWaitsTooLongSaysSo(t *testing.T) {
 	b := NewBudget(100 << 20)
-	defer mustAcquire(t, b, context.Background(), 90<<20).Release()
+	defer mustAcquire(context.Background(), t, b, 90<<20).Release()
 	b.wait = time.Nanosecond
 	_, err := b.Acquire(context.Background(), "the build", 50<<20)
 	f := fault.As(err)
@@ -70,7 +70,7 @@ func TestWorkThatWaitsTooLongSaysSo(t *testing.T) {
 	}
 	b.wait = time.Hour
 	ctx, cancel := context.WithCancel(context.Background())
-	waiting := acquire(t, b, ctx, 50<<20)
+	waiting := acquire(ctx, t, b, 50<<20)
 	cancel()
 	if err := <-waiting; !errors.Is(err, context.Canceled) || b.Waiting() != 0 || b.Used() != 90<<20 {
 		t.Errorf("%v, %d waiting, %d bytes used", err, b.Waiting(), b.Used())
@@ -84,7 +84,7 @@ func TestWorkThatWaitsTooLongSaysSo(t *testing.T) {
 func TestGrowingLeasesDoNotWaitForEachOther(t *testing.T) {
 	ctx, b := context.Background(), NewBudget(1000)
 	b.wait = time.Hour
-	x, y := mustAcquire(t, b, ctx, 500), mustAcquire(t, b, ctx, 500)
+	x, y := mustAcquire(ctx, t, b, 500), mustAcquire(ctx, t, b, 500)
 	grown := make(chan error, 1)
 	go func() { grown <- x.Grow(ctx, 400) }()
 	for b.Waiting() == 0 {
@@ -103,9 +103,9 @@ func TestNoOwnerTakesAllMemory(t *testing.T) {
 	b := NewBudget(1000)
 	b.wait = time.Hour
 	hostile, other := WithOwner(context.Background(), "hostile"), WithOwner(context.Background(), "other")
-	held := mustAcquire(t, b, hostile, 700)
-	waiting := acquire(t, b, hostile, 100)
-	mustAcquire(t, b, other, 250).Release() // passes the request that waits for its owner's share
+	held := mustAcquire(hostile, t, b, 700)
+	waiting := acquire(hostile, t, b, 100)
+	mustAcquire(other, t, b, 250).Release() // passes the request that waits for its owner's share
 	held.Release()
 	if err := <-waiting; err != nil {
 		t.Error(err)
@@ -119,11 +119,11 @@ func TestMemoryReturnsWhenItsOwnerIsUnreachable(t *testing.T) {
 	b := NewBudget(1000)
 	b.wait = time.Hour
 	owner := &struct{ data []byte }{make([]byte, 100)}
-	HoldWhile(mustAcquire(t, b, context.Background(), 900), owner)
+	HoldWhile(mustAcquire(context.Background(), t, b, 900), owner)
 	shrunk := false
 	b.OnPressure(func() { shrunk = true })
 	runtime.KeepAlive(owner)
-	l := mustAcquire(t, b, context.Background(), 800) // collects the garbage
+	l := mustAcquire(context.Background(), t, b, 800) // collects the garbage
 	if !shrunk || l.Bytes() != 800 {
 		t.Errorf("shrunk: %v, %d bytes", shrunk, l.Bytes())
 	}

@@ -53,7 +53,7 @@ func TestAPanicBecomesAnError(t *testing.T) {
 }
 
 // TestGoroutinesSurvivePanics ends the test process if any of them does not.
-func TestGoroutinesSurvivePanics(t *testing.T) {
+func TestGoroutinesSurvivePanics(*testing.T) {
 	done := make(chan struct{}, 4)
 	bad := func() {
 		defer func() { done <- struct{}{} }()

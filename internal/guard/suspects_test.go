@@ -44,7 +44,7 @@ func TestWorkLeavesNoMarker(t *testing.T) {
 	}
 	b := NewBudget(markShare * 100)
 	ctx := WithWork(context.Background(), w)
-	l := mustAcquire(t, b, ctx, 99)
+	l := mustAcquire(ctx, t, b, 99)
 	if m := markers(t, dir); len(m) != 0 {
 		t.Errorf("the markers of a pass with little memory are %q", m)
 	}

@@ -20,7 +20,8 @@ func ObserveConfigs(ctx context.Context, c cache.Cache, edges *reconcile.Edges, 
 		return before.ResourceVersion != after.ResourceVersion
 	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {
-		if err := reconcile.Observe(ctx, edges, c, schema.GroupKind{Kind: kind}, ConfigMetadata(kind), changed); err != nil {
+		err := reconcile.Observe(ctx, edges, c, schema.GroupKind{Kind: kind}, ConfigMetadata(kind), changed)
+		if err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (h *hooks) userClient(name string, gateVerbs ...string) client.Client {
 }
 
 // unexpected returns an error that describes the result of a request which is not the expected one.
-func unexpected(err error) error { return fmt.Errorf("the result is: %v", err) }
+func unexpected(err error) error { return fmt.Errorf("the result is: %w", err) }
 
 // refused reports whether the admission policy of Receivers refused a request.
 func refused(err error) bool {

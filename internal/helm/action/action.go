@@ -40,9 +40,6 @@ type Chart struct {
 	Values   map[string]any
 }
 
-// maxDescription is the maximum length of the description of a release, in bytes.
-const maxDescription = 2 << 10
-
 // begin returns the configuration and the client of an action.
 func (r *Run) begin(ctx context.Context, change func(*kube.Options)) (*helmaction.Configuration, *kube.Client, error) {
 	o := r.Client

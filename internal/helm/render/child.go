@@ -220,13 +220,20 @@ func (c *child) cause(ctx context.Context, err error) error {
 			fmt.Sprintf("its templates use more than %d MiB of memory", c.options.MaxMemory>>20)}
 	}
 	reason := c.process.ProcessState.String()
-	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
+	if !isEnd(err) {
 		reason = err.Error()
 	}
 	if first, _, _ := strings.Cut(messages, "\n"); first != "" {
 		reason += ": " + excerpt.Line(first, 300)
 	}
 	return &endedError{endedCrash, "the process that renders its templates ended (" + reason + ")"}
+}
+
+// isEnd reports whether an error of a pipe means that the child has ended: [exec.Cmd.Wait] closes its end of the pipe,
+// also while it is read.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, os.ErrClosed)
 }
 
 // lookups answers the lookups of one render.

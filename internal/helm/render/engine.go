@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"sort"
 	"strings"
@@ -51,7 +52,7 @@ func (s *server) renderChart(q *wireRequest, archive []byte) (files []File, valu
 	if q.Lookup {
 		e.CustomTemplateFuncs = template.FuncMap{"lookup": s.lookup}
 	}
-	rendered, err := e.Render(ch, top)
+	rendered, err := e.RenderWithContext(context.Background(), ch, top) // the parent kills this process to end it
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,7 +24,8 @@ func TestSubmodulesAreFetchedAtPinnedCommits(t *testing.T) {
 	g.Commit("app", map[string]string{
 		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused",
 			"https://host.invalid/x"),
-		"vendor/base": testenv.Submodule(base), "docs/unused": testenv.Submodule(leaf), ".sourceignore": "/docs\n*.png\n",
+		"vendor/base": testenv.Submodule(base), "docs/unused": testenv.Submodule(leaf),
+		".sourceignore": "/docs\n*.png\n",
 	})
 	remote := Remote{URL: g.URL + "/app", Credentials: auth.GitCredentials{Username: "me", Password: "right"}}
 	v := open(t)
