@@ -16,10 +16,8 @@ import (
 func TestSubmodulesAreFetchedAtPinnedCommits(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	leaf := g.Commit("libs/leaf", map[string]string{"leaf.yaml": "leaf", "logo.png": "x"})
-	base := g.Commit("base", map[string]string{
-		"base.yaml": "base 1", ".gitmodules": module("deep/leaf", "./../libs/leaf"),
-		"deep/leaf": testenv.Submodule(leaf),
-	})
+	base := g.Commit("base", map[string]string{"base.yaml": "base 1", "deep/leaf": testenv.Submodule(leaf),
+		".gitmodules": module("deep/leaf", "./../libs/leaf")})
 	g.Commit("base", map[string]string{"base.yaml": "base 2"}) // not the pinned commit
 	g.Commit("app", map[string]string{
 		"app.yaml": "app", ".gitmodules": module("vendor/base", "../base") + module("docs/unused",
