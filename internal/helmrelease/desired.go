@@ -45,8 +45,9 @@ func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*des
 	}
 	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
 	reader := &valuesReader{reader: c.Configs}
-	d.values, _, err = values.Compose(ctx, reader, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
-	d.secrets = reader.secrets
+	var origins []values.Origin
+	d.values, origins, err = values.Compose(ctx, reader, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+	d.secrets = append(reader.secrets, values.Secrets(d.values, origins)...)
 	if err != nil {
 		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
 	}
@@ -69,7 +70,7 @@ func valuesFault(err error) error {
 	return fault.New(helmv2.ValuesErrorReason, "cannot compose the values").Because(err)
 }
 
-// valuesReader reads the objects with values, and collects the values of Secrets.
+// valuesReader reads the objects with values, and collects the values of Secrets as a whole.
 type valuesReader struct {
 	reader  client.Reader
 	secrets []string

@@ -1,6 +1,7 @@
 package helmrelease_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -148,5 +149,25 @@ func TestBadCharts(t *testing.T) {
 			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.RetriesExceededReason, c.says)
 		})
+	}
+}
+
+// TestSecretValuesStayOutOfMessages has a template that fails with a value of a Secret, which is one of several in the
+// Secret's values.yaml.
+func TestSecretValuesStayOutOfMessages(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/x.yaml": `{{ fail (print "rejected " .Values.login.password) }}`})
+	h.System.Secret("credentials", map[string]string{"values.yaml": "login: {user: me, password: hunter2-secret}\n"})
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.ValuesFrom = []meta.ValuesReference{{Kind: "Secret", Name: "credentials"}}
+	})
+	r := &helmv2.HelmRelease{}
+	h.NotReady(r, "app", helmv2.RetriesExceededReason, "rejected")
+	text, err := json.Marshal(r.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "hunter2") {
+		t.Errorf("the status contains a value of a Secret: %s", text)
 	}
 }
