@@ -18,7 +18,24 @@ import (
 // debugKustomization is `sluice debug kustomization`.
 type debugKustomization struct {
 	*env
-	status, history, variables bool
+	debugStatus
+	variables bool
+}
+
+// debugStatus are the flags for the status and the history of an object.
+type debugStatus struct{ status, history bool }
+
+// print prints what the flags ask for.
+func (d *debugStatus) print(e *env, status, history any) error {
+	if d.status {
+		if err := e.printAs("yaml", map[string]any{"status": status}); err != nil {
+			return err
+		}
+	}
+	if d.history {
+		return e.printAs("yaml", map[string]any{"history": history})
+	}
+	return nil
 }
 
 func newDebugCommand(e *env) *cobra.Command {
@@ -55,15 +72,8 @@ func (d *debugKustomization) run(ctx context.Context, name string) error {
 		return err
 	}
 	obj := found.(*kustomizev1.Kustomization)
-	if d.status {
-		if err := d.printAs("yaml", map[string]any{"status": obj.Status}); err != nil {
-			return err
-		}
-	}
-	if d.history {
-		if err := d.printAs("yaml", map[string]any{"history": obj.Status.History}); err != nil {
-			return err
-		}
+	if err := d.print(d.env, obj.Status, obj.Status.History); err != nil {
+		return err
 	}
 	if !d.variables {
 		return nil

@@ -17,7 +17,8 @@ import (
 // debugHelmRelease is `sluice debug helmrelease`.
 type debugHelmRelease struct {
 	*env
-	status, history, values, origins, secrets bool
+	debugStatus
+	values, origins, secrets bool
 }
 
 func newDebugHelmReleaseCommand(e *env) *cobra.Command {
@@ -54,15 +55,8 @@ func (d *debugHelmRelease) run(ctx context.Context, name string) error {
 		return err
 	}
 	obj := found.(*helmv2.HelmRelease)
-	if d.status {
-		if err := d.printAs("yaml", map[string]any{"status": obj.Status}); err != nil {
-			return err
-		}
-	}
-	if d.history {
-		if err := d.printAs("yaml", map[string]any{"history": obj.Status.History}); err != nil {
-			return err
-		}
+	if err := d.print(d.env, obj.Status, obj.Status.History); err != nil {
+		return err
 	}
 	if !d.values && !d.origins {
 		return nil

@@ -140,7 +140,7 @@ func (r *run) handleRequests() {
 
 // destination returns the cluster and the identity that a HelmRelease releases with.
 func (c *Controller) destination(obj *helmv2.HelmRelease) rollout.Destination {
-	return rollout.Destination{KubeConfig: (*meta.KubeConfigReference)(obj.Spec.KubeConfig),
+	return rollout.Destination{KubeConfig: obj.Spec.KubeConfig,
 		ServiceAccount: cmp.Or(obj.Spec.ServiceAccountName, c.Options.DefaultServiceAccount)}
 }
 

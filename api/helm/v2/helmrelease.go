@@ -156,16 +156,7 @@ type HelmReleaseSpec struct {
 }
 
 // KubeConfigReference references the credentials of a remote cluster.
-// +kubebuilder:validation:XValidation:rule="has(self.configMapRef) != has(self.secretRef)",message="exactly one of
-// +>  spec.kubeConfig.secretRef or spec.kubeConfig.configMapRef must be specified"
-type KubeConfigReference struct {
-	// ConfigMapRef references the ConfigMap that configures access by workload identity.
-	// +optional
-	ConfigMapRef *meta.LocalObjectReference `json:"configMapRef,omitempty"`
-	// SecretRef references the Secret with the kubeconfig.
-	// +optional
-	SecretRef *meta.SecretKeyReference `json:"secretRef,omitempty"`
-}
+type KubeConfigReference = meta.KubeConfigReference
 
 // PostRenderer changes the rendered manifests.
 type PostRenderer struct {
