@@ -104,7 +104,7 @@ func TestInstallNamesWhyThePodDoesNotStart(t *testing.T) {
 
 func TestInstallNeedsRights(t *testing.T) {
 	without(t)
-	at(t, "install", "--as", "somebody").wants(t, exitFailed, "this account may not install", "create, patch",
+	at(t, "install", "--as", "jane").wants(t, exitFailed, "this account may not install", "create, patch",
 		"customresourcedefinitions.apiextensions.k8s.io", "Nothing was changed")
 }
 
@@ -139,7 +139,8 @@ func TestInstallExplainsARefusingWebhook(t *testing.T) {
 	c := without(t)
 	fail, none, nowhere := admissionv1.Fail, admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "refuses"},
-		Webhooks: []admissionv1.ValidatingWebhook{{Name: "refuses.example.com", FailurePolicy: &fail, SideEffects: &none,
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "refuses.example.com", FailurePolicy: &fail, SideEffects: &none,
 			AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionv1.WebhookClientConfig{URL: &nowhere},
 			Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.OperationAll},
 				Rule: admissionv1.Rule{APIGroups: []string{"rbac.authorization.k8s.io"}, APIVersions: []string{"*"},

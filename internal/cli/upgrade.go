@@ -82,7 +82,8 @@ func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 		to.Image = o.Image
 	}
 	if to.Image != "" && !f.Changed("image") {
-		return usagef("the installation runs image %s: name the new image with --image, or a tag with --version", to.Image)
+		return usagef("the installation runs image %s: name the new image with --image, or a tag with --version",
+			to.Image)
 	}
 	return nil
 }

@@ -87,7 +87,8 @@ func TestCreateTenant(t *testing.T) {
 	at(t, "install", "--crds-only").wants(t, exitOK)
 	at(t, "create", "tenant", "team-a").wants(t, exitUsage, "--with-namespace is missing")
 	args := []string{"create", "tenant", "team-a", "--with-namespace", "team-a-web", "--profile", "multi-tenant"}
-	at(t, args...).wants(t, exitOK, "Namespace '/team-a-web' created", "RoleBinding 'team-a-web/team-a-reconciler' created",
+	at(t, args...).wants(t, exitOK, "Namespace '/team-a-web' created",
+		"RoleBinding 'team-a-web/team-a-reconciler' created",
 		"ResourceQuota 'team-a-web/team-a' created")
 	if second := at(t, args...).wants(t, exitOK); strings.Contains(second.err, "created") {
 		t.Errorf("a second run created objects:\n%s", second.err)

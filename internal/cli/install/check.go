@@ -135,14 +135,14 @@ func (c *checker) compare(wanted, live *unstructured.Unstructured) {
 			continue
 		}
 		if lacking := missingFields(v.schema, got.versions[i].schema, "", 0); len(lacking) > 0 {
-			c.problem(fmt.Errorf("CustomResourceDefinition '%s', version %s, lacks %d fields, such as %s: another tool "+
-				"replaced it. Run sluice install --force to restore it, and remove it from the repository that "+
+			c.problem(fmt.Errorf("CustomResourceDefinition '%s', version %s, lacks %d fields, such as %s: another "+
+				"tool replaced it. Run sluice install --force to restore it, and remove it from the repository that "+
 				"replaces it", wanted.GetName(), v.name, len(lacking), lacking[0]))
 		}
 	}
 	if s := got.storage(); len(got.stored) > 1 || len(got.stored) == 1 && got.stored[0] != s {
-		c.Warn("objects of CustomResourceDefinition '%s' may be stored in versions %s. Run sluice upgrade to store all "+
-			"in %s", wanted.GetName(), strings.Join(got.stored, ", "), s)
+		c.Warn("objects of CustomResourceDefinition '%s' may be stored in versions %s. Run sluice upgrade to "+
+			"store all in %s", wanted.GetName(), strings.Join(got.stored, ", "), s)
 	}
 }
 
@@ -224,15 +224,16 @@ func (c *checker) controllers(ctx context.Context) error {
 		for _, component := range componentsOf(u) {
 			running[component] = true
 		}
-		if tag := image[strings.LastIndex(image, ":")+1:]; c.Version != "" && c.Version != "latest" && tag != c.Version {
-			c.Warn("Deployment '%s' runs %s; this command line is %s. Run sluice upgrade, or install the same version "+
-				"of the command line", u.GetName(), image, c.Version)
+		tag := image[strings.LastIndex(image, ":")+1:]
+		if c.Version != "" && c.Version != "latest" && tag != c.Version {
+			c.Warn("Deployment '%s' runs %s; this command line is %s. Run sluice upgrade, or install the same "+
+				"version of the command line", u.GetName(), image, c.Version)
 		}
 	}
 	for _, component := range c.Components {
 		if !running[component] {
-			c.problem(fmt.Errorf("no Deployment of namespace '%s' runs %s. Run sluice install, or name the controllers "+
-				"to check with --components", c.Namespace, component))
+			c.problem(fmt.Errorf("no Deployment of namespace '%s' runs %s. Run sluice install, or name the "+
+				"controllers to check with --components", c.Namespace, component))
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 )
 
-// Present returns the objects of any installation in a namespace that exist, whatever its options were and whoever
-// applied it. Objects of Flux are not among them.
+// Present returns the objects of any installation in a namespace that exist, for all options and all tools
+// that applied it. Objects of Flux are not among them.
 func (t *Target) Present(ctx context.Context, namespace string) ([]*unstructured.Unstructured, error) {
 	all, err := everything(namespace)
 	if err != nil {

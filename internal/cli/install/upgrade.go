@@ -45,7 +45,8 @@ func Upgrade(ctx context.Context, cfg *rest.Config, o Options, req Request) erro
 			return fmt.Errorf("the upgrade failed, and so did the way back: %w. Run sluice upgrade --version with the "+
 				"former version", undo)
 		}
-		return fmt.Errorf("the new version is not available after %s: the former manifests are applied again", req.Timeout)
+		return fmt.Errorf("the new version is not available after %s: the former manifests are applied again",
+			req.Timeout)
 	}
 	if req.DryRun {
 		return nil
@@ -120,7 +121,8 @@ func (t *Target) MigrateStored(ctx context.Context, p Progress) error {
 		}
 		// A conflict means that the definition changed during the migration: the next run finishes it.
 		if _, err := t.Dynamic().Resource(definitions).UpdateStatus(ctx, live, metav1.UpdateOptions{}); err != nil {
-			return cluster.Explain("cannot record the stored version of '"+want.GetName()+"'; run the command again", err)
+			return cluster.Explain("cannot record the stored version of '"+want.GetName()+
+				"'; run the command again", err)
 		}
 		p.Done("%d objects of %s are stored in version %s", count, want.GetName(), d.storage())
 	}
