@@ -64,6 +64,21 @@ func TestGet(t *testing.T) {
 	if forbidden.out != "" {
 		t.Errorf("a failed command printed: %s", forbidden.out)
 	}
+	for line, want := range map[string]string{
+		"get ks/common":                             "common ",
+		"get -o name gitrepository/app":             "gitrepository.source.toolkit.fluxcd.io/app\n",
+		"get src git gitrepository/app --no-header": "app ",
+		"export ks/common":                          "kind: Kustomization",
+		"debug ks/common --show-status":             "status:",
+		"__complete get ks/co":                      "ks/common\n",
+		"__complete get -o js":                      "json\n",
+		"__complete get ks -n " + namespace[:8]:     namespace + "\n",
+		"__complete gate open rel":                  ":4\n",
+	} {
+		if r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK); !strings.Contains(r.out, want) {
+			t.Errorf("%q prints %q, want %q", line, r.out, want)
+		}
+	}
 	if r := run(t, "__complete", "--kubeconfig", testenv.Kubeconfig(t), "-n", namespace, "suspend", "ks", "common", "").
 		wants(t, exitOK); !strings.HasPrefix(r.out, "fresh\n") {
 		t.Errorf("completion offers %q, want the name that is not on the command line", r.out)
@@ -96,4 +111,6 @@ func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	change(func(ks *kustomizev1.Kustomization) { ks.Spec.Suspend = false })
 	next("fresh", "False", "Unknown")
 	stop()
+	at(t, "get", "ks", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
+	at(t, "events", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,14 +73,11 @@ func (o *installCommand) complete() error {
 	o.Controllers = slices.Concat(o.components, o.extra)
 	o.Image = cmp.Or(o.image, o.registry+"/sluice:"+o.imageTag)
 	for _, c := range o.Controllers {
-		if !slices.Contains(options.AllControllers, c) {
-			return usagef("unknown component %q: choose from %s", c, strings.Join(options.AllControllers, ", "))
+		if err := oneOf("components", c, options.AllControllers...); err != nil {
+			return err
 		}
 	}
-	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.LogLevel) {
-		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.LogLevel)
-	}
-	return nil
+	return oneOf("log-level", o.LogLevel, "trace", "debug", "info", "error")
 }
 
 func (o *installCommand) run(ctx context.Context) error {
