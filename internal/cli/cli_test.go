@@ -220,11 +220,13 @@ var usageErrors = map[string]struct{ line, want string }{
 	"status selector with another status": {
 		line: "get ks --status-selector ready=maybe", want: "choose from true, false, unknown",
 	},
-	"timeout of 0":                   {line: "get ks --timeout 0s", want: "--timeout"},
-	"unknown shell":                  {line: "completion tcsh", want: `unknown command "tcsh"`},
-	"argument after a shell":         {line: "completion bash x", want: "unknown command"},
-	"help of an unknown command":     {line: "help nope", want: `unknown command "nope"`},
-	"required flags":                 {line: "push artifact oci://h/app:v1", want: "✗ --revision is missing\n✗ --source is"},
+	"timeout of 0":               {line: "get ks --timeout 0s", want: "--timeout"},
+	"unknown shell":              {line: "completion tcsh", want: `unknown command "tcsh"`},
+	"argument after a shell":     {line: "completion bash x", want: "unknown command"},
+	"help of an unknown command": {line: "help nope", want: `unknown command "nope"`},
+	"required flags": {
+		line: "push artifact oci://h/app:v1", want: "✗ --revision is missing\n✗ --source is missing",
+	},
 	"object of an unknown kind":      {line: "suspend ks pods/a", want: `unknown kind "pods"`},
 	"object of another kind":         {line: "suspend ks/a hr/b", want: `"hr/b" is not a Kustomization`},
 	"object without name":            {line: "get ks/", want: "the name is missing"},

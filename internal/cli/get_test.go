@@ -64,6 +64,16 @@ func TestGet(t *testing.T) {
 	if forbidden.out != "" {
 		t.Errorf("a failed command printed: %s", forbidden.out)
 	}
+	if r := run(t, "__complete", "--kubeconfig", testenv.Kubeconfig(t), "-n", namespace, "suspend", "ks", "common", "").
+		wants(t, exitOK); !strings.HasPrefix(r.out, "fresh\n") {
+		t.Errorf("completion offers %q, want the name that is not on the command line", r.out)
+	}
+}
+
+// TestObjectsAsKindAndName checks KIND/NAME, and its completion.
+func TestObjectsAsKindAndName(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	samples(t, c, namespace)
 	for line, want := range map[string]string{
 		"get ks/common":                             "common ",
 		"get -o name gitrepository/app":             "gitrepository.source.toolkit.fluxcd.io/app\n",
@@ -75,13 +85,10 @@ func TestGet(t *testing.T) {
 		"__complete get ks -n " + namespace[:8]:     namespace + "\n",
 		"__complete gate open rel":                  ":4\n",
 	} {
-		if r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK); !strings.Contains(r.out, want) {
+		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
+		if !strings.Contains(r.out, want) {
 			t.Errorf("%q prints %q, want %q", line, r.out, want)
 		}
-	}
-	if r := run(t, "__complete", "--kubeconfig", testenv.Kubeconfig(t), "-n", namespace, "suspend", "ks", "common", "").
-		wants(t, exitOK); !strings.HasPrefix(r.out, "fresh\n") {
-		t.Errorf("completion offers %q, want the name that is not on the command line", r.out)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestHelpListsOwnFlagsFirst(t *testing.T) {
 		}
 	}
 	if strings.Contains(run(t, "--help").wants(t, exitOK).out, "Global Flags:") {
-		t.Error("the root command has global flags beside its own")
+		t.Error("the flags of the root command are in two lists")
 	}
 }
 

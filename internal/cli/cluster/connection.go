@@ -58,7 +58,8 @@ func (c *Connection) AddFlags(f *pflag.FlagSet) {
 	f.AddFlagSet(kube)
 	f.BoolVar(&c.followsContext, "ns-follows-kube-context", false,
 		"use the namespace of the kubeconfig context if --namespace is not set")
-	f.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "maximum duration of the command; a watch ends after it only if it is set")
+	f.DurationVar(&c.Timeout, "timeout", 5*time.Minute,
+		"maximum duration of the command; a watch ends after it only if it is set")
 	f.BoolVar(&c.verbose, "verbose", false, "print every request to the Kubernetes API")
 	f.Float32Var(&c.qps, "kube-api-qps", 50, "maximum requests per second to the Kubernetes API")
 	f.IntVar(&c.burst, "kube-api-burst", 300, "maximum burst of requests to the Kubernetes API")
