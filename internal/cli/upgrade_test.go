@@ -49,7 +49,7 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 
 	// A pod that no node takes: the new version never becomes available.
 	at(t, "upgrade", "--version", "v3", "--registry", "unavailable.example.com", "--timeout", "20s",
-		"--components", "unknown").wants(t, exitUsage, "unknown component")
+		"--components", "unknown").wants(t, exitUsage, "--components")
 	d.Spec.Template.Annotations = map[string]string{"playground.sluice.dev/fail": "image-pull"}
 	if err := c.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
