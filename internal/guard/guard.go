@@ -55,6 +55,7 @@ func IsPanic(err error) bool { return errors.As(err, new(*PanicError)) }
 // what f does, after "while"; it is also the value of a label, so it names no object.
 func Do(work string, f func() error) (err error) {
 	defer Recover(work, &err)
+	inject(work)
 	return f()
 }
 
@@ -66,6 +67,7 @@ func DoContext(ctx context.Context, work string, f func() error) (err error) {
 			err = &PanicError{work}
 		}
 	}()
+	inject(work)
 	return f()
 }
 
@@ -148,6 +150,7 @@ func Handler(work string, h http.Handler) http.Handler {
 			}
 			http.Error(w, (&PanicError{work}).Error(), http.StatusInternalServerError)
 		}()
+		inject(work)
 		h.ServeHTTP(answer, r)
 	})
 }
