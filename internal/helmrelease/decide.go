@@ -114,7 +114,7 @@ func (r *run) decideFailed(o *observed, why string) decision {
 	case !r.isAttempted(r.obj): // other inputs: the failure says nothing about them
 		return decision{stepUpgrade, why}
 	case p.retryOnFailure:
-		if wait := r.retryWait(p); wait > 0 {
+		if !r.retryAt(p).IsZero() {
 			return decision{stepWait, failed}
 		}
 		return decision{stepUpgrade, failed}
@@ -136,7 +136,7 @@ func (r *run) unlessExhausted(d decision) decision {
 	case r.forced || !r.isAttempted(r.obj):
 		return d
 	case p.retryOnFailure:
-		if p.failures > 0 && r.retryWait(p) > 0 {
+		if p.failures > 0 && !r.retryAt(p).IsZero() {
 			return decision{stepWait, d.why}
 		}
 	case p.isExhausted():

@@ -35,7 +35,7 @@ func (r *run) upgrade(ctx context.Context, o *observed) error {
 		all = util.CoalesceTables(copyValues(r.values), o.last.Config)
 	}
 	request := render.Release{Name: r.name, Namespace: o.last.Namespace, Revision: o.last.Version + 1, IsUpgrade: true}
-	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Upgrade(ctx, c, o.last) }
+	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Upgrade(ctx, c, o.history) }
 	return r.attempt(ctx, helmv2.ActionUpgrade, request, all, do)
 }
 

@@ -121,9 +121,9 @@ func times(n int64) string {
 // waiting returns the outcome of a release that is retried later.
 func (r *run) waiting(d decision) reconcile.Outcome {
 	p := r.policy()
-	wait := max(r.retryWait(p), time.Second)
-	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is in %s: %s", d.why,
-		wait.Round(time.Second), r.lastFailure()).After(wait))
+	at := r.retryAt(p)
+	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is at %s: %s", d.why,
+		at.UTC().Format(time.RFC3339), r.lastFailure()).After(max(at.Sub(r.Clock.Now()), time.Second)))
 }
 
 // outcome adds the events of the pass to its outcome.

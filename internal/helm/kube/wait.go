@@ -51,14 +51,6 @@ var hookChecks = func() []*health.Check {
 	return []*health.Check{pod}
 }()
 
-// GetWaiter implements [helmkube.Interface]. Options decide what is waited for, not the strategy.
-func (c *Client) GetWaiter(helmkube.WaitStrategy) (helmkube.Waiter, error) { return waiter{c}, nil }
-
-// GetWaiterWithOptions implements [helmkube.InterfaceWaitOptions].
-func (c *Client) GetWaiterWithOptions(s helmkube.WaitStrategy, _ ...helmkube.WaitOption) (helmkube.Waiter, error) {
-	return c.GetWaiter(s)
-}
-
 // waiter implements [helmkube.Waiter] with health watches.
 type waiter struct{ *Client }
 

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 )
 
@@ -80,8 +81,9 @@ func (d *Driver) isCorrupt(key string) bool {
 		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 }
 
-// Update implements [driver.Updator].
-func (d *Driver) Update(key string, r ri.Releaser) error {
+// Update implements [driver.Updator]. Helm's actions call it in goroutines of their own.
+func (d *Driver) Update(key string, r ri.Releaser) (err error) {
+	defer guard.Recover("storing a release", &err)
 	rel, err := d.toStore(r)
 	if err != nil {
 		return err
