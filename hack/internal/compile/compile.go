@@ -24,7 +24,7 @@ const variables = "github.com/sluice-gitops/sluice/internal/cli"
 
 // releaseVersion is the syntax of versions of releases: semantic versions with a leading v, without build metadata,
 // which tags of images cannot contain.
-var releaseVersion = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+var releaseVersion = regexp.MustCompile(`^v(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
 // Source is the source of a build.
 type Source struct {

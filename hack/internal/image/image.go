@@ -5,9 +5,11 @@ package image
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/sluice-gitops/sluice/hack/internal/compile"
 )
@@ -35,6 +38,9 @@ type Binary struct {
 type Image struct {
 	Version   string
 	Digest    v1.Hash // of the index
+	source    compile.Source
+	toolchain string
+	platforms []string
 	index     v1.ImageIndex
 	referrers []*referrer
 }
@@ -49,11 +55,11 @@ func New(ctx context.Context, source compile.Source, binaries []Binary) (*Image,
 	if err != nil {
 		return nil, err
 	}
-	i := &Image{Version: source.Version}
+	i := &Image{Version: source.Version, source: source, toolchain: toolchain}
 	i.index = mutate.Annotations(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		annotations(source)).(v1.ImageIndex)
 	for _, b := range binaries {
-		if err := i.add(source, toolchain, base, b); err != nil {
+		if err := i.add(base, b); err != nil {
 			return nil, fmt.Errorf("cannot make the image for %s: %w", b.Target, err)
 		}
 	}
@@ -62,8 +68,8 @@ func New(ctx context.Context, source compile.Source, binaries []Binary) (*Image,
 }
 
 // add adds the image of a platform.
-func (i *Image) add(source compile.Source, toolchain string, base v1.Layer, b Binary) error {
-	image, err := platformImage(source, base, b)
+func (i *Image) add(base v1.Layer, b Binary) error {
+	image, err := platformImage(i.source, base, b)
 	if err != nil {
 		return err
 	}
@@ -73,23 +79,58 @@ func (i *Image) add(source compile.Source, toolchain string, base v1.Layer, b Bi
 	}
 	i.index = mutate.AppendManifests(i.index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{
 		Platform: &v1.Platform{OS: b.Target.OS, Architecture: b.Target.Arch}}})
-	bill, err := billOfMaterials(source, b, subject.Digest)
+	i.platforms = append(i.platforms, b.Target.String())
+	bill, err := billOfMaterials(i.source, b, subject.Digest)
 	if err != nil {
 		return err
 	}
-	provenance, err := provenanceOf(source, toolchain, b.Target, subject.Digest)
+	provenance, err := provenanceOf(i.source, i.toolchain, b.Target.String(), subject.Digest)
 	if err != nil {
 		return err
 	}
-	for _, r := range []*referrer{
-		{subject: subject, kind: spdxType, content: bill, created: source.Date},
-		{subject: subject, kind: inTotoType, content: provenance, created: source.Date,
-			annotations: map[string]string{"in-toto.io/predicate-type": provenanceType}},
-	} {
-		if err := r.build(); err != nil {
+	return errors.Join(i.refer(&referrer{subject: subject, kind: spdxType, content: bill}),
+		i.refer(&referrer{subject: subject, kind: inTotoType, content: provenance,
+			annotations: map[string]string{"in-toto.io/predicate-type": provenanceType}}))
+}
+
+// refer adds an artifact that refers to a manifest of the image.
+func (i *Image) refer(r *referrer) error {
+	r.created = i.source.Date
+	i.referrers = append(i.referrers, r)
+	return r.build()
+}
+
+// Signer signs in-toto statements and returns Sigstore bundles.
+type Signer interface {
+	Statement(ctx context.Context, statement []byte) ([]byte, error)
+}
+
+// Sign signs the image of all platforms, and its provenance, as `cosign sign` and `cosign attest` do.
+func (i *Image) Sign(ctx context.Context, signer Signer) error {
+	subject, err := descriptor(i.index)
+	if err != nil {
+		return err
+	}
+	signature, err := statement(i.Digest, signatureType, &structpb.Struct{})
+	if err != nil {
+		return err
+	}
+	provenance, err := provenanceOf(i.source, i.toolchain, strings.Join(i.platforms, ","), i.Digest)
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		kind string
+		text []byte
+	}{{kind: signatureType, text: signature}, {kind: provenanceType, text: provenance}} {
+		bundle, err := signer.Statement(ctx, s.text)
+		if err != nil {
 			return err
 		}
-		i.referrers = append(i.referrers, r)
+		if err := i.refer(&referrer{subject: subject, kind: bundleType, content: bundle, annotations: map[string]string{
+			"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": s.kind}}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -114,8 +155,8 @@ func platformImage(source compile.Source, base v1.Layer, b Binary) (v1.Image, er
 		return nil, err
 	}
 	image, err = mutate.Append(image,
-		mutate.Addendum{Layer: base, History: v1.History{Created: created, CreatedBy: "hack/image: authorities and users"}},
-		mutate.Addendum{Layer: binary, History: v1.History{Created: created, CreatedBy: "hack/image: sluice"}})
+		mutate.Addendum{Layer: base, History: v1.History{Created: created, CreatedBy: "authorities and users"}},
+		mutate.Addendum{Layer: binary, History: v1.History{Created: created, CreatedBy: "sluice"}})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -27,43 +26,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/sluice-gitops/sluice/hack/internal/compile"
+	"github.com/sluice-gitops/sluice/hack/internal/compile/compiletest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// program is a small main package with the variables of the product. Compiling the product twice takes minutes.
-var program = map[string]string{
-	"go.mod": "module github.com/sluice-gitops/sluice\n\ngo 1.26\n",
-	"cmd/sluice/main.go": "package main\n\nimport \"github.com/sluice-gitops/sluice/internal/cli\"\n\n" +
-		"func main() { println(cli.Version, cli.Commit, cli.Date) }\n",
-	"internal/cli/cli.go": "package cli\n\nvar Version, Commit, Date string\n",
-}
-
-// checkout writes the program and commits it.
-func checkout(t *testing.T) compile.Source {
-	t.Helper()
-	dir := t.TempDir()
-	for file, content := range program {
-		file = filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-qm", "First"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
-			"GIT_COMMITTER_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
-			"GIT_COMMITTER_DATE=2026-01-02T03:04:05Z")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %s: %v\n%s", args, err, out)
-		}
-	}
-	source, err := compile.Describe(t.Context(), dir, "v1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return source
-}
 
 // build compiles a source for some architectures of Linux and returns its image.
 func build(t *testing.T, source compile.Source, architectures ...string) *Image {
@@ -86,7 +51,7 @@ func build(t *testing.T, source compile.Source, architectures ...string) *Image 
 func TestBuildIsReproducible(t *testing.T) {
 	var indexes []string
 	for range 2 {
-		source := checkout(t) // in another directory
+		source := compiletest.Checkout(t) // in another directory
 		t.Setenv("GOFLAGS", "-ldflags=-w")
 		dir := filepath.Join(t.TempDir(), "image")
 		if err := build(t, source, "amd64", "arm64").Write(dir); err != nil {
@@ -105,7 +70,7 @@ func TestBuildIsReproducible(t *testing.T) {
 
 func TestLayoutIsValid(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "image")
-	built := build(t, checkout(t), "amd64", "arm64")
+	built := build(t, compiletest.Checkout(t), "amd64", "arm64")
 	if err := built.Write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +124,7 @@ func TestAuthoritiesAreCertificates(t *testing.T) {
 }
 
 func TestDocumentsDescribeTheImage(t *testing.T) {
-	built := build(t, checkout(t), "amd64")
+	built := build(t, compiletest.Checkout(t), "amd64")
 	manifest, err := built.index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -214,8 +179,9 @@ func TestPushedImageRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := checkout(t)
-	built, err := New(t.Context(), source, []Binary{{Target: compile.Target{OS: "linux", Arch: runtime.GOARCH}, File: binary}})
+	source := compiletest.Checkout(t)
+	target := compile.Target{OS: "linux", Arch: runtime.GOARCH}
+	built, err := New(t.Context(), source, []Binary{{Target: target, File: binary}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +223,7 @@ func TestPushedImageRuns(t *testing.T) {
 // refuseOther checks that the tag of a release is not moved.
 func refuseOther(t *testing.T, repo name.Repository, registry *testenv.Registry) {
 	t.Helper()
-	other := build(t, checkout(t), "amd64")
+	other := build(t, compiletest.Checkout(t), "amd64")
 	if err := other.Push(context.Background(), repo, registry.Access()...); err == nil ||
 		!strings.Contains(err.Error(), "exists with another digest") {
 		t.Errorf("the tag of a release was moved: %v", err)
@@ -291,7 +257,7 @@ func extract(t *testing.T, image v1.Image) string {
 
 func TestReferrerNamesItsType(t *testing.T) {
 	var manifest struct{ ArtifactType string }
-	for _, r := range build(t, checkout(t), "amd64").referrers {
+	for _, r := range build(t, compiletest.Checkout(t), "amd64").referrers {
 		if err := json.Unmarshal(r.manifest, &manifest); err != nil || manifest.ArtifactType != r.kind {
 			t.Errorf("the manifest of %s has the type %q: %v", r.kind, manifest.ArtifactType, err)
 		}

@@ -39,9 +39,9 @@ func baseLayer() (v1.Layer, error) {
 	}
 	return layer([]entry{
 		{name: "etc/", mode: 0o755},
-		{name: "etc/group", mode: 0o644, content: []byte("root:x:0:\nnogroup:x:65534:\n")},
+		{name: "etc/group", mode: 0o644, content: []byte("root:x:0:\nsluice:x:65534:\n")},
 		{name: "etc/passwd", mode: 0o644,
-			content: []byte("root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n")},
+			content: []byte("root:x:0:0:root:/:/sbin/nologin\nsluice:x:65534:65534:sluice:/:/sbin/nologin\n")},
 		{name: "etc/ssl/", mode: 0o755},
 		{name: "etc/ssl/certs/", mode: 0o755},
 		{name: rootsPath, mode: 0o644, content: roots},

@@ -18,17 +18,19 @@ import (
 
 const (
 	provenanceType = "https://slsa.dev/provenance/v1"
+	// signatureType is the predicate type of statements that cosign signs as the signature of an image.
+	signatureType = "https://sigstore.dev/cosign/sign/v1"
 	// buildType names how the image is built: docs/release.md explains the parameters.
 	buildType = project + "/blob/main/docs/release.md#provenance"
 	// localBuilder is the builder outside of GitHub Actions.
 	localBuilder = project + "/tree/main/hack/image"
 )
 
-// provenanceOf returns the provenance of a platform's image: an in-toto statement with a predicate of SLSA. It contains
-// no time, so that the same build has the same provenance.
-func provenanceOf(source compile.Source, toolchain string, t compile.Target, digest v1.Hash) ([]byte, error) {
+// provenanceOf returns the provenance of the image of a platform: an in-toto statement with a predicate of SLSA. It
+// contains no time, so that the same build has the same provenance.
+func provenanceOf(source compile.Source, toolchain, platform string, digest v1.Hash) ([]byte, error) {
 	external, err := structpb.NewStruct(map[string]any{
-		"repository": project, "revision": source.Commit, "version": source.Version, "platform": t.String(),
+		"repository": project, "revision": source.Commit, "version": source.Version, "platform": platform,
 		"package": source.Package,
 	})
 	if err != nil {
@@ -40,7 +42,8 @@ func provenanceOf(source compile.Source, toolchain string, t compile.Target, dig
 		{Uri: "pkg:golang/toolchain@" + toolchain, Name: toolchain},
 	}
 	if version := moduleVersion(rootsModule); version != "" {
-		dependencies = append(dependencies, &intoto.ResourceDescriptor{Uri: "pkg:golang/" + rootsModule + "@" + version})
+		dependencies = append(dependencies,
+			&intoto.ResourceDescriptor{Uri: "pkg:golang/" + rootsModule + "@" + version})
 	}
 	builder, invocation := builderOf(os.Getenv)
 	p := &slsa.Provenance{
@@ -77,7 +80,8 @@ func builderOf(getenv func(string) string) (builder, invocation string) {
 // statement returns an in-toto statement about a manifest.
 func statement(digest v1.Hash, kind string, predicate *structpb.Struct) ([]byte, error) {
 	s := &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: kind, Predicate: predicate,
-		Subject: []*intoto.ResourceDescriptor{{Name: "sluice", Digest: map[string]string{digest.Algorithm: digest.Hex}}},
+		Subject: []*intoto.ResourceDescriptor{{Name: "sluice",
+			Digest: map[string]string{digest.Algorithm: digest.Hex}}},
 	}
 	if err := s.Validate(); err != nil {
 		return nil, err
