@@ -97,7 +97,8 @@ func (r *release) manifests(ctx context.Context, binaries []image.Binary, refere
 		}
 	}
 	if program == "" {
-		return fmt.Errorf("--platforms must contain %s/%s, whose binary prints the manifests", runtime.GOOS, runtime.GOARCH)
+		return fmt.Errorf("--platforms must contain %s/%s, whose binary prints the manifests", runtime.GOOS,
+			runtime.GOARCH)
 	}
 	for name, args := range map[string][]string{
 		"install.yaml": {"install", "--export", "--image", reference},

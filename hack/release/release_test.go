@@ -137,8 +137,9 @@ func checkChecksums(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	check := func(content string) error {
-		_, err := cosign.VerifyNewBundle(context.Background(), &cosign.CheckOpts{SigVerifier: verifier, IgnoreTlog: true,
-			Offline: true, TrustedMaterial: root.TrustedMaterialCollection{}},
+		options := &cosign.CheckOpts{SigVerifier: verifier, IgnoreTlog: true, Offline: true,
+			TrustedMaterial: root.TrustedMaterialCollection{}}
+		_, err := cosign.VerifyNewBundle(context.Background(), options,
 			verify.WithArtifact(strings.NewReader(content)), b)
 		return err
 	}
@@ -156,11 +157,12 @@ func TestReleaseRefusesWrongInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	output := filepath.Join(t.TempDir(), "release")
+	absent := filepath.Join(source, "absent")
 	for want, args := range map[string][]string{
 		"VERSION=v1.2.3":              {},
 		"not the version":             {"--version", "1.2"},
 		"differ from the commit":      {"--version", "v1.2.3"},
-		"cannot read the private":     {"--version", "v1.2.3", "--allow-dirty", "--key", filepath.Join(source, "absent")},
+		"cannot read the private":     {"--version", "v1.2.3", "--allow-dirty", "--key", absent},
 		"repository can only contain": {"--version", "v1.2.3", "--allow-dirty", "--repository", "A B"},
 	} {
 		err := run(t.Context(), append(args, "--source", source, "--output", output))

@@ -71,7 +71,8 @@ func New(ctx context.Context, o Options) (*Signer, error) {
 	return &Signer{keys: keys, Name: "the identity of the environment", options: sign.BundleOptions{
 		CertificateProvider:        sign.NewFulcio(&sign.FulcioOptions{BaseURL: o.FulcioURL, Retries: 2}),
 		CertificateProviderOptions: &sign.CertificateProviderOptions{IDToken: token},
-		TransparencyLogs:           []sign.Transparency{sign.NewRekor(&sign.RekorOptions{BaseURL: o.RekorURL, Retries: 2})},
+		TransparencyLogs: []sign.Transparency{
+			sign.NewRekor(&sign.RekorOptions{BaseURL: o.RekorURL, Retries: 2})},
 	}}, err
 }
 

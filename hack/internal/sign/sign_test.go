@@ -135,8 +135,8 @@ func TestIdentityAsksForCertificate(t *testing.T) {
 	defer authority.Close()
 	// A token without a signature: {"alg":"none"} and {"sub":"me@example.com","email":"me@example.com",
 	// "email_verified":true,"iss":"https://issuer.example.com"}.
-	token := "eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZUBleGFtcGxlLmNvbSIsImVtYWlsIjoibWVAZXhhbXBsZS5jb20iLCJlbWFpbF92ZXJpZmll" +
-		"ZCI6dHJ1ZSwiaXNzIjoiaHR0cHM6Ly9pc3N1ZXIuZXhhbXBsZS5jb20ifQ.c2ln"
+	token := "eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZUBleGFtcGxlLmNvbSIsImVtYWlsIjoibWVAZXhhbXBsZS5jb20iLCJlbWFpbF92" +
+		"ZXJpZmllZCI6dHJ1ZSwiaXNzIjoiaHR0cHM6Ly9pc3N1ZXIuZXhhbXBsZS5jb20ifQ.c2ln"
 	t.Setenv("SIGSTORE_ID_TOKEN", token)
 	signer, err := New(t.Context(), Options{FulcioURL: authority.URL, RekorURL: authority.URL})
 	if err != nil {

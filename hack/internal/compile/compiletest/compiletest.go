@@ -14,7 +14,8 @@ import (
 // program is a small main package with the variables of the product. Compiling the product twice takes minutes.
 var program = map[string]string{
 	"go.mod": "module github.com/sluice-gitops/sluice\n\ngo 1.26\n",
-	"cmd/sluice/main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n\t\"github.com/sluice-gitops/sluice/internal/cli\"\n)\n\n" +
+	"cmd/sluice/main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n" +
+		"\t\"github.com/sluice-gitops/sluice/internal/cli\"\n)\n\n" +
 		"func main() { fmt.Println(cli.Version, cli.Commit, cli.Date, os.Args[1:]) }\n",
 	"LICENSE":             "Anyone may use this.\n",
 	"internal/cli/cli.go": "package cli\n\nvar Version, Commit, Date string\n",
@@ -27,7 +28,8 @@ func Checkout(t *testing.T) compile.Source {
 	dir := t.TempDir()
 	for file, content := range program {
 		file = filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
