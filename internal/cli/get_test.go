@@ -70,6 +70,28 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestObjectsAsKindAndName checks KIND/NAME, and its completion.
+func TestObjectsAsKindAndName(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	samples(t, c, namespace)
+	for line, want := range map[string]string{
+		"get ks/common":                             "common ",
+		"get -o name gitrepository/app":             "gitrepository.source.toolkit.fluxcd.io/app\n",
+		"get src git gitrepository/app --no-header": "app ",
+		"export ks/common":                          "kind: Kustomization",
+		"debug ks/common --show-status":             "status:",
+		"__complete get ks/co":                      "ks/common\n",
+		"__complete get -o js":                      "json\n",
+		"__complete get ks -n " + namespace[:8]:     namespace + "\n",
+		"__complete gate open rel":                  ":4\n",
+	} {
+		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q prints %q, want %q", line, r.out, want)
+		}
+	}
+}
+
 // TestGetWatchPrintsVisibleChanges checks that changes without effect on the table are not printed.
 func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	c, namespace := withDefinitions(t)
@@ -96,4 +118,6 @@ func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	change(func(ks *kustomizev1.Kustomization) { ks.Spec.Suspend = false })
 	next("fresh", "False", "Unknown")
 	stop()
+	at(t, "get", "ks", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
+	at(t, "events", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
 }
