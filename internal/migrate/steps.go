@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,28 +181,49 @@ func (e *Engine) waitReady(ctx context.Context, s *State) error {
 		}
 	}
 	return e.wait(ctx, "objects that were Ready before", func(ctx context.Context) (string, error) {
-		var waiting []string
-		for _, ref := range s.Ready {
-			live, err := e.getIfExists(ctx, ref)
-			if err != nil && !apierrors.IsServerTimeout(err) {
-				return "", err
-			}
-			if live == nil {
-				continue // it was deleted meanwhile
-			}
-			if suspended, _, _ := unstructured.NestedBool(live.Object, "spec", "suspend"); suspended {
-				continue
-			}
-			reason, err := readyAgain(live, s.ID)
-			if err != nil {
-				return "", err
-			}
-			if reason != "" {
-				waiting = append(waiting, fmt.Sprintf("%s: %s", ref, reason))
-			}
-		}
-		return summary(waiting), nil
+		waiting, err := e.notReady(ctx, s)
+		return summary(waiting), err
 	})
+}
+
+// notReady returns which objects are not Ready again, and why. Objects that were deleted or suspended meanwhile are left
+// out.
+func (e *Engine) notReady(ctx context.Context, s *State) (waiting []string, err error) {
+	live := map[Ref]*unstructured.Unstructured{}
+	for _, gvk := range kindsOf(s.Ready) {
+		if err := list(ctx, e.Client, gvk, func(u *unstructured.Unstructured) error {
+			live[refOf(u)] = u
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	for _, ref := range s.Ready {
+		u := live[ref]
+		if u == nil {
+			continue
+		}
+		if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended {
+			continue
+		}
+		reason, err := readyAgain(u, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			waiting = append(waiting, fmt.Sprintf("%s: %s", ref, reason))
+		}
+	}
+	return waiting, nil
+}
+
+func kindsOf(refs []Ref) (kinds []schema.GroupVersionKind) {
+	for _, ref := range refs {
+		if !slices.Contains(kinds, ref.gvk()) {
+			kinds = append(kinds, ref.gvk())
+		}
+	}
+	return kinds
 }
 
 // readyAgain returns what an object lacks to be Ready as before, or an error if it will not be Ready without a change.

@@ -25,9 +25,13 @@ const (
 // wait calls look until it returns no reason to wait, or until ReadyTimeout.
 func (e *Engine) wait(ctx context.Context, what string, look func(context.Context) (string, error)) error {
 	var last string
+	deadline := e.Now().Add(e.ReadyTimeout)
 	err := wait.PollUntilContextTimeout(ctx, e.PollInterval, e.ReadyTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			reason, err := look(ctx)
+			if err != nil && last != "" && (ctx.Err() != nil || !e.Now().Before(deadline) || isThrottled(err)) {
+				return false, context.DeadlineExceeded // the request ended with the wait
+			}
 			if err != nil {
 				return false, err
 			}
@@ -40,6 +44,11 @@ func (e *Engine) wait(ctx context.Context, what string, look func(context.Contex
 		return fmt.Errorf("timeout after %s while waiting for %s: %s", e.ReadyTimeout, what, last)
 	}
 	return err
+}
+
+// isThrottled reports whether a request was not sent because it would end after the deadline of its context.
+func isThrottled(err error) bool {
+	return strings.Contains(err.Error(), "would exceed context deadline")
 }
 
 func summary(waiting []string) string {
