@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
@@ -20,14 +21,14 @@ const pollInterval = 500 * time.Millisecond
 type migrateFlux struct {
 	*env
 	scope                                            migrate.Scope
-	install                                          installCommand
+	install                                          install.Options
 	yes, rollback, suspendSync, allowChanges, noDiff bool
 	export, output                                   string
 	readyTimeout                                     time.Duration
 }
 
 func newMigrateFluxCommand(e *env) *cobra.Command {
-	o := &migrateFlux{env: e, install: installCommand{env: e}}
+	o := &migrateFlux{env: e, install: install.Default(defaultTag())}
 	c := &cobra.Command{
 		Use:   "flux",
 		Short: "Take over the objects of Flux, or go back to it",
@@ -76,14 +77,12 @@ done; 1 the migration is blocked or failed; 2 usage error.`,
 // bindInstall adds the flags of the installation.
 func (o *migrateFlux) bindInstall(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.install.image, "image", "", "container image of the controllers (default: from --registry and "+
+	f.StringVar(&o.install.Image, "image", "", "container image of the controllers (default: from --registry and "+
 		"--version)")
-	f.StringVar(&o.install.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
-	f.StringVar(&o.install.imageTag, "version", defaultTag(), "tag of the container image")
+	f.StringVar(&o.install.Registry, "registry", o.install.Registry, "registry of the container image")
+	f.StringVar(&o.install.Version, "version", o.install.Version, "tag of the container image")
 	f.StringVar(&o.install.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
 	f.BoolVar(&o.install.NetworkPolicy, "network-policy", true, "allow only Pods of the namespace to download artifacts")
-	o.install.LogLevel, o.install.AllNamespaces = "info", true
-	o.install.components = options.AllControllers
 }
 
 func (o *migrateFlux) validate() error {

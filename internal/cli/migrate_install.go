@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 )
@@ -19,12 +20,13 @@ const exportedFile = "gotk-components.yaml"
 
 // installed returns all that the installation consists of, with the settings of a migration.
 func (o *migrateFlux) installed(s migrate.Settings) ([]*unstructured.Unstructured, error) {
-	install := o.install
-	install.components = slices.Clone(s.Controllers)
-	if err := install.complete(); err != nil {
+	wanted := o.install
+	wanted.Namespace, wanted.Components = o.Namespace(), slices.Clone(s.Controllers)
+	wanted, err := wanted.Complete()
+	if err != nil {
 		return nil, err
 	}
-	objects, err := manifest.Install(install.InstallOptions)
+	objects, err := install.Manifests(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +81,7 @@ func (o *migrateFlux) apply(ctx context.Context, objects []*unstructured.Unstruc
 	}
 	defer target.Close()
 	_, err = target.Apply(ctx, apply.Request{
-		Owner:   apply.Owner{Group: "app.kubernetes.io", Namespace: o.Namespace(), Name: "sluice"},
+		Owner:   install.Owner(o.Namespace()),
 		Objects: objects,
 	})
 	return err
