@@ -80,7 +80,8 @@ func (c *controller) launch() {
 	c.Helper()
 	args := []string{"controller", "--kubeconfig", c.kubeconfig, "-n", c.namespace, "--runtime-namespace", c.namespace,
 		"--watch-all-namespaces=" + strconv.FormatBool(!c.isAlone), "--storage-path", c.storage,
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", c.metrics, "--min-retry-delay", "50ms", "--max-retry-delay", "2s",
+		"--storage-addr",
+		"127.0.0.1:0", "--metrics-addr", c.metrics, "--min-retry-delay", "50ms", "--max-retry-delay", "2s",
 		"--log-level", "error"}
 	for _, address := range []string{"health-addr", "receiverAddr", "events-addr", "images-addr"} {
 		if !slices.Contains(c.flags, "--"+address) {
