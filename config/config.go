@@ -19,7 +19,7 @@ import (
 //go:embed crd policy rbac manager tenancy
 var Files embed.FS
 
-// Kustomization is the name of the file that makes a directory of Files a kustomize base. It is no manifest.
+// Kustomization is the name of the file that makes a directory of Files a kustomize base. It declares no object.
 const Kustomization = "kustomization.yaml"
 
 // Definitions returns the CustomResourceDefinitions.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,17 +78,26 @@ func TestObjectsAsKindAndName(t *testing.T) {
 	for line, want := range map[string]string{
 		"get ks/common":                             "common ",
 		"get -o name gitrepository/app":             "gitrepository.source.toolkit.fluxcd.io/app\n",
-		"get src git gitrepository/app --no-header": "app ",
+		"get src git --no-header gitrepository/app": "app ",
 		"export ks/common":                          "kind: Kustomization",
 		"debug ks/common --show-status":             "status:",
 		"__complete get ks/co":                      "ks/common\n",
-		"__complete get -o js":                      "json\n",
-		"__complete get ks -n " + namespace[:8]:     namespace + "\n",
 		"__complete gate open rel":                  ":4\n",
 	} {
-		r := at(t, append(strings.Fields(line), "-n", namespace)...).wants(t, exitOK)
+		args, first := strings.Fields(line), 1
+		if args[0] == "__complete" {
+			first = 2
+		}
+		r := run(t, slices.Insert(args, first, "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))...).
+			wants(t, exitOK)
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q prints %q, want %q", line, r.out, want)
+		}
+	}
+	for flag, want := range map[string]string{"-o": "json\n", "-n": namespace + "\n"} {
+		r := run(t, "__complete", "get", "ks", "--kubeconfig", testenv.Kubeconfig(t), flag, want[:2]).wants(t, exitOK)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%s is completed with %q, want %q", flag, r.out, want)
 		}
 	}
 }

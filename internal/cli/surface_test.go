@@ -16,7 +16,6 @@ var fluxCommandsLeftOut = map[string]string{
 	"plugin uninstall": "", "plugin update": "",
 	"bootstrap bitbucket-server": "another change brings it", "bootstrap git": "", "bootstrap gitea": "",
 	"bootstrap github": "", "bootstrap gitlab": "", "migrate": "", "check": "", "create tenant": "",
-	"install --force": "", "install --registry-creds": "",
 }
 
 // TestCommandsOfFlux compares commands and flags with those of Flux, which scripts use. It also fails for entries of

@@ -88,6 +88,9 @@ func refuseAsUsage(c *cobra.Command) {
 		}
 		return requiredFlags(cmd)
 	}
+	if !c.Runnable() { // cobra shows the help without a look at the arguments
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	for _, sub := range c.Commands() {
 		refuseAsUsage(sub)
 	}

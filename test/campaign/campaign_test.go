@@ -113,8 +113,9 @@ func (r *results) add(e *experiment) {
 	defer e.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, fmt.Sprintf("%s\t%s\t%d of %d\t%s\t%s", strings.TrimPrefix(e.Name(), "TestCampaign"), result,
-		e.count, e.want, time.Since(e.start).Round(time.Second), strings.Join(e.notes, "; ")))
+	name := strings.TrimPrefix(e.Name(), "TestCampaign")
+	r.rows = append(r.rows, fmt.Sprintf("%s\t%s\t%d of %d\t%s\t%s", name, result, e.count, e.want,
+		time.Since(e.start).Round(time.Second), strings.Join(e.notes, "; ")))
 }
 
 func (r *results) print() {

@@ -45,9 +45,9 @@ func TestCampaignCredentials(t *testing.T) {
 		for j, v := range [][]byte{value, other} {
 			n.login(fmt.Sprintf("pair-%d-%d", i, j), form, v)
 		}
-		forged(n, i, random)
+		mismatched(n, i, random)
 	})
-	testenv.Eventually(t, "all pairs are fetched, and no forged key is accepted", func() error {
+	testenv.Eventually(t, "all pairs are fetched, and no mismatched key is accepted", func() error {
 		c.mustLive()
 		return n.pairsDone()
 	})
@@ -70,7 +70,7 @@ func TestCampaignCredentials(t *testing.T) {
 	if mirrors < 2*e.count {
 		t.Errorf("%d mirrors of %d pairs", mirrors, e.count)
 	}
-	e.note("%d mirrors, %d shared, %d forged keys refused", mirrors, shared, e.count)
+	e.note("%d mirrors, %d shared, %d mismatched keys refused", mirrors, shared, e.count)
 }
 
 // login creates a source with a login.
@@ -86,8 +86,8 @@ func (n *tenant) login(name, form string, value []byte) {
 	}))
 }
 
-// forged creates a source with the private key of one tenant and the public key of another in one file.
-func forged(n *tenant, i int, random *rand.Rand) {
+// mismatched creates a source with the private key of one tenant and the public key of another in one file.
+func mismatched(n *tenant, i int, random *rand.Rand) {
 	n.Helper()
 	var own, victim [ed25519.SeedSize]byte
 	for j := range own {
@@ -98,7 +98,7 @@ func forged(n *tenant, i int, random *rand.Rand) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	name := fmt.Sprintf("forged-%d", i)
+	name := fmt.Sprintf("mismatched-%d", i)
 	host := "AAAAC3NzaC1lZDI1NTE5AAAAI" + hex.EncodeToString(victim[:])[:43]
 	n.create(&corev1.Secret{ObjectMeta: n.named(name), Data: map[string][]byte{
 		"identity": pem.EncodeToMemory(block), "known_hosts": []byte("127.0.0.1 ssh-ed25519 " + host)}},
@@ -107,7 +107,7 @@ func forged(n *tenant, i int, random *rand.Rand) {
 		}))
 }
 
-// pairsDone returns an error unless all pairs are Ready and all forged keys refused.
+// pairsDone returns an error unless all pairs are Ready and all mismatched keys refused.
 func (n *tenant) pairsDone() error {
 	var list sourcev1.GitRepositoryList
 	if err := n.client.List(context.Background(), &list, client.InNamespace(n.namespace)); err != nil {
@@ -118,9 +118,9 @@ func (n *tenant) pairsDone() error {
 		if ready == nil {
 			return errors.New(g.Name + " has no status")
 		}
-		isForged := strings.HasPrefix(g.Name, "forged-")
-		if isForged && !strings.Contains(ready.Message, "does not belong to the private key") ||
-			!isForged && ready.Status != "True" {
+		isMismatched := strings.HasPrefix(g.Name, "mismatched-")
+		if isMismatched && !strings.Contains(ready.Message, "does not belong to the private key") ||
+			!isMismatched && ready.Status != "True" {
 			return fmt.Errorf("%s: %s", types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, ready.Message)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 var hostileTexts = []string{"", "a", "banana", "1h", "0s", "-1h", "9999999999999999h", "1h1h1h", "0.0000001ms", "1.5h",
 	"99999999999999999999999999ms", "2027-01-01T00:00:00Z", "2027-01-01t00:00:00z", "0000-00-00T00:00:00Z",
 	"9999-12-31T23:59:60Z", "2027-01-01T00:00:00.123456789+14:00", "main", "refs/heads/../x", "https://127.0.0.1:1/x",
-	"oci://127.0.0.1:1/x", "ssh://git@127.0.0.1:1/x", "http://[::1]:namedport", "s3.amazonaws.com", "*", ">=1.0.0", "x.x",
+	"oci://127.0.0.1:1/x", "ssh://git@127.0.0.1:1/x", "http://[::1]:namedport", "s3.amazonaws.com", "*", ">=1.0.0",
+	"x.x",
 	"{{ .x }}", "${a}", "../../etc/passwd", "./", "\u0000", "é\u202e", "0x10", "1e9", "NaN", "9223372036854775808",
 	"sha256:" + "0123456789abcdef", "true", "null", "[]", "object.status.x == 1", "[1].all(x, x)", "latest",
 	"apps/v1", "Deployment", "flux-system", "127.0.0.1:1/app", "git", "generic", "slack", "SemVer", "RSA"}

@@ -40,7 +40,7 @@ func TestCampaignHostileAPI(t *testing.T) {
 				"extra.yaml": configMap(fmt.Sprint("extra-", random.IntN(5)), value)})
 			n.fetch()
 			n.request(&kustomizev1.Kustomization{}, "app")
-			if j%10 == 9 { // watches begin anew, and so do lists
+			if j%10 == 9 { // watches and lists start again
 				proxy.partition(true)
 				proxy.partition(false)
 			}

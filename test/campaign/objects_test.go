@@ -146,7 +146,7 @@ func decode(all *runtime.Scheme, k served, o *unstructured.Unstructured) error {
 	return nil
 }
 
-// TestCampaignObjects generates objects of all kinds and versions. Whatever the API server accepts must decode, and
+// TestCampaignObjects generates objects of all kinds and versions. What the API server accepts must decode, and
 // the running controllers must survive those that are created. Most are dry runs, one in ten is created.
 func TestCampaignObjects(t *testing.T) {
 	const short, full, batch, create = 3000, 100_000, 100, 10

@@ -14,9 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+const stopTime = 90 * time.Second // until a process must have ended
 
 // settings are how a controller runs.
 type settings struct {
@@ -77,7 +80,9 @@ func (c *controller) launch() {
 	c.Helper()
 	args := []string{"controller", "--kubeconfig", c.kubeconfig, "-n", c.namespace, "--runtime-namespace", c.namespace,
 		"--watch-all-namespaces=" + strconv.FormatBool(!c.isAlone), "--storage-path", c.storage,
-		"--storage-addr", "127.0.0.1:0", "--metrics-addr", c.metrics, "--min-retry-delay", "50ms", "--max-retry-delay", "2s", "--log-level", "error"}
+		"--storage-addr",
+		"127.0.0.1:0", "--metrics-addr", c.metrics, "--min-retry-delay", "50ms", "--max-retry-delay", "2s",
+		"--log-level", "error"}
 	for _, address := range []string{"health-addr", "receiverAddr", "events-addr", "images-addr"} {
 		if !slices.Contains(c.flags, "--"+address) {
 			args = append(args, "--"+address, "0")
@@ -120,11 +125,12 @@ func (c *controller) alive() error {
 // mustLive fails the test if the process has ended or the kernel has killed one for its memory.
 func (c *controller) mustLive() {
 	c.Helper()
-	if err := c.alive(); err != nil {
-		c.Fatal(err)
-	}
+	alive := c.alive()
 	if n := c.group.kills(c.T); n > 0 {
-		c.Fatalf("the kernel killed %d processes for their memory", n)
+		c.Fatalf("the kernel killed %d processes for their memory, the last peak was %d MiB", n, c.peak)
+	}
+	if alive != nil {
+		c.Fatal(alive)
 	}
 }
 
@@ -141,7 +147,13 @@ func (c *controller) stop(s os.Signal) {
 		return
 	}
 	_ = c.cmd.Process.Signal(s) // it may have ended
-	<-c.ended
+	select {
+	case <-c.ended:
+	case <-time.After(stopTime):
+		c.Errorf("the controller did not end within %s of %s", stopTime, s)
+		_ = c.cmd.Process.Signal(syscall.SIGQUIT) // prints all goroutines to its log
+		<-c.ended
+	}
 }
 
 // restart kills the process and starts it again.

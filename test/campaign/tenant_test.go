@@ -155,8 +155,8 @@ func (n *tenant) has(c *controller, value string) {
 
 // applied returns an error unless a Kustomization has applied a commit.
 func (n *tenant) applied(name, commit string) error {
-	k := &kustomizev1.Kustomization{}
-	if err := n.client.Get(context.Background(), types.NamespacedName{Namespace: n.namespace, Name: name}, k); err != nil {
+	k, key := &kustomizev1.Kustomization{}, types.NamespacedName{Namespace: n.namespace, Name: name}
+	if err := n.client.Get(context.Background(), key, k); err != nil {
 		return err
 	}
 	if !strings.HasSuffix(k.Status.LastAppliedRevision, commit) {
@@ -170,7 +170,8 @@ func (n *tenant) patchSpec(o client.Object, name, patch string) {
 	n.Helper()
 	o.SetNamespace(n.namespace)
 	o.SetName(name)
-	if err := n.client.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	merge := client.RawPatch(types.MergePatchType, []byte(patch))
+	if err := n.client.Patch(context.Background(), o, merge); err != nil {
 		n.Fatal(err)
 	}
 }

@@ -28,7 +28,7 @@ const (
 	fluxName      = "flux"
 )
 
-// Kinds that manifests are told apart by.
+// Kinds that are treated in a special way.
 const (
 	deploymentKind = "Deployment"
 	definitionKind = "CustomResourceDefinition"
@@ -136,7 +136,7 @@ func rank(u *unstructured.Unstructured) int {
 	return 2
 }
 
-// label adds the labels that tell what an object belongs to. Tools of Flux find theirs by them.
+// label adds the labels of the application that an object belongs to. Tools of Flux select objects by them.
 func (o Options) label(u *unstructured.Unstructured) {
 	labels := u.GetLabels()
 	if labels == nil {

@@ -96,7 +96,8 @@ func TestMultiTenantProfile(t *testing.T) {
 	o.Profile = ProfileMultiTenant
 	got := manifests(t, o)
 	args := argsOf(t, got["Deployment/sluice"])
-	for _, want := range []string{"--no-cross-namespace-refs", "--no-remote-bases", "--default-service-account=default"} {
+	for _, want := range []string{"--no-cross-namespace-refs", "--no-remote-bases",
+		"--default-service-account=default"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("%s is missing in %q", want, args)
 		}

@@ -166,8 +166,8 @@ func (i *installer) checkOthers(ctx context.Context) error {
 	}
 	for _, u := range own {
 		if u.GetNamespace() != i.Namespace {
-			return fmt.Errorf("Sluice is installed in namespace '%s'. Nothing was changed. Update it with -n %s, or use "+
-				"--force to install it a second time", u.GetNamespace(), u.GetNamespace())
+			return fmt.Errorf("Sluice is installed in namespace '%s'. Nothing was changed. Update it with -n %s, or "+
+				"use --force to install it a second time", u.GetNamespace(), u.GetNamespace())
 		}
 	}
 	return nil

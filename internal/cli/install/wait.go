@@ -88,7 +88,7 @@ func (w *waiter) healthy(ctx context.Context) error {
 	}
 }
 
-// inspect shows what is waited for. It warns once about each reason that needs somebody's help.
+// inspect shows what is waited for. It warns once about each reason that a person must resolve.
 func (w *waiter) inspect(ctx context.Context, pending []health.Result) {
 	for _, r := range pending {
 		message := w.watcher.Explain(ctx, r)
