@@ -68,7 +68,7 @@ func TestLookupsNeedRights(t *testing.T) {
 	h.Gone(&corev1.ConfigMap{}, "stolen")
 }
 
-// TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed anew.
+// TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed here.
 func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 	h := newHarness(t)
 	h.publish("1.0.0", nil)
