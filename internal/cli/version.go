@@ -37,11 +37,14 @@ func newVersionCommand(e *env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	c.Flags().BoolVar(&o.clientOnly, "client", false, "show only the version of sluice")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	addOutput(c, c.Flags(), &o.output, machineFormats...)
 	return c
 }
 
 func (o *versionCommand) run() error {
+	if err := optionalOneOf("output", o.output, machineFormats...); err != nil {
+		return err
+	}
 	info := map[string]string{"sluice": Version + commitSuffix(), "go": runtime.Version()}
 	if !o.clientOnly {
 		version, err := o.serverVersion()
