@@ -6,6 +6,7 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 
+	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 )
 
@@ -16,6 +17,8 @@ const (
 	stepNone      step = iota // the release is as declared
 	stepAdopt                 // record the stored release, which is as declared
 	stepRecover               // an action was interrupted
+	stepFinish                // wait for the health of the objects, all of which are applied
+	stepCancel                // end such a wait, because something else is declared by now
 	stepMove                  // uninstall the release under its earlier name or storage
 	stepInstall               //
 	stepUpgrade               //
@@ -40,6 +43,10 @@ func (r *run) decide(o *observed) decision {
 		return r.unlessExhausted(decision{stepInstall, "no release in storage"})
 	}
 	switch status := o.last.Info.Status; {
+	case action.IsWaiting(o.last) && r.isAttempted(r.obj) && !r.forced:
+		return decision{stepFinish, "its objects are not healthy yet"}
+	case action.IsWaiting(o.last):
+		return decision{stepCancel, "something else is declared by now"}
 	case status.IsPending(), status == common.StatusUninstalling:
 		return decision{stepRecover, fmt.Sprintf("release %d is %s", o.last.Version, status)}
 	case r.forced:

@@ -23,6 +23,20 @@ func version(v string) func(*helmv2.HelmReleaseSpec) {
 	return func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = v }
 }
 
+// TestAHookMayLeaveItsJob has a hook whose Job is only deleted after a success. The Job of a failed attempt must not
+// hold the next one.
+func TestAHookMayLeaveItsJob(t *testing.T) {
+	h := newHarness(t)
+	hook := strings.Replace(hookTemplate("pre-install,pre-upgrade"), "helm.sh/hook: pre-install,pre-upgrade",
+		`helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, 1)
+	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})
+	h.release("app", values(failing("blue")))
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-hook")
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	h.ready("app", 2)
+	h.configMap("app-config", "blue")
+}
+
 // TestValues has what may be wrong with the objects that hold values, and what they may hold.
 func TestValues(t *testing.T) {
 	h := newHarness(t)
@@ -68,7 +82,7 @@ func TestLookupsNeedRights(t *testing.T) {
 	h.Gone(&corev1.ConfigMap{}, "stolen")
 }
 
-// TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed anew.
+// TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed here.
 func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 	h := newHarness(t)
 	h.publish("1.0.0", nil)
@@ -92,6 +106,22 @@ func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestValuesOfTheLastReleaseArePreserved sets spec.upgrade.preserveValues: values that are no longer declared stay.
+func TestValuesOfTheLastReleaseArePreserved(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: {{ .Release.Name }}-size}\ndata: {k: {{ .Values.size | quote }}}\n"})
+	h.release("app", values(map[string]any{"color": "blue", "size": "small"}),
+		func(s *helmv2.HelmReleaseSpec) { s.Upgrade = &helmv2.Upgrade{PreserveValues: true} })
+	h.ready("app", 1)
+	h.edit("app", values(map[string]any{"size": "big"}))
+	h.ready("app", 2)
+	h.configMap("app-config", "blue")
+	h.configMap("app-size", "big")
+	h.Reconcile(&helmv2.HelmRelease{}, "app")
+	h.ready("app", 2)
 }
 
 // TestTheNameOfAChartMayChange upgrades to a chart of another name: in place, or by an uninstall and an install.

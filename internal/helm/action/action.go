@@ -89,7 +89,10 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	if spec.ServerSideApply != nil {
 		serverSide = *spec.ServerSideApply
 	}
-	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide, o.NoWait = serverSide, spec.DisableWait })
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
+		o.ServerSide, o.NoWait, o.Timeout = serverSide, spec.DisableWait, timeout
+		o.Defer = r.deferral(true, hookUnless(spec.DisableHooks, release.HookPostInstall))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	i.PostRenderer, i.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = i.Run(c.Rendered, c.Values)
-	return client, err
+	return client, waited(client, err)
 }
 
 func installCRDs(spec *helmv2.Install) string {
@@ -130,8 +133,9 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) 
 	timeout := r.Object.GetTimeout(spec.Timeout)
 	serverSide := usesServerSide(spec.ServerSideApply, history[0])
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
-		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
 		o.Abandoned = abandoned(history)
+		o.Defer = r.deferral(!spec.CleanupOnFail, hookUnless(spec.DisableHooks, release.HookPostUpgrade))
 	})
 	if err != nil {
 		return nil, err
@@ -155,7 +159,7 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) 
 	u.PostRenderer, u.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = u.Run(r.Name, c.Rendered, c.Values)
-	return client, err
+	return client, waited(client, err)
 }
 
 // abandoned returns the manifests of the failed releases that are newer than the deployed one. Helm compares only with
@@ -215,15 +219,15 @@ func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, 
 	if spec == nil {
 		spec = &helmv2.Rollback{}
 	}
-	serverSide := usesServerSide(spec.ServerSideApply, to)
+	serverSide, timeout := usesServerSide(spec.ServerSideApply, to), r.Object.GetTimeout(spec.Timeout)
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
-		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
 	})
 	if err != nil {
 		return nil, err
 	}
 	b := helmaction.NewRollback(cfg)
-	b.Version, b.Timeout, b.MaxHistory = to.Version, r.Object.GetTimeout(spec.Timeout), r.Object.GetMaxHistory()
+	b.Version, b.Timeout, b.MaxHistory = to.Version, timeout, r.Object.GetMaxHistory()
 	b.ServerSideApply, b.ForceConflicts = strconv.FormatBool(serverSide), serverSide
 	b.ForceReplace = spec.Force && !serverSide
 	b.WaitStrategy, b.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs

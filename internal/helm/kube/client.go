@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,7 +59,15 @@ type Options struct {
 	Legacy     bool            // wait only for the kinds that Helm 3 waited for
 	NoWait     bool            // do not wait for the health of objects, only for hooks
 	NoFailFast bool
+	// Timeout bounds an apply that waits for the cluster, such as for a namespace that is being deleted.
+	Timeout time.Duration
+	// Defer is asked before a wait for the health of objects that takes longer. If it returns true, the wait ends with
+	// [rollout.ErrUnhealthyYet], and a later pass continues it.
+	Defer func() (bool, error)
 }
+
+// deferAfter is how long a wait for the health of objects may take before it is left to a later pass.
+const deferAfter = 2 * time.Second
 
 // Client does the cluster work of one action. See [Client.Guarded].
 type Client struct {
@@ -72,6 +81,7 @@ type Client struct {
 	mu       sync.Mutex
 	changes  []apply.Change
 	warnings []string
+	deferred bool    // the wait for the health of objects is left to a later pass
 	problems []error // of deletions, which Helm leaves out of its errors
 	versions map[health.Target]string
 	mapped   bool // discovery was read again for a kind that was not found

@@ -63,6 +63,9 @@ func (g guarded) Update(original, target helmkube.ResourceList,
 
 // Delete implements [helmkube.Interface].
 func (g guarded) Delete(list helmkube.ResourceList, policy metav1.DeletionPropagation) (*helmkube.Result, []error) {
+	if g.client.IsDeferred() {
+		return &helmkube.Result{}, nil // nothing failed yet
+	}
 	result, err := call(g.client, "deleting the objects of a release", func() (*helmkube.Result, error) {
 		return g.client.delete(list, policy)
 	})

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -69,11 +70,42 @@ func (c *Client) createOne(info *resource.Info) error {
 	if !ok {
 		return fmt.Errorf("%s is not an unstructured object", info.Name)
 	}
+	if err := c.removeLeft(info, o); err != nil {
+		return err
+	}
 	created, err := c.write(info, o)
 	if err != nil {
 		return fmt.Errorf("cannot create %s: %w", refOf(info), err)
 	}
 	return info.Refresh(created, true)
+}
+
+// hookRemoval bounds the wait until what an earlier hook left is gone.
+const hookRemoval = time.Minute
+
+// removeLeft deletes the Job or Pod that an earlier run of a hook left, such as a failed one that the chart deletes
+// only after a success. It would neither run again nor accept another template.
+func (c *Client) removeLeft(info *resource.Info, o *unstructured.Unstructured) error {
+	if kind := info.Mapping.GroupVersionKind.GroupKind(); kind != jobKind && kind != podKind ||
+		o.GetAnnotations()[release.HookAnnotation] == "" {
+		return nil
+	}
+	live, err := c.resource(info).Get(c.ctx, info.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read %s, which an earlier hook may have left: %w", refOf(info), err)
+	case live.GetAnnotations()[release.HookAnnotation] == "":
+		return fmt.Errorf("%s exists, and is not a hook", refOf(info))
+	}
+	policy, uid := metav1.DeletePropagationBackground, live.GetUID()
+	err = c.resource(info).Delete(c.ctx, info.Name, metav1.DeleteOptions{PropagationPolicy: &policy,
+		Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot delete %s, which an earlier hook left: %w", refOf(info), err)
+	}
+	return waiter{c}.WaitForDelete(helmkube.ResourceList{info}, hookRemoval)
 }
 
 func (c *Client) write(info *resource.Info, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -197,14 +229,16 @@ func (c *Client) apply(original, target helmkube.ResourceList) (*helmkube.Result
 // applyUntilDone applies the request, and continues while it waits for the cluster.
 func (c *Client) applyUntilDone(request apply.Request, byRef map[apply.Ref]*resource.Info,
 	result *helmkube.Result) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
+	defer cancel()
 	for {
-		done, err := c.Target.Cluster.Apply(c.ctx, request)
+		done, err := c.Target.Cluster.Apply(ctx, request)
 		c.addChanges(done, byRef, result)
 		if !apply.IsWaiting(err) {
 			return err
 		}
 		select {
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return err
 		case <-time.After(waitRetry):
 		}
