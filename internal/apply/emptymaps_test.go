@@ -16,8 +16,7 @@ func TestJobWithEmptyMapsIsLeftAlone(t *testing.T) {
 		t.Run(fmt.Sprintf("force %v", force), func(t *testing.T) {
 			f := newFixture(t)
 			labels := f.owner.Labels()
-			manifest := strings.ReplaceAll(strings.Replace(job, "template: {", "template: {metadata: {}, ", 1), "%s", f.ns)
-			theirs := f.objects(manifest)[0]
+			theirs := f.objects(strings.Replace(job, "template: {", "template: {metadata: {}, ", 1))[0]
 			theirs.SetLabels(labels)
 			data, err := theirs.MarshalJSON()
 			if err != nil {

@@ -143,8 +143,8 @@ func body(parse func(b []byte) error) check {
 	}
 }
 
-// dockerHub checks the format https://docs.docker.com/docker-hub/repos/manage/webhooks/#example-webhook-payload. Senders
-// that imitate it leave fields out, so none is required.
+// dockerHub checks the format https://docs.docker.com/docker-hub/repos/manage/webhooks/#example-webhook-payload.
+// Senders that imitate it leave fields out, so none is required.
 func dockerHub(b []byte) error {
 	var p *struct {
 		PushData   struct{ Tag string } `json:"push_data"`
