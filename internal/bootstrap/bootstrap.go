@@ -50,10 +50,11 @@ type Options struct {
 	Login      Login // of the cluster
 
 	// Install applies the objects of the controllers, and waits until they run.
-	Install func(ctx context.Context, objects []*unstructured.Unstructured) error
-	Client  client.Client
-	Timeout time.Duration // of each step that does not ask a person
-	Output  Output
+	Install       func(ctx context.Context, objects []*unstructured.Unstructured) error
+	AlwaysInstall bool // also if the cluster manages itself
+	Client        client.Client
+	Timeout       time.Duration // of each step that does not ask a person
+	Output        Output
 	// AfterStep is called after each step; its error ends the run. Nil in production.
 	AfterStep func(step string) error
 }

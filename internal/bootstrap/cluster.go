@@ -96,7 +96,7 @@ func (r *run) install(ctx context.Context) error {
 			objects = append(objects, o)
 		}
 	}
-	if r.state.applied != "" {
+	if r.state.applied != "" && !r.AlwaysInstall {
 		running, err := r.isRunning(ctx, objects)
 		if err != nil || running {
 			return err

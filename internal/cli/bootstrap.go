@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -23,22 +23,22 @@ import (
 // bootstrapCommand holds the flags of all bootstrap commands.
 type bootstrapCommand struct {
 	*env
-	install                     installCommand
-	branch, path                string
-	interval                    time.Duration
-	author                      git.Signature
-	appendix                    string
-	signing                     signingFlags
-	caFile, secretName          string
-	keyFile, knownHosts         string
-	key                         sshkey.Spec
-	sshHostname                 string
-	tokenAuth, submodules       bool
-	rotateKey, force, writeable bool
+	install               installFlags
+	branch, path          string
+	interval              time.Duration
+	author                git.Signature
+	appendix              string
+	signing               signingFlags
+	caFile, secretName    string
+	keyFile, knownHosts   string
+	key                   sshkey.Spec
+	sshHostname           string
+	tokenAuth, submodules bool
+	rotateKey, force      bool
 }
 
 func newBootstrapCommand(e *env) *cobra.Command {
-	o := &bootstrapCommand{env: e, install: installCommand{env: e}}
+	o := &bootstrapCommand{env: e}
 	c := newGroup("bootstrap", "Make a cluster manage itself from a git repository",
 		`  export GITHUB_TOKEN=<token>
   sluice bootstrap github --owner=my-org --repository=fleet \
@@ -79,25 +79,9 @@ func (o *bootstrapCommand) bind(f *pflag.FlagSet) {
 	f.BoolVar(&o.tokenAuth, "token-auth", false, "the cluster uses the token over https instead of a deploy key")
 	f.BoolVar(&o.rotateKey, "rotate-key", false, "replace the deploy key or deploy token that was created")
 	f.BoolVar(&o.submodules, "recurse-submodules", false, "include submodules of the repository")
-	f.BoolVar(&o.force, "force", false, "continue if the cluster manages itself from another path")
-	o.bindInstall(f)
-}
-
-// bindInstall adds the flags for the manifests of the controllers.
-func (o *bootstrapCommand) bindInstall(f *pflag.FlagSet) {
-	i := &o.install
-	f.StringSliceVar(&i.components, "components", options.AllControllers, "controllers to run")
-	f.StringSliceVar(&i.extra, "components-extra", nil, "controllers to run in addition to --components")
-	f.StringVar(&i.image, "image", "", "container image of the controllers (default: from --registry and --version)")
-	f.StringVar(&i.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
-	f.StringVar(&i.imageTag, "version", defaultTag(), "tag of the container image")
-	f.StringVar(&i.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
-	f.StringVar(&i.ClusterDomain, "cluster-domain", manifest.DefaultClusterDomain, "internal domain of the cluster")
-	f.StringVar(&i.LogLevel, "log-level", "info", "log level: trace, debug, info or error")
-	f.BoolVar(&i.NetworkPolicy, "network-policy", true, "allow only Pods of the namespace to download artifacts")
-	f.StringSliceVar(&i.Tolerations, "toleration-keys", nil, "keys of taints that the controllers tolerate")
-	f.BoolVar(&i.AllNamespaces, "watch-all-namespaces", true,
-		"reconcile objects in all namespaces, not only in that of the controllers")
+	f.BoolVar(&o.force, "force", false,
+		"replace Flux, and continue if the cluster manages itself from another path")
+	o.install.bind(f)
 }
 
 // bindSync adds the flags that each subcommand has.
@@ -127,30 +111,40 @@ func (o *bootstrapCommand) run(ctx context.Context, repository bootstrap.Reposit
 		Force: o.force, Components: components,
 		Commit:     bootstrap.CommitOptions{Author: o.author, Appendix: o.appendix, Sign: sign},
 		Repository: repository, Login: login, Client: cl, Timeout: o.Timeout, Output: o.UI,
-		Install: func(ctx context.Context, objects []*unstructured.Unstructured) error {
-			return o.install.apply(ctx, objects)
-		},
+		Install: o.installObjects, AlwaysInstall: o.install.RegistryLogin != "",
 	})
 }
 
-// manifests returns the manifests of the controllers.
+// manifests returns the manifests of the controllers, without the login of the registry.
 func (o *bootstrapCommand) manifests() ([]byte, error) {
+	if err := o.install.complete(o.env); err != nil {
+		return nil, err
+	}
 	for _, required := range []string{options.SourceController, options.KustomizeController} {
-		if !slices.Contains(slices.Concat(o.install.components, o.install.extra), required) {
+		if !o.install.Runs(required) {
 			return nil, usagef("--components lacks %s, without which the cluster cannot manage itself", required)
 		}
 	}
-	if err := o.install.complete(); err != nil {
-		return nil, err
-	}
-	objects, err := manifest.Install(o.install.InstallOptions)
+	public := o.install.Options
+	public.RegistryLogin = ""
+	objects, err := install.Manifests(public)
 	if err != nil {
 		return nil, err
 	}
 	b := bytes.NewBufferString("# This manifest was generated by sluice bootstrap. Do not edit: the next run " +
-		"overwrites it.\n# Version: " + Version + "\n# Components: " + strings.Join(o.install.Controllers, ",") + "\n")
+		"overwrites it.\n# Version: " + Version + "\n# Components: " + strings.Join(public.Components, ",") + "\n")
 	err = manifest.Encode(b, objects...)
 	return b.Bytes(), err
+}
+
+// installObjects installs the controllers and waits until they run.
+func (o *bootstrapCommand) installObjects(ctx context.Context, objects []*unstructured.Unstructured) error {
+	cfg, err := o.Config()
+	if err != nil {
+		return err
+	}
+	return install.Run(ctx, cfg, o.install.Options, install.Request{Progress: o.UI, Wait: true, Force: o.force,
+		Timeout: o.Timeout, Objects: objects})
 }
 
 // ca returns the content of --ca-file.
