@@ -45,7 +45,7 @@ func TestBootstrapUsage(t *testing.T) {
 	t.Setenv("GIT_PASSWORD", "s3cret")
 	for want, args := range map[string][]string{
 		"lacks source-controller":               {"--components=kustomize-controller"},
-		"unknown component \"x\"":               {"--components-extra=x"},
+		"invalid value \"x\" for --comp":        {"--components-extra=x"},
 		"need --gpg-key-ring":                   {"--gpg-key-id=1"},
 		"needs --ssh-signing-key-file":          {"--ssh-signing-passphrase=x"},
 		"--gpg-key-ring: open ":                 {"--gpg-key-ring", missing},
