@@ -18,6 +18,14 @@ build: ## Build bin/sluice and bin/playground
 	go build -ldflags '-s -w' -o bin/sluice ./cmd/sluice
 	go build -C playground -o ../bin/playground ./cmd/playground
 
+.PHONY: image
+image: ## Build the container image for amd64 and arm64 as OCI layout bin/image (PUSH=HOST/REPOSITORY pushes it)
+	go run ./hack/image --version $(or $(VERSION),dev) $(if $(PUSH),--push $(PUSH)) $(IMAGE_FLAGS)
+
+.PHONY: release
+release: ## Build all files of a release into bin/release: make release VERSION=v1.2.3 [PUSH=HOST/REPOSITORY]
+	go run ./hack/release --version "$(VERSION)" $(if $(PUSH),--push --repository $(PUSH)) $(RELEASE_FLAGS)
+
 .PHONY: test
 test: build ## Run all tests, against the real kube-apiserver of the playground
 	go test -timeout 90m ./...
