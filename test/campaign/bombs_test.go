@@ -46,10 +46,12 @@ type bombs struct {
 func TestCampaignBombs(t *testing.T) {
 	kinds := []string{"zeros", "entries", "pack", "tree", "large", "cluster", "all"}
 	e := begin(t, len(kinds), len(kinds))
-	b := bombs{unpacked: 600 << 20, entries: 450_000, objects: 2_500_000, values: 1_900_000, answer: 400 << 20, count: 3}
+	b := bombs{unpacked: 600 << 20, entries: 450_000, objects: 2_500_000, values: 1_900_000,
+		answer: 400 << 20, count: 3}
 	if *isFull {
-		b = bombs{unpacked: 1 << 30, entries: 499_000, objects: 5_000_000, values: 3_500_000, answer: 1200 << 20,
-			count: 10}
+		b = bombs{unpacked: 1 << 30, entries: 499_000, objects: 5_000_000, values: 3_500_000,
+			answer: 1200 << 20,
+			count:  10}
 	}
 	git := testenv.NewGit(t)
 	good := newTenant(t, git)
@@ -117,8 +119,9 @@ func (n *tenant) prepare(b *bombs) {
 	n.treeBomb()
 	large := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {}\nx: [" +
 		strings.Repeat("1,", b.values) + "1]\n"
-	n.git.Commit(n.repo+"-large", map[string]string{"kustomization.yaml": "resources: [large.yaml]\nnamePrefix: x-\n",
-		"large.yaml": large})
+	n.git.Commit(n.repo+"-large",
+		map[string]string{"kustomization.yaml": "resources: [large.yaml]\nnamePrefix: x-\n",
+			"large.yaml": large})
 	n.git.Commit(n.repo+"-app", map[string]string{"app.yaml": configMap("app", "1")})
 	n.create(n.source("large", func(g *sourcev1.GitRepository) { g.Spec.URL += "-large" }),
 		n.source("app", func(g *sourcev1.GitRepository) { g.Spec.URL += "-app" }),
@@ -133,14 +136,17 @@ func (n *tenant) bombs(kind string, iteration int, b *bombs) (objects []client.O
 		switch kind {
 		case "zeros", "entries":
 			b.registry.Push(n.repo+"/"+name, "latest", nil, static.NewLayer(b.layers[kind], types.OCILayer))
-			objects = append(objects, &sourcev1.OCIRepository{ObjectMeta: n.named(name), Spec: sourcev1.OCIRepositorySpec{
-				URL: b.registry.OCI + "/" + n.repo + "/" + name, Interval: hour, Insecure: true}})
+			objects = append(objects, &sourcev1.OCIRepository{ObjectMeta: n.named(name),
+				Spec: sourcev1.OCIRepositorySpec{
+					URL: b.registry.OCI + "/" + n.repo + "/" + name, Interval: hour, Insecure: true}})
 		case "pack":
-			objects = append(objects, n.source(name, func(g *sourcev1.GitRepository) { g.Spec.URL = b.pack + "/" + name }))
+			objects = append(objects, n.source(name,
+				func(g *sourcev1.GitRepository) { g.Spec.URL = b.pack + "/" + name }))
 		case "tree":
 			objects = append(objects, n.source(name))
 		case "large":
-			objects = append(objects, n.app(name, func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Name = "large" }))
+			objects = append(objects, n.app(name,
+				func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Name = "large" }))
 		case "cluster":
 			objects = append(objects, n.app(name, func(k *kustomizev1.Kustomization) {
 				k.Spec.KubeConfig = &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "cluster"}}
@@ -221,8 +227,10 @@ func newEndlessCluster(t *testing.T, size int64) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[`)
-		item := []byte(strings.Repeat(`{"name":"configmaps","namespaced":true,"kind":"ConfigMap","verbs":["get"]},`, 1000))
+		_, _ = io.WriteString(w,
+			`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[`)
+		item := []byte(strings.Repeat(
+			`{"name":"configmaps","namespaced":true,"kind":"ConfigMap","verbs":["get"]},`, 1000))
 		for sent := int64(0); sent < size; sent += int64(len(item)) {
 			if _, err := w.Write(item); err != nil || r.Context().Err() != nil {
 				return
@@ -233,6 +241,7 @@ func newEndlessCluster(t *testing.T, size int64) string {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: %q}}]\n"+
+	return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: x\n"+
+		"clusters: [{name: x, cluster: {server: %q}}]\n"+
 		"contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {token: x}}]\n", server.URL)
 }

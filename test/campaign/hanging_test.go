@@ -44,9 +44,10 @@ func TestCampaignHangingHosts(t *testing.T) {
 		o := hostile.hanging(i, address)
 		hostile.create(o)
 		if i%5 == webhook { // gets the events about the failures of the others
-			hostile.create(&notificationv1.Alert{ObjectMeta: hostile.named(o.GetName()), Spec: notificationv1.AlertSpec{
-				ProviderRef:  meta.LocalObjectReference{Name: o.GetName()},
-				EventSources: []notificationv1.EventSource{{Kind: sourcev1.GitRepositoryKind, Name: "*"}}}})
+			hostile.create(&notificationv1.Alert{ObjectMeta: hostile.named(o.GetName()),
+				Spec: notificationv1.AlertSpec{
+					ProviderRef:  meta.LocalObjectReference{Name: o.GetName()},
+					EventSources: []notificationv1.EventSource{{Kind: sourcev1.GitRepositoryKind, Name: "*"}}}})
 		}
 		if source, ok := o.(reconcile.Object); ok && i%5 != webhook {
 			sources = append(sources, source)
@@ -97,7 +98,8 @@ func (n *tenant) hanging(i int, address string) client.Object {
 			URL: "http://" + address, Interval: hour, Timeout: timeout}}
 	case 3:
 		return &sourcev1.Bucket{ObjectMeta: name, Spec: sourcev1.BucketSpec{BucketName: "x", Endpoint: address,
-			Insecure: true, Interval: hour, Timeout: timeout, SecretRef: &meta.LocalObjectReference{Name: "keys"}}}
+			Insecure: true, Interval: hour, Timeout: timeout,
+			SecretRef: &meta.LocalObjectReference{Name: "keys"}}}
 	}
 	return &notificationv1.Provider{ObjectMeta: name, Spec: notificationv1.ProviderSpec{
 		Type: notificationv1.GenericProvider, Address: "http://" + address, Timeout: timeout}}
@@ -117,7 +119,8 @@ func newHangingHost(t *testing.T, random *rand.Rand) string {
 		_ = l.Close()
 	})
 	begin := []string{"", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n", "HTTP/1.1 500 X\r\nContent-Length: 100000\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n",
+		"HTTP/1.1 500 X\r\nContent-Length: 100000\r\n\r\n",
 		"HTTP/1.1 307 X\r\nLocation: /again\r\n"}[random.IntN(6)]
 	drips := random.IntN(2) == 0
 	go func() {

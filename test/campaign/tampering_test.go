@@ -101,7 +101,8 @@ func (n *tenant) account() *rest.Config {
 // gated creates an object of each kind: a suspended example, and the gate and the Kustomization behind it.
 func (n *tenant) gated(objects dynamic.Interface, kinds []served) {
 	n.Helper()
-	gate := &gatingv1.Gate{ObjectMeta: n.named("gate"), Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}}
+	gate := &gatingv1.Gate{ObjectMeta: n.named("gate"),
+		Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}}
 	n.create(gate, n.source("app"), n.app("app", func(k *kustomizev1.Kustomization) {
 		k.Spec.Gates = []meta.GateReference{{Name: "gate"}}
 	}))
@@ -153,7 +154,8 @@ func (n *tenant) tamper(objects dynamic.Interface, k served, random *rand.Rand, 
 	}
 	for _, field := range slices.Sorted(maps.Keys(status.Properties)) {
 		property := status.Properties[field]
-		patch, err := json.Marshal(map[string]any{"status": map[string]any{field: valueOf(&property, random, 0)}})
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{field: valueOf(&property,
+			random, 0)}})
 		if err != nil {
 			n.Fatal(err)
 		}
@@ -202,10 +204,12 @@ func policies(t *testing.T) (remove func()) {
 			t.Fatal(err)
 		}
 	}
-	n.create(&gatingv1.Gate{ObjectMeta: n.named("gate"), Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}})
+	n.create(&gatingv1.Gate{ObjectMeta: n.named("gate"),
+		Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}})
 	gates := account.Resource(gatingv1.GroupVersion.WithResource("gates")).Namespace(n.namespace)
 	testenv.Eventually(t, "the policies are in force", func() error {
-		_, err := gates.Patch(context.Background(), "gate", types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`),
+		_, err := gates.Patch(context.Background(), "gate", types.MergePatchType,
+			[]byte(`{"status":{"observedGeneration":1}}`),
 			metav1.PatchOptions{}, "status")
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the result is %w", err)
