@@ -83,7 +83,8 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	strict := !slices.ContainsFunc(s.Args, func(arg string) bool { return strings.Contains(arg, lenientFlag) })
 	builder := localbuild.New(localbuild.Options{Strict: strict}, c.client, func(string) {})
 	builder.UseSource(obj, tree)
-	run := &comparison{diffKustomization: &diffKustomization{env: c.env}, client: c.client, target: c.target, first: key}
+	run := &comparison{diffKustomization: &diffKustomization{env: c.env}, client: c.client, target: c.target,
+		first: key}
 	var changes []apply.Change
 	err = builder.Build(ctx, key, func(r *localbuild.Result) error {
 		req, err := run.request(ctx, r)
@@ -97,7 +98,8 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	return changes, err
 }
 
-// release returns what an upgrade of a HelmRelease would change. No upgrade runs unless values or chart change, so these
+// release returns what an upgrade of a HelmRelease would change. No upgrade runs unless values or chart change, so
+// these
 // changes are what a drift correction would do at most.
 func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migrate.Settings) ([]apply.Change, error) {
 	d := &diffHelmRelease{env: c.env}

@@ -82,7 +82,8 @@ func (o *migrateFlux) bindInstall(c *cobra.Command) {
 	f.StringVar(&o.install.Registry, "registry", o.install.Registry, "registry of the container image")
 	f.StringVar(&o.install.Version, "version", o.install.Version, "tag of the container image")
 	f.StringVar(&o.install.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
-	f.BoolVar(&o.install.NetworkPolicy, "network-policy", true, "allow only Pods of the namespace to download artifacts")
+	f.BoolVar(&o.install.NetworkPolicy, "network-policy", true,
+		"allow only Pods of the namespace to download artifacts")
 }
 
 func (o *migrateFlux) validate() error {

@@ -41,7 +41,8 @@ func (o *migrateFlux) print(p *migrate.Plan) error {
 	case s != nil && s.Done:
 		o.Step("an earlier migration is complete; this one extends it")
 	case s != nil:
-		o.Step("a migration was interrupted in step '%s'; with --yes it continues, with --rollback it goes back", s.Step)
+		o.Step("a migration was interrupted in step '%s'; with --yes it continues, with --rollback "+
+			"it goes back", s.Step)
 	}
 	for _, warning := range p.Warnings {
 		o.Warn("%s", warning)

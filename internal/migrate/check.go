@@ -25,7 +25,8 @@ func (e *Engine) check(ctx context.Context, p *Plan) error {
 		}
 	}
 	if len(p.definitions) == 0 {
-		p.block("the cluster has no CustomResourceDefinitions of Flux, although its controllers are installed. Install "+
+		p.block("the cluster has no CustomResourceDefinitions of Flux, although its controllers are "+
+			"installed. Install "+
 			"Flux completely, or delete its Deployments in namespace '%s' and run sluice install", e.Namespace)
 	}
 	e.checkObjects(p)
@@ -69,7 +70,8 @@ func (e *Engine) checkObjects(p *Plan) {
 	for _, o := range p.Objects {
 		if d := byKind[o.Group+"/"+o.Kind]; d != nil {
 			if lost := e.lostFields(d, o); len(lost) > 0 {
-				p.block("%s sets fields that Sluice does not have: %s. Remove them first", o.Ref, strings.Join(lost, ", "))
+				p.block("%s sets fields that Sluice does not have: %s. Remove them first", o.Ref,
+					strings.Join(lost, ", "))
 			}
 		}
 		if !o.Moves {
@@ -111,7 +113,8 @@ func (e *Engine) checkReleases(ctx context.Context, p *Plan) error {
 			continue
 		}
 		if namespace, name := releaseOf(o.live); pending[namespace+"/"+name] {
-			p.block("%s: an action of Helm release '%s/%s' has not ended. Wait until it ends. If no process works on it, "+
+			p.block("%s: an action of Helm release '%s/%s' has not ended. Wait until it ends. If no "+
+				"process works on it, "+
 				"suspend the HelmRelease and run helm rollback", o.Ref, namespace, name)
 		}
 	}
@@ -145,7 +148,8 @@ func (e *Engine) checkOurs(ctx context.Context, p *Plan) error {
 		return err
 	}
 	if n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !found || n > 0 {
-		p.block("Sluice runs already in namespace '%s', next to Flux. Stop one of them, for example: kubectl -n %s scale "+
+		p.block("Sluice runs already in namespace '%s', next to Flux. Stop one of them, for example: "+
+			"kubectl -n %s scale "+
 			"deployment/%s --replicas=0", e.Namespace, e.Namespace, OurDeployment)
 	}
 	return nil

@@ -115,7 +115,8 @@ func (e *Engine) checkDefinition(d *definition) string {
 			"CustomResourceDefinition '%s' if nothing uses it", d.kind, d.group, d.Name)
 	}
 	if !slices.Contains(ours.Versions, d.StorageVersion) {
-		return fmt.Sprintf("CustomResourceDefinition '%s' stores version %s, which Sluice does not serve (it serves %s). "+
+		return fmt.Sprintf("CustomResourceDefinition '%s' stores version %s, which Sluice does not "+
+			"serve (it serves %s). "+
 			"Upgrade Flux to version 2.3 or later first, then run sluice migrate", d.Name, d.StorageVersion,
 			strings.Join(ours.Versions, ", "))
 	}

@@ -41,7 +41,8 @@ var (
 	separatorLine  = regexp.MustCompile(`^---(?:[ \t].*)?\r?$`)
 )
 
-// Files sets apiVersion of manifests of Flux's kinds to the wanted versions. Nothing else of a file changes. A kind that
+// Files sets apiVersion of manifests of Flux's kinds to the wanted versions. Nothing else of a file changes. A
+// kind that
 // has a newer version than the wanted one already stays.
 func Files(o FileOptions) ([]Rewrite, error) {
 	var all []Rewrite

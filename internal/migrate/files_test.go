@@ -90,7 +90,8 @@ func TestVersionsOfFlux(t *testing.T) {
 }
 
 func TestIsOlder(t *testing.T) {
-	ordered := []string{"v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta10", "v1", "v2alpha1", "v2beta1", "v2", "v10"}
+	ordered := []string{"v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta10", "v1", "v2alpha1", "v2beta1",
+		"v2", "v10"}
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if isOlder(a, b) != (i < j) {

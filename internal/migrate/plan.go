@@ -141,7 +141,8 @@ func (e *Engine) compare(ctx context.Context, p *Plan) {
 		if len(c.Changes) > 0 && e.AllowChanges {
 			p.warn("%s: Sluice would change what it applied: %s", o.Ref, strings.Join(c.Changes, ", "))
 		} else if len(c.Changes) > 0 {
-			p.block("%s: Sluice would change what it applied: %s. Look at the changes with sluice diff, or accept them "+
+			p.block("%s: Sluice would change what it applied: %s. Look at the changes with sluice "+
+				"diff, or accept them "+
 				"with --allow-changes", o.Ref, strings.Join(c.Changes, ", "))
 		}
 		p.Comparisons = append(p.Comparisons, c)

@@ -63,7 +63,7 @@ func (e *Engine) Rollback(ctx context.Context) error {
 		return err
 	}
 	if s == nil {
-		return fmt.Errorf("there is no migration in namespace '%s': nothing to roll back", e.Namespace)
+		return fmt.Errorf("no migration is recorded in namespace '%s': nothing to roll back", e.Namespace)
 	}
 	e.Scope = s.Scope
 	if s.Direction != Backward {
@@ -156,7 +156,8 @@ func (e *Engine) rememberDeployments(s *State, controllers []Controller) {
 	}
 }
 
-// keepReplaced saves the definitions of Flux, and its objects that ours replace, such as Services. It notes which of our
+// keepReplaced saves the definitions of Flux, and its objects that ours replace, such as Services. It notes which
+// of our
 // objects do not exist yet.
 func (e *Engine) keepReplaced(ctx context.Context, s *State, p *Plan) error {
 	isKept := func(u *unstructured.Unstructured) bool {

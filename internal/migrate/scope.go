@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ShardLabel is the label that assigns objects to a shard, and ShardKey its value for the objects that Sluice reconciles
+// ShardLabel is the label that assigns objects to a shard, and ShardKey its value for the objects that Sluice
+// reconciles
 // while Flux keeps other namespaces.
 const (
 	ShardLabel = "sharding.fluxcd.io/key"
@@ -89,9 +90,11 @@ func (e *Engine) checkShards(controllers []Controller, objects []Object) (blocke
 		if err == nil && !selector.Matches(ours) {
 			continue
 		}
-		blockers = append(blockers, fmt.Sprintf("Deployment '%s/%s' would reconcile the objects of the namespaces as well. "+
-			"Add the argument --%s=!%s to its container, where the manifests of Flux are declared, and run the command "+
-			"again", e.Namespace, c.Deployment, selectorFlag, ShardLabel))
+		blockers = append(blockers,
+			fmt.Sprintf("Deployment '%s/%s' would reconcile the objects of the namespaces as well. "+
+				"Add the argument --%s=!%s to its container, where the manifests of Flux are declared, "+
+				"and run the command "+
+				"again", e.Namespace, c.Deployment, selectorFlag, ShardLabel))
 	}
 	moving := map[Ref]bool{}
 	for _, o := range objects {
@@ -102,15 +105,17 @@ func (e *Engine) checkShards(controllers []Controller, objects []Object) (blocke
 	for _, o := range objects {
 		key, sharded := o.live.GetLabels()[ShardLabel]
 		if o.Moves && sharded && key != ShardKey {
-			blockers = append(blockers, fmt.Sprintf("%s belongs to the shard '%s' by its label %s. Remove the label, or "+
-				"leave its namespace out", o.Ref, key, ShardLabel))
+			blockers = append(blockers,
+				fmt.Sprintf("%s belongs to the shard '%s' by its label %s. Remove the label, or "+
+					"leave its namespace out", o.Ref, key, ShardLabel))
 		}
 		for _, ref := range references(o.live) {
 			if o.Moves == moving[ref] || !exists(objects, ref) {
 				continue
 			}
-			blockers = append(blockers, fmt.Sprintf("%s refers to %s, and only one of them is in the namespaces that move. "+
-				"Move both", o.Ref, ref))
+			blockers = append(blockers,
+				fmt.Sprintf("%s refers to %s, and only one of them is in the namespaces that move. "+
+					"Move both", o.Ref, ref))
 		}
 		if o.Moves && o.Kind == "HelmRelease" && chartLabel(o.live) != ShardKey {
 			if chart, found, _ := unstructured.NestedMap(o.live.Object, "spec", "chart"); found && chart != nil {
@@ -178,7 +183,8 @@ func references(u *unstructured.Unstructured) (refs []Ref) {
 // label assigns the objects of the namespaces to our shard, so that Flux does not see them any longer.
 func (e *Engine) label(ctx context.Context, refs []Ref, value any) error {
 	for _, ref := range refs {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{ShardLabel: value}}})
+		patch,
+			err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{ShardLabel: value}}})
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,8 @@ func (m *mapper) environment(c Controller) {
 			}
 			m.settings = append(m.settings, Setting{Controller: c.Deployment, Name: "env " + v.Name,
 				Note: "not copied: add it to the Deployment of Sluice if it is needed"})
-			m.warn("Deployment '%s' sets the environment variable '%s', which is not copied. Add it to the Deployment of "+
+			m.warn("Deployment '%s' sets the environment variable '%s', which is not copied. Add it "+
+				"to the Deployment of "+
 				"Sluice after the migration if it is needed", c.Deployment, v.Name)
 		}
 	}

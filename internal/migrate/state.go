@@ -120,7 +120,8 @@ func (e *Engine) save(ctx context.Context, s *State) error {
 			e.Namespace)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot save the state of the migration in ConfigMap '%s/%s': %w", e.Namespace, StateName, err)
+		return fmt.Errorf("cannot save the state of the migration in ConfigMap '%s/%s': %w", e.Namespace,
+			StateName, err)
 	}
 	return nil
 }

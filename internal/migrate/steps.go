@@ -133,7 +133,8 @@ func (e *Engine) restoreSaved(ctx context.Context, s *State) error {
 	return nil
 }
 
-// restoreObject makes an object what it was. Its uid and what the API server assigned, such as the address of a Service,
+// restoreObject makes an object what it was. Its uid and what the API server assigned, such as the address of a
+// Service,
 // stay.
 func (e *Engine) restoreObject(ctx context.Context, saved *unstructured.Unstructured) error {
 	live, err := e.getIfExists(ctx, refOf(saved))
@@ -186,7 +187,8 @@ func (e *Engine) waitReady(ctx context.Context, s *State) error {
 	})
 }
 
-// notReady returns which objects are not Ready again, and why. Objects that were deleted or suspended meanwhile are left
+// notReady returns which objects are not Ready again, and why. Objects that were deleted or suspended meanwhile
+// are left
 // out.
 func (e *Engine) notReady(ctx context.Context, s *State) (waiting []string, err error) {
 	live := map[Ref]*unstructured.Unstructured{}

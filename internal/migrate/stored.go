@@ -16,7 +16,7 @@ type Stored struct {
 	Name    string   `json:"name"`
 	Before  []string `json:"before"`  // status.storedVersions
 	Version string   `json:"version"` // that all objects are stored in afterwards
-	Objects int      `json:"objects"` // that were written; 0 if nothing was to be done
+	Objects int      `json:"objects"` // that were written; 0 if nothing needed it
 }
 
 // IsCurrent reports whether all objects were stored in the storage version already.

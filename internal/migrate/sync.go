@@ -71,8 +71,10 @@ func (e *Engine) checkSyncs(ctx context.Context, p *Plan) error {
 	}
 	for _, c := range p.Controllers {
 		if release := c.live.Annotations["meta.helm.sh/release-name"]; c.Moves && release != "" {
-			p.warn("Deployment '%s' is of the Helm release '%s'. Do not upgrade or uninstall that release: helm upgrade "+
-				"starts Flux again, and helm uninstall deletes the CustomResourceDefinitions that the chart installed, "+
+			p.warn("Deployment '%s' is of the Helm release '%s'. Do not upgrade or uninstall that "+
+				"release: helm upgrade "+
+				"starts Flux again, and helm uninstall deletes the CustomResourceDefinitions that "+
+				"the chart installed, "+
 				"with all objects", c.Deployment, release)
 		}
 	}

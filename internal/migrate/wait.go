@@ -79,8 +79,9 @@ func (e *Engine) waitStopped(ctx context.Context, name, leasePrefix string) erro
 			return "", err
 		}
 		if replicas(d) > 0 {
-			return "", fmt.Errorf("Deployment '%s' was scaled up again. Something deploys it, such as a GitOps sync or an "+
-				"autoscaler: stop that first", key)
+			return "",
+				fmt.Errorf("Deployment '%s' was scaled up again. Something deploys it, such as a GitOps sync or an "+
+					"autoscaler: stop that first", key)
 		}
 		pods := &corev1.PodList{}
 		if err := e.Client.List(ctx, pods, client.InNamespace(e.Namespace),

@@ -32,8 +32,8 @@ func (w *writers) of(ctx context.Context, namespace string) (Outputs, error) {
 	}
 	if namespace != w.obj.Namespace && w.generator.OneNamespace {
 		return Outputs{}, fault.New(meta.AccessDeniedReason,
-			"namespace '%s' is not that of the generator, and Sluice runs with --watch-all-namespaces=false", namespace).
-			WithHint("Remove spec.artifacts[].namespace")
+			"namespace '%s' is not that of the generator, and Sluice runs with --watch-all-namespaces=false",
+			namespace).WithHint("Remove spec.artifacts[].namespace")
 	}
 	return w.account(ctx)
 }

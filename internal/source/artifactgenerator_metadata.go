@@ -43,7 +43,8 @@ func (n *managedNamespaces) metadata(name string) (compose.Metadata, error) {
 	if _, set := m.Annotations[extensionsv1beta1.ExternalFinalizerAnnotation]; set {
 		return m, fault.New(extensionsv1beta1.ValidationFailedReason,
 			"the metadata of Namespace '%s' sets the annotation %s, which only others may set", name,
-			extensionsv1beta1.ExternalFinalizerAnnotation).WithHint("Remove it from the ArtifactGenerator or its source")
+			extensionsv1beta1.ExternalFinalizerAnnotation).
+			WithHint("Remove it from the ArtifactGenerator or its source")
 	}
 	maps.Copy(m.Labels, n.reserved())
 	return m, nil

@@ -55,7 +55,8 @@ func (g *ArtifactGenerator) allowedNames(obj *extensionsv1beta1.ArtifactGenerato
 
 func invalidNames(format string, args ...any) error {
 	return fault.New(extensionsv1beta1.ValidationFailedReason, "spec.managedNamespaces.allowedNames: %s",
-		fmt.Sprintf(format, args...)).WithHint("Correct the ArtifactGenerator. Its last artifacts stay available").Final()
+		fmt.Sprintf(format, args...)).
+		WithHint("Correct the ArtifactGenerator. Its last artifacts stay available").Final()
 }
 
 // metadataPath returns the path of the files with metadata of Namespaces; empty if there are none.
@@ -211,8 +212,8 @@ func (n *managedNamespaces) mayManage(ctx context.Context, live *corev1.Namespac
 	}
 	for _, o := range others.Items {
 		if string(o.UID) == uid {
-			return fault.New(meta.AccessDeniedReason, "Namespace '%s' is managed by ArtifactGenerator '%s/%s'", live.Name,
-				o.Namespace, o.Name).WithHint("%s", hint)
+			return fault.New(meta.AccessDeniedReason, "Namespace '%s' is managed by ArtifactGenerator '%s/%s'",
+				live.Name, o.Namespace, o.Name).WithHint("%s", hint)
 		}
 	}
 	return nil // its generator no longer exists
@@ -220,11 +221,12 @@ func (n *managedNamespaces) mayManage(ctx context.Context, live *corev1.Namespac
 
 // isPaused reports whether annotations keep a Namespace from being changed and deleted.
 func isPaused(live *corev1.Namespace) bool {
-	return strings.EqualFold(live.Annotations[extensionsv1beta1.ReconcileAnnotation], extensionsv1beta1.ReconcileDisabled) ||
+	return strings.EqualFold(live.Annotations[extensionsv1beta1.ReconcileAnnotation],
+		extensionsv1beta1.ReconcileDisabled) ||
 		strings.EqualFold(live.Annotations[extensionsv1beta1.SSAAnnotation], extensionsv1beta1.SSAIgnore)
 }
 
-// removeNamespaces deletes the Namespaces of earlier passes that no output is in any more, if they are to be pruned.
+// removeNamespaces deletes the Namespaces of earlier passes that no output is in any more, if prune is set.
 func (p *publication) removeNamespaces(ctx context.Context, outputs []compose.Output) {
 	if p.obj.Spec.ManagedNamespaces == nil || !p.obj.Spec.ManagedNamespaces.Prune {
 		return

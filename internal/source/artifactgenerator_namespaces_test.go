@@ -67,12 +67,14 @@ func (s *harness) tenants(name string, change func(*extensionsv1beta1.ArtifactGe
 	output := system.ArtifactOutput("{tenant}", "@mono/tenants/{tenant}/**")
 	output.Namespace = s.Namespace + "-{tenant}"
 	g := &extensionsv1beta1.ArtifactGenerator{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: map[string]string{"test": s.Namespace}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name,
+			Labels: map[string]string{"test": s.Namespace}},
 		Spec: extensionsv1beta1.ArtifactGeneratorSpec{
 			PathPattern: "@mono/tenants/{tenant}", Artifacts: []extensionsv1beta1.OutputArtifact{output},
 			CommonMetadata: &extensionsv1beta1.CommonMetadata{Labels: map[string]string{"test": s.Namespace,
 				"team": "platform"}},
-			Sources: []extensionsv1beta1.SourceReference{{Alias: "mono", Kind: sourcev1.GitRepositoryKind, Name: "mono"}},
+			Sources: []extensionsv1beta1.SourceReference{{Alias: "mono", Kind: sourcev1.GitRepositoryKind,
+				Name: "mono"}},
 		}}
 	change(&g.Spec)
 	s.Create(g)
@@ -155,7 +157,7 @@ func TestGeneratorManagesNamespaces(t *testing.T) {
 				AllowedLabels: map[string]string{"tier": "^(gold|silver)$"}},
 			From: []extensionsv1beta1.NamespaceMetadataChange{
 				{Namespace: "*", Strategy: extensionsv1beta1.MetadataMerge, Labels: map[string]string{"tier": "bronze",
-					extensionsv1beta1.GeneratorLabel: "forged"}},
+					extensionsv1beta1.GeneratorLabel: "x"}},
 				{Namespace: s.Namespace + "-b", Strategy: extensionsv1beta1.MetadataReset,
 					Annotations: map[string]string{"note": "b"}},
 			}}
@@ -164,7 +166,8 @@ func TestGeneratorManagesNamespaces(t *testing.T) {
 	b := s.namespaceOf("b", func(ns *corev1.Namespace) bool { return ns.Annotations["note"] == "b" })
 	g := s.settled("all")
 	if a.Labels["team"] != "platform" || a.Labels["admin"] != "" ||
-		a.Labels[extensionsv1beta1.GeneratorLabel] != string(g.UID) || b.Labels["team"] != "" || b.Labels["tier"] != "" {
+		a.Labels[extensionsv1beta1.GeneratorLabel] != string(g.UID) || b.Labels["team"] != "" ||
+		b.Labels["tier"] != "" {
 		t.Errorf("labels %v and %v", a.Labels, b.Labels)
 	}
 	var kinds []string
@@ -189,7 +192,9 @@ func prunesNamespaces(t *testing.T, s *harness, a, b *corev1.Namespace, g *exten
 	t.Log("drift of the metadata is corrected")
 	s.patchNamespace(a, `{"metadata":{"labels":{"tier":"other","mine":"kept"}}}`)
 	s.RequestReconcile(g, "all")
-	s.namespaceOf("a", func(ns *corev1.Namespace) bool { return ns.Labels["tier"] == "gold" && ns.Labels["mine"] == "kept" })
+	s.namespaceOf("a", func(ns *corev1.Namespace) bool {
+		return ns.Labels["tier"] == "gold" && ns.Labels["mine"] == "kept"
+	})
 
 	t.Log("a Namespace without artifacts is deleted, unless an annotation protects it")
 	s.patchNamespace(b, `{"metadata":{"annotations":{"source.extensions.fluxcd.io/prune":"disabled"}}}`)
@@ -296,7 +301,7 @@ func TestGeneratorsCannotTakeNamespaces(t *testing.T) {
 	theirs := s.given("a", map[string]string{"owner": "others"})
 	g := &extensionsv1beta1.ArtifactGenerator{}
 
-	t.Log("Namespaces of the cluster are never managed, whatever a directory is named")
+	t.Log("Namespaces of the cluster are never managed, also if a directory has their name")
 	s.tenants("captured", func(g *extensionsv1beta1.ArtifactGeneratorSpec) {
 		s.managed(g)
 		g.PathPattern, g.Artifacts[0].Namespace = "@mono/tenants/kube-{tenant}", "kube-{tenant}"

@@ -197,7 +197,7 @@ func (p *publication) removeUndeclared(ctx context.Context, owned outputSet) {
 	}
 }
 
-// Finalize removes the outputs, and then the Namespaces if they are to be pruned.
+// Finalize removes the outputs, and then the Namespaces if prune is set.
 func (g *ArtifactGenerator) Finalize(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) error {
 	owned, err := g.outputs(ctx, obj)
 	if err != nil {

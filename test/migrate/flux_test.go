@@ -28,7 +28,8 @@ import (
 // versions of Flux 2.8, which stores Alerts and Providers in v1beta3.
 var fluxVersions = map[string]string{
 	"source-controller": "v1.8.0", "kustomize-controller": "v1.8.0", "helm-controller": "v1.5.0",
-	"notification-controller": "v1.8.0", "image-reflector-controller": "v1.1.0", "image-automation-controller": "v1.1.0",
+	"notification-controller": "v1.8.0", "image-reflector-controller": "v1.1.0",
+	"image-automation-controller": "v1.1.0",
 }
 
 // flux is an installation of Flux in a namespace of the test, and two namespaces with objects.

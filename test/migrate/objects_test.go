@@ -104,7 +104,8 @@ func manifests(name string) string {
 }
 
 var chartTemplate = strings.NewReplacer("NAME", "{{ .Release.Name }}", "COLOR", "{{ .Values.color }}", "LABELS",
-	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}", helm.toolkit.fluxcd.io/namespace: "{{ .Release.Namespace }}"}`).
+	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}", helm.toolkit.fluxcd.io/namespace: "{{ `+
+		`.Release.Namespace }}"}`).
 	Replace(workload)
 
 // put creates an object and its status, with the field managers of a controller of Flux.
@@ -127,7 +128,8 @@ func (w *world) put(controller, apiVersion, kind, namespace, name string, spec, 
 	}
 	before = u.DeepCopy()
 	u.Object["status"] = status
-	if err := w.Status().Patch(w.Context(), u, client.MergeFrom(before), client.FieldOwner("gotk-"+controller)); err != nil {
+	if err := w.Status().Patch(w.Context(), u, client.MergeFrom(before),
+		client.FieldOwner("gotk-"+controller)); err != nil {
 		w.Fatalf("cannot write the status of %s %s/%s: %v", kind, namespace, name, err)
 	}
 }
@@ -227,7 +229,8 @@ func (w *world) release(team, name string) {
 			"lastAttemptedRevision": "1.0.0", "lastAttemptedReleaseAction": "install",
 			"lastAttemptedConfigDigest": digest.Config(values), "history": []any{object{
 				"digest": digest.Release(rel, ""), "name": name, "namespace": team, "version": int64(1),
-				"status": "deployed", "chartName": "app", "chartVersion": "1.0.0", "configDigest": digest.Config(values),
+				"status": "deployed", "chartName": "app", "chartVersion": "1.0.0",
+				"configDigest":  digest.Config(values),
 				"firstDeployed": rel.Info.FirstDeployed.UTC().Format(time.RFC3339),
 				"lastDeployed":  rel.Info.LastDeployed.UTC().Format(time.RFC3339)}}}))
 }

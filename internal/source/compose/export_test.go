@@ -121,7 +121,8 @@ func TestNamespacesOfCaptures(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, inputs := range []string{"@repo/../x", "@other/x", "@repo/"} {
-		if err := Check([]string{"repo"}, "", []Output{{Name: "x", Inputs: inputs, Copies: outputs[0].Copies}}); err == nil {
+		err := Check([]string{"repo"}, "", []Output{{Name: "x", Inputs: inputs, Copies: outputs[0].Copies}})
+		if err == nil {
 			t.Errorf("inputsFrom %s is accepted", inputs)
 		}
 	}
