@@ -41,8 +41,8 @@ type bombs struct {
 	pack     string // address
 }
 
-// TestCampaignBombs has a tenant with objects that need more memory than the process may use, many of a kind at once, and
-// in the last iteration all kinds. The process must live, also after a kill, and the others go on.
+// TestCampaignBombs has a tenant with objects that need more memory than the process may use, many of a kind at once,
+// and in the last iteration all kinds. The process must live, also after a kill, and the others go on.
 func TestCampaignBombs(t *testing.T) {
 	kinds := []string{"zeros", "entries", "pack", "tree", "large", "cluster", "all"}
 	e := begin(t, len(kinds), len(kinds))
