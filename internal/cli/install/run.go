@@ -33,6 +33,8 @@ type Request struct {
 	Force   bool          // take over definitions and controllers of Flux
 	DryRun  bool          // write nothing, and report what would change
 	Timeout time.Duration // of the context, for error messages
+	// Objects are installed instead of the manifests of the options, for manifests that people patched.
+	Objects []*unstructured.Unstructured
 }
 
 // fieldManager is the name of the command line in managed fields.
@@ -79,7 +81,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options, req Request) error {
 	if err != nil {
 		return err
 	}
-	objects, err := Manifests(o)
+	objects, err := req.manifests(o)
 	if err != nil {
 		return err
 	}
@@ -102,6 +104,17 @@ func Run(ctx context.Context, cfg *rest.Config, o Options, req Request) error {
 		return nil
 	}
 	return i.wait(ctx)
+}
+
+// manifests returns the objects to install.
+func (r Request) manifests(o Options) ([]*unstructured.Unstructured, error) {
+	switch {
+	case r.Objects == nil:
+		return Manifests(o)
+	case o.RegistryLogin != "":
+		return append(slices.Clone(r.Objects), o.pullSecret()), nil
+	}
+	return r.Objects, nil
 }
 
 // preview reports what apply would change.
