@@ -32,7 +32,7 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 	cd playground && go test -timeout 60m ./...
 
 .PHONY: generate
-generate: ## Generate CRDs, deepcopy and RBAC
+generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize base
 	$(TOOL) controller-gen object paths=./api/...
 	hack/joinmarkers .cache/api
 	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
@@ -40,6 +40,7 @@ generate: ## Generate CRDs, deepcopy and RBAC
 	rm -rf .cache/api
 	go run ./hack/unionversions config/crd
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
+	go run ./hack/charts .
 
 .PHONY: lint
 lint: ## Run the linters, with the layer rules

@@ -1,5 +1,5 @@
 // Command release builds all files of a release into a directory: archives of the binaries, the container image,
-// manifests, a Homebrew formula, checksums and their signature. The same commit, version and Go give the same files,
+// manifests, a Helm chart, a Homebrew formula, checksums and their signature. The same commit, version and Go give the same files,
 // except for signatures.
 package main
 
@@ -132,6 +132,9 @@ func (r *release) build(ctx context.Context) error {
 	}
 	reference := fmt.Sprintf("%s:%s@%s", r.images, r.version, built.Digest)
 	if err := r.manifests(ctx, binaries, reference); err != nil {
+		return err
+	}
+	if err := r.chart(built.Digest.String()); err != nil {
 		return err
 	}
 	if err := r.checksums(ctx); err != nil {

@@ -17,8 +17,10 @@ var program = map[string]string{
 	"cmd/sluice/main.go": "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n" +
 		"\t\"github.com/sluice-gitops/sluice/internal/cli\"\n)\n\n" +
 		"func main() { fmt.Println(cli.Version, cli.Commit, cli.Date, os.Args[1:]) }\n",
-	"LICENSE":             "Anyone may use this.\n",
-	"internal/cli/cli.go": "package cli\n\nvar Version, Commit, Date string\n",
+	"LICENSE":                   "Anyone may use this.\n",
+	"charts/sluice/Chart.yaml":  "apiVersion: v2\nname: sluice\nversion: 0.0.0-dev\nappVersion: latest\n",
+	"charts/sluice/values.yaml": "image:\n  repository: ghcr.io/sluice-gitops/sluice\n  digest: \"\"\n",
+	"internal/cli/cli.go":       "package cli\n\nvar Version, Commit, Date string\n",
 }
 
 // Checkout writes a small program, commits it in a directory of its own, and returns it as the source of v1.2.3. The

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sluice-gitops/sluice/internal/cli/install"
+	"github.com/sluice-gitops/sluice/internal/options"
+)
+
+// Values that stand for those of a release, and that nothing else contains.
+const (
+	anyNamespace = "sluice-release-namespace"
+	anyDomain    = "sluice-cluster-domain"
+)
+
+// variant is an installation without one thing.
+type variant struct {
+	condition string // of the template that is true in releases with that thing
+	objects   map[string]*unstructured.Unstructured
+}
+
+// source has everything that a release can contain, and finds out what each part depends on.
+type source struct {
+	complete []*unstructured.Unstructured
+	variants []variant
+}
+
+// complete returns the options of a release that contains everything.
+func complete() install.Options {
+	o := install.Default("")
+	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
+	return o
+}
+
+func newSource() (*source, error) {
+	s := &source{}
+	var err error
+	if s.complete, err = install.Manifests(complete()); err != nil {
+		return nil, err
+	}
+	without := map[string]func(*install.Options){
+		".Values.networkPolicy": func(o *install.Options) { o.NetworkPolicy = false },
+		fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant): func(o *install.Options) { o.Profile = "" },
+	}
+	for _, c := range options.AllControllers {
+		without[fmt.Sprintf(`has %q (include "sluice.components" . | fromJsonArray)`, c)] = func(o *install.Options) {
+			o.Components = slices.DeleteFunc(slices.Clone(o.Components), func(one string) bool { return one == c })
+		}
+	}
+	for condition, change := range without {
+		o := complete()
+		change(&o)
+		objects, err := install.Manifests(o)
+		if err != nil {
+			return nil, err
+		}
+		v := variant{condition: condition, objects: map[string]*unstructured.Unstructured{}}
+		for _, u := range objects {
+			v.objects[key(u)] = u
+		}
+		s.variants = append(s.variants, v)
+	}
+	slices.SortFunc(s.variants, func(a, b variant) int { return strings.Compare(a.condition, b.condition) })
+	return s, nil
+}
+
+func key(u *unstructured.Unstructured) string { return u.GetKind() + "/" + u.GetName() }
+
+// condition returns what must be true for the object to exist, or for the part of it that present looks for: all
+// variants without it. It is empty if all variants have it.
+func (s *source) condition(u *unstructured.Unstructured, present func(*unstructured.Unstructured) bool) string {
+	var conditions []string
+	for _, v := range s.variants {
+		other := v.objects[key(u)]
+		if present == nil && other == nil || present != nil && other != nil && !present(other) {
+			conditions = append(conditions, v.condition)
+		}
+	}
+	if len(conditions) < 2 {
+		return strings.Join(conditions, "")
+	}
+	return "and (" + strings.Join(conditions, ") (") + ")"
+}
+
+// when returns a template of text that is left out if the condition is false.
+func when(condition, text, indent string) string {
+	if condition == "" || text == "" {
+		return text
+	}
+	return indent + "{{- if " + condition + " }}\n" + text + indent + "{{- end }}\n"
+}

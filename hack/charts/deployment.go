@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// firstTenantArg is the first argument of the profile multi-tenant. Those that the values of a release add go before.
+const firstTenantArg = "--no-cross-namespace-refs"
+
+// deployment turns the fields of the Deployment that depend on the values of a release into templates.
+func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
+	field, _, err := unstructured.NestedFieldNoCopy(u.Object, "spec", "template", "spec")
+	if err != nil {
+		return err
+	}
+	pod, _ := field.(map[string]any)
+	c := firstContainer(u)
+	for _, name := range []string{"args", "ports"} {
+		items, _ := c[name].([]any)
+		if len(items) == 0 {
+			return errors.New("the container has no " + name)
+		}
+		var inserted func(any) string
+		if name == "args" {
+			inserted = func(item any) string {
+				if item != firstTenantArg {
+					return ""
+				}
+				return "        {{- with include \"sluice.args\" . }}\n        {{- . | trim | nindent 8 }}\n        {{- end }}\n"
+			}
+		}
+		err := t.items(c, name, items, func(other *unstructured.Unstructured) []any {
+			found, _ := firstContainer(other)[name].([]any)
+			return found
+		}, inserted)
+		if err != nil {
+			return err
+		}
+	}
+	return t.pod(pod, c)
+}
+
+// pod does so for the fields of the pod and its container that are no lists of the manifests.
+func (t *objectTemplate) pod(pod, c map[string]any) error {
+	priority, _ := pod["priorityClassName"].(string)
+	if priority == "" {
+		return errors.New("the profile multi-tenant has no priority class")
+	}
+	t.mark(pod, "priorityClassName", func(indent string) string {
+		condition := t.condition(t.object, func(other *unstructured.Unstructured) bool {
+			_, found, _ := unstructured.NestedString(other.Object, "spec", "template", "spec", "priorityClassName")
+			return found
+		})
+		return when(condition, indent+"priorityClassName: "+priority+"\n", indent)
+	})
+	t.mark(pod, "tolerations", optional("tolerations", ".Values.tolerations"))
+	t.mark(pod, "imagePullSecrets", optional("imagePullSecrets", ".Values.image.pullSecrets"))
+	t.mark(c, "resources", optional("resources", ".Values.resources"))
+	t.mark(c, "image", func(indent string) string {
+		return indent + "image: {{ include \"sluice.image\" . | quote }}\n"
+	})
+	return nil
+}
+
+// optional returns the template of a field that is left out if its value is empty.
+func optional(name, value string) func(indent string) string {
+	return func(indent string) string {
+		body := fmt.Sprintf("%s:\n%s  {{- toYaml . | nindent %d }}\n", name, indent, len(indent)+2)
+		return indent + "{{- with " + value + " }}\n" + indent + body + indent + "{{- end }}\n"
+	}
+}

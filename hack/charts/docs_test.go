@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/strvals"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/sluice-gitops/sluice/internal/cli/install"
+)
+
+func installPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(checkout, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// TestHelmCommandsOfPage renders the chart as each command of docs/install.md does. The chart of a release is that of
+// the checkout with other defaults.
+func TestHelmCommandsOfPage(t *testing.T) {
+	count := 0
+	for line := range strings.Lines(installPage(t)) {
+		command, ok := strings.CutPrefix(line, "    helm upgrade --install sluice ")
+		if !ok {
+			continue
+		}
+		count++
+		words := strings.Fields(command)
+		if words[0] != chartDir && !strings.HasSuffix(words[0], "/sluice-1.2.3.tgz") {
+			t.Errorf("%s is no chart of Sluice", words[0])
+		}
+		values, namespace := map[string]any{}, ""
+		for k, word := range words[:len(words)-1] {
+			switch word {
+			case "--set":
+				if err := strvals.ParseInto(words[k+1], values); err != nil {
+					t.Fatal(err)
+				}
+			case "--namespace":
+				namespace = words[k+1]
+			}
+		}
+		if objects := rendered(t, load(t), namespace, values); len(objects) < 30 {
+			t.Errorf("%s: the release has %d objects", line, len(objects))
+		}
+	}
+	if count != 2 {
+		t.Errorf("the page has %d commands of Helm", count)
+	}
+}
+
+// TestKustomizationOfPage builds the kustomization of docs/install.md, with the base of the checkout.
+func TestKustomizationOfPage(t *testing.T) {
+	_, text, _ := strings.Cut(installPage(t), "```yaml\napiVersion: kustomize")
+	text, _, found := strings.Cut("apiVersion: kustomize"+text, "```")
+	remote := regexp.MustCompile(`https://github\.com/sluice-gitops/sluice//config/default\?ref=v1\.2\.3`)
+	if !found || !remote.MatchString(text) {
+		t.Fatalf("the page has no kustomization:\n%s", text)
+	}
+	base, err := filepath.Abs(filepath.Join(checkout, "config", "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err = filepath.Rel(dir, base); err != nil {
+		t.Fatal(err)
+	}
+	text = remote.ReplaceAllString(text, base)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, decode(t, string(manifests)), install.Default("v1.2.3"))
+}
