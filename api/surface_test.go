@@ -334,7 +334,7 @@ func parseList(lines []string) surfaceList {
 // definitions returns the generated definitions by kind.
 func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	files, err := fs.Glob(config.Files, "crd/*.yaml")
+	files, err := fs.Glob(config.Files, "crd/*.io_*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,11 +142,12 @@ func TestChartEqualsInstall(t *testing.T) {
 	}{
 		"default":         {change: func(*install.Options) {}},
 		"other namespace": {change: func(o *install.Options) { o.Namespace = "gitops" }},
-		"domain":          {values{"clusterDomain": "a.example"}, func(o *install.Options) { o.ClusterDomain = "a.example" }},
-		"log level":       {values{"logLevel": "debug"}, func(o *install.Options) { o.LogLevel = "debug" }},
-		"network policy":  {values{"networkPolicy": false}, func(o *install.Options) { o.NetworkPolicy = false }},
-		"one namespace":   {values{"watchAllNamespaces": false}, func(o *install.Options) { o.WatchAll = false }},
-		"profile":         {values{"profile": "multi-tenant"}, func(o *install.Options) { o.Profile = "multi-tenant" }},
+		"domain": {values{"clusterDomain": "a.example"},
+			func(o *install.Options) { o.ClusterDomain = "a.example" }},
+		"log level":      {values{"logLevel": "debug"}, func(o *install.Options) { o.LogLevel = "debug" }},
+		"network policy": {values{"networkPolicy": false}, func(o *install.Options) { o.NetworkPolicy = false }},
+		"one namespace":  {values{"watchAllNamespaces": false}, func(o *install.Options) { o.WatchAll = false }},
+		"profile":        {values{"profile": "multi-tenant"}, func(o *install.Options) { o.Profile = "multi-tenant" }},
 		"several": {values{"profile": "multi-tenant", "logLevel": "error", "watchAllNamespaces": false},
 			func(o *install.Options) { o.Profile, o.LogLevel, o.WatchAll = "multi-tenant", "error", false }},
 		"image": {values{"image": values{"repository": "a.example/b", "tag": "v2", "digest": "sha256:" +

@@ -29,7 +29,8 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 				if item != firstTenantArg {
 					return ""
 				}
-				return "        {{- with include \"sluice.args\" . }}\n        {{- . | trim | nindent 8 }}\n        {{- end }}\n"
+				return "        {{- with include \"sluice.args\" . }}\n" +
+					"        {{- . | trim | nindent 8 }}\n        {{- end }}\n"
 			}
 		}
 		err := t.items(c, name, items, func(other *unstructured.Unstructured) []any {
@@ -43,7 +44,7 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 	return t.pod(pod, c)
 }
 
-// pod does so for the fields of the pod and its container that are no lists of the manifests.
+// pod turns the other fields of the pod and its container into templates.
 func (t *objectTemplate) pod(pod, c map[string]any) error {
 	priority, _ := pod["priorityClassName"].(string)
 	if priority == "" {

@@ -27,7 +27,7 @@ func installPage(t *testing.T) string {
 // the checkout with other defaults.
 func TestHelmCommandsOfPage(t *testing.T) {
 	count := 0
-	for line := range strings.Lines(installPage(t)) {
+	for line := range strings.Lines(strings.ReplaceAll(installPage(t), "\\\n", "")) {
 		command, ok := strings.CutPrefix(line, "    helm upgrade --install sluice ")
 		if !ok {
 			continue
@@ -35,7 +35,7 @@ func TestHelmCommandsOfPage(t *testing.T) {
 		count++
 		words := strings.Fields(command)
 		if words[0] != chartDir && !strings.HasSuffix(words[0], "/sluice-1.2.3.tgz") {
-			t.Errorf("%s is no chart of Sluice", words[0])
+			t.Errorf("%s is not a chart of Sluice", words[0])
 		}
 		values, namespace := map[string]any{}, ""
 		for k, word := range words[:len(words)-1] {

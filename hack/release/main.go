@@ -1,6 +1,6 @@
 // Command release builds all files of a release into a directory: archives of the binaries, the container image,
-// manifests, a Helm chart, a Homebrew formula, checksums and their signature. The same commit, version and Go give the same files,
-// except for signatures.
+// manifests, a Helm chart, a Homebrew formula, checksums and their signature. The same commit, version and Go give the
+// same files, except for signatures.
 package main
 
 import (

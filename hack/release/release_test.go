@@ -70,8 +70,8 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	want := "crds.yaml install.yaml sluice-1.2.3.tgz sluice.rb sluice_1.2.3_linux_amd64.tar.gz sluice_1.2.3_linux_arm64.tar.gz " +
-		"sluice_1.2.3_windows_amd64.zip"
+	want := "crds.yaml install.yaml sluice-1.2.3.tgz sluice.rb sluice_1.2.3_linux_amd64.tar.gz " +
+		"sluice_1.2.3_linux_arm64.tar.gz sluice_1.2.3_windows_amd64.zip"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("the release has %s, want %s", got, want)
 	}
