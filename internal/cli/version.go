@@ -41,21 +41,21 @@ func newVersionCommand(e *env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	c.Flags().BoolVar(&o.clientOnly, "client", false, "show only the version of sluice")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	addOutput(c, c.Flags(), &o.output, machineFormats...)
 	return c
 }
 
 func (o *versionCommand) run() error {
-	info := map[string]string{"sluice": Version, "go": runtime.Version()}
+	if err := optionalOneOf("output", o.output, machineFormats...); err != nil {
+		return err
+	}
+	info := map[string]string{"sluice": fullVersion(), "go": runtime.Version()}
 	commit, date := origin()
 	if commit != "" {
 		info["commit"] = commit
 	}
 	if date != "" {
 		info["date"] = date
-	}
-	if Version == devVersion && commit != "" {
-		info["sluice"] += "+" + commit[:min(shortCommit, len(commit))]
 	}
 	if !o.clientOnly {
 		version, err := o.serverVersion()
@@ -89,6 +89,15 @@ func (o *versionCommand) serverVersion() (string, error) {
 		return "", cluster.Explain("cannot get the version of the cluster (use --client to skip it)", err)
 	}
 	return v.GitVersion, nil
+}
+
+// fullVersion returns the version, with "+" and the commit if it is not a release.
+func fullVersion() string {
+	commit, _ := origin()
+	if Version != devVersion || commit == "" {
+		return Version
+	}
+	return Version + "+" + commit[:min(shortCommit, len(commit))]
 }
 
 // origin returns the commit that the binary was built from and its date, or "" if they are not known.

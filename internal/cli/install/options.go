@@ -80,7 +80,8 @@ func (o Options) Complete() (Options, error) {
 	}
 	for _, c := range o.Components {
 		if !slices.Contains(options.AllControllers, c) && c != sourceWatcher {
-			return o, fmt.Errorf("unknown component %q: choose from %s", c, strings.Join(options.AllControllers, ", "))
+			return o, fmt.Errorf("invalid value %q for --components: choose from %s", c,
+				strings.Join(options.AllControllers, ", "))
 		}
 	}
 	given := o.Components
@@ -91,7 +92,7 @@ func (o Options) Complete() (Options, error) {
 
 func (o Options) validate() error {
 	if levels := []string{"trace", "debug", "info", "error"}; !slices.Contains(levels, o.LogLevel) {
-		return fmt.Errorf("unknown --log-level %q: choose trace, debug, info or error", o.LogLevel)
+		return fmt.Errorf("invalid value %q for --log-level: choose from trace, debug, info, error", o.LogLevel)
 	}
 	if o.Profile != "" && o.Profile != ProfileMultiTenant {
 		return fmt.Errorf("unknown --profile %q: choose %s, or leave it out", o.Profile, ProfileMultiTenant)
