@@ -53,3 +53,7 @@ bench: build ## Print what a change costs: requests, bytes, allocations, ratios 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a short while
 	hack/fuzz 20s
+
+.PHONY: campaign
+campaign: build ## Run the experiments of docs/design/robustness.md in full, hours; CAMPAIGN='-run Clock -campaign.scale 0.1' runs less
+	go test ./test/campaign -count 1 -v -timeout 24h -campaign.full -campaign.limit 8h $(CAMPAIGN)

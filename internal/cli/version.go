@@ -91,13 +91,12 @@ func (o *versionCommand) serverVersion() (string, error) {
 	return v.GitVersion, nil
 }
 
-// fullVersion returns the version, with "+" and the commit if it is not a release.
+// fullVersion returns the version, and for a build from source its commit.
 func fullVersion() string {
-	commit, _ := origin()
-	if Version != devVersion || commit == "" {
-		return Version
+	if commit, _ := origin(); Version == devVersion && commit != "" {
+		return Version + "+" + commit[:min(shortCommit, len(commit))]
 	}
-	return Version + "+" + commit[:min(shortCommit, len(commit))]
+	return Version
 }
 
 // origin returns the commit that the binary was built from and its date, or "" if they are not known.
