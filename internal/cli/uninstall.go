@@ -15,8 +15,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -57,7 +57,7 @@ func (o *uninstaller) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifest.Install(manifest.InstallOptions{Namespace: o.Namespace(), NetworkPolicy: true})
+	objects, err := install.Manifests(install.Options{Namespace: o.Namespace(), NetworkPolicy: true})
 	if err != nil {
 		return err
 	}
