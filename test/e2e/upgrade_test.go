@@ -321,8 +321,8 @@ func (u *upgrade) record(dir string, state map[string]*unstructured.Unstructured
 	}
 }
 
-// written returns what the controllers wrote in addition to statuses: releases of Helm with what they installed, the key of
-// seals, and the lease. What a Kustomization applied is left out, so that it must be applied again.
+// written returns what the controllers wrote in addition to statuses: releases of Helm with what they installed, the
+// key of seals, and the lease. What a Kustomization applied is left out, so that it must be applied again.
 func (u *upgrade) written() []*unstructured.Unstructured {
 	u.Helper()
 	var all []*unstructured.Unstructured
