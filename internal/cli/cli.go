@@ -96,7 +96,7 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 2 usage error. Of diff: 0 no difference, 1 differences, 2 error.`
 	c.SilenceUsage = true
 	c.SilenceErrors = true
-	c.Version = Version + commitSuffix()
+	c.Version = fullVersion()
 	c.SetVersionTemplate("sluice: {{.Version}}\n")
 	c.SetUsageTemplate(usageTemplate(c.UsageTemplate()))
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -109,12 +109,14 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 		}
 		return e.Complete(cmd.Flags())
 	}
-	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newUninstallCommand(e), newCreateCommand(e),
+	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newUninstallCommand(e), newMigrateCommand(e),
+		newCreateCommand(e),
 		newGetCommand(e), newExportCommand(e), newDeleteCommand(e), newReconcileCommand(e), newSuspendCommand(e),
 		newResumeCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e), newListCommand(e),
 		newTagCommand(e), newDiffCommand(e), newTreeCommand(e), newTraceCommand(e), newEventsCommand(e),
 		newLogsCommand(e), newDebugCommand(e), newStatsCommand(e), newGateCommand(e), newSimulateCommand(e),
-		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newVersionCommand(e))
+		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newMirrorCommand(e),
+		newVersionCommand(e))
 	c.SetHelpCommand(newHelpCommand(c))
 	e.completeFlags(c)
 	return c
