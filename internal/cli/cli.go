@@ -109,8 +109,8 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 		}
 		return e.Complete(cmd.Flags())
 	}
-	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newUninstallCommand(e), newMigrateCommand(e),
-		newBootstrapCommand(e), newCreateCommand(e),
+	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newCheckCommand(e), newUpgradeCommand(e),
+		newUninstallCommand(e), newMigrateCommand(e), newBootstrapCommand(e), newCreateCommand(e),
 		newGetCommand(e), newExportCommand(e), newDeleteCommand(e), newReconcileCommand(e), newSuspendCommand(e),
 		newResumeCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e), newListCommand(e),
 		newTagCommand(e), newDiffCommand(e), newTreeCommand(e), newTraceCommand(e), newEventsCommand(e),

@@ -126,7 +126,7 @@ func TestFluxCompatibleLabels(t *testing.T) {
 
 func TestInvalidOptionsNameTheFlag(t *testing.T) {
 	for flag, change := range map[string]func(*Options){
-		"unknown component":   func(o *Options) { o.Components = []string{"other"} },
+		"--components":        func(o *Options) { o.Components = []string{"other"} },
 		"--log-level":         func(o *Options) { o.LogLevel = "loud" },
 		"--profile":           func(o *Options) { o.Profile = "none" },
 		"--namespace":         func(o *Options) { o.Namespace = "a b" },

@@ -31,9 +31,6 @@ func (i *installer) preflight(ctx context.Context) error {
 	if _, err := i.CheckVersion(); err != nil {
 		return err
 	}
-	if err := i.checkNamespace(ctx); err != nil {
-		return err
-	}
 	missing, err := i.MissingRights(ctx, i.objects)
 	if err != nil {
 		return err
@@ -42,6 +39,9 @@ func (i *installer) preflight(ctx context.Context) error {
 		return fmt.Errorf("this account may not install: it lacks the right to %s. Nothing was changed. Ask an "+
 			"administrator of the cluster, or use another account with --context or --as",
 			strings.Join(missing, "; "))
+	}
+	if err := i.checkNamespace(ctx); err != nil {
+		return err
 	}
 	return i.checkOthers(ctx)
 }

@@ -119,8 +119,15 @@ func (w *waiter) explain(ctx context.Context, pending []health.Result) error {
 		problems = append(problems, fmt.Errorf("%s is not available after %s: %s. %s", r.Target, w.Timeout, message,
 			hint))
 	}
-	return errors.Join(problems...)
+	return unavailableError{errors.Join(problems...)}
 }
+
+// unavailableError is the error of Deployments that did not become available in time.
+type unavailableError struct{ error }
+
+func (e unavailableError) Unwrap() error { return e.error }
+
+func isUnavailable(err error) bool { return errors.As(err, &unavailableError{}) }
 
 // hint returns what to do about the reason why a Deployment is not available, or "" if it may just need time.
 func (i *installer) hint(t health.Target, message string) string {
