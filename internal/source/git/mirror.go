@@ -80,7 +80,8 @@ type limits struct {
 	listingTTL     time.Duration
 }
 
-var defaultLimits = limits{packs: maxPacks, entries: maxEntries, history: firstDepth, pack: maxPack, listingTTL: listingTTL}
+var defaultLimits = limits{packs: maxPacks, entries: maxEntries, history: firstDepth, pack: maxPack,
+	listingTTL: listingTTL}
 
 // currentLimits returns the default limits, with fewer entries if the process has little memory.
 func currentLimits() limits {
