@@ -133,8 +133,8 @@ func (u *update) checkBranch() error {
 // notOnBranch returns the fault for a pinned commit that is not on the branch of the reference.
 func (u *update) notOnBranch(err error) error {
 	return gitFault("commit %s not found in branch '%s'", u.ref.Commit, u.ref.Branch).Because(err).
-		WithHint("Correct spec.ref.commit or spec.ref.branch, or remove spec.ref.branch to use a commit of any branch; " +
-			"a force push may have removed the commit")
+		WithHint("Correct spec.ref.commit or spec.ref.branch, or remove spec.ref.branch to use a commit of any " +
+			"branch; a force push may have removed the commit")
 }
 
 // searchHistory fetches the commits of a branch to a depth, and reports whether they contain the commit, and whether
