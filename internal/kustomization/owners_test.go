@@ -15,8 +15,9 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 	s.Kustomization("one", "app", "one")
 	s.Kustomization("two", "app", "two")
 	for _, name := range []string{"one", "two"} {
-		s.Contended(&kustomizev1.Kustomization{}, name, "ConfigMap/"+s.Namespace+"/a is declared by both Kustomization '"+
-			s.Namespace+"/one' and Kustomization '"+s.Namespace+"/two'; each apply overwrites the other")
+		s.Contended(&kustomizev1.Kustomization{}, name, "ConfigMap/"+s.Namespace+
+			"/a is declared by both Kustomization '"+s.Namespace+"/one' and Kustomization '"+s.Namespace+
+			"/two'; each apply overwrites the other")
 		s.HasEvent(name, "SeveralOwners", "is declared by both")
 	}
 
