@@ -100,7 +100,7 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newUninstallCommand(e), newCreateCommand(e),
 		newGetCommand(e), newExportCommand(e), newDeleteCommand(e), newReconcileCommand(e), newSuspendCommand(e),
 		newResumeCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e), newListCommand(e),
-		newTagCommand(e), newDiffCommand(e), newTreeCommand(e), newTraceCommand(e), newEventsCommand(e),
+		newTagCommand(e), newDiffCommand(e), newTreeCommand(e), newUICommand(e), newTraceCommand(e), newEventsCommand(e),
 		newLogsCommand(e), newDebugCommand(e), newStatsCommand(e), newGateCommand(e), newSimulateCommand(e),
 		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newVersionCommand(e))
 	return c
