@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## Run the main job on a control plane in a box (DEMO_EXIT=1 ends it once all is Ready)
@@ -18,10 +18,23 @@ build: ## Build bin/sluice and bin/playground
 	go build -ldflags '-s -w' -o bin/sluice ./cmd/sluice
 	go build -C playground -o ../bin/playground ./cmd/playground
 
+.PHONY: image
+image: ## Build the container image for amd64 and arm64 as OCI layout bin/image (PUSH=HOST/REPOSITORY pushes it)
+	go run ./hack/image --version $(or $(VERSION),dev) $(if $(PUSH),--push $(PUSH)) $(IMAGE_FLAGS)
+
+.PHONY: release
+release: ## Build all files of a release into bin/release: make release VERSION=v1.2.3 [PUSH=HOST/REPOSITORY]
+	go run ./hack/release --version "$(VERSION)" $(if $(PUSH),--push --repository $(PUSH)) $(RELEASE_FLAGS)
+
 .PHONY: test
 test: build ## Run all tests, against the real kube-apiserver of the playground
 	go test -timeout 90m ./...
 	cd playground && go test -timeout 60m ./...
+
+.PHONY: upgrade-test
+upgrade-test: build ## Run the older binary OLD, this build, and OLD again on the same objects (RECORD=DIR writes its state)
+	SLUICE_UPGRADE_FROM="$(abspath $(OLD))" SLUICE_UPGRADE_RECORD="$(if $(RECORD),$(abspath $(RECORD)))" \
+		go test -count=1 -timeout 30m -run TestUpgradeAndDowngrade ./test/e2e
 
 .PHONY: generate
 generate: ## Generate CRDs, deepcopy and RBAC
@@ -49,3 +62,7 @@ bench: build ## Print what a change costs: requests, bytes, allocations, ratios 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a short while
 	hack/fuzz 20s
+
+.PHONY: campaign
+campaign: build ## Run the experiments of docs/design/robustness.md in full, hours; CAMPAIGN='-run Clock -campaign.scale 0.1' runs less
+	go test ./test/campaign -count 1 -v -timeout 24h -campaign.full -campaign.limit 8h $(CAMPAIGN)

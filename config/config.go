@@ -14,10 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files contains the directories crd, policy, rbac and manager.
+// Files contains the directories crd, policy, rbac, manager and tenancy.
 //
-//go:embed crd policy rbac manager
+//go:embed crd policy rbac manager tenancy
 var Files embed.FS
+
+// Kustomization is the name of the file that makes a directory of Files a kustomize base. It declares no object.
+const Kustomization = "kustomization.yaml"
 
 // Definitions returns the CustomResourceDefinitions.
 func Definitions() ([]*unstructured.Unstructured, error) { return read("crd", nil) }
@@ -46,7 +49,7 @@ func Controllers(namespace string) ([]*unstructured.Unstructured, error) {
 func read(dir string, change func([]byte) []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	err := fs.WalkDir(Files, dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || d.Name() == Kustomization {
 			return err
 		}
 		b, err := Files.ReadFile(name)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // time zones for gates where the system has none, as in the container image
 
 	"github.com/sluice-gitops/sluice/internal/cli"
 	"github.com/sluice-gitops/sluice/internal/helm/render"

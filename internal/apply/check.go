@@ -129,6 +129,11 @@ func (r *run) dryRun(ctx context.Context, o *object, known knownState, retried b
 		return nil, err
 	}
 	result, err := r.patch(ctx, o, desired, patchOptions{dryRun: true})
+	if apierrors.IsInvalid(err) {
+		if kept, accepted := r.keepEmptyMaps(ctx, o, desired); accepted != nil {
+			desired, result, err = kept, accepted, nil
+		}
+	}
 	if err != nil {
 		return r.checkRefused(ctx, o, desired, err)
 	}

@@ -94,7 +94,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
 	}
-	return nil
+	return f.grow(f.needs()) // now, as no further file may be read
 }
 
 const (

@@ -87,6 +87,12 @@ func answer(tree *artifact.Tree, l look) string {
 	}
 }
 
+// HasRead reports whether the build read the content of a file of the tree.
+func (t *Trace) HasRead(name string) bool {
+	_, ok := t.looks[look{lookContent, name}]
+	return ok
+}
+
 func (t *Trace) ask(tree *artifact.Tree, what byte, name string) string {
 	l := look{what, name}
 	if _, ok := t.looks[l]; !ok {

@@ -157,10 +157,9 @@ func isArchive(path string) bool {
 
 // newArtifactCommand completes a command that takes the URL of an artifact.
 func newArtifactCommand(e *env, c *cobra.Command, run func(ctx context.Context, url string) error) *cobra.Command {
-	c.Args = func(cmd *cobra.Command, args []string) error {
+	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("expected one artifact, such as oci://registry.example.com/org/app:v1. See %s --help",
-				cmd.CommandPath())
+			return usagef("expected one artifact, such as oci://registry.example.com/org/app:v1")
 		}
 		return nil
 	}

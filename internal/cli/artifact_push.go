@@ -47,7 +47,7 @@ func newPushCommand(e *env) *cobra.Command {
 	f.StringToStringVarP(&p.annotations, "annotations", "a", nil, "additional annotations, such as key=value")
 	f.BoolVar(&p.reproducible, "reproducible", false,
 		"do not record the time, so that the same files have the same digest")
-	f.StringVarP(&p.output, "output", "o", "", "print the result as json or yaml")
+	addOutput(sub, f, &p.output, machineFormats...)
 	f.BoolVar(&p.debug, "debug", false, "print every request to the registry")
 	markRequired(sub, "source", "revision")
 	c.AddCommand(sub)
@@ -55,8 +55,8 @@ func newPushCommand(e *env) *cobra.Command {
 }
 
 func (p *pushArtifact) run(ctx context.Context, url string) error {
-	if p.output != "" && p.output != "json" && p.output != "yaml" {
-		return usagef("unknown output %q: choose json or yaml", p.output)
+	if err := optionalOneOf("output", p.output, machineFormats...); err != nil {
+		return err
 	}
 	if p.debug {
 		logs.Debug.SetOutput(p.Err) // the library redacts credentials

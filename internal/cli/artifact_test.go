@@ -210,7 +210,7 @@ var invalidArtifactLines = map[string]struct {
 	"unknown output": {
 		line: "push artifact {registry}/app:v1 -o xml{common}{dir}",
 		code: exitUsage,
-		want: "choose json or yaml",
+		want: "choose from json, yaml",
 	},
 	"missing directory": {
 		line: "push artifact {registry}/app:v1{common}{dir}/none",

@@ -98,5 +98,6 @@ func newNamedCommand(e *env, k *kind.Kind, c *cobra.Command,
 	run func(ctx context.Context, name string) error) *cobra.Command {
 	c.Use, c.Aliases, c.Args, c.ValidArgsFunction = k.Words[0]+" NAME", k.Words[1:], exactlyOne, e.completeNames(k)
 	c.RunE = e.bounded(func(ctx context.Context, args []string) error { return run(ctx, args[0]) })
+	acceptObjects(c, k)
 	return c
 }

@@ -42,11 +42,14 @@ func newEnv(in io.Reader, out, errOut io.Writer) *env {
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	e := newEnv(in, out, errOut)
 	root := newRootCommand(e)
-	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	refuseAsUsage(root)
+	root.SetArgs(expandObject(root, args))
+	cmd, err := root.ExecuteContextC(ctx)
 	e.Clear()
 	if err == nil {
 		return exitOK
@@ -61,6 +64,9 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	}
 	for _, one := range split(err) {
 		e.Fail(one)
+	}
+	if usage.error != nil {
+		e.Step("See %s --help", cmd.CommandPath())
 	}
 	return code
 }
@@ -90,19 +96,29 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 2 usage error. Of diff: 0 no difference, 1 differences, 2 error.`
 	c.SilenceUsage = true
 	c.SilenceErrors = true
-	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages",
-		fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
-	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w. See %s --help", err, cmd.CommandPath())
+	c.Version = fullVersion()
+	c.SetVersionTemplate("sluice: {{.Version}}\n")
+	c.SetUsageTemplate(usageTemplate(c.UsageTemplate()))
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usageError{err}
 	})
 	e.AddFlags(c.PersistentFlags())
-	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return e.Complete(cmd.Flags()) }
-	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newUninstallCommand(e), newCreateCommand(e),
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if e.Timeout <= 0 {
+			return usagef("invalid value %q for --timeout: use a duration above 0, such as 5m", e.Timeout)
+		}
+		return e.Complete(cmd.Flags())
+	}
+	c.AddCommand(newControllerCommand(e), newInstallCommand(e), newCheckCommand(e), newUpgradeCommand(e),
+		newUninstallCommand(e), newMigrateCommand(e), newBootstrapCommand(e), newCreateCommand(e),
 		newGetCommand(e), newExportCommand(e), newDeleteCommand(e), newReconcileCommand(e), newSuspendCommand(e),
 		newResumeCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e), newListCommand(e),
 		newTagCommand(e), newDiffCommand(e), newTreeCommand(e), newUICommand(e), newTraceCommand(e), newEventsCommand(e),
 		newLogsCommand(e), newDebugCommand(e), newStatsCommand(e), newGateCommand(e), newSimulateCommand(e),
-		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newVersionCommand(e))
+		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newMirrorCommand(e),
+		newVersionCommand(e))
+	c.SetHelpCommand(newHelpCommand(c))
+	e.completeFlags(c)
 	return c
 }
 
@@ -116,10 +132,9 @@ func newGroup(use, short, example string) *cobra.Command {
 			}
 			hint := ""
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf(" Did you mean %s?", strings.Join(near, " or "))
+				hint = fmt.Sprintf(". Did you mean %s?", strings.Join(near, " or "))
 			}
-			return usagef("unknown command %q for %s.%s See %s --help", args[0], cmd.CommandPath(), hint,
-				cmd.CommandPath())
+			return usagef("unknown command %q for %s%s", args[0], cmd.CommandPath(), hint)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

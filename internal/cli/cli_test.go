@@ -213,10 +213,26 @@ var usageErrors = map[string]struct{ line, want string }{
 	"unknown command with a suggestion": {line: "instal", want: "Did you mean install?"},
 	"unknown kind":                      {line: "get pods", want: `unknown command "pods" for sluice get`},
 	"unknown flag": {
-		line: "get all --colour", want: "unknown flag: --colour. See sluice get all --help",
+		line: "get all --colour", want: "unknown flag: --colour\n► See sluice get all --help",
 	},
-	"flag of the wrong type":         {line: "get all --timeout soon", want: "--timeout"},
-	"unknown output":                 {line: "get all -o toml", want: "choose wide, name, json or yaml"},
+	"flag of the wrong type": {line: "get all --timeout soon", want: "--timeout"},
+	"unknown output":         {line: "get all -o toml", want: "choose from wide, name, json, yaml"},
+	"status selector with another status": {
+		line: "get ks --status-selector ready=maybe", want: "choose from true, false, unknown",
+	},
+	"timeout of 0":               {line: "get ks --timeout 0s", want: "--timeout"},
+	"unknown shell":              {line: "completion tcsh", want: `unknown command "tcsh"`},
+	"argument after a shell":     {line: "completion bash x", want: "unknown command"},
+	"help of an unknown command": {line: "help nope", want: `unknown command "nope"`},
+	"required flags": {
+		line: "push artifact oci://h/app:v1", want: "✗ --revision is missing\n✗ --source is missing",
+	},
+	"object of an unknown kind":      {line: "suspend ks pods/a", want: `unknown kind "pods"`},
+	"object of another kind":         {line: "suspend ks/a hr/b", want: `"hr/b" is not a Kustomization`},
+	"object without name":            {line: "get ks/", want: "the name is missing"},
+	"object of a read-only kind":     {line: "delete ea/a", want: `unknown command "ea/a" for sluice delete`},
+	"events of two objects":          {line: "events ks/a --for ks/b", want: "exclude each other"},
+	"unknown output of events":       {line: "events -o toml", want: "choose from json, yaml"},
 	"watch of several kinds":         {line: "get all --watch", want: "--watch needs a single kind"},
 	"get with two names":             {line: "get ks a b", want: "at most one name"},
 	"status selector without status": {line: "get ks --status-selector ready", want: "such as ready=false"},
@@ -229,9 +245,9 @@ var usageErrors = map[string]struct{ line, want string }{
 	"names and --all":                {line: "resume source git a --all", want: "either names or --all"},
 	"unknown component": {
 		line: "install --export --components helm-operator",
-		want: `unknown component "helm-operator": choose from source-controller`,
+		want: `invalid value "helm-operator" for --components: choose from source-controller`,
 	},
-	"unknown log level":            {line: "install --export --log-level loud", want: "choose trace, debug"},
+	"unknown log level":            {line: "install --export --log-level loud", want: "choose from trace, debug"},
 	"build without path":           {line: "build ks a", want: "--path is missing"},
 	"offline build without a file": {line: "build ks a --path . --dry-run", want: "--kustomization-file"},
 	"local source without namespace": {
@@ -307,7 +323,7 @@ var usageErrors = map[string]struct{ line, want string }{
 	"release with an invalid author":  {line: "image release web --latest --author me", want: "Name <email>"},
 	"images of an unsupported kind":   {line: "image list Pod/web", want: "is not a workload"},
 	"unexpected argument":             {line: "install now", want: "takes no arguments"},
-	"unknown output of version":       {line: "version --client -o xml", want: "choose json or yaml"},
+	"unknown output of version":       {line: "version --client -o xml", want: "choose from json, yaml"},
 }
 
 // TestUsageErrors checks that usage errors say what to do.

@@ -109,7 +109,7 @@ func newCreateCommand(e *env) *cobra.Command {
 		}
 		return newCreateKindCommand(e, k, flags, &o)
 	})
-	c.AddCommand(newCreateSecretCommand(e, &o))
+	c.AddCommand(newCreateSecretCommand(e, &o), newCreateTenantCommand(e, &o))
 	return c
 }
 

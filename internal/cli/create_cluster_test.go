@@ -229,7 +229,12 @@ func TestCreateWaits(t *testing.T) {
 		t.Errorf("the printed key is not the one in the Secret (%v)", err)
 	}
 	// the server does not accept this key
-	create("", made).wants(t, exitFailed, "using the key in Secret 'made'", "made' is not ready")
+	again := create("", made).wants(t, exitFailed, "using the key in Secret 'made'", "made' is not ready")
+	secret := at(t, "create", "secret", "git", "made", "--url", git.SSHURL+"/app.git", "-n", namespace).
+		wants(t, exitOK, "using the key in Secret 'made'")
+	if again.out != r.out || secret.out != r.out {
+		t.Errorf("later runs print %q and %q, want the same public key", again.out, secret.out)
+	}
 
 	s3 := testenv.NewS3(t)
 	s3.Put("deploy", map[string]string{"app.yaml": configMap + `"1"`})

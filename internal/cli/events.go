@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,18 +32,26 @@ type eventsCommand struct {
 	allNamespaces, watch bool
 	object               string
 	types                []string
+	output               string
 }
 
 func newEventsCommand(e *env) *cobra.Command {
 	o := &eventsCommand{env: e}
 	c := &cobra.Command{
-		Use:   "events",
+		Use:   "events [KIND/NAME]",
 		Short: "Show the events of objects, newest last",
 		Example: `  sluice events -A
-  sluice events --for Kustomization/app --watch
+  sluice events ks/app --watch
+  sluice events --for Kustomization/app -o json
   sluice events --types Warning -n apps`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: atMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && o.object != "" {
+				return usagef("--for %q and %q exclude each other", o.object, args[0])
+			}
+			if len(args) == 1 {
+				o.object = args[0]
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -56,6 +63,7 @@ func newEventsCommand(e *env) *cobra.Command {
 	f.StringVar(&o.object, "for", "", "only events of this object, as KIND/NAME, and of its sources")
 	f.StringSliceVar(&o.types, "types", nil, "only events of these types: Normal, Warning")
 	f.BoolVarP(&o.watch, "watch", "w", false, "keep printing new events")
+	addOutput(c, f, &o.output, machineFormats...)
 	return c
 }
 
@@ -66,9 +74,9 @@ func (o *eventsCommand) validate() error {
 		}
 	}
 	if o.object != "" && strings.Count(o.object, "/") != 1 {
-		return usagef("invalid --for %q: use KIND/NAME, such as Kustomization/app", o.object)
+		return usagef("invalid object %q: use KIND/NAME, such as Kustomization/app", o.object)
 	}
-	return nil
+	return optionalOneOf("output", o.output, machineFormats...)
 }
 
 func (o *eventsCommand) run(ctx context.Context) error {
@@ -78,7 +86,7 @@ func (o *eventsCommand) run(ctx context.Context) error {
 	}
 	options := client.ListOptions{Namespace: o.NamespaceOr(o.allNamespaces)}
 	p := &eventPrinter{env: o.env, types: o.types, showNamespace: o.allNamespaces, printed: map[types.UID]int32{},
-		table: term.NewTable(o.Out)}
+		table: term.NewTable(o.Out), output: o.output}
 	bounded, cancel := o.WithTimeout(ctx)
 	defer cancel()
 	if o.object != "" {
@@ -96,18 +104,16 @@ func (o *eventsCommand) run(ctx context.Context) error {
 	if err := p.printFirst(list.Items); err != nil || !o.watch {
 		return err
 	}
-	err = cluster.WatchList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options,
-		func(event watch.EventType, o runtime.Object) (bool, error) {
-			e, ok := o.(*corev1.Event)
-			if !ok || event == watch.Deleted || !p.isNew(e) {
-				return false, nil
-			}
-			return false, p.table.Print(p.row(e))
-		})
-	if errors.Is(err, context.Canceled) {
-		return nil // stopped by the user
-	}
-	return err
+	return o.untilStopped(ctx, func(ctx context.Context) error {
+		return cluster.WatchList(ctx, c, func() client.ObjectList { return &corev1.EventList{} }, "events", options,
+			func(event watch.EventType, o runtime.Object) (bool, error) {
+				e, ok := o.(*corev1.Event)
+				if !ok || event == watch.Deleted || !p.isNew(e) {
+					return false, nil
+				}
+				return false, p.printOne(e)
+			})
+	})
 }
 
 // related returns the object of --for and its sources, with their sources in turn.
@@ -146,10 +152,14 @@ type eventPrinter struct {
 	showNamespace bool
 	printed       map[types.UID]int32 // count of each event when it was printed
 	table         *term.Table
+	output        string
 }
 
 func (p *eventPrinter) printFirst(all []corev1.Event) error {
 	slices.SortStableFunc(all, func(a, b corev1.Event) int { return lastSeen(&a).Compare(lastSeen(&b)) })
+	if p.output != "" {
+		return p.printList(all)
+	}
 	header := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
 	if p.showNamespace {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -165,6 +175,36 @@ func (p *eventPrinter) printFirst(all []corev1.Event) error {
 		return nil
 	}
 	return p.table.Print(rows...)
+}
+
+// printList prints events as a List for programs.
+func (p *eventPrinter) printList(all []corev1.Event) error {
+	list := corev1.EventList{Items: []corev1.Event{}}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("EventList"))
+	for i := range all {
+		if p.isNew(&all[i]) {
+			list.Items = append(list.Items, *forPrograms(&all[i]))
+		}
+	}
+	return p.printAs(p.output, &list)
+}
+
+// printOne prints an event of a watch.
+func (p *eventPrinter) printOne(e *corev1.Event) error {
+	if p.output == "" {
+		return p.table.Print(p.row(e))
+	}
+	if p.output == "yaml" {
+		fmt.Fprintln(p.Out, "---")
+	}
+	return p.printAs(p.output, forPrograms(e))
+}
+
+// forPrograms sets the kind of an event, which clients leave out, and removes its managed fields.
+func forPrograms(e *corev1.Event) *corev1.Event {
+	e.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Event"))
+	e.SetManagedFields(nil)
+	return e
 }
 
 // isNew reports whether an event matches the filters and was not printed with its current count.

@@ -16,10 +16,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
+// getFormats are the output formats of `sluice get`.
+var getFormats = append([]string{"wide", "name"}, machineFormats...)
+
 // getOptions are the flags of `sluice get`.
 type getOptions struct {
 	allNamespaces, watch, noHeader bool
 	showSource                     bool
+	overview                       bool // of several kinds, within the width of the screen
 	output, labels, status         string
 }
 
@@ -28,12 +32,12 @@ func newGetCommand(e *env) *cobra.Command {
 	c := newGroup("get", "List objects and whether they are Ready", `  sluice get all -A
   sluice get sources git
   sluice get kustomizations -w
-  sluice get ks app -o yaml`)
+  sluice get ks/app -o yaml`)
 	f := c.PersistentFlags()
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces")
 	f.BoolVarP(&o.watch, "watch", "w", false, "watch for changes after listing the objects")
 	f.BoolVar(&o.noHeader, "no-header", false, "do not print the table header")
-	f.StringVarP(&o.output, "output", "o", "", "output format: wide, name, json or yaml")
+	addOutput(c, f, &o.output, getFormats...)
 	f.StringVarP(&o.labels, "label-selector", "l", "", "only objects with these labels")
 	f.StringVar(&o.status, "status-selector", "", "only objects whose condition has a status, such as ready=false")
 	e.addPerKind(c, func(k *kind.Kind) *cobra.Command { return newGetKindCommand(e, k, &o) })
@@ -68,7 +72,11 @@ func newGetAllCommand(e *env, parent string, ks []*kind.Kind, o *getOptions) *co
 	return &cobra.Command{
 		Use: "all", Short: "List objects of all these kinds", Args: noArgs,
 		Example: "  sluice " + strings.TrimPrefix(parent+" all -A --status-selector ready=false", "sluice "),
-		RunE:    func(cmd *cobra.Command, args []string) error { return runGet(cmd.Context(), e, ks, args, *o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			overview := *o
+			overview.overview = true
+			return runGet(cmd.Context(), e, ks, args, overview)
+		},
 	}
 }
 
@@ -91,8 +99,8 @@ func newQuery(namespace string, ks []*kind.Kind, args []string, o getOptions) (q
 	if len(args) > 0 {
 		q.name = args[0]
 	}
-	if !slices.Contains([]string{"", "wide", "name", "json", "yaml"}, o.output) {
-		return q, usagef("unknown output %q: choose wide, name, json or yaml", o.output)
+	if err := optionalOneOf("output", o.output, getFormats...); err != nil {
+		return q, err
 	}
 	if o.watch && len(ks) > 1 {
 		return q, usagef("--watch needs a single kind, as in %s --watch", ks[0].GetCommand())
@@ -101,6 +109,9 @@ func newQuery(namespace string, ks []*kind.Kind, args []string, o getOptions) (q
 		var ok bool
 		if q.condition, q.status, ok = strings.Cut(o.status, "="); !ok {
 			return q, usagef("invalid --status-selector %q: use CONDITION=STATUS, such as ready=false", o.status)
+		}
+		if !slices.Contains([]string{"true", "false", "unknown"}, strings.ToLower(q.status)) {
+			return q, usagef("invalid status %q in --status-selector: choose from true, false, unknown", q.status)
 		}
 	}
 	var err error
@@ -180,7 +191,7 @@ func runGet(ctx context.Context, e *env, ks []*kind.Kind, args []string, o getOp
 	}
 	p := newObjectPrinter(e.Out, o)
 	if o.watch {
-		return p.watchObjects(ctx, c, q, found)
+		return e.untilStopped(ctx, func(ctx context.Context) error { return p.watchObjects(ctx, c, q, found) })
 	}
 	if len(found) == 0 && q.name != "" {
 		return cluster.NotFound(ks[0], e.key(q.name))

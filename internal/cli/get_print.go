@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +43,9 @@ func (p *objectPrinter) print(found []foundObject, single bool) error {
 		return p.printObjects(found, single)
 	case "name":
 		return p.printNames(found)
+	}
+	if p.overview && p.output == "" {
+		return p.printOverview(found)
 	}
 	for len(found) > 0 {
 		k := found[0].kind
@@ -135,13 +137,25 @@ func (p *objectPrinter) row(f foundObject) []term.Cell {
 	if p.allNamespaces {
 		texts = append(texts, f.object.GetNamespace())
 	}
-	texts = append(texts, f.object.GetName())
+	texts = append(texts, p.name(f))
 	for _, c := range p.columns(f.kind) {
 		texts = append(texts, c.Value(f.object, p.output == "wide"))
 	}
-	row := term.Row(append(texts, ready, term.OneLine(message))...)
+	message = term.OneLine(message)
+	if p.output != "wide" {
+		message = kind.ShortRevisions(message)
+	}
+	row := term.Row(append(texts, ready, message)...)
 	row[len(row)-2].Colour = map[string]string{"True": term.Green, "False": term.Red}[ready]
 	return row
+}
+
+// name returns the name of an object, with its kind where a table lists several kinds.
+func (p *objectPrinter) name(f foundObject) string {
+	if p.overview {
+		return strings.ToLower(f.kind.Name()) + "/" + f.object.GetName()
+	}
+	return f.object.GetName()
 }
 
 func (p *objectPrinter) printObjects(found []foundObject, single bool) error {
@@ -180,7 +194,7 @@ func (p *objectPrinter) printObjects(found []foundObject, single bool) error {
 	return err
 }
 
-// watchObjects prints objects, and then one row for each change until ctx is cancelled.
+// watchObjects prints objects, and then one row for each change until ctx ends.
 func (p *objectPrinter) watchObjects(ctx context.Context, c client.WithWatch, q query, found []foundObject) error {
 	printed := map[string]string{} // what was last printed of each object, by key
 	isNew := func(o reconcile.Object) bool {
@@ -208,8 +222,5 @@ func (p *objectPrinter) watchObjects(ctx context.Context, c client.WithWatch, q 
 		}
 		return false, p.print([]foundObject{{kind: q.kinds[0], object: o}}, true)
 	}
-	if err := cluster.Watch(ctx, c, q.kinds[0], *q.options(), handle); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil // stopped by the user
+	return cluster.Watch(ctx, c, q.kinds[0], *q.options(), handle)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,37 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestObjectsAsKindAndName checks KIND/NAME, and its completion.
+func TestObjectsAsKindAndName(t *testing.T) {
+	c, namespace := withDefinitions(t)
+	samples(t, c, namespace)
+	for line, want := range map[string]string{
+		"get ks/common":                             "common ",
+		"get -o name gitrepository/app":             "gitrepository.source.toolkit.fluxcd.io/app\n",
+		"get src git --no-header gitrepository/app": "app ",
+		"export ks/common":                          "kind: Kustomization",
+		"debug ks/common --show-status":             "status:",
+		"__complete get ks/co":                      "ks/common\n",
+		"__complete gate open rel":                  ":4\n",
+	} {
+		args, first := strings.Fields(line), 1
+		if args[0] == "__complete" {
+			first = 2
+		}
+		r := run(t, slices.Insert(args, first, "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t))...).
+			wants(t, exitOK)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q prints %q, want %q", line, r.out, want)
+		}
+	}
+	for flag, want := range map[string]string{"-o": "json\n", "-n": namespace + "\n"} {
+		r := run(t, "__complete", "get", "ks", "--kubeconfig", testenv.Kubeconfig(t), flag, want[:2]).wants(t, exitOK)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%s is completed with %q, want %q", flag, r.out, want)
+		}
+	}
+}
+
 // TestGetWatchPrintsVisibleChanges checks that changes without effect on the table are not printed.
 func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	c, namespace := withDefinitions(t)
@@ -96,4 +128,6 @@ func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	change(func(ks *kustomizev1.Kustomization) { ks.Spec.Suspend = false })
 	next("fresh", "False", "Unknown")
 	stop()
+	at(t, "get", "ks", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
+	at(t, "events", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
 }

@@ -1,27 +1,64 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/spf13/pflag"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
-	"github.com/sluice-gitops/sluice/internal/options"
 )
+
+// installFlags are the flags that say what to install and how it runs.
+type installFlags struct {
+	install.Options
+	extra []string
+}
+
+func (o *installFlags) bind(f *pflag.FlagSet) {
+	o.Options = install.Default(defaultTag())
+	f.StringSliceVar(&o.Components, "components", o.Components, "controllers to run")
+	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run in addition to --components")
+	f.StringVar(&o.Image, "image", "", "container image of the controllers (default: from --registry and --version)")
+	f.StringVar(&o.Registry, "registry", o.Registry, "registry of the container image")
+	f.StringVar(&o.Version, "version", o.Version, "tag of the container image")
+	f.StringVar(&o.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
+	f.StringVar(&o.RegistryLogin, "registry-creds", "",
+		"user:password of the registry, stored in --image-pull-secret; - reads it from standard input")
+	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "internal domain of the cluster")
+	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "log level: trace, debug, info or error")
+	f.StringVar(&o.Profile, "profile", "", "multi-tenant: refuse references to other namespaces, and apply as account "+
+		"'default' of the namespace where an object names none")
+	f.BoolVar(&o.Split, "split", false, "run each controller in a Deployment of its own")
+	f.BoolVar(&o.FluxCompatible, "flux-compatible", false, "label everything so that tools of Flux find it")
+	f.BoolVar(&o.NetworkPolicy, "network-policy", o.NetworkPolicy,
+		"allow only Pods of the namespace to download artifacts")
+	f.StringSliceVar(&o.TolerationKeys, "toleration-keys", nil, "keys of taints that the controllers tolerate")
+	f.BoolVar(&o.WatchAll, "watch-all-namespaces", o.WatchAll,
+		"reconcile objects in all namespaces, not only in that of the controllers")
+}
+
+// complete validates the flags and derives options from them.
+func (o *installFlags) complete(e *env) error {
+	var err error
+	if o.RegistryLogin, err = e.readSecret("registry-creds", o.RegistryLogin); err != nil {
+		return err
+	}
+	o.Namespace = e.Namespace()
+	o.Components = slices.Concat(o.Components, o.extra)
+	if o.Options, err = o.Complete(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
 
 // installCommand is `sluice install`.
 type installCommand struct {
 	*env
-	manifest.InstallOptions
-	export                    bool
-	components, extra         []string
-	image, registry, imageTag string
+	installFlags
+	export, dryRun, force, wait bool
 }
 
 func newInstallCommand(e *env) *cobra.Command {
@@ -29,34 +66,29 @@ func newInstallCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Install the CustomResourceDefinitions and the controllers",
-		Long: `Install the CustomResourceDefinitions and the controllers, or update them.
-Running the command again without changes has no effect.`,
+		Long: `Install the CustomResourceDefinitions and the controllers, or update them, and
+wait until the controllers run. Running the command again without changes has
+no effect. Running it with other flags removes what they leave out.`,
 		Example: `  sluice install                     # install into the current cluster
+  sluice install --profile multi-tenant --split
   sluice install --export > sluice.yaml
   sluice install --crds-only         # for controllers outside of the cluster`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.complete(); err != nil {
+			if err := o.complete(e); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	f := c.Flags()
+	o.bind(f)
 	f.BoolVar(&o.export, "export", false, "print the manifests and change nothing")
-	f.BoolVar(&o.CRDsOnly, "crds-only", false, "only the CustomResourceDefinitions")
-	f.StringSliceVar(&o.components, "components", options.AllControllers, "controllers to run")
-	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run in addition to --components")
-	f.StringVar(&o.image, "image", "", "container image of the controllers (default: from --registry and --version)")
-	f.StringVar(&o.registry, "registry", "ghcr.io/sluice-gitops", "registry of the container image")
-	f.StringVar(&o.imageTag, "version", defaultTag(), "tag of the container image")
-	f.StringVar(&o.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
-	f.StringVar(&o.ClusterDomain, "cluster-domain", manifest.DefaultClusterDomain, "internal domain of the cluster")
-	f.StringVar(&o.LogLevel, "log-level", "info", "log level: trace, debug, info or error")
-	f.BoolVar(&o.NetworkPolicy, "network-policy", true, "allow only Pods of the namespace to download artifacts")
-	f.StringSliceVar(&o.Tolerations, "toleration-keys", nil, "keys of taints that the controllers tolerate")
-	f.BoolVar(&o.AllNamespaces, "watch-all-namespaces", true,
-		"reconcile objects in all namespaces, not only in that of the controllers")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	f.BoolVar(&o.force, "force", false, "replace Flux: take over its definitions and controllers")
+	f.BoolVar(&o.wait, "wait", true, "wait until every Deployment is available")
+	f.BoolVar(&o.CRDsOnly, "crds-only", false,
+		"only the namespace, the CustomResourceDefinitions and the admission policies")
 	return c
 }
 
@@ -68,61 +100,26 @@ func defaultTag() string {
 	return Version
 }
 
-// complete validates the flags and derives options from them.
-func (o *installCommand) complete() error {
-	o.Namespace = o.env.Namespace()
-	o.Controllers = slices.Concat(o.components, o.extra)
-	o.Image = cmp.Or(o.image, o.registry+"/sluice:"+o.imageTag)
-	for _, c := range o.Controllers {
-		if !slices.Contains(options.AllControllers, c) {
-			return usagef("unknown component %q: choose from %s", c, strings.Join(options.AllControllers, ", "))
-		}
-	}
-	if !slices.Contains([]string{"trace", "debug", "info", "error"}, o.LogLevel) {
-		return usagef("unknown --log-level %q: choose trace, debug, info or error", o.LogLevel)
-	}
-	return nil
-}
-
 func (o *installCommand) run(ctx context.Context) error {
-	objects, err := manifest.Install(o.InstallOptions)
-	if err != nil {
-		return err
-	}
 	if o.export {
+		objects, err := install.Manifests(o.Options)
+		if err != nil {
+			return err
+		}
 		return manifest.Encode(o.Out, objects...)
 	}
-	ctx, cancel := o.WithTimeout(ctx)
-	defer cancel()
-	return o.apply(ctx, objects)
-}
-
-// apply applies the objects with the engine that the controllers use.
-func (o *installCommand) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	cfg, err := o.Config()
 	if err != nil {
 		return err
 	}
-	target, err := apply.NewCluster(cfg, apply.ClusterOptions{FieldManager: "sluice-cli", WaitTimeout: o.Timeout})
-	if err != nil {
+	ctx, cancel := o.WithTimeout(ctx)
+	defer cancel()
+	if err := install.Run(ctx, cfg, o.Options, install.Request{Progress: o.UI, Wait: o.wait, Force: o.force,
+		DryRun: o.dryRun, Timeout: o.Timeout}); err != nil || o.dryRun || o.CRDsOnly {
 		return err
 	}
-	defer target.Close()
-	o.Step("installing %d objects into namespace %s", len(objects), o.InstallOptions.Namespace)
-	o.Live("waiting for the cluster to serve the CustomResourceDefinitions")
-	result, err := target.Apply(ctx, apply.Request{
-		Owner:   apply.Owner{Group: "app.kubernetes.io", Namespace: o.InstallOptions.Namespace, Name: "sluice"},
-		Objects: objects,
-	})
-	for _, c := range result.Changes {
-		o.Done("%s %s", c.Ref, c.Action)
-	}
-	if err != nil {
-		return cluster.Explain("installation failed", err)
-	}
-	if !o.CRDsOnly {
-		o.Step("the controllers are starting. Run kubectl -n %s rollout status deployment/sluice to follow",
-			o.InstallOptions.Namespace)
+	if !o.wait {
+		o.Step("the controllers are starting. Run sluice check to follow")
 	}
 	return nil
 }

@@ -174,6 +174,11 @@ func (x lineageTest) events(t *testing.T) {
 		t.Errorf("got\n%s", out)
 	}
 	x.ask(t, "events --types Warning --for Kustomization/top").wants(t, exitOK, "no events found")
+	var list corev1.EventList
+	if out := x.ask(t, "events ks/apps -o json").wants(t, exitOK).out; json.Unmarshal([]byte(out), &list) != nil ||
+		len(list.Items) == 0 || list.Items[0].Kind != "Event" || list.Items[0].InvolvedObject.Name == "" {
+		t.Errorf("-o json prints:\n%s", out)
+	}
 	x.ask(t, "events --types Bad").wants(t, exitUsage, "choose from Normal, Warning")
 	x.ask(t, "events --for top").wants(t, exitUsage, "KIND/NAME")
 }

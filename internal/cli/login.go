@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -142,17 +143,16 @@ func (l *gitLogin) isSet() bool { return l.basicLogin.isSet() || l.bearerToken !
 // is used as it is.
 func (l *gitLogin) secretFor(ctx context.Context, c *creation, u *url.URL) (string, error) {
 	if u.Scheme == "ssh" && l.keyFile == "" && !c.export {
-		cl, err := c.Client()
+		key, err := storedKey(ctx, c)
 		if err != nil {
 			return "", err
 		}
-		s := &corev1.Secret{}
-		err = cl.Get(ctx, client.ObjectKey{Namespace: c.Namespace(), Name: c.name}, s)
-		if client.IgnoreNotFound(err) != nil {
-			return "", cluster.Explain("cannot get Secret '"+c.name+"'", err)
-		}
-		if err == nil && len(s.Data["identity"]) > 0 {
-			c.Step("using the key in Secret '%s'", c.name)
+		if key != nil {
+			public, err := publicKey(key)
+			if err != nil {
+				return "", err
+			}
+			c.printDeployKey(public)
 			return c.name, nil
 		}
 	}
@@ -160,6 +160,37 @@ func (l *gitLogin) secretFor(ctx context.Context, c *creation, u *url.URL) (stri
 		return "", err
 	}
 	return c.secret.Name, nil
+}
+
+// storedKey returns the private key in the Secret that an earlier run created, with its passphrase, or nil.
+func storedKey(ctx context.Context, c *creation) (map[string]string, error) {
+	cl, err := c.Client()
+	if err != nil {
+		return nil, err
+	}
+	s := &corev1.Secret{}
+	err = cl.Get(ctx, client.ObjectKey{Namespace: c.Namespace(), Name: c.name}, s)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, cluster.Explain("cannot get Secret '"+c.name+"'", err)
+	}
+	if err != nil || len(s.Data["identity"]) == 0 {
+		return nil, nil
+	}
+	c.Step("using the key in Secret '%s'; delete the Secret to create another key", c.name)
+	key := map[string]string{"identity": string(s.Data["identity"])}
+	if len(s.Data["password"]) > 0 {
+		key["password"] = string(s.Data["password"])
+	}
+	return key, nil
+}
+
+// publicKey returns the public half of the private key in the data of a Secret.
+func publicKey(data map[string]string) (string, error) {
+	public, err := sshkey.Public([]byte(data["identity"]), data["password"])
+	if err != nil {
+		return "", fmt.Errorf("%w. Check --private-key-file, and --password if the key has a passphrase", err)
+	}
+	return string(public), nil
 }
 
 // build sets the Secret of the creation for a repository.
@@ -205,7 +236,7 @@ func (l *gitLogin) addSSH(ctx context.Context, c *creation, u *url.URL, data map
 			"URL, as in " +
 			"ssh://git@HOST/PATH")
 	}
-	if err := l.addIdentity(c, data); err != nil {
+	if err := l.addIdentity(ctx, c, data); err != nil {
 		return err
 	}
 	if l.knownHosts != "" {
@@ -229,8 +260,9 @@ func (l *gitLogin) addSSH(ctx context.Context, c *creation, u *url.URL, data map
 	return nil
 }
 
-// addIdentity adds the private key to the data of a Secret. It creates one if no file is given.
-func (l *gitLogin) addIdentity(c *creation, data map[string]string) error {
+// addIdentity adds the private key to the data of a Secret: that of the file, else that of the existing Secret, else a
+// created one.
+func (l *gitLogin) addIdentity(ctx context.Context, c *creation, data map[string]string) error {
 	if l.keyFile == "" && l.password != "" {
 		return usagef("--password is the passphrase of a key: --private-key-file is missing")
 	}
@@ -244,22 +276,29 @@ func (l *gitLogin) addIdentity(c *creation, data map[string]string) error {
 				return err
 			}
 		}
-	} else {
-		if err := l.key.Check(); err != nil {
-			return usagef("invalid --ssh-key-algorithm: %w", err)
-		}
-		private, err := sshkey.Generate(l.key)
-		if err != nil {
+	} else if err := l.ownKey(ctx, c, data); err != nil {
+		return err
+	}
+	public, err := publicKey(data)
+	data["identity.pub"], c.deployKey = public, strings.TrimSpace(public)
+	return err
+}
+
+// ownKey adds the key that an earlier run stored, or a new one.
+func (l *gitLogin) ownKey(ctx context.Context, c *creation, data map[string]string) error {
+	if err := l.key.Check(); err != nil {
+		return usagef("invalid --ssh-key-algorithm: %w", err)
+	}
+	if !c.export {
+		key, err := storedKey(ctx, c)
+		maps.Copy(data, key)
+		if err != nil || key != nil {
 			return err
 		}
-		data["identity"] = string(private)
 	}
-	public, err := sshkey.Public([]byte(data["identity"]), data["password"])
-	if err != nil {
-		return fmt.Errorf("%w. Check --private-key-file, and --password if the key has a passphrase", err)
-	}
-	data["identity.pub"], c.deployKey = string(public), strings.TrimSpace(string(public))
-	return nil
+	private, err := sshkey.Generate(l.key)
+	data["identity"] = string(private)
+	return err
 }
 
 // gitSecret holds the flags of `create secret git`.

@@ -138,7 +138,7 @@ func (o *logsCommand) run(ctx context.Context) error {
 		return filter.copy(o.Out, stream)
 	}
 	if o.follow {
-		return followPods(ctx, pods.Items, read)
+		return o.untilStopped(ctx, func(ctx context.Context) error { return followPods(ctx, pods.Items, read) })
 	}
 	var failures []error
 	for i := range pods.Items {

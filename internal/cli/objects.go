@@ -3,10 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,9 +19,6 @@ import (
 )
 
 // This file holds what commands about objects share.
-
-// completionTimeout bounds how long shell completion waits for the cluster.
-const completionTimeout = 3 * time.Second
 
 // key returns the key of an object in the namespace of the command.
 func (e *env) key(name string) types.NamespacedName {
@@ -40,6 +36,7 @@ func (e *env) bounded(run func(ctx context.Context, args []string) error) func(*
 
 // addPerKind adds a command for each kind for which newCommand returns one, grouped by the parents of the kinds.
 func (e *env) addPerKind(to *cobra.Command, newCommand func(*kind.Kind) *cobra.Command) {
+	to.ValidArgsFunction = e.completeObjects(to)
 	groups := map[string]*cobra.Command{"": to}
 	for _, k := range kind.All() {
 		c := newCommand(k)
@@ -49,6 +46,7 @@ func (e *env) addPerKind(to *cobra.Command, newCommand func(*kind.Kind) *cobra.C
 		if c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = e.completeNames(k)
 		}
+		acceptObjects(c, k)
 		if groups[k.Parent] == nil {
 			aliases := kind.ParentAliases(k.Parent)
 			verb := strings.ToUpper(to.Name()[:1]) + to.Name()[1:]
@@ -58,29 +56,6 @@ func (e *env) addPerKind(to *cobra.Command, newCommand func(*kind.Kind) *cobra.C
 			to.AddCommand(group)
 		}
 		groups[k.Parent].AddCommand(c)
-	}
-}
-
-// completeNames completes the names of objects that are not on the command line yet.
-func (e *env) completeNames(k *kind.Kind) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		c, err := e.Client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		objects, err := cluster.List(ctx, c, k, client.InNamespace(e.Namespace()))
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var names []cobra.Completion
-		for _, o := range objects {
-			if strings.HasPrefix(o.GetName(), prefix) && !slices.Contains(args, o.GetName()) {
-				names = append(names, o.GetName())
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -141,6 +116,21 @@ func (e *env) awaitDeleted(ctx context.Context, c client.Client, o client.Object
 	return err
 }
 
+// untilStopped runs a watch until the user stops it or --timeout, if it is set, has passed. Neither is an error.
+func (e *env) untilStopped(ctx context.Context, watch func(context.Context) error) error {
+	ctx, cancel := e.ForWatch(ctx)
+	defer cancel()
+	err := watch(ctx)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Step("stopped after --timeout %s", e.Timeout)
+		return nil
+	case ctx.Err() != nil:
+		return nil
+	}
+	return err
+}
+
 // printDeclarations prints objects as YAML, without what the cluster added.
 func (e *env) printDeclarations(objects ...client.Object) error {
 	for _, o := range objects {
@@ -166,7 +156,7 @@ func (e *env) printAs(output string, value any) error {
 	case "yaml":
 		b, err = yaml.Marshal(value)
 	default:
-		return usagef("unknown output %q: choose json or yaml", output)
+		return oneOf("output", output, machineFormats...)
 	}
 	if err == nil {
 		_, err = e.Out.Write(b)

@@ -116,10 +116,15 @@ func (c *creation) storeSecret(ctx context.Context) error {
 		return err
 	}
 	if c.deployKey != "" {
-		fmt.Fprintln(c.Out, c.deployKey)
-		c.Step("this is the public key: add it to the git host as a deploy key")
+		c.printDeployKey(c.deployKey)
 	}
 	return nil
+}
+
+// printDeployKey prints the public key that the git host needs.
+func (c *creation) printDeployKey(public string) {
+	fmt.Fprintln(c.Out, strings.TrimSpace(public))
+	c.Step("this is the public key: add it to the git host as a deploy key")
 }
 
 // setSecret sets the Secret of the creation. It returns an error if one of the readers, with which the controllers read

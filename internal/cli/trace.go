@@ -34,9 +34,9 @@ through its owner references.`,
 		Example: `  sluice trace deployment app -n apps
   sluice trace pod/app-5d8c7b9f4-xk2lp -n apps
   sluice trace app --kind Deployment --api-version apps/v1 -n apps`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("expected an object, such as deployment/app. See %s --help", cmd.CommandPath())
+				return usagef("expected an object, such as deployment/app")
 			}
 			return nil
 		},

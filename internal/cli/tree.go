@@ -44,14 +44,14 @@ func newTreeCommand(e *env) *cobra.Command {
 		if k.Name() == kustomizev1.KustomizationKind || k.Name() == helmv2.HelmReleaseKind {
 			sub.Flags().BoolVar(&t.compact, "compact", false, "show only objects of Sluice and Flux")
 		}
-		sub.Flags().StringVarP(&t.output, "output", "o", "", "output format: json or yaml")
+		addOutput(sub, sub.Flags(), &t.output, machineFormats...)
 		return sub
 	})
 	return c
 }
 
 func (t *treeCommand) run(ctx context.Context, name string) error {
-	if err := optionalOneOf("output", t.output, "json", "yaml"); err != nil {
+	if err := optionalOneOf("output", t.output, machineFormats...); err != nil {
 		return err
 	}
 	c, err := t.Client()

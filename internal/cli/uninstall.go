@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +16,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -57,12 +58,15 @@ func (o *uninstaller) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifest.Install(manifest.InstallOptions{Namespace: o.Namespace(), NetworkPolicy: true})
+	objects, flux, err := o.installed(ctx)
 	if err != nil {
 		return err
 	}
+	if flux {
+		o.Warn("Flux runs in this cluster: the CustomResourceDefinitions, their objects and the namespace are kept")
+	}
 	for i, stage := range o.stages(objects) {
-		if i == 1 {
+		if i == 1 && !flux {
 			if err := o.removeFinalizers(ctx, c); err != nil {
 				return err
 			}
@@ -74,6 +78,31 @@ func (o *uninstaller) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// installed returns the objects of every way to install that exist, without those that belong to Flux. If Flux runs, it
+// needs the definitions and maybe the namespace.
+func (o *uninstaller) installed(ctx context.Context) ([]*unstructured.Unstructured, bool, error) {
+	cfg, err := o.Config()
+	if err != nil {
+		return nil, false, err
+	}
+	t, err := install.Connect(cfg, o.Timeout)
+	if err != nil {
+		return nil, false, err
+	}
+	defer t.Close()
+	flux, err := t.RunningFlux(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	objects, err := t.Present(ctx, o.Namespace())
+	if len(flux) > 0 {
+		objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == "CustomResourceDefinition" || u.GetKind() == "Namespace"
+		})
+	}
+	return objects, len(flux) > 0, err
 }
 
 // stages returns the objects in the order of their deletion. The controllers are first, so that they do not prune what

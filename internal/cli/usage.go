@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // usageError is an error in the arguments or flags of a command.
@@ -44,26 +46,63 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func exactlyOne(cmd *cobra.Command, args []string) error {
+func exactlyOne(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usagef("expected one name, got %d. See %s --help", len(args), cmd.CommandPath())
+		return usagef("expected one name, got %d", len(args))
 	}
 	return nil
 }
 
-func atMostOne(cmd *cobra.Command, args []string) error {
+func atMostOne(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("expected at most one name, got %d. See %s --help", len(args), cmd.CommandPath())
+		return usagef("expected at most one name, got %d", len(args))
 	}
 	return nil
 }
 
 // namesOrAll expects either names or --all.
 func namesOrAll(all *bool) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+	return func(_ *cobra.Command, args []string) error {
 		if (len(args) == 0) != *all {
-			return usagef("expected either names or --all. See %s --help", cmd.CommandPath())
+			return usagef("expected either names or --all")
 		}
 		return nil
 	}
+}
+
+// refuseAsUsage makes every error in the arguments of a command and its subcommands a usage error, also those that
+// cobra finds: unknown subcommands of completion, and required flags that are not set.
+func refuseAsUsage(c *cobra.Command) {
+	check := c.Args
+	if check == nil {
+		check = cobra.ArbitraryArgs
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		var usage usageError
+		if err != nil && !errors.As(err, &usage) {
+			return usageError{err}
+		}
+		if err != nil {
+			return err
+		}
+		return requiredFlags(cmd)
+	}
+	if !c.Runnable() { // cobra shows the help without a look at the arguments
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, sub := range c.Commands() {
+		refuseAsUsage(sub)
+	}
+}
+
+// requiredFlags returns usage errors for required flags that are not set.
+func requiredFlags(c *cobra.Command) error {
+	var missing []error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
+			missing = append(missing, require(f.Name, ""))
+		}
+	})
+	return errors.Join(missing...)
 }

@@ -16,8 +16,12 @@ const devVersion = "dev"
 // shortCommit is the number of characters of the commit in the version of a build from source.
 const shortCommit = 12
 
-// Version is set by release builds.
-var Version = devVersion
+// Variables that hack/internal/compile sets. A build by `go build` has a commit and a date if Go recorded them.
+var (
+	Version = devVersion
+	Commit  = ""
+	Date    = "" // of the commit, in RFC 3339
+)
 
 // versionCommand is `sluice version`.
 type versionCommand struct {
@@ -37,12 +41,22 @@ func newVersionCommand(e *env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	c.Flags().BoolVar(&o.clientOnly, "client", false, "show only the version of sluice")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	addOutput(c, c.Flags(), &o.output, machineFormats...)
 	return c
 }
 
 func (o *versionCommand) run() error {
-	info := map[string]string{"sluice": Version + commitSuffix(), "go": runtime.Version()}
+	if err := optionalOneOf("output", o.output, machineFormats...); err != nil {
+		return err
+	}
+	info := map[string]string{"sluice": fullVersion(), "go": runtime.Version()}
+	commit, date := origin()
+	if commit != "" {
+		info["commit"] = commit
+	}
+	if date != "" {
+		info["date"] = date
+	}
 	if !o.clientOnly {
 		version, err := o.serverVersion()
 		if err != nil {
@@ -53,7 +67,7 @@ func (o *versionCommand) run() error {
 	if o.output != "" {
 		return o.printAs(o.output, info)
 	}
-	for _, k := range []string{"sluice", "kubernetes", "go"} {
+	for _, k := range []string{"sluice", "commit", "date", "kubernetes", "go"} {
 		if info[k] != "" {
 			fmt.Fprintf(o.Out, "%s: %s\n", k, info[k])
 		}
@@ -77,16 +91,27 @@ func (o *versionCommand) serverVersion() (string, error) {
 	return v.GitVersion, nil
 }
 
-// commitSuffix returns "+" and the commit that the binary was built from, or "" if it is not known.
-func commitSuffix() string {
+// fullVersion returns the version, and for a build from source its commit.
+func fullVersion() string {
+	if commit, _ := origin(); Version == devVersion && commit != "" {
+		return Version + "+" + commit[:min(shortCommit, len(commit))]
+	}
+	return Version
+}
+
+// origin returns the commit that the binary was built from and its date, or "" if they are not known.
+func origin() (commit, date string) {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
+	if Commit != "" || !ok {
+		return Commit, Date
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "+" + s.Value[:min(shortCommit, len(s.Value))]
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.time":
+			date = s.Value
 		}
 	}
-	return ""
+	return commit, date
 }

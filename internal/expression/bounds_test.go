@@ -6,35 +6,25 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/expression/expressiontest"
 )
 
 // maxAllocated is the number of bytes that an evaluation may allocate in total, including those that are freed.
 const maxAllocated = 64 << 20
 
 // variablesOfTests are as large as objects in a cluster can be.
-func variablesOfTests() Map {
-	labels := map[string]any{}
-	for i := range 200 {
-		labels[fmt.Sprintf("label-%d", i)] = strings.Repeat("value ", 10)
-	}
-	conditions := make([]any, 50)
-	for i := range conditions {
-		conditions[i] = map[string]any{"type": fmt.Sprint("Type", i), "status": "True", "since": int64(i)}
-	}
-	return Map{"names": slices.Repeat([]any{"name"}, 5000), "text": strings.Repeat("some text ", 10_000),
-		"object": map[string]any{"labels": labels, "conditions": conditions}, "number": int64(1_000_000)}
-}
+func variablesOfTests() Map { return expressiontest.Variables() }
 
 var errNotCompiled = errors.New("the expression is not compiled")
 
 // evaluated returns the cost of an evaluation, and what it allocated. The time limit is one that no test reaches.
 func evaluated(tb testing.TB, source string, variables Map) (units int64, allocated uint64, err error) {
 	tb.Helper()
-	e, err := CompileValue(source, "names", "text", "object", "number")
+	e, err := CompileValue(source, expressiontest.Names...)
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", errNotCompiled, err)
 	}
@@ -116,7 +106,7 @@ func TestUsualExpressionsAreCheap(t *testing.T) {
 		"text.matches('^some (text )+') ? true : false":                            200_000,
 		"sets.contains(['a', 'b'], ['a']) && [[1], [2]].flatten() == [1, 2]":       1_000,
 	} {
-		e, err := CompileValue(source, "names", "text", "object", "number")
+		e, err := CompileValue(source, expressiontest.Names...)
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -162,8 +152,7 @@ func TestGeneratedExpressionsAreBounded(t *testing.T) {
 	variables := variablesOfTests()
 	compiled := 0
 	for i := range uint64(expressions) {
-		g := generator{rand.New(rand.NewPCG(seed, i))}
-		source := g.expression(2 + int(i%3))
+		source := expressiontest.Expression(rand.New(rand.NewPCG(seed, i)), 2+int(i%3))
 		units, allocated, err := evaluated(t, source, variables)
 		if units > maxCost+1 || allocated > maxAllocated {
 			t.Errorf("seed %d, %d: cost %d, %d MiB: %s", seed, i, units, allocated>>20, source)
@@ -180,55 +169,4 @@ func TestGeneratedExpressionsAreBounded(t *testing.T) {
 	if compiled < expressions*3/4 {
 		t.Errorf("only %d of %d expressions were compiled", compiled, expressions)
 	}
-}
-
-// generator creates expressions from parts that multiply each other.
-type generator struct{ *rand.Rand }
-
-func (g generator) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
-
-func (g generator) expression(depth int) string {
-	switch g.IntN(4) {
-	case 0:
-		return g.list(depth) + ".size() > 0"
-	case 1:
-		return g.list(depth) + g.pick(" == ", " != ", " in ") + g.list(depth)
-	case 2:
-		return g.list(depth) + fmt.Sprintf(".all(a%d, %s)", depth, g.truth(depth, fmt.Sprint("a", depth)))
-	}
-	return g.text(depth) + g.pick(" == "+g.text(depth), " < "+g.text(depth), " in "+g.list(depth))
-}
-
-func (g generator) truth(depth int, variable string) string {
-	if depth <= 0 {
-		return g.pick("true", variable+" == "+variable, variable+" != names")
-	}
-	return g.pick(g.expression(depth-1), variable+" in "+g.list(depth-1), g.list(depth-1)+" == "+variable,
-		"dyn(["+variable+", "+variable+"]) == "+g.list(depth-1))
-}
-
-func (g generator) list(depth int) string {
-	if depth <= 0 {
-		return g.pick("names", "dyn(lists.range(2000))", "[names]", "object.conditions", "text.split(' ')", "[]",
-			"[object]")
-	}
-	inner, v := g.list(depth-1), fmt.Sprint("v", depth)
-	return "dyn(" + g.pick(inner+".map("+v+", "+g.pick(v, inner, "["+v+", "+v+"]", "names", "["+inner+"]")+")",
-		inner+".flatten()", inner+".flatten(3)", inner+".distinct()", inner+".reverse()", inner+".sort()",
-		inner+" + "+g.list(depth-1), "[dyn("+inner+"), dyn("+g.list(depth-1)+")]",
-		inner+".filter("+v+", "+g.truth(depth-1, v)+")", inner+".transformMap(i, "+v+", ["+v+"]).map(k, k)",
-		inner+".sortBy("+v+", "+g.pick("text", v, "string("+v+")")+")", g.text(depth-1)+".split('e')",
-		inner+".slice(0, 1)", "[sets.contains("+inner+", "+g.list(depth-1)+")]", "[optional.of("+inner+")]") + ")"
-}
-
-func (g generator) text(depth int) string {
-	if depth <= 0 {
-		return g.pick("text", "'a'", "string(number)", "''")
-	}
-	inner := g.text(depth - 1)
-	return "string(" + g.pick(inner+" + "+inner, inner+".replace('e', "+g.text(depth-1)+")", inner+".reverse()",
-		g.list(depth-1)+".map(v, string(v)).join("+inner+")", inner+".upperAscii()", "strings.quote("+inner+")",
-		"base64.encode(bytes("+inner+"))", "'%s'.format(["+g.list(depth-1)+"])",
-		"string("+inner+".matches('(e+)+'))", "string("+inner+".indexOf("+g.text(depth-1)+"))",
-		"json.encode("+g.list(depth-1)+")") + ")"
 }

@@ -15,7 +15,8 @@ type bitbucketServer struct {
 }
 
 func newBitbucketServer(r *rest, repo Repository) host {
-	r.api = *r.api.JoinPath("rest/api/latest/projects", url.PathEscape(repo.Owner), "repos", url.PathEscape(repo.Name))
+	r.root = *r.api.JoinPath("rest/api/latest")
+	r.api = *r.root.JoinPath("projects", url.PathEscape(repo.Owner), "repos", url.PathEscape(repo.Name))
 	return &bitbucketServer{r, repo}
 }
 

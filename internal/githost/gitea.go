@@ -9,11 +9,15 @@ import (
 )
 
 // gitea implements the API that each Gitea and Forgejo documents at /api/swagger, version 1.
-type gitea struct{ *rest }
+type gitea struct {
+	*rest
+	repo Repository
+}
 
 func newGitea(r *rest, repo Repository) host {
-	r.api = *r.api.JoinPath("api/v1/repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
-	return &gitea{r}
+	r.root = *r.api.JoinPath("api/v1")
+	r.api = *r.root.JoinPath("repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
+	return &gitea{r, repo}
 }
 
 func (*gitea) limits() limits {

@@ -1,5 +1,5 @@
 // Package githost is a client for the APIs of git hosts: commit statuses, change requests (pull requests and merge
-// requests), comments on them, and events that start workflows.
+// requests), comments on them, events that start workflows, and the creation of repositories and deploy keys.
 //
 // Each host has one file; this file has the common part. The package does not access the cluster.
 package githost

@@ -26,6 +26,7 @@ func newGitHub(r *rest, repo Repository) host {
 	default:
 		r.api = *r.api.JoinPath("api/v3")
 	}
+	r.root = r.api
 	r.api = *r.api.JoinPath("repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
 	r.header = http.Header{"Accept": {"application/vnd.github+json"}, "X-Github-Api-Version": {"2022-11-28"}}
 	return &github{rest: r, repo: repo.Name, owner: repo.Owner}

@@ -9,7 +9,10 @@ import (
 )
 
 // gitlab implements https://docs.gitlab.com/api, version 4.
-type gitlab struct{ *rest }
+type gitlab struct {
+	*rest
+	repo Repository
+}
 
 func newGitLab(r *rest, repo Repository) host {
 	// The URL contains the ID of the project, or its path as one segment.
@@ -17,8 +20,9 @@ func newGitLab(r *rest, repo Repository) host {
 	if repo.Owner != "" {
 		project = repo.Owner + "/" + repo.Name
 	}
-	r.api = *r.api.JoinPath("api/v4/projects", url.PathEscape(project))
-	return &gitlab{r}
+	r.root = *r.api.JoinPath("api/v4")
+	r.api = *r.root.JoinPath("projects", url.PathEscape(project))
+	return &gitlab{r, repo}
 }
 
 func (*gitlab) limits() limits {

@@ -35,7 +35,8 @@ const (
 // rest is a client for JSON over HTTP.
 type rest struct {
 	kind   Kind
-	api    url.URL // base of all paths
+	root   url.URL // of the API, for requests that are not about the repository
+	api    url.URL // of the repository: base of all other paths
 	query  url.Values
 	header http.Header
 	login  Login
@@ -52,6 +53,13 @@ func newREST(o Options, login Login) *rest {
 	return r
 }
 
+// top returns a client for paths that are not below the repository.
+func (r *rest) top() *rest {
+	c := *r
+	c.api = r.root
+	return &c
+}
+
 // checkRedirect follows up to 5 redirects, for renamed repositories, unless a write would become a read. The HTTP
 // client does not send credentials to other hosts.
 func checkRedirect(next *http.Request, past []*http.Request) error {
@@ -65,6 +73,7 @@ func checkRedirect(next *http.Request, past []*http.Request) error {
 type rejection struct {
 	status int
 	text   string // error message from the host; may be empty
+	scopes string // of the token, if the host tells them
 }
 
 func (r *rejection) Error() string {
@@ -176,7 +185,8 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 // explain returns the fault of a rejection.
 func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.GitCredentials) error {
 	basic := base64.StdEncoding.EncodeToString([]byte(login.Username + ":" + login.Password))
-	why := &rejection{resp.StatusCode, errorText(raw, login.Password, login.BearerToken, basic)}
+	why := &rejection{status: resp.StatusCode, text: errorText(raw, login.Password, login.BearerToken, basic),
+		scopes: excerpt.Chars(singleLine(resp.Header.Get("X-Oauth-Scopes")), maxErrorText)}
 	wait := egress.RetryAfter(resp, r.clock.Now())
 	f := failed("%s refused %s", r.api.Host, what).Because(why)
 	switch status := resp.StatusCode; {

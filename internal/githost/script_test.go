@@ -42,6 +42,8 @@ type testCase struct {
 	Secret    map[string]string `json:"secret,omitempty"`
 	Labels    bool              `json:"labels,omitempty"` // the host supports labels
 	URL       string            `json:"url,omitempty"`    // expected result
+	Personal  bool              `json:"personal,omitempty"`
+	Grant     string            `json:"grant,omitempty"`
 	Exchanges []exchange        `json:"exchanges"`
 	Unchanged json.RawMessage   `json:"unchanged,omitempty"`
 }

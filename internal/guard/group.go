@@ -60,6 +60,7 @@ func (f *Flight[T]) DoContext(ctx context.Context, work, key string, call func()
 func guarded[T any](work string, call func() (T, error)) func() (any, error) {
 	return func() (result any, err error) {
 		defer Recover(work, &err)
+		inject(work)
 		return call()
 	}
 }

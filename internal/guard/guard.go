@@ -55,6 +55,7 @@ func IsPanic(err error) bool { return errors.As(err, new(*PanicError)) }
 // what f does, after "while"; it is also the value of a label, so it names no object.
 func Do(work string, f func() error) (err error) {
 	defer Recover(work, &err)
+	inject(work)
 	return f()
 }
 
@@ -66,6 +67,7 @@ func DoContext(ctx context.Context, work string, f func() error) (err error) {
 			err = &PanicError{work}
 		}
 	}()
+	inject(work)
 	return f()
 }
 
@@ -90,7 +92,15 @@ func report(logger klog.Logger, work string, p any) {
 // Go starts a goroutine. A panic ends the goroutine only. Code that waits for its result must be woken by a deferred
 // call in f, or get the error of [Do] in f.
 func Go(work string, f func()) {
-	go Run(work, f)
+	go contain(work, f)
+}
+
+// contain is [Run] for goroutines: others may wait for a deferred call in f, so a panic is injected after it.
+func contain(work string, f func()) {
+	var err error
+	defer Recover(work, &err)
+	f()
+	inject(work)
 }
 
 // restartDelay is how long Keep waits after the first panic. The delay doubles up to maxRestartDelay.
@@ -110,12 +120,12 @@ func Keep(ctx context.Context, work string, f func()) {
 
 // AfterFunc is [time.AfterFunc] with a guarded function.
 func AfterFunc(work string, d time.Duration, f func()) *time.Timer {
-	return time.AfterFunc(d, func() { Run(work, f) })
+	return time.AfterFunc(d, func() { contain(work, f) })
 }
 
 // AfterDone is [context.AfterFunc] with a guarded function.
 func AfterDone(ctx context.Context, work string, f func()) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { Run(work, f) })
+	return context.AfterFunc(ctx, func() { contain(work, f) })
 }
 
 // WaitGroup is a [sync.WaitGroup] with guarded goroutines.
@@ -123,7 +133,7 @@ type WaitGroup struct{ group sync.WaitGroup }
 
 // Go calls f in a new goroutine.
 func (w *WaitGroup) Go(work string, f func()) {
-	w.group.Go(func() { Run(work, f) })
+	w.group.Go(func() { contain(work, f) })
 }
 
 // Wait waits until all goroutines ended.
@@ -148,6 +158,7 @@ func Handler(work string, h http.Handler) http.Handler {
 			}
 			http.Error(w, (&PanicError{work}).Error(), http.StatusInternalServerError)
 		}()
+		inject(work)
 		h.ServeHTTP(answer, r)
 	})
 }

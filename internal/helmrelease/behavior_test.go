@@ -1,6 +1,7 @@
 package helmrelease_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -89,4 +90,15 @@ func TestLongNamesAreCut(t *testing.T) {
 	if got := r.Status.History[0].Name; len(got) != 53 || got[:40] != long[:40] || got[40] != '-' {
 		t.Errorf("the name of the release is %q", got)
 	}
+}
+
+// TestAHookThatAsksForItsLogs has an annotation by which Helm prints the logs of a hook. It does so in a goroutine of
+// its own, by a client that the actions here do not set up.
+func TestAHookThatAsksForItsLogs(t *testing.T) {
+	h := newHarness(t)
+	hook := strings.Replace(hookTemplate("pre-install"), "helm.sh/hook:",
+		"helm.sh/hook-output-log-policy: 'hook-succeeded,hook-failed', helm.sh/hook:", 1)
+	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})
+	h.release("app")
+	h.ready("app", 1)
 }

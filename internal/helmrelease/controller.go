@@ -107,6 +107,8 @@ type run struct {
 	worked  bool // an action was done
 	forced  bool // an action was requested by annotation, and not done yet
 	storage *releaseStorage
+	// progress is the outcome of a pass that waits for the health of objects.
+	progress *reconcile.Outcome
 }
 
 func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],

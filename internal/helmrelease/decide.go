@@ -6,6 +6,7 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 
+	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 )
 
@@ -16,6 +17,8 @@ const (
 	stepNone      step = iota // the release is as declared
 	stepAdopt                 // record the stored release, which is as declared
 	stepRecover               // an action was interrupted
+	stepFinish                // wait for the health of the objects, all of which are applied
+	stepCancel                // end such a wait, because something else is declared by now
 	stepMove                  // uninstall the release under its earlier name or storage
 	stepInstall               //
 	stepUpgrade               //
@@ -40,6 +43,10 @@ func (r *run) decide(o *observed) decision {
 		return r.unlessExhausted(decision{stepInstall, "no release in storage"})
 	}
 	switch status := o.last.Info.Status; {
+	case action.IsWaiting(o.last) && r.isAttempted(r.obj) && !r.forced:
+		return decision{stepFinish, "its objects are not healthy yet"}
+	case action.IsWaiting(o.last):
+		return decision{stepCancel, "something else is declared by now"}
 	case status.IsPending(), status == common.StatusUninstalling:
 		return decision{stepRecover, fmt.Sprintf("release %d is %s", o.last.Version, status)}
 	case r.forced:
@@ -114,7 +121,7 @@ func (r *run) decideFailed(o *observed, why string) decision {
 	case !r.isAttempted(r.obj): // other inputs: the failure says nothing about them
 		return decision{stepUpgrade, why}
 	case p.retryOnFailure:
-		if wait := r.retryWait(p); wait > 0 {
+		if !r.retryAt(p).IsZero() {
 			return decision{stepWait, failed}
 		}
 		return decision{stepUpgrade, failed}
@@ -136,7 +143,7 @@ func (r *run) unlessExhausted(d decision) decision {
 	case r.forced || !r.isAttempted(r.obj):
 		return d
 	case p.retryOnFailure:
-		if p.failures > 0 && r.retryWait(p) > 0 {
+		if p.failures > 0 && !r.retryAt(p).IsZero() {
 			return decision{stepWait, d.why}
 		}
 	case p.isExhausted():

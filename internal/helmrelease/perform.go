@@ -2,6 +2,7 @@ package helmrelease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // install installs the release.
@@ -35,7 +37,7 @@ func (r *run) upgrade(ctx context.Context, o *observed) error {
 		all = util.CoalesceTables(copyValues(r.values), o.last.Config)
 	}
 	request := render.Release{Name: r.name, Namespace: o.last.Namespace, Revision: o.last.Version + 1, IsUpgrade: true}
-	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Upgrade(ctx, c, o.last) }
+	do := func(c action.Chart, a *action.Run) (*kube.Client, error) { return a.Upgrade(ctx, c, o.history) }
 	return r.attempt(ctx, helmv2.ActionUpgrade, request, all, do)
 }
 
@@ -58,11 +60,20 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 		Round(time.Millisecond)}
 	r.recordWork(client)
 	r.recordStored(name)
+	if errors.Is(err, rollout.ErrUnhealthyYet) {
+		return r.renewStorage() // the next step waits
+	}
 	if err != nil {
 		return r.recordFailure(name, r.redact(err))
 	}
 	r.recordSuccess(name)
 	return nil
+}
+
+// renewStorage opens the storage again, after an action whose wait is left to a later step.
+func (r *run) renewStorage() (err error) {
+	r.storage, err = openStorage(r.target, r.storage.namespace)
+	return err
 }
 
 // begin saves what is about to be done.

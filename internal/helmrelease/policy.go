@@ -4,9 +4,13 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/release/common"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // defaultRetryInterval of the strategy RetryOnFailure.
@@ -33,61 +37,56 @@ func (r *run) policy() policy {
 }
 
 func (r *run) installPolicy() policy {
+	p := r.newPolicy(helmv2.ActionInstall, r.obj.Status.InstallFailures)
+	p.uninstall = true
 	spec := r.obj.Spec.Install
-	p := policy{action: helmv2.ActionInstall, uninstall: true, failures: r.obj.Status.InstallFailures,
-		retryOnFailure: r.Options.RetryOnFailure, retryInterval: defaultRetryInterval,
-		ignoreTests: r.obj.Spec.Test != nil && r.obj.Spec.Test.IgnoreFailures}
 	if spec == nil {
 		return p
 	}
-	if s := spec.Strategy; s != nil {
-		p.retryOnFailure, p.retryInterval = s.Name == helmv2.StrategyRetryOnFailure, interval(s.RetryInterval)
-	}
 	if m := spec.Remediation; m != nil {
-		p.retries = m.Retries
-		p.remediateLast = m.RemediateLastFailure != nil && *m.RemediateLastFailure
-		if m.IgnoreTestFailures != nil {
-			p.ignoreTests = *m.IgnoreTestFailures
-		}
-		if spec.Strategy == nil {
-			p.retryOnFailure = false
-		}
+		p.remediate(m.Retries, false, m.RemediateLastFailure, m.IgnoreTestFailures)
+	}
+	if s := spec.Strategy; s != nil {
+		p.follow(s.Name, s.RetryInterval)
 	}
 	return p
 }
 
 func (r *run) upgradePolicy() policy {
+	p := r.newPolicy(helmv2.ActionUpgrade, r.obj.Status.UpgradeFailures)
 	spec := r.obj.Spec.Upgrade
-	p := policy{action: helmv2.ActionUpgrade, failures: r.obj.Status.UpgradeFailures,
-		retryOnFailure: r.Options.RetryOnFailure, retryInterval: defaultRetryInterval,
-		ignoreTests: r.obj.Spec.Test != nil && r.obj.Spec.Test.IgnoreFailures}
 	if spec == nil {
 		return p
 	}
-	if s := spec.Strategy; s != nil {
-		p.retryOnFailure, p.retryInterval = s.Name == helmv2.StrategyRetryOnFailure, interval(s.RetryInterval)
-	}
 	if m := spec.Remediation; m != nil {
-		p.retries, p.uninstall = m.Retries, m.Strategy == helmv2.RemediationUninstall
-		p.remediateLast = m.Retries != 0
-		if m.RemediateLastFailure != nil {
-			p.remediateLast = *m.RemediateLastFailure
-		}
-		if m.IgnoreTestFailures != nil {
-			p.ignoreTests = *m.IgnoreTestFailures
-		}
-		if spec.Strategy == nil {
-			p.retryOnFailure = false
-		}
+		p.remediate(m.Retries, m.Retries != 0, m.RemediateLastFailure, m.IgnoreTestFailures)
+		p.uninstall = m.Strategy == helmv2.RemediationUninstall
+	}
+	if s := spec.Strategy; s != nil {
+		p.follow(s.Name, s.RetryInterval)
 	}
 	return p
 }
 
-func interval(d *meta.Duration) time.Duration {
-	if d == nil {
-		return defaultRetryInterval
+// newPolicy returns the policy for an action without one in the spec.
+func (r *run) newPolicy(action string, failures int64) policy {
+	return policy{action: action, failures: failures, retryOnFailure: r.Options.RetryOnFailure,
+		retryInterval: defaultRetryInterval, ignoreTests: r.obj.Spec.Test != nil && r.obj.Spec.Test.IgnoreFailures}
+}
+
+// remediate sets what the remediation in the spec says. It implies the strategy RemediateOnFailure.
+func (p *policy) remediate(retries int, lastByDefault bool, last, ignoreTests *bool) {
+	p.retryOnFailure, p.retries = false, retries
+	p.remediateLast = ptr.Deref(last, lastByDefault)
+	p.ignoreTests = ptr.Deref(ignoreTests, p.ignoreTests)
+}
+
+// follow sets what the strategy in the spec says.
+func (p *policy) follow(strategy string, retryInterval *meta.Duration) {
+	p.retryOnFailure = strategy == helmv2.StrategyRetryOnFailure
+	if retryInterval != nil {
+		p.retryInterval = retryInterval.Duration
 	}
-	return d.Duration
 }
 
 // isExhausted reports whether the failures have used up the retries.
@@ -98,10 +97,20 @@ func (p policy) canRemediate(o *observed) bool {
 	return o.last != nil && o.last.Info.Status != common.StatusUninstalled
 }
 
-// retryWait returns how long to wait before the next attempt of the strategy RetryOnFailure.
-func (r *run) retryWait(p policy) time.Duration {
-	if r.state.failedAt.IsZero() || r.pass.Requested {
-		return 0
+// retryAt returns when the next attempt of the strategy RetryOnFailure is due; zero if it is due now. Ready becomes
+// False when an attempt fails, so its time outlives the process.
+func (r *run) retryAt(p policy) time.Time {
+	ready := apimeta.FindStatusCondition(r.obj.Status.Conditions, reconcile.TypeReady)
+	if r.pass.Requested || ready == nil || ready.Status != metav1.ConditionFalse && r.state.failedAt.IsZero() {
+		return time.Time{}
 	}
-	return r.state.failedAt.Add(p.retryInterval).Sub(r.Clock.Now())
+	failedAt := r.state.failedAt
+	if failedAt.IsZero() {
+		failedAt = ready.LastTransitionTime.Time
+	}
+	at := failedAt.Add(p.retryInterval)
+	if !at.After(r.Clock.Now()) {
+		return time.Time{}
+	}
+	return at
 }

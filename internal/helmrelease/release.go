@@ -3,6 +3,7 @@ package helmrelease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -42,6 +43,9 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 		if err := r.perform(ctx, d, o); err != nil {
 			return r.failed(ctx, d, err)
 		}
+		if r.progress != nil {
+			return *r.progress
+		}
 	}
 	return reconcile.Failed(fault.New(meta.ReconciliationFailedReason,
 		"release '%s' is not as declared after %d steps", r.name, maxSteps))
@@ -49,12 +53,16 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 
 // perform does one step.
 func (r *run) perform(ctx context.Context, d decision, o *observed) error {
-	r.worked = d.step != stepAdopt
+	r.worked = r.worked || d.step != stepAdopt && d.step != stepFinish
 	switch d.step {
 	case stepAdopt:
 		return r.adopt(o)
 	case stepRecover:
 		return r.recover(o)
+	case stepFinish:
+		return r.finish(ctx, o)
+	case stepCancel:
+		return r.cancel(o)
 	case stepMove:
 		return r.move(ctx)
 	case stepInstall:
@@ -73,7 +81,8 @@ func (r *run) perform(ctx context.Context, d decision, o *observed) error {
 // failed returns the outcome of a failed step. A release that failed is remediated at once; retries have a backoff, so
 // that a release which fails again and again does not occupy a worker.
 func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outcome {
-	if d.step != stepInstall && d.step != stepUpgrade && d.step != stepTest || action.IsTransient(err) {
+	isAction := slices.Contains([]step{stepInstall, stepUpgrade, stepFinish, stepTest}, d.step)
+	if !isAction || action.IsTransient(err) {
 		return reconcile.Failed(err)
 	}
 	o, observeErr := r.observe(ctx)
@@ -121,9 +130,9 @@ func times(n int64) string {
 // waiting returns the outcome of a release that is retried later.
 func (r *run) waiting(d decision) reconcile.Outcome {
 	p := r.policy()
-	wait := max(r.retryWait(p), time.Second)
-	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is in %s: %s", d.why,
-		wait.Round(time.Second), r.lastFailure()).After(wait))
+	at := r.retryAt(p)
+	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is at %s: %s", d.why,
+		at.UTC().Format(time.RFC3339), r.lastFailure()).After(max(at.Sub(r.Clock.Now()), time.Second)))
 }
 
 // outcome adds the events of the pass to its outcome.

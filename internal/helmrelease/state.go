@@ -20,6 +20,9 @@ type state struct {
 	health     rollout.Health
 	preview    rollout.PendingPreview
 	warnings   string // the last reported ones
+	// waits is the release whose objects are waited for, and for how long.
+	waits       string
+	waitTimeout time.Duration
 	// waitsForHealth reports whether the last action failed because objects did not become healthy. They are watched.
 	waitsForHealth bool
 }

@@ -74,7 +74,7 @@ func newManager(cfg *rest.Config, o options.Options) (ctrlmanager.Manager, error
 		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress:        o.HealthAddr,
 		LeaderElection:                o.LeaderElection,
-		LeaderElectionID:              "sluice-leader-election",
+		LeaderElectionID:              o.LeaseName(),
 		LeaderElectionNamespace:       o.RuntimeNamespace,
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
 		LeaseDuration:                 &o.LeaseDuration,

@@ -84,6 +84,10 @@ func inventory(obj *unstructured.Unstructured) []apply.Ref {
 		fields, _ := e.(map[string]any)
 		namespace, _ := fields["namespace"].(string)
 		name, _ := fields["name"].(string)
+		if kind, _ := fields["kind"].(string); kind == "Namespace" {
+			refs = append(refs, apply.Ref{Version: "v1", Kind: kind, Name: name})
+			continue
+		}
 		refs = append(refs, apply.Ref{
 			Group: sourcev1.GroupVersion.Group, Version: sourcev1.GroupVersion.Version,
 			Kind: sourcev1.ExternalArtifactKind, Namespace: namespace, Name: name,

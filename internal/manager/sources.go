@@ -6,12 +6,16 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
@@ -61,13 +65,25 @@ func (p *process) addArtifactGenerators() error {
 		GateBehavior: reconcile.BlocksSource,
 		Finalizer:    extensionsv1beta1.ArtifactGeneratorFinalizer,
 		Step: &source.ArtifactGenerator{
-			Client:               p.mgr.GetClient(),
-			Store:                p.storage.Store,
-			Artifacts:            p.storage.Fetcher,
-			Outputs:              source.Outputs{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
-			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
+			Client:                p.mgr.GetClient(),
+			Store:                 p.storage.Store,
+			Artifacts:             p.storage.Fetcher,
+			Outputs:               source.Outputs{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()},
+			Events:                p.kernel.Events,
+			NoCrossNamespaceRefs:  p.RefusesCrossNamespaceRefs(),
+			OneNamespace:          !p.WatchAllNamespaces,
+			ControllerNamespace:   p.RuntimeNamespace,
+			DefaultServiceAccount: p.DefaultAccount,
+			Impersonate:           p.impersonate,
 		},
 	})
+}
+
+// impersonate returns a client that acts as a service account.
+func (p *process) impersonate(account types.NamespacedName) (client.Client, error) {
+	cfg := rest.CopyConfig(p.mgr.GetConfig())
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: rollout.UserName(account)}
+	return client.New(cfg, client.Options{Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper()})
 }
 
 // addSource starts the controller of a kind that has an artifact.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -185,3 +186,12 @@ func (o *Options) ForwardsEvents() bool {
 
 // IsDisabled reports whether an address flag disables its endpoint.
 func IsDisabled(address string) bool { return address == "" || address == "0" }
+
+// LeaseName returns the name of the Lease of the leader election. Processes that run different controllers do not
+// exclude each other.
+func (o *Options) LeaseName() string {
+	if slices.Equal(o.Controllers, AllControllers) {
+		return "sluice-leader-election"
+	}
+	return "sluice-" + strings.Join(slices.Sorted(slices.Values(o.Controllers)), "-")
+}

@@ -28,7 +28,7 @@ type plan struct {
 type target struct {
 	schema.GroupKind
 	namespace, name string
-	labels          map[string]string
+	labels          map[string]string // only with the name *; ignored with others
 	filters         []*expression.Expression
 }
 
@@ -87,9 +87,9 @@ func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.Recei
 		return t, fault.New(meta.AccessDeniedReason, "%s is in another namespace, which is not allowed", subject).
 			WithHint("Create the Receiver in that namespace, or run the controllers without " +
 				"--no-cross-namespace-refs").Final()
-	case t.name != notificationv1.AnyName && len(t.labels) > 0:
-		return t, fault.New(meta.FailedReason, "%s has both a name and matchLabels", subject).
-			WithHint("Set the name to * to select by label").Final()
+	case t.name == notificationv1.AnyName && len(t.labels) == 0:
+		return t, fault.New(meta.FailedReason, "%s selects all objects, but has no matchLabels", subject).
+			WithHint("Set matchLabels, or the name of an object").Final()
 	case resource.Kind == gateKind && r.Spec.Action == "":
 		return t, fault.New(meta.FailedReason, "%s is a Gate, but spec.action is not set", subject).
 			WithHint("Set spec.action to open or close").Final()

@@ -236,8 +236,8 @@ func TestGenericWebhookByAnyMethod(t *testing.T) {
 
 func TestReceiverSelects(t *testing.T) {
 	h := newHooks(t)
-	for name, labels := range map[string]map[string]string{"app": {"team": "shop"}, "lib": {"team": "shop"},
-		"other": {"team": "x"}} {
+	for name, labels := range map[string]map[string]string{"app": {"team": "shop", "any": "yes"},
+		"lib": {"team": "shop", "any": "yes"}, "other": {"team": "x", "any": "yes"}} {
 		h.GitRepository(name, withLabels(labels))
 	}
 	for name, c := range map[string]struct {
@@ -259,6 +259,9 @@ func TestReceiverSelects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hooks{h.For(t), h.url}
+			if c.labels == nil {
+				c.labels = map[string]string{"any": "yes"}
+			}
 			r := h.receiver(name, "generic", func(s *notificationv1.ReceiverSpec) {
 				s.ResourceFilter = c.filter
 				s.Resources = []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "*",
@@ -282,6 +285,27 @@ func TestReceiverSelects(t *testing.T) {
 			if got := strings.Join(names, " "); got != c.want {
 				t.Errorf("reconciled: %q, want %q", got, c.want)
 			}
+		})
+	}
+}
+
+func TestReceiverOfOneName(t *testing.T) {
+	h := newHooks(t)
+	h.GitRepository("app", withLabels(map[string]string{"team": "shop"}))
+	other := map[string]string{"team": "other"}
+	for name, code := range map[string]int{"app": http.StatusOK, "missing": http.StatusInternalServerError} {
+		r := h.receiver(name, "generic", func(s *notificationv1.ReceiverSpec) { // the labels do not count with a name
+			s.Resources = []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: name, MatchLabels: other}}
+		}, "Succeeded")
+		if got, response := h.post(r.Status.WebhookPath, pushed); got != code {
+			t.Errorf("%s: %d %s", name, got, response)
+		}
+		h.Update(r, name, func() { r.Spec.Suspend = true })
+		testenv.Eventually(t, "the suspended receiver refuses", func() error {
+			if got, response := h.post(r.Status.WebhookPath, pushed); got != http.StatusServiceUnavailable {
+				return fmt.Errorf("%d %s", got, response)
+			}
+			return nil
 		})
 	}
 }
@@ -343,10 +367,7 @@ func TestInvalidReceivers(t *testing.T) {
 		"gate": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].Kind = "Gate" }, reason: "Failed"},
 		"group": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].APIVersion = "apps/v1" },
 			reason: "Failed"},
-		"both": {change: func(s *notificationv1.ReceiverSpec) {
-			s.Resources[0].MatchLabels = map[string]string{"a": "b"}
-		},
-			reason: "Failed"},
+		"any": {change: func(s *notificationv1.ReceiverSpec) { s.Resources[0].Name = "*" }, reason: "Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hooks{h.For(t), h.url}

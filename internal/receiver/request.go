@@ -122,8 +122,8 @@ func (r *requester) request(ctx context.Context, c *call) (int64, error) {
 	return count.Load(), firstErr
 }
 
-// each calls visit with the metadata of each object that a target selects by name or label. A missing object is not
-// an error.
+// each calls visit with the metadata of each object that a target selects by name or label. An object that does not
+// exist is an error, so that the sender shows that the Receiver is wrong; labels that select none are not.
 func (r *requester) each(ctx context.Context, t target, visit func(*metav1.PartialObjectMetadata) error) error {
 	mapping, err := r.mapper.RESTMapping(t.GroupKind)
 	if err != nil {
@@ -132,11 +132,10 @@ func (r *requester) each(ctx context.Context, t target, visit func(*metav1.Parti
 	if t.name != notificationv1.AnyName {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(mapping.GroupVersionKind)
-		err := r.reader.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, o)
-		if err == nil {
-			return visit(o)
+		if err := r.reader.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, o); err != nil {
+			return err
 		}
-		return client.IgnoreNotFound(err)
+		return visit(o)
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(t.Kind + "List"))

@@ -87,7 +87,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	var refusal *hook.Refusal
 	if !errors.As(err, &refusal) {
 		refusal = &hook.Refusal{Status: http.StatusInternalServerError,
-			Why: "cannot annotate all objects of the receiver; see the controller's log"}
+			Why: "cannot find or annotate all objects of the receiver; see the controller's log"}
 	}
 	if r != nil && refusal.Status != http.StatusOK {
 		log.FromContext(ctx).WithName(notificationv1.ReceiverKind).

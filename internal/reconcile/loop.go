@@ -263,12 +263,16 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 
 // emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
+	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
+	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	for _, n := range o.notes {
+		if is != nil && n.reason == is.Reason && n.message == is.Message {
+			o.eventReason = is.Reason // one event for both
+			continue
+		}
 		l.Events.Emit(l.GroupKind.Group, obj,
 			Event{Type: n.eventType, Reason: n.reason, Message: n.message, Metadata: o.metadata})
 	}
-	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
-	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if is == nil || o.eventReason == "" && !l.isNews(obj, was, is, o) {
 		return
 	}

@@ -28,7 +28,7 @@ func (d Destination) AccountMissing(ctx context.Context, reader client.Reader, n
 func (d Destination) ExplainMissingAccount(ctx context.Context, reader client.Reader, namespace string,
 	err error) error {
 	key := types.NamespacedName{Namespace: namespace, Name: d.ServiceAccount}
-	if err == nil || !strings.Contains(err.Error(), userName(key)) || !d.AccountMissing(ctx, reader, namespace) {
+	if err == nil || !strings.Contains(err.Error(), UserName(key)) || !d.AccountMissing(ctx, reader, namespace) {
 		return err
 	}
 	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason),

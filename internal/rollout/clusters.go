@@ -54,7 +54,7 @@ type Target struct {
 func (c *Clusters) Target(ctx context.Context, owner reconcile.Ref, d Destination) (*Target, error) {
 	user := ""
 	if d.ServiceAccount != "" {
-		user = userName(types.NamespacedName{Namespace: owner.Namespace, Name: d.ServiceAccount})
+		user = UserName(types.NamespacedName{Namespace: owner.Namespace, Name: d.ServiceAccount})
 	}
 	connection := &connection{config: c.Config}
 	if d.KubeConfig != nil {
@@ -72,8 +72,8 @@ func (c *Clusters) Target(ctx context.Context, owner reconcile.Ref, d Destinatio
 	return c.target(owner, connection.config, key, user)
 }
 
-// userName returns the user name of a service account.
-func userName(account types.NamespacedName) string {
+// UserName returns the user name of a service account.
+func UserName(account types.NamespacedName) string {
 	return "system:serviceaccount:" + account.Namespace + ":" + account.Name
 }
 

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -26,7 +27,12 @@ type Wait struct {
 	// NoFailFast waits for the timeout even if an object has failed.
 	NoFailFast bool
 	Timeout    time.Duration
+	// Later makes WaitHealthy return [ErrUnhealthyYet] when the timeout has passed and no object has failed.
+	Later bool
 }
+
+// ErrUnhealthyYet is the error of a wait that is continued by a later pass.
+var ErrUnhealthyYet = errors.New("the objects are not healthy yet")
 
 // WaitHealthy blocks until all objects are healthy. The error, of reason HealthCheckFailed, explains those that are not
 // when one has failed, or when the timeout has passed. The health of failed objects stays watched: the owner is
@@ -74,6 +80,8 @@ func (t *Target) wait(ctx context.Context, w Wait, problem string,
 		case isDone:
 			t.Health.Forget(key)
 			return nil
+		case timedOut && w.Later && !hasFailed:
+			return ErrUnhealthyYet
 		case hasFailed, timedOut:
 			explain, cancel := context.WithTimeout(ctx, explainTimeout)
 			defer cancel()
@@ -128,6 +136,9 @@ func (w *waits) wake(key string) bool {
 	}
 	return true
 }
+
+// ForgetHealth ends the watch of the health of an owner's objects.
+func (t *Target) ForgetHealth(owner reconcile.Ref) { t.Health.Forget(healthKey(owner)) }
 
 // IsHealthy reports whether all objects of the owner's last wait are healthy by now; false if none are watched.
 func (t *Target) IsHealthy(owner reconcile.Ref) bool {

@@ -1,9 +1,12 @@
 package source
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +19,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/compose"
 )
 
 // ExternalArtifactGroupKind identifies the kind to the kernel. It has no controller: the owner of an artifact publishes
@@ -38,32 +42,47 @@ type Outputs struct {
 	Reader client.Reader // without a cache, so that no output is created twice
 }
 
-// Of returns the ExternalArtifacts of a generator, by name.
-func (w Outputs) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator) (
-	map[string]*sourcev1.ExternalArtifact, error) {
+// outputSet is ExternalArtifacts by namespace and name.
+type outputSet map[types.NamespacedName]*sourcev1.ExternalArtifact
+
+// Of returns the ExternalArtifacts of a generator: those in its own namespace, and in all others if it can have some.
+func (w Outputs) Of(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, others bool) (outputSet, error) {
+	options := []client.ListOption{client.MatchingLabels{extensionsv1beta1.GeneratorLabel: string(g.UID)}}
+	if !others {
+		options = append(options, client.InNamespace(g.Namespace))
+	}
 	var list sourcev1.ExternalArtifactList
-	err := w.Reader.List(ctx, &list, client.InNamespace(g.Namespace),
-		client.MatchingLabels{extensionsv1beta1.GeneratorLabel: string(g.UID)})
-	if err != nil {
+	if err := w.Reader.List(ctx, &list, options...); err != nil {
 		return nil, fault.New(meta.ReconciliationFailedReason, "cannot list the ExternalArtifacts of this generator").
 			Because(err)
 	}
-	owned := map[string]*sourcev1.ExternalArtifact{}
+	owned := outputSet{}
 	for i := range list.Items {
-		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() {
-			owned[o.Name] = o
+		// Whoever may write in another namespace could give the label to an object there, so it must also name us.
+		if o := &list.Items[i]; o.DeletionTimestamp.IsZero() &&
+			(o.Namespace == g.Namespace || ownerOf(o) == client.ObjectKeyFromObject(g)) {
+			owned[client.ObjectKeyFromObject(o)] = o
 		}
 	}
 	return owned, nil
 }
 
+// ownerOf returns the name of the generator that an ExternalArtifact references.
+func ownerOf(o *sourcev1.ExternalArtifact) types.NamespacedName {
+	if o.Spec.SourceRef == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: cmp.Or(o.Spec.SourceRef.Namespace, o.Namespace), Name: o.Spec.SourceRef.Name}
+}
+
 // Ensure creates or updates the object of an output, except its status. Live is the existing object, nil if none is
 // known. It returns the object, and whether it changed.
-func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, name string,
-	labels map[string]string, live *sourcev1.ExternalArtifact) (*sourcev1.ExternalArtifact, bool, error) {
+func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, output compose.Output,
+	live *sourcev1.ExternalArtifact) (*sourcev1.ExternalArtifact, bool, error) {
+	key := types.NamespacedName{Namespace: output.Namespace, Name: output.Name}
 	if live == nil {
-		created := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: name}}
-		if err := w.shape(g, labels, created); err != nil {
+		created := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		if err := w.shape(g, output.Labels, created); err != nil {
 			return nil, false, err
 		}
 		err := w.Client.Create(ctx, created)
@@ -71,14 +90,14 @@ func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenera
 			return created, true, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, false, failedOn(name, err)
+			return nil, false, failedOn(key, err)
 		}
-		if live, err = w.takeOver(ctx, g, name); err != nil {
+		if live, err = w.takeOver(ctx, g, key); err != nil {
 			return nil, false, err
 		}
 	}
 	desired := live.DeepCopy()
-	if err := w.shape(g, labels, desired); err != nil {
+	if err := w.shape(g, output.Labels, desired); err != nil {
 		return nil, false, err
 	}
 	if meta.Equal(desired, live) {
@@ -86,7 +105,7 @@ func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenera
 	}
 	if err := w.Client.Patch(ctx, desired, client.MergeFromWithOptions(live,
 		client.MergeFromWithOptimisticLock{})); err != nil {
-		return nil, false, failedOn(name, err)
+		return nil, false, failedOn(key, err)
 	}
 	return desired, true, nil
 }
@@ -111,8 +130,11 @@ func (w Outputs) shape(g *extensionsv1beta1.ArtifactGenerator, labels map[string
 		Name: g.Name, Namespace: g.Namespace,
 	}
 	o.OwnerReferences = nil
+	if o.Namespace != g.Namespace {
+		return nil // an owner in another namespace would have the object deleted by the garbage collector
+	}
 	if err := controllerutil.SetControllerReference(g, o, w.Client.Scheme()); err != nil {
-		return failedOn(o.Name, err)
+		return failedOn(client.ObjectKeyFromObject(o), err)
 	}
 	return nil
 }
@@ -126,52 +148,63 @@ func (w Outputs) isUnchanged(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1
 
 // takeOver returns an existing ExternalArtifact if its generator no longer exists. It refuses objects of other owners.
 func (w Outputs) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator,
-	name string) (*sourcev1.ExternalArtifact, error) {
+	key types.NamespacedName) (*sourcev1.ExternalArtifact, error) {
 	var o sourcev1.ExternalArtifact
-	if err := w.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: name}, &o); err != nil {
-		return nil, failedOn(name, err)
+	if err := w.Reader.Get(ctx, key, &o); err != nil {
+		return nil, failedOn(key, err)
 	}
 	refused := fault.New(meta.ReconciliationFailedReason,
-		"ExternalArtifact '%s/%s' already exists and belongs to another owner", g.Namespace, name).
+		"ExternalArtifact '%s' already exists and belongs to another owner", key).
 		WithHint("Delete it, or choose another name in spec.artifacts")
 	uid, ref := o.Labels[extensionsv1beta1.GeneratorLabel], o.Spec.SourceRef
 	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind || !o.DeletionTimestamp.IsZero() {
 		return nil, refused
 	}
 	var other extensionsv1beta1.ArtifactGenerator
-	err := w.Reader.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: ref.Name}, &other)
+	err := w.Reader.Get(ctx, ownerOf(&o), &other)
 	if err == nil && string(other.UID) == uid || client.IgnoreNotFound(err) != nil {
 		return nil, refused
 	}
 	return &o, nil
 }
 
-// Publish writes the artifact to the status, and reports whether the status changed.
-func (w Outputs) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact) (changed bool,
-	err error) {
+// Publish writes the artifact and the exported inputs to the status, and reports whether the status changed.
+func (w Outputs) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *meta.Artifact,
+	inputs map[string]apiextensionsv1.JSON) (changed bool, err error) {
 	desired := o.DeepCopy()
 	desired.Status.Artifact = a
+	if !equalInputs(o.Status.ExportedInputs, inputs) {
+		desired.Status.ExportedInputs = inputs
+	}
 	desired.Status.ObservedGeneration = desired.Generation
 	reconcile.Mark(desired, reconcile.TypeReady, metav1.ConditionTrue, meta.SucceededReason, "Artifact is ready")
 	if meta.Equal(desired.Status, o.Status) {
 		return false, nil
 	}
 	if err := w.Client.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {
-		return false, failedOn(o.Name, err)
+		return false, failedOn(client.ObjectKeyFromObject(o), err)
 	}
 	return true, nil
+}
+
+// equalInputs reports whether inputs have the same values, which the API server may write in another form.
+func equalInputs(a, b map[string]apiextensionsv1.JSON) bool {
+	return maps.EqualFunc(a, b, func(a, b apiextensionsv1.JSON) bool {
+		var left, right any
+		return json.Unmarshal(a.Raw, &left) == nil && json.Unmarshal(b.Raw, &right) == nil && meta.Equal(left, right)
+	})
 }
 
 // Delete deletes an ExternalArtifact of a generator. Another object that has taken its name meanwhile is kept.
 func (w Outputs) Delete(ctx context.Context, o *sourcev1.ExternalArtifact) error {
 	err := w.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return failedOn(o.Name, err)
+		return failedOn(client.ObjectKeyFromObject(o), err)
 	}
 	return nil
 }
 
 // failedOn is the error of a failed write.
-func failedOn(name string, err error) error {
-	return fault.New(meta.ReconciliationFailedReason, "cannot write ExternalArtifact '%s'", name).Because(err)
+func failedOn(key types.NamespacedName, err error) error {
+	return fault.New(meta.ReconciliationFailedReason, "cannot write ExternalArtifact '%s'", key).Because(err)
 }

@@ -1,4 +1,3 @@
-// Package e2e runs the built sluice binary like a user.
 package e2e
 
 import (

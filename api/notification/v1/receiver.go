@@ -122,7 +122,7 @@ type ReceiverResource struct {
 	// +required
 	Kind string `json:"kind"`
 
-	// Name of the object, or * for all objects, or for all objects that matchLabels selects.
+	// Name of the object, or * for all objects that matchLabels selects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -134,7 +134,7 @@ type ReceiverResource struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// MatchLabels selects objects by label. It requires the name *.
+	// MatchLabels selects objects by label. It is required with the name *, and ignored with others.
 	// +optional
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 

@@ -34,6 +34,7 @@ type Connection struct {
 	verbose        bool
 	qps            float32
 	burst          int
+	timeoutSet     bool // --timeout is on the command line
 	followsContext bool // use the namespace of the kubeconfig's context
 }
 
@@ -52,11 +53,13 @@ func NewConnection() *Connection {
 func (c *Connection) AddFlags(f *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.flags.AddFlags(kube)
+	kube.Lookup("namespace").Usage = "namespace of the objects, or of the controllers for install and uninstall"
 	kube.Lookup("server").Shorthand = "" // -s is short for --silent
 	f.AddFlagSet(kube)
 	f.BoolVar(&c.followsContext, "ns-follows-kube-context", false,
 		"use the namespace of the kubeconfig context if --namespace is not set")
-	f.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "maximum duration of the command")
+	f.DurationVar(&c.Timeout, "timeout", 5*time.Minute,
+		"maximum duration of the command; a watch ends after it only if it is set")
 	f.BoolVar(&c.verbose, "verbose", false, "print every request to the Kubernetes API")
 	f.Float32Var(&c.qps, "kube-api-qps", 50, "maximum requests per second to the Kubernetes API")
 	f.IntVar(&c.burst, "kube-api-burst", 300, "maximum burst of requests to the Kubernetes API")
@@ -64,6 +67,7 @@ func (c *Connection) AddFlags(f *pflag.FlagSet) {
 
 // Complete sets the namespace from the kubeconfig context if the user asked for that and did not set --namespace.
 func (c *Connection) Complete(f *pflag.FlagSet) error {
+	c.timeoutSet = f.Changed("timeout")
 	if !c.followsContext || f.Changed("namespace") {
 		return nil
 	}
@@ -90,6 +94,14 @@ func (c *Connection) Getter() genericclioptions.RESTClientGetter { return c.flag
 // WithTimeout returns a context that ends after --timeout.
 func (c *Connection) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.Timeout)
+}
+
+// ForWatch returns a context that ends after --timeout if the user set it. Without it, a watch has no end.
+func (c *Connection) ForWatch(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !c.timeoutSet {
+		return context.WithCancel(ctx)
+	}
+	return c.WithTimeout(ctx)
 }
 
 // Config returns the configuration of clients.

@@ -3,6 +3,7 @@ package kind
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ import (
 // shortDigest is the number of characters of a digest that tables show.
 const shortDigest = 8
 
-var suspended = Column{Header: "SUSPENDED", Value: func(o reconcile.Object, _ bool) string {
+var suspended = Column{Header: "SUSPENDED", Optional: "False", Value: func(o reconcile.Object, _ bool) string {
 	if o.Schedule().Suspended {
 		return "True"
 	}
@@ -49,6 +50,12 @@ func ShortRevision(revision string) string {
 	}
 	return revision[:i+1+shortDigest]
 }
+
+// digests matches digests in texts.
+var digests = regexp.MustCompile(`\b(sha\d+:[0-9a-f]{8})[0-9a-f]{24,}`)
+
+// ShortRevisions shortens all digests in a text.
+func ShortRevisions(text string) string { return digests.ReplaceAllString(text, "$1") }
 
 // ShortCommit shortens the ID of a commit.
 func ShortCommit(commit string) string { return commit[:min(len(commit), shortDigest)] }

@@ -41,6 +41,10 @@ type Kind struct {
 type Column struct {
 	Header string
 	Value  func(o reconcile.Object, wide bool) string
+	// Optional is the value that says nothing: tables of several kinds omit the column if all objects have it.
+	Optional string
+	// Detail is set for columns that tables of several kinds omit.
+	Detail bool
 }
 
 // parents are the commands that group kinds, with their aliases.

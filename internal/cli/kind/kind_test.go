@@ -2,6 +2,7 @@ package kind
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +17,13 @@ func TestShortRevision(t *testing.T) {
 		if got := ShortRevision(revision); got != want {
 			t.Errorf("%q is shortened to %q, want %q", revision, got, want)
 		}
+	}
+}
+
+func TestShortRevisions(t *testing.T) {
+	text := "a@sha1:4f170ec83a5c2cd3b3a27b4ef0b2ed4f33e7b5f3; b@sha256:" + strings.Repeat("4f17", 16) + ", sha1:4f17"
+	if got, want := ShortRevisions(text), "a@sha1:4f170ec8; b@sha256:4f174f17, sha1:4f17"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -27,6 +27,11 @@ func sourceKey(obj *kustomizev1.Kustomization) string {
 	return ref.Kind + "/" + cmp.Or(ref.Namespace, obj.Namespace) + "/" + ref.Name
 }
 
+// UseSource makes a tree the source of a Kustomization, and of the others that have the same source.
+func (b *Builder) UseSource(obj *kustomizev1.Kustomization, tree *artifact.Tree) {
+	b.trees[sourceKey(obj)] = tree
+}
+
 // replaceSource reads local files as the source of a Kustomization, and sets spec.path to Options.Path within them. If
 // Options.Path ends with spec.path, the source is the directory above that. Otherwise it is the git working tree that
 // contains Options.Path, or else Options.Path itself.

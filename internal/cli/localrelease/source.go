@@ -40,31 +40,37 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 	if refs[0].Namespace != "" {
 		key.Namespace = refs[0].Namespace
 	}
-	source := sourcev1.NewSource(refs[0].Kind)
-	if source == nil {
-		return nil, nil,
-			fmt.Errorf("sources of kind '%s' are not supported. Name a local chart with --path", refs[0].Kind)
-	}
-	what := fmt.Sprintf("%s '%s'", refs[0].Kind, key)
-	if err := b.cluster.Client.Get(ctx, key, source.(client.Object)); err != nil {
-		return nil, nil, cluster.Explain("cannot get "+what, err)
-	}
-	if source.GetArtifact() == nil {
-		return nil, nil, fmt.Errorf("%s has no artifact yet. Name a local chart with --path", what)
-	}
-	transport, err := newServiceTransport(b.cluster.Config)
+	tree, err := Fetch(ctx, *b.cluster, refs[0].Kind, key)
 	if err != nil {
-		return nil, nil, err
-	}
-	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
-	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: refs[0].Kind, Namespace: key.Namespace, Name: key.Name},
-		*source.GetArtifact())
-	if err != nil {
-		return nil, nil,
-			fmt.Errorf("cannot fetch the artifact of %s through the API server: %w. Name a local chart with "+
-				"--path", what, err)
+		return nil, nil, fmt.Errorf("%w. Name a local chart with --path", err)
 	}
 	return helmrelease.LoadChart(tree)
+}
+
+// Fetch reads the artifact of a source through the API server.
+func Fetch(ctx context.Context, c Cluster, kind string, key types.NamespacedName) (*artifact.Tree, error) {
+	source := sourcev1.NewSource(kind)
+	if source == nil {
+		return nil, fmt.Errorf("sources of kind '%s' are not supported", kind)
+	}
+	what := fmt.Sprintf("%s '%s'", kind, key)
+	if err := c.Client.Get(ctx, key, source.(client.Object)); err != nil {
+		return nil, cluster.Explain("cannot get "+what, err)
+	}
+	if source.GetArtifact() == nil {
+		return nil, fmt.Errorf("%s has no artifact yet", what)
+	}
+	transport, err := newServiceTransport(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
+	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: kind, Namespace: key.Namespace, Name: key.Name},
+		*source.GetArtifact())
+	if err != nil {
+		return nil, fmt.Errorf("cannot fetch the artifact of %s through the API server: %w", what, err)
+	}
+	return tree, nil
 }
 
 // localChart loads a chart from a directory or an archive.

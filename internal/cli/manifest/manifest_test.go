@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/options"
 )
 
 func TestDecodeSkipsEmptyDocuments(t *testing.T) {
@@ -53,33 +51,5 @@ func TestDeclarationOmitsWhatTheClusterAdds(t *testing.T) {
 		"  url: https://example.com/app\n"
 	if b.String() != want {
 		t.Errorf("got\n%s, want\n%s", b.String(), want)
-	}
-}
-
-func TestInstall(t *testing.T) {
-	o := InstallOptions{Namespace: "gitops", Controllers: options.AllControllers, Image: "sluice:v1",
-		AllNamespaces: true}
-	objects, err := Install(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kinds []string
-	for _, u := range objects {
-		kinds = append(kinds, u.GetKind())
-		if ns := u.GetNamespace(); ns != "" && ns != "gitops" {
-			t.Errorf("%s '%s' is in namespace '%s'", u.GetKind(), u.GetName(), ns)
-		}
-	}
-	if kinds[0] != "Namespace" || slices.Contains(kinds, "NetworkPolicy") || !slices.Contains(kinds, "Deployment") {
-		t.Errorf("the kinds are %q", kinds)
-	}
-	o.CRDsOnly = true
-	if objects, err = Install(o); err != nil || len(objects) == 0 {
-		t.Fatal(err, len(objects))
-	}
-	for _, u := range objects {
-		if u.GetKind() != "CustomResourceDefinition" {
-			t.Errorf("CRDsOnly includes %s '%s'", u.GetKind(), u.GetName())
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -40,22 +41,62 @@ func NewScreen(w io.Writer) *Screen {
 // Paint returns text in a colour. It returns the text unchanged if the stream is not a terminal or NO_COLOR
 // (https://no-color.org) is set.
 func (s *Screen) Paint(colour, text string) string {
-	if colour == "" || !s.terminal || os.Getenv("NO_COLOR") != "" {
+	if colour == "" || !s.animated() {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
+// animated reports whether the stream may get escape sequences.
+func (s *Screen) animated() bool { return s.terminal && os.Getenv("NO_COLOR") == "" }
+
+// Width returns the number of columns of the terminal, or 80 if the stream is none.
+func (s *Screen) Width() int {
+	if s.terminal {
+		if width, _, err := term.GetSize(s.fd); err == nil && width > 0 {
+			return width
+		}
+	}
+	return defaultWidth
+}
+
 // fit shortens text to the rest of a line after the given number of cells, since a wrapped line cannot be replaced.
 func (s *Screen) fit(text string, used int) string {
-	width, _, err := term.GetSize(s.fd)
-	if err != nil || width <= used+1 {
+	width := s.Width()
+	if width <= used+1 {
 		width = defaultWidth
 	}
-	if r := []rune(text); len(r) > width-used-1 {
-		return string(r[:width-used-2]) + "…"
+	return Cut(text, width-used-1)
+}
+
+// Cut shortens text to a number of cells.
+func Cut(text string, width int) string {
+	r := []rune(text)
+	if len(r) <= width {
+		return text
 	}
-	return text
+	if width < 1 {
+		return ""
+	}
+	return string(r[:width-1]) + "…"
+}
+
+// Wrap breaks text between words into lines of at most width cells that begin with indent. A longer word has a line of
+// its own.
+func Wrap(text, indent string, width int) string {
+	var lines []string
+	line := indent
+	for _, word := range strings.Fields(text) {
+		if line != indent && utf8.RuneCountInString(line+" "+word) > width {
+			lines = append(lines, line)
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	return strings.Join(append(lines, line), "\n")
 }
 
 // OneLine replaces each run of white space by one space.

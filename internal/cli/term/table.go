@@ -30,8 +30,8 @@ type Table struct {
 // NewTable returns an empty table.
 func NewTable(out *Screen) *Table { return &Table{out: out} }
 
-// Print writes rows.
-func (t *Table) Print(rows ...[]Cell) error {
+// Fit makes the columns as wide as the rows need, without printing them.
+func (t *Table) Fit(rows ...[]Cell) {
 	for _, row := range rows {
 		for i, c := range row {
 			if i == len(t.widths) {
@@ -40,6 +40,22 @@ func (t *Table) Print(rows ...[]Cell) error {
 			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.Text))
 		}
 	}
+}
+
+// WidthBefore returns the width of all columns of a table of rows except the last one.
+func WidthBefore(rows [][]Cell) int {
+	var t Table
+	t.Fit(rows...)
+	width := 0
+	for i := 0; i < len(t.widths)-1; i++ {
+		width += t.widths[i] + columnGap
+	}
+	return width
+}
+
+// Print writes rows.
+func (t *Table) Print(rows ...[]Cell) error {
+	t.Fit(rows...)
 	var b strings.Builder
 	for _, row := range rows {
 		for i, c := range row {

@@ -49,9 +49,9 @@ func (u *UI) line(colour, mark, format string, args ...any) {
 	fmt.Fprintf(u.Err, "%s %s\n", u.Err.Paint(colour, mark), fmt.Sprintf(format, args...))
 }
 
-// Live shows a line of progress that the next line replaces. It does nothing unless Err is a terminal.
+// Live shows a line of progress that the next line replaces. It does nothing unless Err is a terminal without NO_COLOR.
 func (u *UI) Live(format string, args ...any) {
-	if u.Err.terminal {
+	if u.Err.animated() {
 		u.Clear()
 		fmt.Fprintf(u.Err, "%s %s", u.Err.Paint(Yellow, "◎"), u.Err.fit(OneLine(fmt.Sprintf(format, args...)), 2))
 	}
@@ -59,7 +59,7 @@ func (u *UI) Live(format string, args ...any) {
 
 // Clear removes the line that Live shows.
 func (u *UI) Clear() {
-	if u.Err.terminal {
+	if u.Err.animated() {
 		fmt.Fprint(u.Err, "\r\x1b[K")
 	}
 }

@@ -46,15 +46,20 @@ func TestPaint(t *testing.T) {
 }
 
 func TestLiveLineShowsOnTerminalOnly(t *testing.T) {
-	t.Setenv("NO_COLOR", "1")
 	for name, c := range map[string]struct {
 		terminal bool
+		noColor  string
 		want     string
 	}{
-		"terminal": {terminal: true, want: "\r\x1b[K◎ one two\r\x1b[K✔ done\n"},
-		"file":     {want: "✔ done\n"},
+		"terminal": {
+			terminal: true,
+			want:     "\r\x1b[K\x1b[33m◎\x1b[0m one two\r\x1b[K\x1b[32m✔\x1b[0m done\n",
+		},
+		"terminal with NO_COLOR": {terminal: true, noColor: "1", want: "✔ done\n"},
+		"file":                   {want: "✔ done\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", c.noColor)
 			var b bytes.Buffer
 			u := New(strings.NewReader(""), io.Discard, &b)
 			u.Err.terminal = c.terminal

@@ -3,17 +3,20 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
 
 	helmaction "helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/chart/common"
+	chartcommon "helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/postrenderer"
 	ri "helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/release/common"
 	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
@@ -27,7 +30,7 @@ type Run struct {
 	Storage *storage.Driver
 	// Options of the cluster's client, without those that depend on the action.
 	Client       kube.Options
-	Capabilities *common.Capabilities
+	Capabilities *chartcommon.Capabilities
 	PostRenderer postrenderer.PostRenderer // nil for none
 	// HelmDefaults are those of Helm 3.
 	HelmDefaults bool
@@ -50,7 +53,7 @@ func (r *Run) begin(ctx context.Context, change func(*kube.Options)) (*helmactio
 		return nil, nil, err
 	}
 	cfg := helmaction.NewConfiguration(helmaction.ConfigurationSetLogger(slog.DiscardHandler))
-	cfg.KubeClient, cfg.Releases = client, r.Storage.Storage(r.Object.GetMaxHistory())
+	cfg.KubeClient, cfg.Releases = client.Guarded(), r.Storage.Storage(r.Object.GetMaxHistory())
 	cfg.Capabilities = r.Capabilities
 	return cfg, client, nil
 }
@@ -86,7 +89,10 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	if spec.ServerSideApply != nil {
 		serverSide = *spec.ServerSideApply
 	}
-	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide, o.NoWait = serverSide, spec.DisableWait })
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
+		o.ServerSide, o.NoWait, o.Timeout = serverSide, spec.DisableWait, timeout
+		o.Defer = r.deferral(true, hookUnless(spec.DisableHooks, release.HookPostInstall))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +110,7 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	i.PostRenderer, i.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = i.Run(c.Rendered, c.Values)
-	return client, err
+	return client, waited(client, err)
 }
 
 func installCRDs(spec *helmv2.Install) string {
@@ -118,16 +124,18 @@ func installCRDs(spec *helmv2.Install) string {
 	}
 }
 
-// Upgrade upgrades the release. Force re-creates objects even if the spec does not ask for it.
-func (r *Run) Upgrade(ctx context.Context, c Chart, last *release.Release) (*kube.Client, error) {
+// Upgrade upgrades the release with a history, newest first.
+func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) (*kube.Client, error) {
 	spec := r.Object.Spec.Upgrade
 	if spec == nil {
 		spec = &helmv2.Upgrade{}
 	}
 	timeout := r.Object.GetTimeout(spec.Timeout)
-	serverSide := usesServerSide(spec.ServerSideApply, last)
+	serverSide := usesServerSide(spec.ServerSideApply, history[0])
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
-		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
+		o.Abandoned = abandoned(history)
+		o.Defer = r.deferral(!spec.CleanupOnFail, hookUnless(spec.DisableHooks, release.HookPostUpgrade))
 	})
 	if err != nil {
 		return nil, err
@@ -151,7 +159,20 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, last *release.Release) (*kub
 	u.PostRenderer, u.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = u.Run(r.Name, c.Rendered, c.Values)
-	return client, err
+	return client, waited(client, err)
+}
+
+// abandoned returns the manifests of the failed releases that are newer than the deployed one. Helm compares only with
+// the deployed one, and would leave their objects in the cluster.
+func abandoned(history []*release.Release) []string {
+	var manifests []string
+	for _, rel := range history {
+		if rel.Info.Status != common.StatusFailed {
+			return manifests
+		}
+		manifests = append(manifests, rel.Manifest)
+	}
+	return manifests
 }
 
 // usesServerSide reports whether objects are applied server-side: as the spec says, or else as the last release did.
@@ -198,15 +219,15 @@ func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, 
 	if spec == nil {
 		spec = &helmv2.Rollback{}
 	}
-	serverSide := usesServerSide(spec.ServerSideApply, to)
+	serverSide, timeout := usesServerSide(spec.ServerSideApply, to), r.Object.GetTimeout(spec.Timeout)
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
-		o.ServerSide, o.NoWait, o.Force = serverSide, spec.DisableWait, spec.Force
+		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
 	})
 	if err != nil {
 		return nil, err
 	}
 	b := helmaction.NewRollback(cfg)
-	b.Version, b.Timeout, b.MaxHistory = to.Version, r.Object.GetTimeout(spec.Timeout), r.Object.GetMaxHistory()
+	b.Version, b.Timeout, b.MaxHistory = to.Version, timeout, r.Object.GetMaxHistory()
 	b.ServerSideApply, b.ForceConflicts = strconv.FormatBool(serverSide), serverSide
 	b.ForceReplace = spec.Force && !serverSide
 	b.WaitStrategy, b.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs
@@ -226,10 +247,13 @@ func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, er
 	}
 	u := helmaction.NewUninstall(cfg)
 	u.Timeout, u.DisableHooks = r.Object.GetTimeout(spec.Timeout), spec.DisableHooks
-	u.KeepHistory, u.IgnoreNotFound = spec.KeepHistory || keepHistory, true
+	u.KeepHistory = spec.KeepHistory || keepHistory
 	u.WaitStrategy, u.DeletionPropagation = r.waitStrategy(), spec.DeletionPropagation
 	_, err = u.Run(r.Name)
-	return client, err
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return client, nil
+	}
+	return client, client.WithProblems(err)
 }
 
 // Interrupt marks a release as failed whose action was interrupted, such as by a crash of the process that ran it.

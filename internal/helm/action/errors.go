@@ -17,7 +17,8 @@ import (
 // transientTexts are parts of errors that Helm reports only as text.
 var transientTexts = []string{"exceeded quota", "failed calling webhook", "connection refused", "connection reset",
 	"i/o timeout", "TLS handshake timeout", "http2: client connection lost", "no route to host",
-	"is forbidden: unable to create new content in namespace", "etcdserver:",
+	"unable to create new content in namespace", "etcdserver:",
+	"Operation cannot be fulfilled on resourcequotas",
 	"the server is currently unable to handle the request", "rate limiter Wait"}
 
 // IsTransient reports whether an action failed for a reason that lies outside of the release: the API server, the

@@ -102,18 +102,32 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestKnownConfig has digests that were computed by other programs.
-func TestKnownConfig(t *testing.T) {
-	hexKeys := map[string]any{"632bd80235a05f4192aefade": "value1", "632bd80ddf416cf32fd50679": "value2",
-		"632bd817c559818a52307da2": "value3", "632bd82398e71231a98004b6": "value4"}
-	tests := map[string]map[string]any{
-		"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855": nil,
-		"sha256:8a980fcbeadd6f05818f07e8aec14070c22250ca3d96af1fcd5f93b3e85b4d70": {"replicas": 3, "test": hexKeys},
+// TestConfigByTheDocumentedRule compares the digest of nested values of all kinds with that of YAML that is written
+// here by hand: the keys of every map in the order of their bytes, and not in the natural order of the encoder.
+func TestConfigByTheDocumentedRule(t *testing.T) {
+	values := map[string]any{
+		"replicas": 2,
+		"zones":    map[string]any{"zone-10": "a", "zone-9": "b", "Zone-1": "c", "5f": "d", "50": "e"},
+		"paths":    []any{map[string]any{"10.example.com": "x", "9.example.com": "y"}, "plain", 1.5},
 	}
-	for want, values := range tests {
-		if got := digest.Config(values); got != want {
-			t.Errorf("the digest of %v is %s, want %s", values, got, want)
-		}
+	const text = `paths:
+- 10.example.com: x
+  9.example.com: "y"
+- plain
+- 1.5
+replicas: 2
+zones:
+  "50": e
+  5f: d
+  Zone-1: c
+  zone-10: a
+  zone-9: b
+`
+	if got := digest.Config(values); got != sum(text) {
+		t.Errorf("the digest is %s, want that of\n%s", got, text)
+	}
+	if got, want := digest.Config(nil), "sha256:"+fmt.Sprintf("%x", sha256.Sum256(nil)); got != want {
+		t.Errorf("the digest of no values is %s, want %s", got, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,36 +48,44 @@ type Options struct {
 	// ServerSide applies objects server-side. Otherwise Helm's client writes them.
 	ServerSide bool
 	Force      bool // re-create objects when an immutable field changes
-	Ignore     []apply.Ignored
-	Secrets    []string // values that are masked in changes
-	MaxDiffs   int
+	// Abandoned are the manifests of failed upgrades since the release that is deployed. Their objects are deleted if
+	// they are not part of the next release.
+	Abandoned []string
+	Ignore    []apply.Ignored
+	Secrets   []string // values that are masked in changes
+	MaxDiffs  int
 
 	Checks     []*health.Check // instead of kstatus
 	Legacy     bool            // wait only for the kinds that Helm 3 waited for
 	NoWait     bool            // do not wait for the health of objects, only for hooks
 	NoFailFast bool
+	// Timeout bounds an apply that waits for the cluster, such as for a namespace that is being deleted.
+	Timeout time.Duration
+	// Defer is asked before a wait for the health of objects that takes longer. If it returns true, the wait ends with
+	// [rollout.ErrUnhealthyYet], and a later pass continues it.
+	Defer func() (bool, error)
 }
 
-// Client implements [helmkube.Interface] for one action. Hooks and client-side writes are done by Helm's own client.
+// deferAfter is how long a wait for the health of objects may take before it is left to a later pass.
+const deferAfter = 2 * time.Second
+
+// Client does the cluster work of one action. See [Client.Guarded].
 type Client struct {
-	*helmkube.Client
 	Options
 
 	ctx     context.Context
-	clients sync.Map // REST clients, by group and version
+	helm    *helmkube.Client // updates objects client-side
+	clients sync.Map         // REST clients, by group and version
 	typed   kubernetes.Interface
 
 	mu       sync.Mutex
 	changes  []apply.Change
 	warnings []string
+	deferred bool    // the wait for the health of objects is left to a later pass
+	problems []error // of deletions, which Helm leaves out of its errors
 	versions map[health.Target]string
 	mapped   bool // discovery was read again for a kind that was not found
 }
-
-var (
-	_ helmkube.Interface            = (*Client)(nil)
-	_ helmkube.InterfaceWaitOptions = (*Client)(nil)
-)
 
 // New returns a client for one action. All requests and waits end with ctx.
 func New(ctx context.Context, o Options) (*Client, error) {
@@ -85,8 +94,8 @@ func New(ctx context.Context, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{Options: o, ctx: ctx, typed: typed, versions: map[health.Target]string{},
-		Client: &helmkube.Client{Factory: factory{o.Target, typed}, Namespace: o.Namespace}}
-	c.SetLogger(slog.DiscardHandler)
+		helm: &helmkube.Client{Factory: factory{o.Target, typed}, Namespace: o.Namespace}}
+	c.helm.SetLogger(slog.DiscardHandler)
 	return c, nil
 }
 
@@ -104,11 +113,11 @@ func (c *Client) Warnings() []string {
 	return c.warnings
 }
 
-// IsReachable implements [helmkube.Interface]. The first request of the action reports a cluster that is not.
-func (c *Client) IsReachable() error { return context.Cause(c.ctx) }
+// isReachable reports only the end of the action. Its first request reports a cluster that cannot be reached.
+func (c *Client) isReachable() error { return context.Cause(c.ctx) }
 
-// Build implements [helmkube.Interface]. The API server validates the objects when they are applied.
-func (c *Client) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) {
+// Build returns the objects of manifests. The API server validates them when they are applied.
+func (c *Client) Build(reader io.Reader) (helmkube.ResourceList, error) {
 	objects, err := Decode(reader)
 	if err != nil {
 		return nil, err
@@ -122,11 +131,6 @@ func (c *Client) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) 
 		list = append(list, info)
 	}
 	return list, nil
-}
-
-// BuildTable implements [helmkube.Interface].
-func (c *Client) BuildTable(reader io.Reader, validate bool) (helmkube.ResourceList, error) {
-	return c.Build(reader, validate)
 }
 
 // Decode returns the objects of a YAML stream. Items of lists are returned one by one.
@@ -179,7 +183,7 @@ func (c *Client) info(o *unstructured.Unstructured) (*resource.Info, error) {
 	info := &resource.Info{Client: client, Mapping: mapping, Name: o.GetName(), Object: o}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		if o.GetNamespace() == "" {
-			o.SetNamespace(c.Options.Namespace)
+			o.SetNamespace(c.Namespace)
 		}
 		info.Namespace = o.GetNamespace()
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -40,7 +41,10 @@ var legacyKinds = map[schema.GroupKind]bool{
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true,
 }
 
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
+var (
+	jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
+	podKind = schema.GroupKind{Kind: "Pod"}
+)
 
 // hookChecks define when a hook is done: kstatus calls a Pod current that runs.
 var hookChecks = func() []*health.Check {
@@ -51,22 +55,15 @@ var hookChecks = func() []*health.Check {
 	return []*health.Check{pod}
 }()
 
-// GetWaiter implements [helmkube.Interface]. Options decide what is waited for, not the strategy.
-func (c *Client) GetWaiter(helmkube.WaitStrategy) (helmkube.Waiter, error) { return waiter{c}, nil }
-
-// GetWaiterWithOptions implements [helmkube.InterfaceWaitOptions].
-func (c *Client) GetWaiterWithOptions(s helmkube.WaitStrategy, _ ...helmkube.WaitOption) (helmkube.Waiter, error) {
-	return c.GetWaiter(s)
-}
-
 // waiter implements [helmkube.Waiter] with health watches.
 type waiter struct{ *Client }
 
 // Wait waits until the objects are healthy, Jobs excepted.
 func (w waiter) Wait(list helmkube.ResourceList, timeout time.Duration) error {
-	withoutJobs := func(i *resource.Info) bool { return i.Mapping.GroupVersionKind.GroupKind() != jobKind }
-	return w.waitHealthy(list.Filter(withoutJobs), timeout)
+	return w.waitHealthy(list.Filter(isNoJob), timeout)
 }
+
+func isNoJob(i *resource.Info) bool { return i.Mapping.GroupVersionKind.GroupKind() != jobKind }
 
 // WaitWithJobs waits until the objects are healthy and Jobs are complete.
 func (w waiter) WaitWithJobs(list helmkube.ResourceList, timeout time.Duration) error {
@@ -77,8 +74,46 @@ func (w waiter) waitHealthy(list helmkube.ResourceList, timeout time.Duration) e
 	if w.NoWait {
 		return nil
 	}
+	wait := w.waitFor(list)
+	wait.Timeout = timeout
+	if w.Defer == nil || timeout <= deferAfter {
+		return w.Target.WaitHealthy(w.ctx, wait)
+	}
+	wait.Timeout, wait.Later = deferAfter, true
+	err := w.Target.WaitHealthy(w.ctx, wait)
+	if !errors.Is(err, rollout.ErrUnhealthyYet) {
+		return err
+	}
+	isDeferred, deferErr := w.Defer()
+	if deferErr != nil || !isDeferred {
+		wait.Timeout, wait.Later = timeout-deferAfter, false
+		return errors.Join(deferErr, w.Target.WaitHealthy(w.ctx, wait))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deferred = true
+	return err
+}
+
+// IsDeferred reports whether the wait for the health of objects is left to a later pass.
+func (c *Client) IsDeferred() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deferred
+}
+
+// WaitFor returns the wait for the objects of a manifest, for a later pass.
+func (c *Client) WaitFor(manifest string, withJobs bool) (rollout.Wait, error) {
+	list, err := c.Build(strings.NewReader(manifest))
+	if !withJobs {
+		list = list.Filter(isNoJob)
+	}
+	return waiter{c}.waitFor(list), err
+}
+
+func (w waiter) waitFor(list helmkube.ResourceList) rollout.Wait {
 	wait := rollout.Wait{Owner: w.Owner, Checks: w.Checks, Versions: w.versions, NoFailFast: w.NoFailFast,
-		Timeout: timeout, HasTTL: map[health.Target]bool{}}
+		HasTTL: map[health.Target]bool{}}
 	for _, info := range list {
 		if w.Legacy && !legacyKinds[info.Mapping.GroupVersionKind.GroupKind()] {
 			continue
@@ -90,7 +125,7 @@ func (w waiter) waitHealthy(list helmkube.ResourceList, timeout time.Duration) e
 			wait.HasTTL[target] = true
 		}
 	}
-	return w.Target.WaitHealthy(w.ctx, wait)
+	return wait
 }
 
 // WaitForDelete waits until the objects do not exist.
@@ -121,7 +156,7 @@ func (w waiter) WatchUntilReady(list helmkube.ResourceList, timeout time.Duratio
 	var runs helmkube.ResourceList
 	for _, info := range list {
 		switch info.Mapping.GroupVersionKind.GroupKind() {
-		case jobKind, schema.GroupKind{Kind: "Pod"}:
+		case jobKind, podKind:
 			runs = append(runs, info)
 			wait.Targets = append(wait.Targets, targetOf(info))
 		}

@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
@@ -10,7 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/health"
@@ -43,26 +49,132 @@ func SetMetadata(o *unstructured.Unstructured, name, namespace string) {
 	o.SetAnnotations(annotations)
 }
 
-// Create implements [helmkube.Interface]: it applies the objects of a release, and creates hooks.
-func (c *Client) Create(list helmkube.ResourceList, options ...helmkube.ClientCreateOption) (*helmkube.Result, error) {
+// create applies the objects of a release. Others, such as hooks, are created one after another, without taking over
+// fields of others.
+func (c *Client) create(list helmkube.ResourceList) (*helmkube.Result, error) {
 	if isPartOfRelease(list) && c.ServerSide {
 		return c.apply(nil, list)
 	}
-	return c.Client.Create(list, options...)
+	result := &helmkube.Result{}
+	for _, info := range list {
+		if err := c.createOne(info); err != nil {
+			return result, err
+		}
+		result.Created = append(result.Created, info)
+	}
+	return result, nil
 }
 
-// Update implements [helmkube.Interface]. Objects that are no longer part of the release are deleted last.
-func (c *Client) Update(original, target helmkube.ResourceList,
+func (c *Client) createOne(info *resource.Info) error {
+	o, ok := info.Object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%s is not an unstructured object", info.Name)
+	}
+	if err := c.removeLeft(info, o); err != nil {
+		return err
+	}
+	created, err := c.write(info, o)
+	if err != nil {
+		return fmt.Errorf("cannot create %s: %w", refOf(info), err)
+	}
+	return info.Refresh(created, true)
+}
+
+// hookRemoval bounds the wait until what an earlier hook left is gone.
+const hookRemoval = time.Minute
+
+// removeLeft deletes the Job or Pod that an earlier run of a hook left, such as a failed one that the chart deletes
+// only after a success. It would neither run again nor accept another template.
+func (c *Client) removeLeft(info *resource.Info, o *unstructured.Unstructured) error {
+	if kind := info.Mapping.GroupVersionKind.GroupKind(); kind != jobKind && kind != podKind ||
+		o.GetAnnotations()[release.HookAnnotation] == "" {
+		return nil
+	}
+	live, err := c.resource(info).Get(c.ctx, info.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read %s, which an earlier hook may have left: %w", refOf(info), err)
+	case live.GetAnnotations()[release.HookAnnotation] == "":
+		return fmt.Errorf("%s exists, and is not a hook", refOf(info))
+	}
+	policy, uid := metav1.DeletePropagationBackground, live.GetUID()
+	err = c.resource(info).Delete(c.ctx, info.Name, metav1.DeleteOptions{PropagationPolicy: &policy,
+		Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot delete %s, which an earlier hook left: %w", refOf(info), err)
+	}
+	return waiter{c}.WaitForDelete(helmkube.ResourceList{info}, hookRemoval)
+}
+
+func (c *Client) write(info *resource.Info, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if !c.ServerSide {
+		return c.resource(info).Create(c.ctx, o, metav1.CreateOptions{FieldManager: FieldManager})
+	}
+	body, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return c.resource(info).Patch(c.ctx, info.Name, types.ApplyPatchType, body, metav1.PatchOptions{
+		FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict, Force: ptr.To(false)})
+}
+
+func (c *Client) resource(info *resource.Info) dynamic.ResourceInterface {
+	return c.Target.Cluster.Dynamic().Resource(info.Mapping.Resource).Namespace(info.Namespace)
+}
+
+// delete deletes objects. Problems of some do not keep others from being deleted; the error joins them.
+func (c *Client) delete(list helmkube.ResourceList, policy metav1.DeletionPropagation) (*helmkube.Result, error) {
+	result := &helmkube.Result{}
+	var problems []error
+	for _, info := range list {
+		err := c.resource(info).Delete(c.ctx, info.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+		if err != nil && !apierrors.IsNotFound(err) {
+			problems = append(problems, fmt.Errorf("cannot delete %s: %w", refOf(info), err))
+			continue
+		}
+		result.Deleted = append(result.Deleted, info)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.problems = append(c.problems, problems...)
+	return result, errors.Join(problems...)
+}
+
+// WithProblems adds to an error of Helm why objects could not be deleted, which Helm leaves out.
+func (c *Client) WithProblems(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil || len(c.problems) == 0 || errors.Is(err, c.problems[0]) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, errors.Join(c.problems...))
+}
+
+// update makes the cluster match the target. Objects that are no longer part of the release are deleted last.
+func (c *Client) update(original, target helmkube.ResourceList,
 	options ...helmkube.ClientUpdateOption) (*helmkube.Result, error) {
+	var result *helmkube.Result
+	var err error
 	if c.ServerSide {
-		return c.apply(original, target)
+		result, err = c.apply(original, target)
+	} else if result, err = c.helm.Update(original, target, options...); result != nil {
+		c.record(result)
 	}
-	result, err := c.Client.Update(original, target, options...)
-	if result == nil {
-		result = &helmkube.Result{} // Helm reads it even after an error
+	if err != nil {
+		return result, err
 	}
-	c.record(result)
-	return result, err
+	for _, manifest := range c.Abandoned {
+		list, err := c.Build(strings.NewReader(manifest))
+		if err != nil {
+			continue // a manifest that never could be applied
+		}
+		if err := c.deleteRemoved(list.Difference(original).Difference(target), result); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
 }
 
 // isPartOfRelease reports whether objects were marked as part of a release. Helm marks neither hooks nor namespaces.
@@ -117,14 +229,16 @@ func (c *Client) apply(original, target helmkube.ResourceList) (*helmkube.Result
 // applyUntilDone applies the request, and continues while it waits for the cluster.
 func (c *Client) applyUntilDone(request apply.Request, byRef map[apply.Ref]*resource.Info,
 	result *helmkube.Result) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
+	defer cancel()
 	for {
-		done, err := c.Target.Cluster.Apply(c.ctx, request)
+		done, err := c.Target.Cluster.Apply(ctx, request)
 		c.addChanges(done, byRef, result)
 		if !apply.IsWaiting(err) {
 			return err
 		}
 		select {
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return err
 		case <-time.After(waitRetry):
 		}

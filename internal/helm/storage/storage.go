@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 )
 
@@ -29,10 +30,13 @@ type Driver struct {
 	mu        sync.Mutex
 	processed map[*chart.Chart]*chart.Chart // the charts to store instead of those that actions used
 	stored    map[int]*release.Release      // by version
+	begun     *release.Release              // that the action created
+	isHeld    bool                          // further updates are left out
 }
 
 // New returns the driver for the Secrets of a namespace.
 func New(secrets corev1.SecretInterface) *Driver {
+	secrets = bounded{secrets}
 	inner := driver.NewSecrets(secrets)
 	inner.SetLogger(slog.DiscardHandler)
 	return &Driver{Driver: inner, secrets: secrets, processed: map[*chart.Chart]*chart.Chart{},
@@ -69,19 +73,86 @@ func (d *Driver) Create(key string, r ri.Releaser) error {
 	}
 	if err == nil {
 		d.observe(rel)
+		d.mu.Lock()
+		d.begun = rel
+		d.mu.Unlock()
 	}
 	return err
 }
 
+// Hold stores a description in the release that the running action created, and leaves out all further updates: the
+// release stays as it is until another action completes it. It reports whether it did; it does not if the release has
+// hooks for an event that is still to come.
+func (d *Driver) Hold(description string, next release.HookEvent) (bool, error) {
+	d.mu.Lock()
+	rel := d.begun
+	if rel != nil && d.stored[rel.Version] != nil {
+		rel = d.stored[rel.Version] // with the results of hooks
+	}
+	d.mu.Unlock()
+	if rel == nil {
+		return false, nil
+	}
+	for _, h := range rel.Hooks {
+		if next != "" && slices.Contains(h.Events, next) {
+			return false, nil
+		}
+	}
+	rel.Info.Description = description
+	if err := d.Storage(0).Update(rel); err != nil {
+		return false, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.isHeld = true
+	return true, nil
+}
+
+func (d *Driver) held() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.isHeld
+}
+
 // isCorrupt reports whether a Secret exists that cannot be decoded as a release.
 func (d *Driver) isCorrupt(key string) bool {
-	_, err := d.Driver.Get(key)
+	_, err := d.Get(key)
 	return err != nil && !errors.Is(err, driver.ErrReleaseNotFound) &&
 		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 }
 
-// Update implements [driver.Updator].
-func (d *Driver) Update(key string, r ri.Releaser) error {
+// errIncomplete is the error for a Secret whose release lacks what every release has.
+var errIncomplete = errors.New("the Secret holds no complete release")
+
+// Get implements [driver.Queryor].
+func (d *Driver) Get(key string) (ri.Releaser, error) {
+	rel, err := d.Driver.Get(key)
+	if err == nil && !isComplete(rel) {
+		return nil, fmt.Errorf("%s: %w", key, errIncomplete)
+	}
+	return rel, err
+}
+
+// Query implements [driver.Queryor]. Secrets that hold no release are left out.
+func (d *Driver) Query(labels map[string]string) ([]ri.Releaser, error) {
+	found, err := d.Driver.Query(labels)
+	if found = complete(found); err == nil && len(found) == 0 {
+		return nil, driver.ErrReleaseNotFound
+	}
+	return found, err
+}
+
+// List implements [driver.Queryor]. Secrets that hold no release are left out.
+func (d *Driver) List(filter func(ri.Releaser) bool) ([]ri.Releaser, error) {
+	return d.Driver.List(func(r ri.Releaser) bool { return isComplete(r) && filter(r) })
+}
+
+// Update implements [driver.Updator]. Helm's actions call it in goroutines of their own.
+func (d *Driver) Update(key string, r ri.Releaser) (err error) {
+	defer guard.Recover("storing a release", &err)
+	if d.held() {
+		return nil
+	}
 	rel, err := d.toStore(r)
 	if err != nil {
 		return err
@@ -143,7 +214,7 @@ func (d *Driver) Stored() []*release.Release {
 
 // History returns the stored releases of a name, newest first. Secrets that hold no release are left out.
 func (d *Driver) History(ctx context.Context, name string) ([]*release.Release, error) {
-	found, err := d.Driver.Query(map[string]string{"name": name, "owner": "helm"})
+	found, err := d.Query(map[string]string{"name": name, "owner": "helm"})
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return nil, nil
 	}

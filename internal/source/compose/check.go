@@ -49,11 +49,35 @@ func Check(aliases []string, pathPattern string, outputs []Output) error {
 		for _, n := range names {
 			example[n] = "x"
 		}
-		for i, c := range o.with(example, example).Copies {
+		filled := o.with(example, example)
+		if err := checkFile(filled.Inputs, append([]string{generated}, aliases...)); err != nil {
+			return invalid("inputsFrom '%s' of artifact '%s': %s", o.Inputs, o.Name, err)
+		}
+		if err := checkFile(filled.Metadata, aliases); err != nil {
+			return invalid("managedNamespaces.metadata.fromSource.path '%s': %s", o.Metadata, err)
+		}
+		for i, c := range filled.Copies {
 			if err := checkCopy(c, aliases); err != nil {
 				return invalid("copy '%s' of artifact '%s': %s", o.Copies[i].From, o.Name, err)
 			}
 		}
+	}
+	return nil
+}
+
+// checkFile validates the path of one file. An empty one is valid.
+func checkFile(from string, aliases []string) error {
+	if from == "" {
+		return nil
+	}
+	alias, name, err := split(from)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(aliases, alias):
+		return fmt.Errorf("no source has the alias '%s'", alias)
+	case !fs.ValidPath(name) || name == ".":
+		return fmt.Errorf("'%s' is not the path of a file in the source", name)
 	}
 	return nil
 }

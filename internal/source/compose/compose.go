@@ -28,26 +28,43 @@ type Copy struct {
 	To       string   // @artifact/<path>; a directory if it ends with a slash
 	Exclude  []string // globs, relative to the source or to the part of From before its first glob
 	Strategy string
+	Optional bool // do nothing if nothing matches From
 }
 
 // Output is one artifact to generate.
 type Output struct {
-	Name     string
-	Copies   []Copy
-	Revision string            // @<alias> whose revision the artifact gets; by default a digest of its content
-	Origin   string            // @<alias> whose revision is recorded as the origin; may be empty
-	Labels   map[string]string // captures of the path pattern
+	Name      string
+	Namespace string // of the ExternalArtifact; empty for that of the generator
+	Copies    []Copy
+	Revision  string            // @<alias> whose revision the artifact gets; by default a digest of its content
+	Origin    string            // @<alias> whose revision is recorded as the origin; may be empty
+	Inputs    string            // @<alias>/<path> or @artifact/<path> of the exported YAML file; may be empty
+	Metadata  string            // @<alias>/<path> of the file with metadata of the Namespace; may be empty
+	Labels    map[string]string // captures of the path pattern
 }
 
-// Build makes the copies in order, and returns the tree. Trees are the sources by alias. It fails if a copy selects
-// nothing: consumers of an incomplete artifact would prune the missing objects. The error is a fault.
+// errNothingSelected is the error of a copy that selects no file.
+var errNothingSelected = errors.New("nothing is selected")
+
+// Build makes the copies in order, and returns the tree. Trees are the sources by alias. It fails if a copy that is not
+// optional selects nothing, or if all copies do: consumers of an incomplete artifact would prune the missing objects.
+// The error is a fault.
 func Build(copies []Copy, trees map[string]*artifact.Tree) (*artifact.Tree, error) {
 	out := &builder{tree: artifact.FromMap(nil)}
 	for _, c := range copies {
-		if err := out.copy(c, trees); err != nil {
+		err := out.copy(c, trees)
+		if c.Optional && errors.Is(err, errNothingSelected) {
+			continue
+		}
+		if err != nil {
 			return nil, fault.New(meta.BuildFailedReason, "cannot copy '%s' to '%s'", c.From, c.To).Because(err).
 				WithHint("Correct spec.artifacts[].copy or the source. The last artifact stays available")
 		}
+	}
+	if !out.hasFiles {
+		return nil, fault.New(meta.BuildFailedReason, "no copy selects a file, so the artifact would be empty").
+			WithHint("Correct spec.artifacts[].copy or the source, or remove the artifact. The last artifact stays " +
+				"available")
 	}
 	if err := out.tree.Check(); err != nil {
 		return nil, fault.New(meta.BuildFailedReason, "the copied files conflict").Because(err).
@@ -164,7 +181,7 @@ func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, 
 	}
 	s.tree = s.tree.Select(matches(glob, prefix, exclude))
 	if len(s.tree.Root().Entries) == 0 {
-		return nil, fmt.Errorf("no file matches '%s'", pattern)
+		return nil, nothing("no file matches '%s'", pattern)
 	}
 	return s, nil
 }
@@ -188,10 +205,21 @@ func matches(glob, prefix string, exclude []string) func(string) bool {
 // missing explains that a file does not exist.
 func missing(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("'%s' does not exist in the source", name)
+		return nothing("'%s' does not exist in the source", name)
 	}
 	return err
 }
+
+// nothing returns an error that wraps [errNothingSelected] and has its own text.
+func nothing(format string, args ...any) error {
+	return &nothingSelected{text: fmt.Sprintf(format, args...)}
+}
+
+type nothingSelected struct{ text string }
+
+func (e *nothingSelected) Error() string { return e.text }
+
+func (e *nothingSelected) Unwrap() error { return errNothingSelected }
 
 // split splits @<alias>/<path> into the alias and the path or glob.
 func split(from string) (alias, pattern string, err error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -157,35 +158,39 @@ func (o Output) with(c captures, labels map[string]string) Output {
 		original = append(original, "{"+name+"}", value)
 		lower = append(lower, "{"+name+"}", labels[name])
 	}
-	as := strings.NewReplacer(original...)
-	out := Output{Name: strings.NewReplacer(lower...).Replace(o.Name), Revision: o.Revision, Origin: o.Origin,
-		Labels: labels}
+	as, inLower := strings.NewReplacer(original...), strings.NewReplacer(lower...)
+	out := Output{Name: inLower.Replace(o.Name), Namespace: inLower.Replace(o.Namespace), Revision: o.Revision,
+		Origin: o.Origin, Inputs: as.Replace(o.Inputs), Metadata: as.Replace(o.Metadata), Labels: labels}
 	for _, copied := range o.Copies {
 		exclude := make([]string, 0, len(copied.Exclude))
 		for _, e := range copied.Exclude {
 			exclude = append(exclude, as.Replace(e))
 		}
 		out.Copies = append(out.Copies, Copy{From: as.Replace(copied.From), To: as.Replace(copied.To), Exclude: exclude,
-			Strategy: copied.Strategy})
+			Strategy: copied.Strategy, Optional: copied.Optional})
 	}
 	return out
 }
 
 // checkNames refuses names that are not valid for objects, and duplicates.
 func checkNames(outputs []Output) error {
-	from := map[string]Output{}
+	from := map[types.NamespacedName]Output{}
 	for _, o := range outputs {
 		if wrong := validation.IsDNS1123Subdomain(o.Name); len(wrong) > 0 {
 			return invalid("the artifact name '%s' is not valid: %s", o.Name, wrong[0])
 		}
-		if other, ok := from[o.Name]; ok {
+		if wrong := validation.IsDNS1123Label(o.Namespace); o.Namespace != "" && len(wrong) > 0 {
+			return invalid("the namespace '%s' of artifact '%s' is not valid: %s", o.Namespace, o.Name, wrong[0])
+		}
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		if other, ok := from[key]; ok {
 			if len(o.Labels) == 0 {
 				return invalid("two artifacts have the name '%s'", o.Name)
 			}
 			return invalid("the directories of '%s' and '%s' both produce an artifact named '%s'",
 				path.Clean(other.Copies[0].From), path.Clean(o.Copies[0].From), o.Name)
 		}
-		from[o.Name] = o
+		from[key] = o
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"encoding/json"
 	"io/fs"
 	"testing"
 
@@ -67,6 +68,30 @@ func FuzzMerge(f *testing.F) {
 			if _, ok := merged[k]; !ok {
 				t.Errorf("%q is lost", k)
 			}
+		}
+	})
+}
+
+func FuzzExport(f *testing.F) {
+	f.Add([]byte("a: {b: 1}\nc: [x, 1e3]"))
+	f.Add([]byte("a: &a [x, x]\nb: [*a, *a]"))
+	f.Add([]byte("apiVersion: source.extensions.fluxcd.io/v1beta1\nkind: NamespaceMetadata\n" +
+		"metadata: {labels: {a: b}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		inputs, err := parseInputs("f", data)
+		size := 0
+		for key, value := range inputs {
+			size += len(key) + len(value.Raw)
+			if !json.Valid(value.Raw) {
+				t.Errorf("%q is not JSON: %q", key, value.Raw)
+			}
+		}
+		if err == nil && size > maxInputs {
+			t.Errorf("%d bytes", size)
+		}
+		m, err := parseMetadata("f", data)
+		if err == nil && len(data) < len(m.Labels)+len(m.Annotations) {
+			t.Errorf("%d bytes set %+v", len(data), m)
 		}
 	})
 }

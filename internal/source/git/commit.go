@@ -37,7 +37,7 @@ type Signature struct {
 
 // NewCommit is a commit to create.
 type NewCommit struct {
-	Parent            plumbing.Hash // its tree is edited
+	Parent            plumbing.Hash // its tree is edited; zero for the first commit, see [View.Begin]
 	Edits             []Edit
 	Author, Committer Signature // Committer is Author if it has no e-mail address
 	Message           string
@@ -53,7 +53,7 @@ func (v *View) Commit(ctx context.Context, c NewCommit) (plumbing.Hash, error) {
 		return plumbing.ZeroHash, err
 	}
 	defer unlock()
-	r, err := v.repository(Revision{Commit: c.Parent.String()})
+	r, err := v.parent(c.Parent)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -66,6 +66,14 @@ func (v *View) Commit(ctx context.Context, c NewCommit) (plumbing.Hash, error) {
 		return plumbing.ZeroHash, err
 	}
 	return hash, v.store(ctx, w, hash)
+}
+
+// parent returns the repository to create a commit in. The first commit of a remote has no parent.
+func (v *View) parent(commit plumbing.Hash) (*repository, error) {
+	if r := v.mirror.current.Load(); commit.IsZero() && r != nil {
+		return r, nil
+	}
+	return v.repository(Revision{Commit: commit.String()})
 }
 
 // lock locks the mirror of the last update.
@@ -121,9 +129,12 @@ func (w *writer) commit(c NewCommit) (plumbing.Hash, error) {
 		return plumbing.ZeroHash, gitFault("the commit message is empty").
 			WithHint("Correct the template of the message").Final()
 	}
-	root, err := w.from.rootTree(c.Parent)
-	if err != nil {
-		return plumbing.ZeroHash, err
+	var root plumbing.Hash
+	if !c.Parent.IsZero() {
+		var err error
+		if root, err = w.from.rootTree(c.Parent); err != nil {
+			return plumbing.ZeroHash, err
+		}
 	}
 	tree, err := w.editRoot(root, c.Edits)
 	if err != nil {

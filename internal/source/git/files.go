@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -96,4 +98,24 @@ func (v *View) Lookup(ctx context.Context, name string) (plumbing.Hash, error) {
 		return plumbing.ZeroHash, err
 	}
 	return u.conn.Refs.References[name], nil
+}
+
+// Find returns the entry at a slash-separated path. It reports false if there is none.
+func (f *Files) Find(path string) (File, bool, error) {
+	found := File{Dir: true, Hash: f.Root}
+	for _, name := range strings.Split(path, "/") {
+		if !found.Dir {
+			return File{}, false, nil
+		}
+		entries, err := f.List(found.Hash)
+		if err != nil {
+			return File{}, false, gitFault("cannot read directory '%s'", path).Because(err)
+		}
+		at := slices.IndexFunc(entries, func(e File) bool { return e.Name == name })
+		if at < 0 {
+			return File{}, false, nil
+		}
+		found = entries[at]
+	}
+	return found, true, nil
 }

@@ -71,18 +71,24 @@ func (v *View) Resolve(ctx context.Context, remote Remote, ref Reference, fresh 
 	if _, err := wire.ParseURL(remote.URL); err != nil {
 		return nil, err
 	}
+	if err := v.use(remote); err != nil {
+		return nil, err
+	}
+	return v.mirror.resolve(ctx, remote, ref, v.owner, fresh)
+}
+
+// use makes the mirror of a remote that of the view.
+func (v *View) use(remote Remote) error {
 	m, err := v.mirrors.acquire(v.owner, remote)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	v.remote, v.created = remote, nil
 	if v.mirror != m {
 		*v = View{mirrors: v.mirrors, owner: v.owner, remote: remote, mirror: m}
-		if err := v.mirrors.release(v.owner, m); err != nil {
-			return nil, err
-		}
+		return v.mirrors.release(v.owner, m)
 	}
-	return m.resolve(ctx, remote, ref, v.owner, fresh)
+	return nil
 }
 
 // repository returns the current repository of the mirror, which must contain the revision.

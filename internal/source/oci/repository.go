@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -44,6 +43,7 @@ func (a Access) Limited() http.RoundTripper { return &limiter{a.Transport, a.Ins
 // safe for concurrent use.
 type Repository struct {
 	name   name.Repository
+	login  authn.AuthConfig
 	puller *remote.Puller
 	write  []remote.Option
 }
@@ -65,7 +65,7 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{name: repo, puller: puller, write: options}, nil
+	return &Repository{name: repo, login: a.Login, puller: puller, write: options}, nil
 }
 
 // Options returns options for requests with the login of the repository.
@@ -100,6 +100,9 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 		return Revision{}, err
 	}
 	digest, err := r.head(ctx, at)
+	if isNotFound(err) {
+		err = r.withNearest(ctx, at.TagStr(), err)
+	}
 	return Revision{at.TagStr(), digest}, err
 }
 
@@ -121,11 +124,11 @@ func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, err
 	var response *transport.Error
 	var network *url.Error
 	if errors.As(err, &response) && response.StatusCode != http.StatusMethodNotAllowed || errors.As(err, &network) {
-		return v1.Hash{}, failed(err, "cannot find '%s'", ref.Name())
+		return v1.Hash{}, r.failed(err, "cannot find '%s'", ref.Name())
 	}
 	got, err := r.puller.Get(ctx, ref)
 	if err != nil {
-		return v1.Hash{}, failed(err, "cannot find '%s'", ref.Name())
+		return v1.Hash{}, r.failed(err, "cannot find '%s'", ref.Name())
 	}
 	return got.Digest, nil
 }
@@ -134,13 +137,13 @@ func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, err
 func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	lister, err := r.puller.Lister(ctx, r.name)
 	if err != nil {
-		return nil, failed(err, "cannot list the tags of '%s'", r.name.Name())
+		return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
 	var tags []string
 	for lister.HasNext() {
 		page, err := lister.Next(ctx)
 		if err != nil {
-			return nil, failed(err, "cannot list the tags of '%s'", r.name.Name())
+			return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
 			return nil, fault.New(sourcev1.OCIPullFailedReason, "'%s' has more than %d tags", r.name.Name(), maxTags).
@@ -160,7 +163,7 @@ type limiter struct {
 func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
 		return nil, fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", req.URL.Host).
-			WithHint("Use HTTPS, or allow plain HTTP with spec.insecure or --insecure-registry").Final()
+			WithHint("Use HTTPS, or allow plain HTTP with spec.insecure: true or --insecure-registry").Final()
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
@@ -187,39 +190,4 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, errors.Join(errors.New("the response of the registry is too long"), b.Close())
 	}
 	return n, err
-}
-
-// failed returns the fault of a failed request.
-func failed(err error, format string, args ...any) error {
-	return Explain(sourcev1.OCIPullFailedReason, err, format, args...)
-}
-
-// Explain returns a fault for a failed request to a registry, with a hint that depends on the response. The reason
-// applies unless the error has a more specific one.
-func Explain(reason string, err error, format string, args ...any) error {
-	f := fault.New(reason, format, args...)
-	var response *transport.Error
-	var network *url.Error
-	switch {
-	case errors.As(err, &response):
-		f.Err = response
-		switch response.StatusCode {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			f.Reason = meta.AuthenticationFailedReason
-			f.Hint = "Check the login and its permissions. Some registries return this status for missing repositories"
-		case http.StatusNotFound:
-			f.Hint = "Check the URL and the reference"
-		}
-	case errors.As(err, &network):
-		f.Err = network.Err // without the URL, which may contain the signature of a redirect
-	default:
-		f.Err = err
-	}
-	if cause := fault.As(f.Err); cause != nil {
-		f.RetryAfter, f.Terminal = cause.RetryAfter, cause.Terminal
-		if cause.Reason != "" {
-			f.Reason = cause.Reason
-		}
-	}
-	return f
 }

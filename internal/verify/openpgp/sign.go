@@ -27,7 +27,11 @@ func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	case keys[0].PrivateKey == nil:
 		return nil, errors.New("the file contains an OpenPGP public key: export the private key")
 	}
-	key := keys[0]
+	return unlock(keys[0], passphrase)
+}
+
+// unlock decrypts a private key.
+func unlock(key *openpgp.Entity, passphrase []byte) (*PrivateKey, error) {
 	if isEncrypted(key) {
 		if len(passphrase) == 0 {
 			return nil, errors.New("the OpenPGP key is encrypted, and no passphrase is set")

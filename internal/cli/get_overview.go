@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+)
+
+// minMessage is the width of the narrowest column for messages.
+const minMessage = 12
+
+// printOverview prints a table for each kind that fits the screen. Long messages of objects that are Ready are cut, all
+// others continue in lines of their own.
+func (p *objectPrinter) printOverview(found []foundObject) error {
+	for len(found) > 0 {
+		k := found[0].kind
+		n := slices.IndexFunc(found, func(f foundObject) bool { return f.kind != k })
+		if n < 0 {
+			n = len(found)
+		}
+		if err := p.printSection(k, found[:n]); err != nil {
+			return err
+		}
+		if found = found[n:]; len(found) > 0 {
+			fmt.Fprintln(p.out)
+		}
+	}
+	return nil
+}
+
+// printSection prints the table of one kind.
+func (p *objectPrinter) printSection(k *kind.Kind, found []foundObject) error {
+	shown := *k
+	shown.Columns = slices.DeleteFunc(slices.Clone(k.Columns), func(c kind.Column) bool {
+		return c.Detail || c.Optional != "" && !slices.ContainsFunc(found, func(f foundObject) bool {
+			return c.Value(f.object, false) != c.Optional
+		})
+	})
+	var rows [][]term.Cell
+	if !p.noHeader {
+		rows = append(rows, p.header(&shown))
+	}
+	for _, f := range found {
+		rows = append(rows, p.row(foundObject{&shown, f.object}))
+	}
+	room := p.out.Width() - term.WidthBefore(rows)
+	t := term.NewTable(p.out)
+	below := make([]string, len(rows))
+	for i, row := range rows {
+		last := &row[len(row)-1]
+		text := last.Text
+		if len([]rune(text)) <= room {
+			continue
+		}
+		if object := i - len(rows) + len(found); object >= 0 {
+			below[i] = p.detail(found[object], text)
+		}
+		if below[i] != "" {
+			text = p.reason(found[i-len(rows)+len(found)])
+		}
+		last.Text = term.Cut(text, room)
+		if room < minMessage {
+			last.Text = ""
+		}
+	}
+	t.Fit(rows...)
+	for i, row := range rows {
+		if err := t.Print(row); err != nil {
+			return err
+		}
+		if below[i] != "" {
+			fmt.Fprintln(p.out, term.Wrap(below[i], "    ", p.out.Width()))
+		}
+	}
+	return nil
+}
+
+// detail returns a message that does not fit its column and must not be cut.
+func (p *objectPrinter) detail(f foundObject, message string) string {
+	if c := cluster.ReadyCondition(f.object); c != nil && c.Status == metav1.ConditionTrue &&
+		!strings.Contains(message, "; ") {
+		return ""
+	}
+	return message
+}
+
+// reason returns the reason of the Ready condition, for which the message follows in a line of its own.
+func (p *objectPrinter) reason(f foundObject) string {
+	if c := cluster.ReadyCondition(f.object); c != nil {
+		return c.Reason
+	}
+	return "…"
+}

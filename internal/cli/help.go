@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// wrapSlack is by how many columns pflag exceeds a width to keep the last word on a line.
+const wrapSlack = 5
+
+func init() {
+	cobra.AddTemplateFunc("ownFlags", func(c *cobra.Command) string { return flagHelp(c, false) })
+	cobra.AddTemplateFunc("globalFlags", func(c *cobra.Command) string { return flagHelp(c, true) })
+}
+
+// usageTemplate changes cobra's template: flags that a command shares with its siblings, such as -A of get, are with
+// its own flags, and only those of all commands are under "Global Flags".
+func usageTemplate(cobras string) string {
+	return strings.NewReplacer(
+		"if .HasAvailableLocalFlags", "with ownFlags .",
+		".LocalFlags.FlagUsages", ".",
+		"if .HasAvailableInheritedFlags", "with globalFlags .",
+		".InheritedFlags.FlagUsages", ".",
+	).Replace(cobras)
+}
+
+// flagHelp returns the help of either the global flags or all other flags of a command.
+func flagHelp(c *cobra.Command, global bool) string {
+	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
+	add := func(f *pflag.Flag) {
+		isGlobal := c.HasParent() && c.Root().PersistentFlags().Lookup(f.Name) == f
+		if isGlobal == global {
+			shown.AddFlag(f)
+		}
+	}
+	c.LocalFlags().VisitAll(add)
+	c.InheritedFlags().VisitAll(add)
+	return shown.FlagUsagesWrapped(helpWidth - wrapSlack)
+}
+
+// newHelpCommand returns the help command. Cobra's own accepts unknown commands.
+func newHelpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show the help of a command", Example: "  sluice help get",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", strings.Join(args, " "))}
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
+			c, _, err := root.Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []cobra.Completion
+			for _, sub := range c.Commands() {
+				if strings.HasPrefix(sub.Name(), prefix) && sub.IsAvailableCommand() {
+					names = append(names, sub.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}

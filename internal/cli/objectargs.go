@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+)
+
+// kindAnnotation marks the commands that take names of objects of one kind. Its value is the name of the kind.
+const kindAnnotation = "kind"
+
+// acceptObjects lets a command for objects of a kind accept KIND/NAME beside NAME.
+func acceptObjects(c *cobra.Command, k *kind.Kind) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[kindAnnotation] = k.Name()
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		names := make([]string, len(args))
+		for i, arg := range args {
+			word, name, isObject := strings.Cut(arg, "/")
+			switch of := kind.ByWord(word); {
+			case !isObject:
+				name = arg
+			case of == nil:
+				return usagef("unknown kind %q in %q: use NAME or %s/NAME", word, arg, k.Words[0])
+			case of != k:
+				return usagef("%q is not %s: run the command once for each kind", arg, k.WithArticle())
+			case name == "":
+				return usagef("the name is missing in %q", arg)
+			}
+			names[i] = name
+		}
+		return run(cmd, names)
+	}
+}
+
+// commandOf returns the subcommand of a verb for objects of a kind, or nil.
+func commandOf(verb *cobra.Command, k *kind.Kind) *cobra.Command {
+	for _, sub := range verb.Commands() {
+		if sub.Annotations[kindAnnotation] == k.Name() {
+			return sub
+		}
+		if sub.Name() == k.Parent {
+			return commandOf(sub, k)
+		}
+	}
+	return nil
+}
+
+// expandObject rewrites `VERB KIND/NAME` to `VERB KIND NAME`, such as `get ks/app` to `get kustomization app`.
+func expandObject(root *cobra.Command, args []string) []string {
+	verb, _, err := root.Find(args)
+	if err != nil || !verb.HasSubCommands() {
+		return args // an unknown command is reported when it is executed
+	}
+	for i, arg := range args {
+		word, name, isObject := strings.Cut(arg, "/")
+		k := kind.ByWord(word)
+		if !isObject || k == nil || strings.Contains(name, "/") {
+			continue
+		}
+		to := commandOf(verb, k)
+		if to == nil {
+			continue
+		}
+		words := strings.Fields(strings.TrimPrefix(to.CommandPath(), verb.CommandPath()))
+		expanded := append(append(append([]string{}, args[:i]...), words...), args[i:]...)
+		if found, _, err := root.Find(expanded); err == nil && found == to { // else it is the value of a flag
+			return expanded
+		}
+	}
+	return args
+}

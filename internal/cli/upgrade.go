@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-gitops/sluice/internal/cli/install"
+)
+
+func newUpgradeCommand(e *env) *cobra.Command {
+	flags := &installFlags{}
+	dryRun := false
+	c := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Upgrade the installation, and go back by itself if the new version does not run",
+		Long: `Upgrade the controllers to the version of this command line, or to --version,
+with the settings that they were installed with. Flags change a setting.
+
+If the new version is not available within --timeout, what was installed before
+is applied again. After success, all objects are stored in the current version
+of their kind, so that old versions can be removed later.`,
+		Example: `  sluice upgrade
+  sluice upgrade --version v1.4.0 --timeout 10m`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := e.Config()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := e.WithTimeout(cmd.Context())
+			defer cancel()
+			t, err := install.Connect(cfg, e.Timeout)
+			if err != nil {
+				return err
+			}
+			recalled, err := t.Recall(ctx, e.Namespace(), defaultTag())
+			t.Close()
+			if err != nil {
+				return err
+			}
+			recalled.Version = defaultTag()
+			given := *flags
+			flags.Options = recalled
+			if err := given.override(cmd.Flags(), &flags.Options); err != nil {
+				return err
+			}
+			if err := flags.complete(e); err != nil {
+				return err
+			}
+			return install.Upgrade(ctx, cfg, flags.Options, install.Request{Progress: e.UI, Timeout: e.Timeout,
+				DryRun: dryRun})
+		},
+	}
+	flags.bind(c.Flags())
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, and change nothing")
+	return c
+}
+
+// override copies the options whose flags were set.
+func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
+	for name, set := range map[string]func(){
+		"components":           func() { to.Components = o.Components },
+		"image":                func() { to.Image = o.Image },
+		"registry":             func() { to.Registry, to.Image = o.Registry, "" },
+		"version":              func() { to.Version, to.Image = o.Version, "" },
+		"image-pull-secret":    func() { to.PullSecret = o.PullSecret },
+		"registry-creds":       func() { to.RegistryLogin = o.RegistryLogin },
+		"cluster-domain":       func() { to.ClusterDomain = o.ClusterDomain },
+		"log-level":            func() { to.LogLevel = o.LogLevel },
+		"profile":              func() { to.Profile = o.Profile },
+		"split":                func() { to.Split = o.Split },
+		"flux-compatible":      func() { to.FluxCompatible = o.FluxCompatible },
+		"network-policy":       func() { to.NetworkPolicy = o.NetworkPolicy },
+		"toleration-keys":      func() { to.TolerationKeys = o.TolerationKeys },
+		"watch-all-namespaces": func() { to.WatchAll = o.WatchAll },
+	} {
+		if f.Changed(name) && name != "image" {
+			set()
+		}
+	}
+	if f.Changed("image") { // more precise than a registry or a version
+		to.Image = o.Image
+	}
+	if to.Image != "" && !f.Changed("image") {
+		return usagef("the installation runs image %s: name the new image with --image, or a tag with --version",
+			to.Image)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package githost
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+var _ provisioner = (*github)(nil)
+
+// githubRepository is a repository of GitHub and Gitea, which use the same names.
+type githubRepository struct {
+	HTTPURL     string `json:"clone_url"`
+	SSHURL      string `json:"ssh_url"`
+	Private     bool   `json:"private"`
+	Permissions *struct{ Admin, Push bool }
+}
+
+func (r githubRepository) toProject() *Project {
+	p := &Project{HTTPURL: r.HTTPURL, SSHURL: r.SSHURL, Visibility: visibility(r.Private)}
+	if r.Permissions != nil {
+		p.Access = accessOf(r.Permissions.Push, r.Permissions.Admin)
+	}
+	return p
+}
+
+func visibility(private bool) string {
+	if private {
+		return VisibilityPrivate
+	}
+	return VisibilityPublic
+}
+
+// githubKey is a deploy key of GitHub and Gitea.
+type githubKey struct {
+	ID       int64  `json:"id,omitempty"`
+	Title    string `json:"title"`
+	Key      string `json:"key"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+func toDeployKeys(keys []githubKey) []DeployKey {
+	all := make([]DeployKey, 0, len(keys))
+	for _, k := range keys {
+		all = append(all, DeployKey{ID: k.ID, Title: k.Title, Key: k.Key, Writable: !k.ReadOnly})
+	}
+	return all
+}
+
+func (h *github) scopes() string {
+	return "the scope repo, or, if it is fine-grained, write permission for Contents and Administration"
+}
+
+func (h *github) user(ctx context.Context) (string, error) {
+	return login(ctx, h.top(), []string{"user"})
+}
+
+// login requests the name of the user of a login.
+func login(ctx context.Context, r *rest, path []string) (string, error) {
+	var user struct{ Login string }
+	err := r.do(ctx, "the user of the login", http.MethodGet, path, nil, nil, &user)
+	return user.Login, err
+}
+
+func (h *github) project(ctx context.Context) (*Project, error) {
+	var r githubRepository
+	if found, err := findProject(ctx, h.rest, nil, nil, &r); !found {
+		return nil, err
+	}
+	return r.toProject(), nil
+}
+
+func (h *github) create(ctx context.Context, n NewProject) (*Project, error) {
+	path := []string{"orgs", h.owner, "repos"}
+	if n.Personal {
+		path = []string{"user", "repos"}
+	}
+	var r githubRepository
+	err := h.top().do(ctx, "the new repository", http.MethodPost, path, nil,
+		map[string]any{"name": h.repo, "private": n.Visibility != VisibilityPublic}, &r)
+	return r.toProject(), err
+}
+
+func (h *github) setVisibility(ctx context.Context, visibility string) error {
+	return h.do(ctx, "the visibility of the repository", http.MethodPatch, nil, nil,
+		map[string]any{"private": visibility != VisibilityPublic}, nil)
+}
+
+func (*github) permissions() []string { return []string{"pull", "triage", "push", "maintain", "admin"} }
+
+func (h *github) grants(ctx context.Context, _ *Project) ([]Grant, error) {
+	type team struct{ Slug, Permission string }
+	var all []Grant
+	_, err := first(func(page int) (teams []team, more bool, err error) {
+		more, err = h.page(ctx, "the teams of the repository", []string{"teams"}, nil, "per_page", page, &teams)
+		return teams, more, err
+	}, func(t team) bool {
+		all = append(all, Grant{Group: t.Slug, Permission: t.Permission})
+		return false
+	})
+	return all, err
+}
+
+func (h *github) grant(ctx context.Context, g Grant) error {
+	return h.top().do(ctx, "the permission of the team", http.MethodPut,
+		[]string{"orgs", h.owner, "teams", g.Group, "repos", h.owner, h.repo}, nil,
+		map[string]string{"permission": g.Permission}, nil)
+}
+
+func (h *github) deployKeys(ctx context.Context, page int) ([]DeployKey, bool, error) {
+	return deployKeysAt(ctx, h.rest, "per_page", page)
+}
+
+// deployKeysAt requests a page of the deploy keys of GitHub and Gitea.
+func deployKeysAt(ctx context.Context, r *rest, size string, page int) ([]DeployKey, bool, error) {
+	var keys []githubKey
+	more, err := r.page(ctx, "the deploy keys of the repository", []string{"keys"}, nil, size, page, &keys)
+	return toDeployKeys(keys), more, err
+}
+
+func (h *github) addDeployKey(ctx context.Context, k DeployKey) error {
+	return addDeployKeyAt(ctx, h.rest, k)
+}
+
+func addDeployKeyAt(ctx context.Context, r *rest, k DeployKey) error {
+	return r.do(ctx, "the deploy key", http.MethodPost, []string{"keys"}, nil,
+		githubKey{Title: k.Title, Key: k.Key, ReadOnly: !k.Writable}, nil)
+}
+
+func (h *github) removeDeployKey(ctx context.Context, id int64) error {
+	return removeDeployKeyAt(ctx, h.rest, []string{"keys"}, nil, id)
+}
+
+// removeDeployKeyAt removes a deploy key. A key that does not exist is removed already.
+func removeDeployKeyAt(ctx context.Context, r *rest, path []string, query url.Values, id int64) error {
+	err := r.do(ctx, "the removal of the deploy key", http.MethodDelete, append(path, strconv.FormatInt(id, 10)), query,
+		nil, nil)
+	if rejectionOf(err).status == http.StatusNotFound {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var definitionGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+	Kind: "CustomResourceDefinition"}
+
+// Definition is a CustomResourceDefinition of Flux in the cluster.
+type Definition struct {
+	Name           string   `json:"name"`
+	Versions       []string `json:"versions"`
+	StorageVersion string   `json:"storageVersion"`
+	StoredVersions []string `json:"storedVersions"`
+}
+
+// definition is a CustomResourceDefinition with its content.
+type definition struct {
+	Definition
+	kind, group string
+	live        *unstructured.Unstructured
+}
+
+func (d *definition) storageGVK() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: d.group, Version: d.StorageVersion, Kind: d.kind}
+}
+
+func (d *definition) ref() Ref { return definitionRef(d.Name) }
+
+func definitionRef(name string) Ref {
+	return Ref{Group: definitionGVK.Group, Version: definitionGVK.Version, Kind: definitionGVK.Kind, Name: name}
+}
+
+// parseDefinition reads what this package needs of a CustomResourceDefinition.
+func parseDefinition(u *unstructured.Unstructured) *definition {
+	d := &definition{live: u}
+	d.Name = u.GetName()
+	d.group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
+	d.kind, _, _ = unstructured.NestedString(u.Object, "spec", "names", "kind")
+	d.StoredVersions, _, _ = unstructured.NestedStringSlice(u.Object, "status", "storedVersions")
+	for _, v := range versionsOf(u) {
+		name, _ := v["name"].(string)
+		d.Versions = append(d.Versions, name)
+		if v["storage"] == true {
+			d.StorageVersion = name
+		}
+	}
+	return d
+}
+
+// versionsOf returns spec.versions. Changes of the maps change the definition.
+func versionsOf(u *unstructured.Unstructured) []map[string]any {
+	spec, _ := u.Object["spec"].(map[string]any)
+	raw, _ := spec["versions"].([]any)
+	var versions []map[string]any
+	for _, v := range raw {
+		if m, ok := v.(map[string]any); ok {
+			versions = append(versions, m)
+		}
+	}
+	return versions
+}
+
+// schemaOf returns the schema of a version, or nil.
+func schemaOf(u *unstructured.Unstructured, version string) map[string]any {
+	for _, v := range versionsOf(u) {
+		if v["name"] == version {
+			s, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
+			return s
+		}
+	}
+	return nil
+}
+
+// isFluxGroup reports whether a group has kinds of Flux.
+func isFluxGroup(group string) bool {
+	return strings.HasSuffix(group, ".toolkit.fluxcd.io") || group == "source.extensions.fluxcd.io"
+}
+
+// definitions returns the CustomResourceDefinitions of Flux in the cluster, sorted by name.
+func (e *Engine) definitions(ctx context.Context) ([]*definition, error) {
+	var found []*definition
+	err := list(ctx, e.Client, definitionGVK, func(u *unstructured.Unstructured) error {
+		if d := parseDefinition(u); isFluxGroup(d.group) {
+			found = append(found, d)
+		}
+		return nil
+	})
+	slices.SortFunc(found, func(a, b *definition) int { return strings.Compare(a.Name, b.Name) })
+	return found, err
+}
+
+// ours returns our CustomResourceDefinition with a name, or nil.
+func (e *Engine) ours(name string) *definition {
+	for _, u := range e.Definitions {
+		if u.GetName() == name {
+			return parseDefinition(u)
+		}
+	}
+	return nil
+}
+
+// checkDefinition returns why a definition cannot be replaced by ours without loss; "" if it can.
+func (e *Engine) checkDefinition(d *definition) string {
+	ours := e.ours(d.Name)
+	if ours == nil {
+		return fmt.Sprintf("Sluice has no kind '%s' of group '%s'. Upgrade Sluice, or delete the "+
+			"CustomResourceDefinition '%s' if nothing uses it", d.kind, d.group, d.Name)
+	}
+	if !slices.Contains(ours.Versions, d.StorageVersion) {
+		return fmt.Sprintf("CustomResourceDefinition '%s' stores version %s, which Sluice does not "+
+			"serve (it serves %s). "+
+			"Upgrade Flux to version 2.3 or later first, then run sluice migrate", d.Name, d.StorageVersion,
+			strings.Join(ours.Versions, ", "))
+	}
+	return ""
+}
+
+// hasUnservedStored reports whether objects may be stored in versions that ours lacks.
+func (e *Engine) hasUnservedStored(d *definition) bool {
+	ours := e.ours(d.Name)
+	return ours != nil && slices.ContainsFunc(d.StoredVersions, func(v string) bool {
+		return !slices.Contains(ours.Versions, v)
+	})
+}
+
+// lostFields returns the fields of an object that our definition does not have, and which would be lost therefore.
+func (e *Engine) lostFields(d *definition, o Object) []string {
+	ours := e.ours(d.Name)
+	if ours == nil {
+		return nil
+	}
+	s := schemaOf(ours.live, d.StorageVersion)
+	if s == nil {
+		return nil
+	}
+	spec, _, _ := unstructured.NestedMap(s, "properties", "spec")
+	return unknownFields(spec, o.live.Object["spec"], "spec")
+}
+
+// restoreDefinition makes a CustomResourceDefinition what it was. Objects that are stored in versions that the former
+// one lacks are stored in its version first.
+func (e *Engine) restoreDefinition(ctx context.Context, saved *unstructured.Unstructured) error {
+	live, err := e.getIfExists(ctx, refOf(saved))
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		return e.Client.Create(ctx, saved.DeepCopy())
+	}
+	now, before := parseDefinition(live), parseDefinition(saved)
+	if slices.ContainsFunc(now.StoredVersions, func(v string) bool { return !slices.Contains(before.Versions, v) }) {
+		for _, v := range versionsOf(live) {
+			v["storage"] = v["name"] == before.StorageVersion
+		}
+		if err := e.Client.Update(ctx, live); err != nil {
+			return fmt.Errorf("cannot store %s objects as %s: %w", now.kind, before.StorageVersion, err)
+		}
+		if _, err := storeAgain(ctx, e.Client, parseDefinition(live)); err != nil {
+			return err
+		}
+		if live, err = e.get(ctx, refOf(saved)); err != nil {
+			return err
+		}
+	}
+	live.Object["spec"] = saved.DeepCopy().Object["spec"]
+	live.SetLabels(saved.GetLabels())
+	live.SetAnnotations(saved.GetAnnotations())
+	if err := e.Client.Update(ctx, live); err != nil {
+		return fmt.Errorf("cannot restore %s: %w", refOf(saved), err)
+	}
+	return nil
+}

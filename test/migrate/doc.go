@@ -1,0 +1,2 @@
+// Package migrate tests the migration from Flux with built binaries.
+package migrate

@@ -1,0 +1,280 @@
+package migrate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	helmaction "helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	helmkube "helm.sh/helm/v4/pkg/kube"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/helm/digest"
+	"github.com/sluice-gitops/sluice/internal/helm/storage"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+const (
+	appsPerTeam     = 8 // Kustomizations
+	releasesPerTeam = 4 // HelmReleases, each with a HelmChart
+)
+
+// object is a short form of an unstructured object.
+type object = map[string]any
+
+// world is what the objects of Flux refer to.
+type world struct {
+	*flux
+	git      *testenv.Git
+	registry *testenv.Registry
+	revision string
+	server   *httptest.Server // of artifacts
+	archives map[string][]byte
+	count    int // of Flux's objects
+}
+
+// fill creates the objects of Flux in the namespaces of the teams: 50 for two teams.
+func (f *flux) fill() *world {
+	f.Helper()
+	w := &world{flux: f, git: testenv.NewGit(f), registry: testenv.NewRegistry(f), archives: map[string][]byte{}}
+	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = rw.Write(w.archives[r.URL.Path]) // the client checks the digest
+	}))
+	f.Cleanup(w.server.Close)
+	w.registry.Push("app", "1.0.0", nil)
+	files := map[string]string{
+		"charts/app/Chart.yaml":           "apiVersion: v2\nname: app\nversion: 1.0.0\n",
+		"charts/app/values.yaml":          "color: red\n",
+		"charts/app/templates/web.yaml":   chartTemplate,
+		"clusters/images/deployment.yaml": "image: x\n",
+	}
+	for n := range appsPerTeam {
+		files[fmt.Sprintf("apps/app-%d/all.yaml", n)] = manifests(fmt.Sprintf("app-%d", n))
+	}
+	w.revision = "main@sha1:" + w.git.Commit("fleet", files)
+	w.archives["/fleet.tar.gz"] = system.Archive(f.T, files)
+	w.archives["/chart.tgz"] = testenv.ChartArchive(f, "app", "1.0.0", map[string]string{
+		"values.yaml": "color: red\n", "templates/web.yaml": chartTemplate})
+	for _, team := range f.teams {
+		w.sources(team)
+		for n := range appsPerTeam {
+			w.app(team, fmt.Sprintf("app-%d", n))
+		}
+		for n := range releasesPerTeam {
+			w.release(team, fmt.Sprintf("release-%d", n))
+		}
+		w.images(team)
+		w.notifications(team)
+	}
+	return w
+}
+
+// workload is a Deployment whose Pods must not restart, and a ConfigMap.
+const workload = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: NAME, labels: LABELS}
+data: {color: COLOR}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME, labels: LABELS}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec: {containers: [{name: web, image: "registry.example.com/web:1"}]}
+`
+
+func manifests(name string) string {
+	return strings.NewReplacer("NAME", name, "LABELS", "{}", "COLOR", "blue").Replace(workload)
+}
+
+var chartTemplate = strings.NewReplacer("NAME", "{{ .Release.Name }}", "COLOR", "{{ .Values.color }}", "LABELS",
+	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}", helm.toolkit.fluxcd.io/namespace: "{{ `+
+		`.Release.Namespace }}"}`).
+	Replace(workload)
+
+// put creates an object and its status, with the field managers of a controller of Flux.
+func (w *world) put(controller, apiVersion, kind, namespace, name string, spec, status object) {
+	w.Helper()
+	u := &unstructured.Unstructured{Object: object{"apiVersion": apiVersion, "kind": kind, "spec": spec}}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if err := w.Create(w.Context(), u, client.FieldOwner("flux-client-side-apply")); err != nil {
+		w.Fatalf("cannot create %s %s/%s: %v", kind, namespace, name, err)
+	}
+	w.count++
+	if status == nil {
+		return // Flux writes neither status nor finalizer of static kinds
+	}
+	before := u.DeepCopy()
+	u.SetFinalizers([]string{"finalizers.fluxcd.io"})
+	if err := w.Patch(w.Context(), u, client.MergeFrom(before), client.FieldOwner(controller)); err != nil {
+		w.Fatal(err)
+	}
+	before = u.DeepCopy()
+	u.Object["status"] = status
+	if err := w.Status().Patch(w.Context(), u, client.MergeFrom(before),
+		client.FieldOwner("gotk-"+controller)); err != nil {
+		w.Fatalf("cannot write the status of %s %s/%s: %v", kind, namespace, name, err)
+	}
+}
+
+// ready returns a status with a Ready condition, and the given fields.
+func ready(reason, message string, fields object) object {
+	status := object{"observedGeneration": int64(1), "conditions": []any{object{
+		"type": "Ready", "status": "True", "reason": reason, "message": message, "observedGeneration": int64(1),
+		"lastTransitionTime": "2026-01-02T03:04:05Z"}}}
+	for name, value := range fields {
+		status[name] = value
+	}
+	return status
+}
+
+func (w *world) artifact(path, revision string) object {
+	sum := sha256.Sum256(w.archives[path])
+	return object{"path": strings.TrimPrefix(path, "/"), "url": w.server.URL + path, "revision": revision,
+		"digest": "sha256:" + hex.EncodeToString(sum[:]), "lastUpdateTime": "2026-01-02T03:04:05Z",
+		"size": int64(len(w.archives[path]))}
+}
+
+func (w *world) sources(team string) {
+	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "GitRepository", team, "fleet",
+		object{"url": w.git.URL + "/fleet", "interval": "1h", "ref": object{"branch": "main"}},
+		ready("Succeeded", "stored artifact for revision '"+w.revision+"'",
+			object{"artifact": w.artifact("/fleet.tar.gz", w.revision)}))
+	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "HelmRepository", team, "oci",
+		object{"type": "oci", "interval": "1h", "url": w.registry.OCI + "/charts"}, nil)
+}
+
+// app creates a Kustomization, and what it applied by server-side apply.
+func (w *world) app(team, name string) {
+	w.Helper()
+	var entries []any
+	for _, text := range strings.Split(manifests(name), "---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			w.Fatal(err)
+		}
+		u.SetNamespace(team)
+		u.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": name,
+			"kustomize.toolkit.fluxcd.io/namespace": team})
+		gvk := u.GroupVersionKind()
+		entries = append(entries, object{"id": team + "_" + name + "_" + gvk.Group + "_" + gvk.Kind, "v": gvk.Version})
+		if err := w.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+			client.FieldOwner("kustomize-controller")); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", team, name,
+		object{"interval": "1h", "path": "./apps/" + name, "prune": true, "wait": true, "timeout": "2m",
+			"targetNamespace": team, "sourceRef": object{"kind": "GitRepository", "name": "fleet"}},
+		ready("ReconciliationSucceeded", "Applied revision: "+w.revision, object{"lastAppliedRevision": w.revision,
+			"lastAttemptedRevision": w.revision, "inventory": object{"entries": entries}}))
+}
+
+// release installs a chart as helm-controller does, and creates its HelmRelease and HelmChart.
+func (w *world) release(team, name string) {
+	w.Helper()
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig, flags.Namespace = ptr.To(testenv.Kubeconfig(w)), ptr.To(team)
+	cfg := helmaction.NewConfiguration(helmaction.ConfigurationSetLogger(slog.DiscardHandler))
+	if err := cfg.Init(flags, team, "secret"); err != nil {
+		w.Fatal(err)
+	}
+	chart, err := loader.LoadArchive(bytes.NewReader(w.archives["/chart.tgz"]))
+	if err != nil {
+		w.Fatal(err)
+	}
+	i := helmaction.NewInstall(cfg)
+	i.ReleaseName, i.Namespace, i.WaitStrategy, i.ServerSideApply = name, team, helmkube.HookOnlyStrategy, true
+	values := object{"color": "blue"}
+	if _, err := i.Run(chart, values); err != nil {
+		w.Fatal(err)
+	}
+	typed, err := kubernetes.NewForConfig(testenv.Cluster(w))
+	if err != nil {
+		w.Fatal(err)
+	}
+	history, err := storage.New(typed.CoreV1().Secrets(team)).History(w.Context(), name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	rel := history[0]
+	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "HelmChart", team, team+"-"+name,
+		object{"interval": "1h", "chart": "./charts/app", "version": "*", "reconcileStrategy": "ChartVersion",
+			"sourceRef": object{"kind": "GitRepository", "name": "fleet"}},
+		ready("ChartPackageSucceeded", "packaged 'app' chart with version '1.0.0'",
+			object{"artifact": w.artifact("/chart.tgz", "1.0.0"), "observedChartName": "app"}))
+	w.put("helm-controller", "helm.toolkit.fluxcd.io/v2", "HelmRelease", team, name,
+		object{"interval": "1h", "values": values, "driftDetection": object{"mode": "enabled"},
+			"chart": object{"spec": object{"chart": "./charts/app",
+				"sourceRef": object{"kind": "GitRepository", "name": "fleet"}}}},
+		ready("InstallSucceeded", "Helm install succeeded", object{
+			"helmChart": team + "/" + team + "-" + name, "storageNamespace": team, "lastAttemptedGeneration": int64(1),
+			"lastAttemptedRevision": "1.0.0", "lastAttemptedReleaseAction": "install",
+			"lastAttemptedConfigDigest": digest.Config(values), "history": []any{object{
+				"digest": digest.Release(rel, ""), "name": name, "namespace": team, "version": int64(1),
+				"status": "deployed", "chartName": "app", "chartVersion": "1.0.0",
+				"configDigest":  digest.Config(values),
+				"firstDeployed": rel.Info.FirstDeployed.UTC().Format(time.RFC3339),
+				"lastDeployed":  rel.Info.LastDeployed.UTC().Format(time.RFC3339)}}}))
+}
+
+func (w *world) images(team string) {
+	image := w.registry.Host + "/app"
+	w.put("image-reflector-controller", "image.toolkit.fluxcd.io/v1", "ImageRepository", team, "app",
+		object{"image": image, "interval": "1h", "insecure": true},
+		ready("Succeeded", "successful scan: found 1 tags with checksum 1", object{"canonicalImageName": image,
+			"lastScanResult": object{"scanTime": "2026-01-02T03:04:05Z", "tagCount": int64(1)}}))
+	w.put("image-reflector-controller", "image.toolkit.fluxcd.io/v1", "ImagePolicy", team, "app",
+		object{"imageRepositoryRef": object{"name": "app"}, "policy": object{"semver": object{"range": "1.x"}}},
+		ready("Succeeded", "Latest image tag for "+image+" resolved to 1.0.0",
+			object{"latestRef": object{"name": image, "tag": "1.0.0"}}))
+	w.put("image-automation-controller", "image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation", team, "fleet",
+		object{"interval": "1h", "sourceRef": object{"kind": "GitRepository", "name": "fleet"},
+			"git": object{"checkout": object{"ref": object{"branch": "main"}},
+				"commit": object{"author": object{"email": "bot@example.com"}}},
+			"update": object{"path": "./clusters/images", "strategy": "Setters"}},
+		ready("Succeeded", "repository up-to-date", object{"lastAutomationRunTime": "2026-01-02T03:04:05Z"}))
+}
+
+func (w *world) notifications(team string) {
+	const group = "notification.toolkit.fluxcd.io/"
+	w.put("notification-controller", group+"v1beta3", "Provider", team, "chat",
+		object{"type": "generic", "address": "https://chat.example.com/hook"}, nil)
+	for _, kind := range []string{"Kustomization", "HelmRelease"} {
+		w.put("notification-controller", group+"v1beta3", "Alert", team, strings.ToLower(kind),
+			object{"providerRef": object{"name": "chat"}, "eventSeverity": "error",
+				"eventSources": []any{object{"kind": kind, "name": "*"}}}, nil)
+	}
+	w.secret(team)
+	sum := sha256.Sum256([]byte("token" + "push" + team))
+	path := "/hook/" + hex.EncodeToString(sum[:])
+	w.put("notification-controller", group+"v1", "Receiver", team, "push",
+		object{"type": "generic", "secretRef": object{"name": "hook"},
+			"resources": []any{object{"kind": "GitRepository", "name": "fleet"}}},
+		ready("Succeeded", "Receiver initialized for path: "+path, object{"webhookPath": path}))
+}
+
+func (w *world) secret(team string) {
+	u := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Secret",
+		"stringData": object{"token": "token"}}}
+	u.SetNamespace(team)
+	u.SetName("hook")
+	w.create(u)
+}
