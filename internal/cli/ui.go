@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
-	"github.com/sluice-gitops/sluice/web"
+	frontend "github.com/sluice-gitops/sluice/web"
 )
 
 // uiCommand is `sluice ui`.
@@ -67,7 +67,7 @@ func (u *uiCommand) run(ctx context.Context) error {
 		openInBrowser(ctx, address)
 	}
 	log := funcr.New(func(_, text string) { u.Step("%s", term.OneLine(text)) }, funcr.Options{})
-	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: Version, Log: log, Now: time.Now}
+	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log, Now: time.Now}
 	return server.Serve(ctx, l)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -33,9 +35,13 @@ type site struct {
 	namespace string
 }
 
+// definitions are installed once for all tests.
+var definitions sync.Once
+
 func newSite(t *testing.T, may view.Filter) *site {
 	t.Helper()
 	cfg := testenv.Cluster(t)
+	definitions.Do(func() { system.InstallDefinitions(t, cfg) })
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
