@@ -195,11 +195,11 @@ function Node({ box, item }: { box: Box; item?: Item }) {
   const name = rest.join('/');
   const door = item?.gate ? (item.gate.open ? 'open' : 'closed') : '';
   const state = item ? (door || item.state) : 'not found';
+  const look = door === 'closed' ? 'waiting' : (item?.state ?? 'missing');
   return (
-    <g class={`node ${item?.state ?? 'missing'} ${item?.gate ? 'door' : ''}`} transform={`translate(${box.x} ${box.y})`}>
+    <g class={`node ${look} ${item?.gate ? 'door' : ''}`} transform={`translate(${box.x} ${box.y})`}>
     <a
       href={objectPath(box.id)}
-      aria-label={`${box.id}: ${state}`}
       onClick={(e) => {
         e.preventDefault();
         go(objectPath(box.id));
