@@ -1,4 +1,4 @@
-// Package web contains the built front end of the web UI. The sources are beside it; `make generate` builds them.
+// Package web contains the built front end of the web UI. `make web` builds it from src/.
 package web
 
 import (

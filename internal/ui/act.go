@@ -142,7 +142,8 @@ func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, actio
 	if body.For != "" {
 		var err error
 		if window, err = time.ParseDuration(body.For); err != nil || window <= 0 || window > maxWindow {
-			return badRequest("%q is not a duration such as 30m or 2h, of at most %s", excerpt.Bytes(body.For, 50), maxWindow)
+			return badRequest("%q is not a duration such as 30m or 2h, of at most %s", excerpt.Bytes(body.For, 50),
+				maxWindow)
 		}
 	}
 	if action == actApprove {

@@ -76,7 +76,7 @@ func pathOf(r *http.Request) (*kind.Kind, types.NamespacedName, error) {
 	k := kind.ByName(r.PathValue("kind"))
 	if k == nil {
 		return nil, types.NamespacedName{}, &httpError{status: http.StatusNotFound,
-			text: fmt.Sprintf("there is no kind %q", excerpt.Bytes(r.PathValue("kind"), 100))}
+			text: fmt.Sprintf("unknown kind %q", excerpt.Bytes(r.PathValue("kind"), 100))}
 	}
 	return k, types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, nil
 }

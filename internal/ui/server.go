@@ -1,5 +1,5 @@
 // Package ui serves the web UI: a JSON API under /api/v1, one stream of changes for each page, and the pages. Every
-// read and write is made with the rights of the user who asks.
+// read and write is made with the rights of the user.
 package ui
 
 import (
@@ -41,7 +41,7 @@ type User struct {
 
 // Login decides who makes a request.
 type Login interface {
-	// User returns who makes a request, or an error if nobody is logged in.
+	// User returns who makes a request, or an error if the request has no login.
 	User(r *http.Request) (*User, error)
 	// Routes adds the pages by which people log in.
 	Routes(mux *http.ServeMux)

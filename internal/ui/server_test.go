@@ -270,7 +270,8 @@ func TestSuspendRecordsWhoAndWhy(t *testing.T) {
 			t.Errorf("a body of %d bytes got %d %s", len(body), status, answer)
 		}
 	}
-	if status, body := s.request(http.MethodPost, object+"/suspend", `{"reason":"incident 7"}`); status != http.StatusOK {
+	status, body := s.request(http.MethodPost, object+"/suspend", `{"reason":"incident 7"}`)
+	if status != http.StatusOK {
 		t.Fatalf("suspend: %d %s", status, body)
 	}
 	d := read[detail](s, object)

@@ -45,7 +45,7 @@ func (f *flux) small() *world {
 	return w
 }
 
-// TestUnhealthyMigrationGoesBack breaks a source, so that what was Ready with Flux is not Ready with Sluice.
+// TestUnhealthyMigrationGoesBack breaks a source, and objects that were Ready with Flux are not Ready with Sluice.
 func TestUnhealthyMigrationGoesBack(t *testing.T) {
 	f := newFlux(t)
 	w := f.small()
@@ -63,7 +63,7 @@ func TestUnhealthyMigrationGoesBack(t *testing.T) {
 	}
 	f.same("after the rollback", applied, f.snapshot(appliedKinds), true)
 	f.isRestored()
-	f.sluice("migrate", "flux", "--rollback", "--yes").wants(t, 1, "there is no migration", "nothing to roll back")
+	f.sluice("migrate", "flux", "--rollback", "--yes").wants(t, 1, "nothing to roll back")
 }
 
 // TestInterruptedMigrationContinues stops the command while it waits for Sluice, which does not run yet.

@@ -16,7 +16,7 @@ import (
 // Request asks a gate to open or close.
 type Request struct {
 	Prefix   string        // gatingv1.OpenPrefix, ClosePrefix or OverridePrefix
-	User     string        // who asks
+	User     string        // name of the requester
 	Window   time.Duration // how long; zero for spec.window
 	Revision string        // the only revision to let through; empty for any
 	Reason   string        // recorded in the history

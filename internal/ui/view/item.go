@@ -38,7 +38,7 @@ const (
 // States lists all states, worst first.
 var States = []State{Failed, Waiting, Progressing, Suspended, Ready}
 
-// Bounds of an Item, so that 10,000 objects need little memory whatever their status contains.
+// Bounds of an Item. 10,000 objects need little memory, also if their statuses are large.
 const (
 	maxMessage  = 600 // bytes
 	maxText     = 253 // bytes

@@ -63,7 +63,7 @@ func TestCyclesEnd(t *testing.T) {
 	self.Sources = []string{self.ID}
 	items := []*Item{a, b, self}
 	if got := problems(items); len(got) == 0 {
-		t.Error("a cycle of failures is no problem")
+		t.Error("a cycle of failures is not reported")
 	}
 	if g := NewGraph(items, a.ID); len(g.Nodes) != 2 {
 		t.Errorf("the graph around a cycle has %d nodes, want 2", len(g.Nodes))
@@ -192,7 +192,7 @@ func TestSubscriptionKeepsTheLastChangeOfEachItem(t *testing.T) {
 		i := app("a", Ready)
 		i.version = fmt.Sprint(n)
 		m.put(i)
-		m.put(i) // a relist is no change
+		m.put(i) // a relist changes nothing
 	}
 	b := app("b", Failed)
 	m.put(b)

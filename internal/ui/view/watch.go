@@ -76,7 +76,8 @@ func (w *watcher) configure(informer cache.SharedIndexInformer) error {
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	work := "event of " + w.kind.Name() + " for the UI"
+	_, err = informer.AddEventHandler(guard.EventHandler(work, cache.ResourceEventHandlerFuncs{
 		AddFunc:    w.put,
 		UpdateFunc: func(_, o any) { w.put(o) },
 		DeleteFunc: func(o any) {
@@ -87,7 +88,7 @@ func (w *watcher) configure(informer cache.SharedIndexInformer) error {
 				w.model.remove(r.item.ID)
 			}
 		},
-	})
+	}))
 	return err
 }
 

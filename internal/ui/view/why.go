@@ -174,7 +174,7 @@ func (w *whyer) sourceStep(s *Item) Step {
 		step.State, step.Text = Blocked, "waits at a gate: "+s.Message
 		step.Do = "open or approve the gate, or wait for its schedule"
 	case s.State == Failed:
-		step.State, step.Text, step.Do = Blocked, s.Message, "mend what the message names, then reconcile the source"
+		step.State, step.Text, step.Do = Blocked, s.Message, "correct what the message names, then reconcile the source"
 	case s.State == Suspended:
 		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
 	case s.Revision == "":
@@ -219,7 +219,7 @@ func (w *whyer) applyStep(i *Item) Step {
 	case i.State == Suspended:
 		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
 	case i.State == Failed:
-		step.State, step.Do = Blocked, "mend what the message names"
+		step.State, step.Do = Blocked, "correct what the message names"
 	case i.State == Waiting && i.Pending == "":
 		step.State, step.Do = Blocked, "look at what it waits for"
 	case applied || i.State == Ready:
