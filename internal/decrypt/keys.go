@@ -21,7 +21,7 @@ import (
 
 // Keys holds the keys and credentials for decryption. A field that is nil or empty is not used.
 type Keys struct {
-	// Ignored lists the entries of the Secret without a usable key, for hints.
+	// Ignored are the entries of the Secret that are not keys, for hints.
 	Ignored []string
 
 	Age     []age.Identity
