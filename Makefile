@@ -46,6 +46,10 @@ generate: ## Generate CRDs, deepcopy and RBAC
 	go run ./hack/unionversions config/crd
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 
+.PHONY: web
+web: ## Build the front end of the web UI into web/dist (needs Node)
+	cd web && npm ci --no-audit --no-fund && npm run build
+
 .PHONY: lint
 lint: ## Run the linters, with the layer rules
 	go run ./hack/guarded ./internal ./cmd

@@ -3,11 +3,13 @@ package oci
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -23,6 +25,8 @@ const (
 	maxTags     = 100_000  // of a repository
 	maxResponse = 16 << 20 // bytes of a response that does not contain a blob
 	maxBlob     = 1 << 30  // bytes of a blob
+
+	maxLoopbackPorts = 100
 )
 
 // insecureReason is the documented condition reason for a refused connection over plain HTTP.
@@ -32,12 +36,12 @@ const insecureReason = "InsecureConnectionsDisallowed"
 type Access struct {
 	Transport http.RoundTripper
 	Login     authn.AuthConfig // anonymous if empty
-	Insecure  bool             // fall back to plain HTTP if the server does not support HTTPS
+	Insecure  bool             // fall back to plain HTTP if the server does not support HTTPS; loopback hosts always do
 }
 
 // Limited returns the transport with the limits of this package: responses are bounded, and plain HTTP is
-// refused unless Insecure is set.
-func (a Access) Limited() http.RoundTripper { return &limiter{a.Transport, a.Insecure} }
+// refused unless Insecure is set or the host is a loopback host.
+func (a Access) Limited() http.RoundTripper { return &limiter{next: a.Transport, insecure: a.Insecure} }
 
 // Repository is a repository in a registry. It keeps its login, so reusing it saves the requests for a new one. It is
 // safe for concurrent use.
@@ -153,20 +157,32 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	return tags, nil
 }
 
-// limiter bounds responses and refuses plain HTTP.
+// limiter bounds responses and refuses plain HTTP, except to loopback hosts that do not support HTTPS.
 type limiter struct {
 	next     http.RoundTripper
 	insecure bool
+
+	mu     sync.Mutex
+	failed map[string]error // the last error of HTTPS by loopback host and port
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
-		return nil, fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", req.URL.Host).
-			WithHint("Use HTTPS, or allow plain HTTP with spec.insecure: true or --insecure-registry").Final()
+		if err := g.checkPlain(req.URL); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
+		if req.URL.Scheme == "https" && isLoopback(req.URL.Hostname()) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.failed == nil || len(g.failed) >= maxLoopbackPorts {
+				g.failed = map[string]error{}
+			}
+			g.failed[req.URL.Host] = err
+		}
 		return nil, err
 	}
 	limit := int64(maxResponse)
@@ -176,6 +192,28 @@ func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = &bounded{resp.Body, limit}
 	return resp, nil
 }
+
+// checkPlain returns an error unless a request over plain HTTP is allowed: to a loopback host that answered a request
+// over HTTPS with plain HTTP. Whether the host may be reached at all is up to the transport.
+func (g *limiter) checkPlain(u *url.URL) error {
+	if isLoopback(u.Hostname()) {
+		g.mu.Lock()
+		err := g.failed[u.Host]
+		g.mu.Unlock()
+		var notTLS tls.RecordHeaderError
+		switch {
+		case errors.As(err, &notTLS) && string(notTLS.RecordHeader[:]) == "HTTP/":
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", u.Host).
+		WithHint("Use HTTPS, or allow plain HTTP with spec.insecure: true or --insecure-registry").Final()
+}
+
+// isLoopback reports whether a host is this one by its name, as OCI clients know it.
+func isLoopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
 
 // bounded is a body that fails after a number of bytes.
 type bounded struct {
