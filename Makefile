@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## Run the main job on a control plane in a box (DEMO_EXIT=1 ends it once all is Ready)
@@ -31,6 +31,11 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 	go test -timeout 90m ./...
 	cd playground && go test -timeout 60m ./...
 
+.PHONY: upgrade-test
+upgrade-test: build ## Run the older binary OLD, this build, and OLD again on the same objects (RECORD=DIR writes its state)
+	SLUICE_UPGRADE_FROM="$(abspath $(OLD))" SLUICE_UPGRADE_RECORD="$(if $(RECORD),$(abspath $(RECORD)))" \
+		go test -count=1 -timeout 30m -run TestUpgradeAndDowngrade ./test/e2e
+
 .PHONY: generate
 generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize base
 	$(TOOL) controller-gen object paths=./api/...
@@ -41,6 +46,10 @@ generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize bas
 	go run ./hack/unionversions config/crd
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 	go run ./hack/charts .
+
+.PHONY: web
+web: ## Build the front end of the web UI into web/dist (needs Node)
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 .PHONY: lint
 lint: ## Run the linters, with the layer rules

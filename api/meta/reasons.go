@@ -9,6 +9,8 @@ const (
 	ApprovedCondition = "Approved"
 	// BlockedCondition of a source is True while a gate blocks it, and absent otherwise.
 	BlockedCondition = "Blocked"
+	// ContendedCondition is True while another owner declares the same object.
+	ContendedCondition = "Contended"
 )
 
 // Condition reasons shared by several kinds.
@@ -36,6 +38,7 @@ const (
 	PruneFailedReason             = "PruneFailed"
 	ReconciliationFailedReason    = "ReconciliationFailed"
 	ReconciliationSucceededReason = "ReconciliationSucceeded"
+	SeveralOwnersReason           = "SeveralOwners" // of an object
 	StorageOperationFailedReason  = "StorageOperationFailed"
 	SucceededReason               = "Succeeded"
 	URLInvalidReason              = "URLInvalid"

@@ -25,6 +25,11 @@ func IsExcluded(o metav1.Object, owner Owner) bool {
 	return hasPolicy(o, owner, reconcileKey, "disabled") || hasPolicy(o, owner, ssaKey, "Ignore")
 }
 
+// Yields reports whether an annotation or a label of an object leaves it, or its fields, to other writers.
+func Yields(o metav1.Object, owner Owner) bool {
+	return IsExcluded(o, owner) || isCreateOnly(o, owner) || keepsOtherFields(o, owner)
+}
+
 // isCreateOnly reports whether an object must not be modified once it exists.
 func isCreateOnly(o metav1.Object, owner Owner) bool {
 	return hasPolicy(o, owner, ssaKey, "IfNotPresent")

@@ -3,18 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
 )
 
 // gateFieldOwner is the field manager of requests to gates. The history of a gate shows it.
@@ -152,34 +150,12 @@ func (r *gateRequest) run(ctx context.Context, name string) error {
 		return err
 	}
 	before := g.DeepCopy()
-	request := r.annotate(g, user, time.Now())
+	requested := request.Request{Prefix: r.prefix, User: user, Window: r.window, Revision: r.revision,
+		Reason: r.reason}.Annotate(g, time.Now())
 	if err := c.Patch(ctx, g, client.MergeFrom(before), gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot %s Gate '%s'", r.verb, client.ObjectKeyFromObject(g)), err)
 	}
-	return r.report(ctx, c, g, request)
-}
-
-// annotate writes the request into the annotations, and returns the value by which the status reports that the gate was
-// evaluated with it.
-func (r *gateRequest) annotate(g *gatingv1.Gate, user string, now time.Time) string {
-	if g.Annotations == nil {
-		g.Annotations = map[string]string{}
-	}
-	maps.DeleteFunc(g.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.prefix) })
-	at := now.UTC().Format(time.RFC3339Nano)
-	g.Annotations[r.prefix+gatingv1.RequestedAtSuffix] = at
-	g.Annotations[meta.ReconcileRequestAnnotation] = at
-	g.Annotations[r.prefix+gatingv1.RequestedBySuffix] = at + " " + user
-	if r.window > 0 {
-		g.Annotations[r.prefix+gatingv1.WindowSuffix] = r.window.String()
-	}
-	if r.revision != "" {
-		g.Annotations[r.prefix+gatingv1.RevisionSuffix] = r.revision
-	}
-	if r.reason != "" {
-		g.Annotations[r.prefix+gatingv1.ReasonSuffix] = r.reason
-	}
-	return at
+	return r.report(ctx, c, g, requested)
 }
 
 // gateApproval is `sluice gate approve`.
@@ -224,16 +200,8 @@ func (a *gateApproval) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	approval := &gatingv1.GateApproval{
-		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
-		Spec: gatingv1.GateApprovalSpec{
-			GateRef: meta.LocalObjectReference{Name: g.Name}, User: user, Groups: a.groups, Revision: a.revision,
-			Comment: a.comment,
-		},
-	}
-	if a.expires > 0 {
-		approval.Spec.ExpiresAt = &meta.Time{Time: time.Now().Add(a.expires)}
-	}
+	approval := request.Approval{User: user, Groups: a.groups, Revision: a.revision, Comment: a.comment,
+		Expires: a.expires}.Object(g, time.Now())
 	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
 	}

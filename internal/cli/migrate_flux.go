@@ -82,6 +82,7 @@ func (o *migrateFlux) bindInstall(c *cobra.Command) {
 	f.StringVar(&o.install.Registry, "registry", o.install.Registry, "registry of the container image")
 	f.StringVar(&o.install.Version, "version", o.install.Version, "tag of the container image")
 	f.StringVar(&o.install.PullSecret, "image-pull-secret", "", "Secret to pull the container image with")
+	f.StringVar(&o.install.ClusterDomain, "cluster-domain", o.install.ClusterDomain, "internal domain of the cluster")
 	f.BoolVar(&o.install.NetworkPolicy, "network-policy", true,
 		"allow only Pods of the namespace to download artifacts")
 }
@@ -175,7 +176,8 @@ func (o *migrateFlux) engine() (engine *migrate.Engine, done func(), err error) 
 	}
 	engine = &migrate.Engine{
 		Client: c, Namespace: o.Namespace(), Scope: o.scope, AllowChanges: o.allowChanges, SuspendSync: o.suspendSync,
-		Definitions: definitions, Manifests: o.manifests, Apply: o.apply, Flag: describe(options.DescribeFlag),
+		ClusterDomain: o.install.ClusterDomain,
+		Definitions:   definitions, Manifests: o.manifests, Apply: o.apply, Flag: describe(options.DescribeFlag),
 		Gate:   describe(options.DescribeGate),
 		OnStep: func(message string) { o.Step("%s", message) }, OnWait: func(message string) { o.Live("%s", message) },
 		ReadyTimeout: o.readyTimeout, PollInterval: pollInterval, Now: time.Now,

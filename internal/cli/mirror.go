@@ -66,7 +66,7 @@ repeat the command if it was interrupted.`,
 	f.BoolVar(&m.list, "list", false, "list what would be copied, and copy nothing")
 	f.BoolVar(&m.rewrite, "rewrite", false,
 		"print a kustomize component that makes the manifests use the mirror, and copy nothing")
-	f.StringVarP(&m.output, "output", "o", "", "print the list as json or yaml")
+	addOutput(c, f, &m.output, machineFormats...)
 	f.StringSliceVar(&m.plainHTTP, "plain-http", nil,
 		"registries to use HTTP for instead of HTTPS, such as localhost:5000")
 	f.Int64Var(&m.maxGiB, "max-size", 200, "maximum size of all that is copied, in GiB")
@@ -74,6 +74,9 @@ repeat the command if it was interrupted.`,
 }
 
 func (m *mirrorCommand) validate(args []string) error {
+	if err := optionalOneOf("output", m.output, machineFormats...); err != nil {
+		return err
+	}
 	switch {
 	case m.from != "" && (len(args) > 0 || len(m.images) > 0 || m.rewrite):
 		return usagef("--from excludes a directory, --image and --rewrite")

@@ -14,8 +14,6 @@ import (
 var fluxCommandsLeftOut = map[string]string{
 	"plugin install": "sluice is one binary; see docs/cli.md", "plugin list": "", "plugin search": "",
 	"plugin uninstall": "", "plugin update": "",
-	"bootstrap bitbucket-server": "another change brings it", "bootstrap git": "", "bootstrap gitea": "",
-	"bootstrap github": "", "bootstrap gitlab": "",
 }
 
 // TestCommandsOfFlux compares commands and flags with those of Flux, which scripts use. It also fails for entries of

@@ -152,8 +152,14 @@ func TestEveryLocalKeyDecrypts(t *testing.T) {
 			t.Errorf("%s: with the key of another: %v", entry, err)
 		}
 	}
+	content := encrypt(t, "yaml", secret, dataKey, masters["x.agekey"])
+	if _, _, err := file(t, fromSecret(t, map[string]string{"age.key": private["x.agekey"]}), "s.yaml",
+		content); err == nil || !strings.Contains(err.Error(), "must be named *.agekey, *.asc or sops.*, but it has "+
+		"'age.key'") {
+		t.Errorf("an entry with another name: %v", err)
+	}
 	t.Log("any one of the keys is enough")
-	content := encrypt(t, "yaml", secret, dataKey, masters["gpg.asc"], masters["x.agekey"])
+	content = encrypt(t, "yaml", secret, dataKey, masters["gpg.asc"], masters["x.agekey"])
 	if _, _, err := file(t, fromSecret(t, map[string]string{"x.agekey": private["x.agekey"]}), "s.yaml",
 		content); err != nil {
 		t.Error(err)

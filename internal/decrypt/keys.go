@@ -21,6 +21,9 @@ import (
 
 // Keys holds the keys and credentials for decryption. A field that is nil or empty is not used.
 type Keys struct {
+	// Ignored are the entries of the Secret that are not keys, for hints.
+	Ignored []string
+
 	Age     []age.Identity
 	OpenPGP openpgp.EntityList
 
@@ -49,7 +52,7 @@ const (
 	gcpEntry      = "sops.gcp-kms"
 )
 
-// FromSecret reads keys from the data of a Secret and ignores other entries.
+// FromSecret reads keys from the data of a Secret and ignores other entries, which it lists.
 func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, error) {
 	k := &Keys{Transport: transport}
 	for _, entry := range slices.Sorted(maps.Keys(data)) {
@@ -68,6 +71,8 @@ func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, err
 			err = k.addAzure(value)
 		case entry == gcpEntry:
 			err = k.addGCP(value)
+		default:
+			k.Ignored = append(k.Ignored, entry)
 		}
 		if err != nil {
 			return nil, failed("the entry %s cannot be read", entry).Because(err)

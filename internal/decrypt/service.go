@@ -95,6 +95,11 @@ func (s *service) missing(name string) error {
 	f := failed("%s cannot be decrypted: none of its keys worked (%s)", name, strings.Join(texts, "; ")).
 		WithHint("Add one of these keys to the Secret of spec.decryption.secretRef, or encrypt the file for a key " +
 			"in that Secret")
+	if ignored := s.keys.Ignored; len(ignored) > 0 {
+		f.Hint = fmt.Sprintf("The entries of the Secret must be named *%s, *%s or sops.*, but it has %s. Rename them, "+
+			"or add one of these keys", ageSuffix, openPGPSuffix,
+			excerpt.Line("'"+strings.Join(ignored, "', '")+"'", maxWords))
+	}
 	f.Err = quiet{cause}
 	if cause == nil {
 		f.Err = nil

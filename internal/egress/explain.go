@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 
@@ -71,11 +72,18 @@ func explainTLS(err error, host string) *fault.Fault {
 		// HTTP/2 has no error type for it, and does not report the cause
 		return failed("%s refused the TLS connection", host).
 			Because(summary{"the connection was closed after the handshake", err}).WithHint(clientCertificate)
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return failed("%s does not serve TLS", host).Because(summary{"the server answered without TLS", err}).
 			WithHint("Check the scheme and the port of the URL; for a server of plain HTTP use http")
 	}
 	return nil
+}
+
+// IsPlainHTTP reports whether a request over TLS failed because the server answered plain HTTP.
+func IsPlainHTTP(err error) bool {
+	var record tls.RecordHeaderError
+	return errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
 }
 
 func explainNetwork(err error, host string) *fault.Fault {

@@ -104,3 +104,10 @@ func reasonAndMessage(m map[string]any) string {
 		return fmt.Sprintf("%v: %v", reason, message)
 	}
 }
+
+// Of returns the health of one object as it is, with the status of kstatus and its message. It reads nothing from the
+// cluster.
+func Of(u *unstructured.Unstructured) (status, message string) {
+	o := observeWith(nil)(u)
+	return o.status, o.message
+}

@@ -25,6 +25,7 @@ func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 	if err := r.correct(ctx, o.last); err != nil {
 		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace, err))
 	}
+	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, nil)
 	reason, message := helmv2.InstallSucceededReason, "Release is as declared: "+r.describeLast()
 	for _, kind := range []string{helmv2.ReleasedCondition, helmv2.TestSuccessCondition} {
 		c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind)

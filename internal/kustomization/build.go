@@ -62,12 +62,17 @@ func (r *run) recordBuild(in *inputs, result *build.Result) {
 		b.trace = nil
 	}
 	b.digest = "sha256:" + result.Digest
-	b.hasTTL, b.isExcluded = map[health.Target]bool{}, map[health.Target]bool{}
+	b.hasTTL, b.isExcluded, b.yields = map[health.Target]bool{}, map[health.Target]bool{}, map[string]bool{}
+	owner := rollout.OwnerOf(refOf(r.obj))
 	for _, o := range result.Objects {
 		gvk := o.GroupVersionKind()
 		t := health.Target{Group: gvk.Group, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		if apply.IsExcluded(o, rollout.OwnerOf(refOf(r.obj))) {
+		if apply.IsExcluded(o, owner) {
 			b.isExcluded[t] = true
+		}
+		if apply.Yields(o, owner) {
+			ref := apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
+			b.yields[ref.Entry().ID] = true
 		}
 		if t.Namespace = cmp.Or(t.Namespace, metav1.NamespaceDefault); apply.HasTTL(o) {
 			b.hasTTL[t] = true

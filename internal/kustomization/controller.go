@@ -111,6 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 		r.retain(ctx)
 	}
 	r.reportContentions()
+	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, r.state.build.yields)
 	progressing, err := r.checkHealth(ctx)
 	if err != nil {
 		return r.failed(err)

@@ -34,6 +34,7 @@ type buildState struct {
 	digest     string       // of the last successful build
 	hasTTL     map[health.Target]bool
 	isExcluded map[health.Target]bool // objects that are declared but not applied
+	yields     map[string]bool        // IDs of objects whose fields are left to others
 }
 
 // isCurrent reports whether a build with the same settings, inputs and tree would have the same result.

@@ -93,8 +93,8 @@ var managers = []apply.Ref{
 	{Group: helmv2.GroupVersion.Group, Version: helmv2.GroupVersion.Version, Kind: helmv2.HelmReleaseKind},
 }
 
-// managerOf returns what applied an object, as its labels name it, or nil.
-func managerOf(o client.Object) *apply.Ref {
+// ManagerOf returns what applied an object, as its labels name it, or nil.
+func ManagerOf(o client.Object) *apply.Ref {
 	for _, m := range managers {
 		m.Name, m.Namespace = o.GetLabels()[m.Group+"/name"], o.GetLabels()[m.Group+"/namespace"]
 		if m.Name != "" {

@@ -60,7 +60,7 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 	top := o
 	for range maxOwners {
 		owner := metav1.GetControllerOf(top)
-		if managerOf(top) != nil || owner == nil {
+		if ManagerOf(top) != nil || owner == nil {
 			break
 		}
 		above := &unstructured.Unstructured{}
@@ -72,7 +72,7 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 		}
 		owners, top = append(owners, nameOf(above, above.GetKind())), above
 	}
-	by := managerOf(top)
+	by := ManagerOf(top)
 	if by == nil {
 		return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", nameOf(o, o.GetKind()))
 	}
@@ -113,7 +113,7 @@ func (t *tracer) kustomization(ctx context.Context, by, object apply.Ref) error 
 
 // above adds what applied the manager itself.
 func (t *tracer) above(ctx context.Context, o client.Object, ref apply.Ref) error {
-	by := managerOf(o)
+	by := ManagerOf(o)
 	if by == nil {
 		return nil
 	}
@@ -182,6 +182,16 @@ func (t *tracer) source(ctx context.Context, kind string, key types.NamespacedNa
 	}
 	t.add(what, facts...)
 	return t.sources(ctx, obj)
+}
+
+// URL returns where a source is fetched from, without credentials, or "".
+func URL(obj client.Object) string {
+	for _, f := range location(obj) {
+		if f.Name == "URL" {
+			return f.Value
+		}
+	}
+	return ""
 }
 
 // location returns where a source is fetched from, and which part of it.

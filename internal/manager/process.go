@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/storage"
@@ -37,6 +38,7 @@ type process struct {
 	remotes    access.Connector
 	transport  http.RoundTripper // the transport of remotes.Egress
 	registries *access.Registries
+	claims     *rollout.Claims
 	git        *access.Git
 	mirrors    *git.Mirrors
 
@@ -78,6 +80,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *pr
 		Retry:  retry, Suspects: suspects,
 		Seals: seals,
 	}
+	p.claims = &rollout.Claims{Edges: p.kernel.Edges}
 	return p, nil
 }
 

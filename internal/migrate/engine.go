@@ -31,6 +31,8 @@ type Engine struct {
 	// SuspendSync suspends the objects that would deploy Flux again. See [Sync].
 	SuspendSync bool
 
+	ClusterDomain string // internal domain of the cluster, such as cluster.local
+
 	// Definitions are our CustomResourceDefinitions.
 	Definitions []*unstructured.Unstructured
 	// Manifests returns the objects that run our controllers, without definitions.

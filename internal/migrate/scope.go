@@ -34,22 +34,24 @@ var serviceControllers = map[string]string{
 // isSharded reports whether Sluice takes over namespaces, not controllers.
 func (e *Engine) isSharded() bool { return len(e.Scope.Namespaces) > 0 }
 
-// domain is the suffix of the names of Services.
-const domain = ".svc.cluster.local."
+// host returns the name of a Service in DNS.
+func (e *Engine) host(service string) string {
+	return service + "." + e.Namespace + ".svc." + e.ClusterDomain + "."
+}
 
 // scopeArgs returns flags that keep our controllers to the scope.
 func (e *Engine) scopeArgs(s Settings) (args []string) {
 	if e.isSharded() {
 		return []string{
 			"--" + selectorFlag + "=" + ShardLabel + "=" + ShardKey,
-			"--" + advAddrFlag + "=" + servicePrefix + sourceController + "." + e.Namespace + domain,
+			"--" + advAddrFlag + "=" + e.host(servicePrefix+sourceController),
 		}
 	}
 	if e.Scope.IsComplete() {
 		return nil
 	}
 	if !slices.Contains(s.Controllers, notificationController) {
-		return []string{"--" + eventsFlag + "=http://" + notificationController + "." + e.Namespace + domain + "/"}
+		return []string{"--" + eventsFlag + "=http://" + e.host(notificationController) + "/"}
 	}
 	return []string{"--insecure-events-unauthenticated"} // the other controllers of Flux send no token
 }
@@ -183,8 +185,8 @@ func references(u *unstructured.Unstructured) (refs []Ref) {
 // label assigns the objects of the namespaces to our shard, so that Flux does not see them any longer.
 func (e *Engine) label(ctx context.Context, refs []Ref, value any) error {
 	for _, ref := range refs {
-		patch,
-			err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{ShardLabel: value}}})
+		labels := map[string]any{ShardLabel: value}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ const maxNote = 1024
 type Event struct {
 	Type, Reason, Message string
 	Metadata              map[string]string // keys have no group prefix, such as revision
-	Minor                 bool              // nothing was changed; not written to the cluster
+	Minor                 bool              // nothing was changed; for commit statuses only
 }
 
 // Events receives events. Emit must not block.

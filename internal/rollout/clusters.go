@@ -25,6 +25,7 @@ type Clusters struct {
 	Remote *RemoteClusters
 	Edges  *reconcile.Edges     // by which owners are enqueued when live objects drift or change their health
 	Apply  apply.ClusterOptions // OnDrift is set by Clusters
+	Claims *Claims              // of all controllers
 
 	mu      sync.Mutex
 	targets map[string]*Target
@@ -47,7 +48,8 @@ type Target struct {
 	Cluster *apply.Cluster
 	Health  *health.Watcher
 
-	waits *waits
+	cluster string // identifies the cluster, without the identity
+	waits   *waits
 }
 
 // Target returns the target of an owner. The owner uses it until it has another target or calls [Clusters.Release].
@@ -69,7 +71,7 @@ func (c *Clusters) Target(ctx context.Context, owner reconcile.Ref, d Destinatio
 			return nil, err
 		}
 	}
-	return c.target(owner, connection.config, key, user)
+	return c.target(owner, connection, key, user)
 }
 
 // UserName returns the user name of a service account.
@@ -99,13 +101,13 @@ func digestOf(parts ...string) string {
 }
 
 // target returns the target with the key, and creates it if needed. The previous target of the owner is released.
-func (c *Clusters) target(owner reconcile.Ref, cfg *rest.Config, key, user string) (*Target, error) {
+func (c *Clusters) target(owner reconcile.Ref, to *connection, key, user string) (*Target, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.targets[key]
 	if t == nil {
 		var err error
-		if t, err = c.newTarget(cfg, user); err != nil {
+		if t, err = c.newTarget(to, user); err != nil {
 			return nil, err
 		}
 		if c.targets == nil {
@@ -122,8 +124,8 @@ func (c *Clusters) target(owner reconcile.Ref, cfg *rest.Config, key, user strin
 	return t, nil
 }
 
-func (c *Clusters) newTarget(cfg *rest.Config, user string) (*Target, error) {
-	cfg = rest.CopyConfig(cfg)
+func (c *Clusters) newTarget(to *connection, user string) (*Target, error) {
+	cfg := rest.CopyConfig(to.config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 	options := c.Apply
 	options.OnDrift = c.enqueue
@@ -131,7 +133,7 @@ func (c *Clusters) newTarget(cfg *rest.Config, user string) (*Target, error) {
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
 	}
-	return &Target{Config: cfg, Cluster: cluster, waits: &c.waits,
+	return &Target{Config: cfg, Cluster: cluster, cluster: digestOf(to.id), waits: &c.waits,
 		Health: health.NewWatcher(cluster.Dynamic(), cluster.Mapper(), c.healthChanged)}, nil
 }
 
@@ -151,11 +153,12 @@ func (c *Clusters) release(owner reconcile.Ref) {
 	delete(c.targets, key)
 }
 
-// Release ends the owner's use of its target.
+// Release ends the owner's use of its target, when the owner is deleted.
 func (c *Clusters) Release(owner reconcile.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release(owner)
+	c.Claims.Forget(owner)
 }
 
 // enqueue enqueues the owner whose objects drifted.

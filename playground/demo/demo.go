@@ -4,6 +4,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -186,8 +188,6 @@ func (d *demo) pipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	began := time.Now()
 	for _, o := range objects {
 		resource := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: o.GroupVersionKind().
@@ -211,12 +211,35 @@ func (d *demo) pipeline(ctx context.Context) error {
 	return nil
 }
 
-// comeUp shows the board until what the gate holds is all that is left, opens the gate as a person would, and
-// goes on until all is Ready.
+// openOnEnter opens the gate when the person presses Enter.
+func (d *demo) openOnEnter(ctx context.Context, client dynamic.Interface, gate *card) {
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return // the command opens it
+	}
+	if err := openGate(ctx, client, gate); err != nil && ctx.Err() == nil {
+		d.died <- err
+	}
+}
+
+// openGate requests to open a gate, as `sluice gate open` does.
+func openGate(ctx context.Context, client dynamic.Interface, gate *card) error {
+	request := fmt.Sprintf(`{"metadata":{"annotations":{"open.gate.fluxcd.io/requestedAt":%q}}}`, time.Now().UTC().
+		Format(time.RFC3339))
+	if _, err := client.Resource(gates).Namespace(namespace).
+		Patch(ctx, gate.name, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("cannot open the gate %s: %w", gate.name, err)
+	}
+	return nil
+}
+
+// comeUp shows the board until what the gate holds is all that is left, lets a person open the gate, or
+// opens it itself without a terminal, and goes on until all is Ready.
 func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) error {
 	var held []*card
 	var gate *card
-	err := state.watch(ctx, client, func() bool {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := state.watch(bounded, client, func() bool {
 		d.screen.draw(state)
 		held, gate = state.waiting()
 		return gate != nil
@@ -224,13 +247,18 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 	if err != nil {
 		return err
 	}
-	d.screen.approval(held, gate)
+	asks := !d.Exit && term.IsTerminal(int(os.Stdin.Fd()))
+	d.screen.approval(held, gate, asks)
 	opened := time.Now()
-	request := fmt.Sprintf(`{"metadata":{"annotations":{"open.gate.fluxcd.io/requestedAt":%q}}}`, opened.UTC().
-		Format(time.RFC3339))
-	if _, err := client.Resource(gates).Namespace(namespace).
-		Patch(ctx, gate.name, types.MergePatchType, []byte(request), metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("cannot open the gate %s: %w", gate.name, err)
+	if asks { // a person takes any time, and may use the command instead
+		go d.openOnEnter(ctx, client, gate)
+	} else {
+		if err := openGate(ctx, client, gate); err != nil {
+			return err
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
 	}
 	err = state.watch(ctx, client, func() bool {
 		d.screen.draw(state)

@@ -159,7 +159,7 @@ func (s *screen) message(c *card) string {
 }
 
 // approval shows what a person decides about, and how. The previous drawing stays, and the tree is drawn again below.
-func (s *screen) approval(held []*card, gate *card) {
+func (s *screen) approval(held []*card, gate *card, asks bool) {
 	var pending []string
 	for _, h := range held {
 		pending = append(pending, h.pending...)
@@ -169,6 +169,9 @@ func (s *screen) approval(held []*card, gate *card) {
 		fmt.Sprintf("the gate %s is closed; once it is open, %s would do this:", gate.name, names(held)),
 		strings.Join(s.list("  ", pending), "\n"),
 		s.colour("90", "$"), gate.name, namespace)
+	if asks {
+		s.printf("Press Enter to open the gate as this command does.\n\n")
+	}
 	s.drawn = 0
 }
 
@@ -218,7 +221,7 @@ func (s *screen) whatToTry(d *demo) {
   kubectl -n webapp delete deployment backend    # or any other client
 
   %s
-  kubectl -n %s annotate --overwrite gate/release close.gate.fluxcd.io/requestedAt="$(date -u +%%FT%%TZ)"
+  %s gate close release -n %s
 
   %s
   %s get all -A
@@ -229,7 +232,8 @@ Changes show below. Ctrl-C ends the demo and leaves nothing behind.
 `, s.colour("1", "Now try"), d.kubeconfig,
 		s.colour("36", "# change a file in git and see it land"), webapp, sluice,
 		s.colour("36", "# delete an object and see it return within two seconds"),
-		s.colour("36", "# close the gate: changes of the frontend wait again, and get all shows them"), namespace,
+		s.colour("36", "# close the gate: changes of the frontend wait again, and get all shows them"), sluice,
+		namespace,
 		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
 }
 

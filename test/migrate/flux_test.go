@@ -38,6 +38,7 @@ type flux struct {
 	client.Client
 	namespace string
 	teams     []string
+	dir       string // of exported files
 }
 
 func newFlux(t *testing.T) *flux {

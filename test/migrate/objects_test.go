@@ -46,8 +46,8 @@ type world struct {
 	count    int // of Flux's objects
 }
 
-// fill creates the objects of Flux in the namespaces of the teams: 50 for two teams.
-func (f *flux) fill() *world {
+// world starts the servers that objects refer to.
+func (f *flux) world() *world {
 	f.Helper()
 	w := &world{flux: f, git: testenv.NewGit(f), registry: testenv.NewRegistry(f), archives: map[string][]byte{}}
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -68,6 +68,13 @@ func (f *flux) fill() *world {
 	w.archives["/fleet.tar.gz"] = system.Archive(f.T, files)
 	w.archives["/chart.tgz"] = testenv.ChartArchive(f, "app", "1.0.0", map[string]string{
 		"values.yaml": "color: red\n", "templates/web.yaml": chartTemplate})
+	return w
+}
+
+// fill creates the objects of Flux in the namespaces of the teams: 50 for two teams.
+func (f *flux) fill() *world {
+	f.Helper()
+	w := f.world()
 	for _, team := range f.teams {
 		w.sources(team)
 		for n := range appsPerTeam {
@@ -80,6 +87,23 @@ func (f *flux) fill() *world {
 		w.notifications(team)
 	}
 	return w
+}
+
+// readyAgain sets the observed generation of a Kustomization whose spec the test changed.
+func (w *world) readyAgain(name string) {
+	w.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kustomizationKind)
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: w.teams[0], Name: name}, u); err != nil {
+		w.Fatal(err)
+	}
+	before := u.DeepCopy()
+	if err := unstructured.SetNestedField(u.Object, u.GetGeneration(), "status", "observedGeneration"); err != nil {
+		w.Fatal(err)
+	}
+	if err := w.Status().Patch(w.Context(), u, client.MergeFrom(before)); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // workload is a Deployment whose Pods must not restart, and a ConfigMap.
@@ -104,8 +128,8 @@ func manifests(name string) string {
 }
 
 var chartTemplate = strings.NewReplacer("NAME", "{{ .Release.Name }}", "COLOR", "{{ .Values.color }}", "LABELS",
-	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}", helm.toolkit.fluxcd.io/namespace: "{{ `+
-		`.Release.Namespace }}"}`).
+	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}",
+		helm.toolkit.fluxcd.io/namespace: "{{ .Release.Namespace }}"}`).
 	Replace(workload)
 
 // put creates an object and its status, with the field managers of a controller of Flux.

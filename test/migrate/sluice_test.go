@@ -43,6 +43,23 @@ func (f *flux) sluiceAs(kubeconfig string, args ...string) result {
 	return result{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errOut.String()}
 }
 
+// begin starts a command and returns a function that kills it.
+func (f *flux) begin(args ...string) (kill func()) {
+	f.Helper()
+	binary, err := testenv.Binary("sluice")
+	if err != nil {
+		f.Fatal(err)
+	}
+	cmd := exec.Command(binary, append(args, "-n", f.namespace, "--kubeconfig", testenv.Kubeconfig(f))...)
+	if err := cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}
+}
+
 // wants checks the exit code and that the output contains all texts.
 func (r result) wants(t testing.TB, code int, texts ...string) result {
 	t.Helper()

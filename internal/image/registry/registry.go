@@ -85,7 +85,7 @@ func (r *Repository) login(ctx context.Context) (*http.Client, error) {
 
 // failed returns a fault for an error of the registry.
 func (r *Repository) failed(err error, format string, args ...any) error {
-	return oci.Explain(imagev1.ReadOperationFailedReason, err, format, args...)
+	return oci.ExplainLogin(imagev1.ReadOperationFailedReason, r.access.Login, err, format, args...)
 }
 
 // CompileExclusions compiles the regular expressions of excluded tags. The error is a terminal fault that

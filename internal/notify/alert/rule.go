@@ -206,15 +206,12 @@ var (
 	}
 )
 
-// statusUpdate is the value of the metadata commit_status of an event that only updates a commit status.
-const statusUpdate = "update"
-
 // supports reports whether a Provider type can use an event with this metadata.
 func supports(providerType string, metadata map[string]string) bool {
 	switch {
 	case slices.Contains(statusTypes, providerType):
 		return metadata[event.Revision] != "" || metadata[event.OriginRevision] != "" || metadata[event.Commit] != ""
-	case metadata[event.CommitStatus] == statusUpdate:
+	case metadata[event.CommitStatus] == event.CommitStatusUpdate:
 		return false
 	case slices.Contains(commentTypes, providerType):
 		return metadata[event.ChangeRequest] != ""

@@ -16,8 +16,8 @@ const (
 	maxEventsPerObject = 32 // of each severity class
 )
 
-// recentEvents suppresses duplicates: events with the same object, severity, message, revision and change
-// token within an interval. An event that reports success ends the suppression of the object's errors, so that
+// recentEvents suppresses duplicates: events with the same object, severity, message, revision, change token and commit
+// status within an interval. An event that reports success ends the suppression of errors of the object, so that
 // the next error is sent: the user on call was informed that the object recovered.
 type recentEvents struct {
 	interval time.Duration
@@ -98,5 +98,5 @@ func objectOf(e event.Event) string {
 
 func digest(e event.Event) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join([]string{e.Severity, e.Metadata[event.Revision], e.Metadata[event.Token],
-		e.Message}, "\x00")))
+		e.Metadata[event.CommitStatus], e.Message}, "\x00")))
 }

@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// KernelEvents returns a sink that posts the events of the controllers in this process, except minor ones.
-// The instance is the name of this process.
+// KernelEvents returns a sink that posts the events of the controllers in this process. Of minor ones it posts only
+// successes with a revision, for commit statuses. The instance is the name of this process.
 func (d *Dispatcher) KernelEvents(scheme *runtime.Scheme, instance string) reconcile.Events {
 	return &kernelEvents{dispatcher: d, scheme: scheme, instance: instance}
 }
@@ -29,8 +30,13 @@ type kernelEvents struct {
 
 // Emit implements [reconcile.Events]. It writes to a file but does not wait for the disk.
 func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Event) {
+	fromEvent := e.Metadata
 	if e.Minor {
-		return
+		if !setsCommitStatus(e) {
+			return
+		}
+		fromEvent = maps.Clone(e.Metadata)
+		fromEvent[event.CommitStatus] = event.CommitStatusUpdate
 	}
 	gvk, err := apiutil.GVKForObject(obj, k.scheme)
 	if err == nil {
@@ -44,7 +50,7 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 			Timestamp:           metav1.NewTime(k.dispatcher.Clock.Now().UTC()),
 			Message:             e.Message,
 			Reason:              e.Reason,
-			Metadata:            metadata(obj, e.Metadata),
+			Metadata:            metadata(obj, fromEvent),
 			ReportingController: controllerOf(group, gvk.Kind),
 			ReportingInstance:   k.instance,
 		}.Clean())
@@ -53,6 +59,13 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 		log.Log.WithName("notifications").Error(err, "cannot accept an event, no notification is sent",
 			"kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
+}
+
+// setsCommitStatus reports whether a minor event gives a commit the status that its object has: a revision that changes
+// nothing is applied as well.
+func setsCommitStatus(e reconcile.Event) bool {
+	return e.Reason == meta.ReconciliationSucceededReason &&
+		(e.Metadata[event.Revision] != "" || e.Metadata[event.OriginRevision] != "")
 }
 
 func severity(eventType string) string {

@@ -42,6 +42,9 @@ const (
 	Note          = meta.EventNoteKey
 )
 
+// CommitStatusUpdate is the value of [CommitStatus] of an event that only updates a commit status.
+const CommitStatusUpdate = "update"
+
 // AnnotationGroup is the group of the object annotations that are copied to the metadata of its events.
 const AnnotationGroup = "event.toolkit.fluxcd.io"
 

@@ -267,7 +267,8 @@ func TestListErrors(t *testing.T) {
 		"stopped server": {remote: remoteOf(t, down, "apps"), reason: "BucketOperationFailed",
 			message: "connection refused"},
 		"TLS to HTTP": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}),
-			reason: "BucketOperationFailed", message: "HTTP response to HTTPS client"},
+			reason:  "BucketOperationFailed",
+			message: "the endpoint answered plain HTTP. Use an endpoint with TLS, or set spec.insecure: true"},
 	} {
 		_, err := open(t, t.TempDir()).List(t.Context(), c.remote, "", nil)
 		if fault.Reason(err, "") != c.reason || !strings.Contains(fmt.Sprint(err), c.message) ||

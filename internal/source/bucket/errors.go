@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -36,6 +37,10 @@ type response struct {
 // explain returns the fault of a failed request. What describes the operation; err is the error of the client, and said
 // the response that it contains, if any.
 func explain(what string, err error, said response) error {
+	if egress.IsPlainHTTP(err) {
+		return failed("%s: the endpoint answered plain HTTP", what).
+			WithHint("Use an endpoint with TLS, or set spec.insecure: true")
+	}
 	if inner := fault.As(err); said.status == 0 && inner != nil { // from the transport or the login
 		f := failed("%s", what).Because(inner).After(inner.RetryAfter)
 		if inner.Reason != "" {

@@ -57,28 +57,31 @@ const (
 // mirror is a bare repository on disk. The holder of lock may update it. Its trees may be read at any time, even while
 // it is updated and after it was removed.
 type mirror struct {
-	dir     string
-	key     string                     // identifies its remote and credentials
-	lock    chan struct{}              // held during an update
-	number  int                        // generation of the current repository
-	current atomic.Pointer[repository] // replaced as a whole
-	listing listing                    // the last one of the remote's references
-	notes   plumbing.Hash              // target of NotesRef in the last listing; zero if it does not exist
-	counts  struct{ requests, bytes atomic.Int64 }
-	limits  limits
-	budget  *artifact.Budget
-	packs   *packstore.Shared
-	users   map[string]bool // owners of views; guarded by Mirrors
-	proofs  proofs
+	dir        string
+	key        string                     // identifies its remote and credentials
+	lock       chan struct{}              // held during an update
+	number     int                        // generation of the current repository
+	current    atomic.Pointer[repository] // replaced as a whole
+	listing    listing                    // the last one of the remote's references
+	notes      plumbing.Hash              // target of NotesRef in the last listing; zero if it does not exist
+	counts     struct{ requests, bytes atomic.Int64 }
+	limits     limits
+	budget     *artifact.Budget
+	packs      *packstore.Shared
+	users      map[string]bool // owners of views; guarded by Mirrors
+	proofs     proofs
+	ancestries ancestries
 }
 
 type limits struct {
 	packs, entries int
+	history        int // first depth of a search in the history of a branch
 	pack           int64
 	listingTTL     time.Duration
 }
 
-var defaultLimits = limits{packs: maxPacks, entries: maxEntries, pack: maxPack, listingTTL: listingTTL}
+var defaultLimits = limits{packs: maxPacks, entries: maxEntries, history: firstDepth, pack: maxPack,
+	listingTTL: listingTTL}
 
 // currentLimits returns the default limits, with fewer entries if the process has little memory.
 func currentLimits() limits {
@@ -91,7 +94,7 @@ func currentLimits() limits {
 // they are fetched again.
 func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
 	m := &mirror{dir: dir, packs: packs, lock: make(chan struct{}, 1), limits: currentLimits(),
-		users: map[string]bool{}, proofs: proofs{dir: dir, owners: map[string]bool{}}}
+		users: map[string]bool{}, proofs: proofs{dir: dir, owners: map[string]bool{}}, ancestries: newAncestries(dir)}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, storageFault("cannot create the directory of the mirror", err)
 	}
@@ -104,6 +107,10 @@ func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
 		if owner, ok := strings.CutPrefix(e.Name(), userPrefix); ok {
 			m.users[owner] = true
 			m.proofs.load(owner)
+			continue
+		}
+		if known, ok := strings.CutPrefix(e.Name(), ancestorFile); ok && len(m.ancestries.found) < maxAncestries {
+			m.ancestries.found[known] = true
 			continue
 		}
 		n := numberOf(e.Name())

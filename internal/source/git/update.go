@@ -90,7 +90,7 @@ func (m *mirror) resolve(ctx context.Context, remote Remote, ref Reference, owne
 		return nil, err
 	}
 	mayRead := m.mayRead(remote, owner)
-	if isPinned && mayRead && m.holds(plumbing.NewHash(pinned.Commit)) {
+	if isPinned && mayRead && m.ancestries.has(ref) && m.holds(plumbing.NewHash(pinned.Commit)) {
 		return &Resolved{Revision: pinned}, nil
 	}
 	cancel := func() {}
@@ -131,6 +131,9 @@ func (u *update) resolve(called time.Time, fresh, mayRead bool) (*Resolved, erro
 	if err := u.dial(); err != nil {
 		return nil, err
 	}
+	if err := u.checkBranch(); err != nil {
+		return nil, err
+	}
 	t, err := u.ref.resolve(u.conn.Refs)
 	if err != nil {
 		return nil, err
@@ -165,7 +168,7 @@ func (m *mirror) resolveListed(ref Reference, owner string, called time.Time, fr
 		return Revision{}, false, nil
 	}
 	t, err := ref.resolve(l.refs)
-	return t.Revision, err == nil && m.holdsTarget(t), nil
+	return t.Revision, err == nil && m.holdsTarget(t) && m.ancestries.has(ref), nil
 }
 
 // dial opens a conversation and keeps its listing of references.
@@ -289,19 +292,8 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	if err != nil {
 		return u.notFound(t, err)
 	}
-	stream := &errorRecorder{Reader: u.mirror.budget.Reader(answer.Pack)}
-	switch err := r.objects.Add(u.ctx, stream); {
-	case err == nil:
-	case stream.err != nil:
-		return answer.Explain(stream.err)
-	case u.ctx.Err() != nil:
-		return answer.Explain(u.ctx.Err())
-	case guard.IsMemory(err):
-		return gitFault("cannot index the objects of %s", fault.RedactURL(u.remote.URL)).Because(err)
-	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
-		return gitFault("%s sent a pack that is not valid", fault.RedactURL(u.remote.URL)).Because(err)
-	default:
-		return storageFault("cannot store the fetched objects", err)
+	if err := u.store(r.objects, answer); err != nil {
+		return err
 	}
 	commit := plumbing.NewHash(t.Commit)
 	if !r.holds(commit) || t.Tag != "" && !r.objects.Has(t.want) {
@@ -317,6 +309,25 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 	return nil
 }
 
+// store stores the pack of an answer.
+func (u *update) store(objects *packstore.Store, answer *wire.Answer) error {
+	stream := &errorRecorder{Reader: u.mirror.budget.Reader(answer.Pack)}
+	switch err := objects.Add(u.ctx, stream); {
+	case err == nil:
+		return nil
+	case stream.err != nil:
+		return answer.Explain(stream.err)
+	case u.ctx.Err() != nil:
+		return answer.Explain(u.ctx.Err())
+	case guard.IsMemory(err):
+		return gitFault("cannot index the objects of %s", fault.RedactURL(u.remote.URL)).Because(err)
+	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
+		return gitFault("%s sent a pack that is not valid", fault.RedactURL(u.remote.URL)).Because(err)
+	default:
+		return storageFault("cannot store the fetched objects", err)
+	}
+}
+
 // notFound returns the fault for a missing commit, or err if it has another cause.
 func (u *update) notFound(t target, err error) error {
 	var refused *wire.Refused
@@ -324,8 +335,7 @@ func (u *update) notFound(t target, err error) error {
 	case err != nil && !errors.As(err, &refused):
 		return err
 	case t.hidden && u.ref.Branch != "":
-		return gitFault("commit %s not found in branch '%s'", t.Commit, u.ref.Branch).Because(err).
-			WithHint("Check spec.ref.commit and spec.ref.branch; a force push may have removed the commit")
+		return u.notOnBranch(err)
 	case t.hidden:
 		return gitFault("commit %s not found on the remote", t.Commit).Because(err).
 			WithHint("Check spec.ref.commit, and set spec.ref.branch to the branch of the commit")

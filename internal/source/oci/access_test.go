@@ -2,8 +2,10 @@ package oci
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -67,7 +70,8 @@ func TestResolveChecksTheLogin(t *testing.T) {
 	}{
 		"login and certificate": {a: Access{Transport: r.Transport(),
 			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "", message: ""},
-		"no login": {a: Access{Transport: r.Transport()}, reason: "AuthenticationFailed", message: "Check the login"},
+		"no login": {a: Access{Transport: r.Transport()}, reason: "AuthenticationFailed",
+			message: "No login is set"},
 		"wrong login": {a: Access{Transport: r.Transport(),
 			Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, reason: "AuthenticationFailed",
 			message: "Check the login"},
@@ -96,21 +100,44 @@ func TestResolveChecksTheLogin(t *testing.T) {
 	}
 }
 
+// A registry without TLS is refused, except a loopback host that the transport may reach.
 func TestPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
-	repo, err := Open(r.OCI+"/app", Access{Transport: r.Transport(),
-		Login: authn.AuthConfig{Username: "me", Password: "secret"}})
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.OCI, Scheme))
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := r.Stats()["requests"]
-	if _, err := repo.Resolve(t.Context(), Reference{}); err == nil {
-		t.Fatal("a registry without TLS was used")
+	elsewhere := r.Transport() // every name leads to the registry
+	elsewhere.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+port)
 	}
-	if after := r.Stats()["requests"]; after != before {
-		t.Errorf("%d requests were sent unencrypted", after-before)
+	guarded, err := (&egress.Policy{RefuseLoopback: true}).Transport(egress.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		host      string
+		transport http.RoundTripper
+		allowed   bool
+	}{
+		"loopback address":         {host: "127.0.0.1:", transport: r.Transport(), allowed: true},
+		"localhost":                {host: "localhost:", transport: elsewhere, allowed: true},
+		"loopback address of IPv6": {host: "[::1]:", transport: elsewhere, allowed: true},
+		"refused by egress":        {host: "127.0.0.1:", transport: guarded},
+		"other host":               {host: "registry.example:", transport: elsewhere},
+		"private address":          {host: "10.1.2.3:", transport: elsewhere},
+	} {
+		repo, err := Open(Scheme+c.host+port+"/app", Access{Transport: c.transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := r.Stats()["HEAD manifests"]
+		_, err = repo.Resolve(t.Context(), Reference{})
+		if after := r.Stats()["HEAD manifests"]; c.allowed != (err == nil) || c.allowed != (after > before) {
+			t.Errorf("%s: got %v after %d requests, want allowed %v", name, err, after-before, c.allowed)
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func TestResolveRefuses(t *testing.T) {
 		message string
 	}{
 		"missing tag": {repo: "app", ref: Reference{Tag: "none"}, reason: "OCIArtifactPullFailed",
-			message: "Check the URL and the reference"},
+			message: "The repository has no such tag; the nearest are 1.0.0"},
 		"missing repository": {repo: "none", ref: Reference{SemVer: "*"}, reason: "OCIArtifactPullFailed",
 			message: "cannot list the tags"},
 		"missing digest": {repo: "app", ref: Reference{Digest: "sha256:" + strings.Repeat("0", 64)},

@@ -3,11 +3,13 @@ package oci
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -15,7 +17,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -24,6 +25,8 @@ const (
 	maxTags     = 100_000  // of a repository
 	maxResponse = 16 << 20 // bytes of a response that does not contain a blob
 	maxBlob     = 1 << 30  // bytes of a blob
+
+	maxLoopbackPorts = 100
 )
 
 // insecureReason is the documented condition reason for a refused connection over plain HTTP.
@@ -33,17 +36,18 @@ const insecureReason = "InsecureConnectionsDisallowed"
 type Access struct {
 	Transport http.RoundTripper
 	Login     authn.AuthConfig // anonymous if empty
-	Insecure  bool             // fall back to plain HTTP if the server does not support HTTPS
+	Insecure  bool             // fall back to plain HTTP if the server does not support HTTPS; loopback hosts always do
 }
 
 // Limited returns the transport with the limits of this package: responses are bounded, and plain HTTP is
-// refused unless Insecure is set.
-func (a Access) Limited() http.RoundTripper { return &limiter{a.Transport, a.Insecure} }
+// refused unless Insecure is set or the host is a loopback host.
+func (a Access) Limited() http.RoundTripper { return &limiter{next: a.Transport, insecure: a.Insecure} }
 
 // Repository is a repository in a registry. It keeps its login, so reusing it saves the requests for a new one. It is
 // safe for concurrent use.
 type Repository struct {
 	name   name.Repository
+	login  authn.AuthConfig
 	puller *remote.Puller
 	write  []remote.Option
 }
@@ -65,7 +69,7 @@ func Open(rawURL string, a Access) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{name: repo, puller: puller, write: options}, nil
+	return &Repository{name: repo, login: a.Login, puller: puller, write: options}, nil
 }
 
 // Options returns options for requests with the login of the repository.
@@ -100,6 +104,9 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 		return Revision{}, err
 	}
 	digest, err := r.head(ctx, at)
+	if isNotFound(err) {
+		err = r.withNearest(ctx, at.TagStr(), err)
+	}
 	return Revision{at.TagStr(), digest}, err
 }
 
@@ -121,11 +128,11 @@ func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, err
 	var response *transport.Error
 	var network *url.Error
 	if errors.As(err, &response) && response.StatusCode != http.StatusMethodNotAllowed || errors.As(err, &network) {
-		return v1.Hash{}, failed(err, "cannot find '%s'", ref.Name())
+		return v1.Hash{}, r.failed(err, "cannot find '%s'", ref.Name())
 	}
 	got, err := r.puller.Get(ctx, ref)
 	if err != nil {
-		return v1.Hash{}, failed(err, "cannot find '%s'", ref.Name())
+		return v1.Hash{}, r.failed(err, "cannot find '%s'", ref.Name())
 	}
 	return got.Digest, nil
 }
@@ -134,13 +141,13 @@ func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, err
 func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	lister, err := r.puller.Lister(ctx, r.name)
 	if err != nil {
-		return nil, failed(err, "cannot list the tags of '%s'", r.name.Name())
+		return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
 	var tags []string
 	for lister.HasNext() {
 		page, err := lister.Next(ctx)
 		if err != nil {
-			return nil, failed(err, "cannot list the tags of '%s'", r.name.Name())
+			return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
 			return nil, fault.New(sourcev1.OCIPullFailedReason, "'%s' has more than %d tags", r.name.Name(), maxTags).
@@ -150,20 +157,32 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	return tags, nil
 }
 
-// limiter bounds responses and refuses plain HTTP.
+// limiter bounds responses and refuses plain HTTP, except to loopback hosts that do not support HTTPS.
 type limiter struct {
 	next     http.RoundTripper
 	insecure bool
+
+	mu     sync.Mutex
+	failed map[string]error // the last error of HTTPS by loopback host and port
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !g.insecure {
-		return nil, fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", req.URL.Host).
-			WithHint("Use HTTPS, or allow plain HTTP with spec.insecure or --insecure-registry").Final()
+		if err := g.checkPlain(req.URL); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
+		if req.URL.Scheme == "https" && isLoopback(req.URL.Hostname()) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.failed == nil || len(g.failed) >= maxLoopbackPorts {
+				g.failed = map[string]error{}
+			}
+			g.failed[req.URL.Host] = err
+		}
 		return nil, err
 	}
 	limit := int64(maxResponse)
@@ -173,6 +192,28 @@ func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = &bounded{resp.Body, limit}
 	return resp, nil
 }
+
+// checkPlain returns an error unless a request over plain HTTP is allowed: to a loopback host that answered a request
+// over HTTPS with plain HTTP. Whether the host may be reached at all is up to the transport.
+func (g *limiter) checkPlain(u *url.URL) error {
+	if isLoopback(u.Hostname()) {
+		g.mu.Lock()
+		err := g.failed[u.Host]
+		g.mu.Unlock()
+		var notTLS tls.RecordHeaderError
+		switch {
+		case errors.As(err, &notTLS) && string(notTLS.RecordHeader[:]) == "HTTP/":
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", u.Host).
+		WithHint("Use HTTPS, or allow plain HTTP with spec.insecure: true or --insecure-registry").Final()
+}
+
+// isLoopback reports whether a host is this one by its name, as OCI clients know it.
+func isLoopback(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
 
 // bounded is a body that fails after a number of bytes.
 type bounded struct {
@@ -187,39 +228,4 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, errors.Join(errors.New("the response of the registry is too long"), b.Close())
 	}
 	return n, err
-}
-
-// failed returns the fault of a failed request.
-func failed(err error, format string, args ...any) error {
-	return Explain(sourcev1.OCIPullFailedReason, err, format, args...)
-}
-
-// Explain returns a fault for a failed request to a registry, with a hint that depends on the response. The reason
-// applies unless the error has a more specific one.
-func Explain(reason string, err error, format string, args ...any) error {
-	f := fault.New(reason, format, args...)
-	var response *transport.Error
-	var network *url.Error
-	switch {
-	case errors.As(err, &response):
-		f.Err = response
-		switch response.StatusCode {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			f.Reason = meta.AuthenticationFailedReason
-			f.Hint = "Check the login and its permissions. Some registries return this status for missing repositories"
-		case http.StatusNotFound:
-			f.Hint = "Check the URL and the reference"
-		}
-	case errors.As(err, &network):
-		f.Err = network.Err // without the URL, which may contain the signature of a redirect
-	default:
-		f.Err = err
-	}
-	if cause := fault.As(f.Err); cause != nil {
-		f.RetryAfter, f.Terminal = cause.RetryAfter, cause.Terminal
-		if cause.Reason != "" {
-			f.Reason = cause.Reason
-		}
-	}
-	return f
 }

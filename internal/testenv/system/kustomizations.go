@@ -101,3 +101,23 @@ func AllNamespaces(o *options.Options) {
 	o.WatchAllNamespaces = true
 	o.WatchLabelSelector = "test=" + o.RuntimeNamespace
 }
+
+// Contended waits until an object has the condition Contended with the texts; without texts, until it has none.
+func (s *System) Contended(o reconcile.Object, name string, texts ...string) {
+	s.Helper()
+	testenv.Eventually(s, "condition Contended of "+name, func() error {
+		if err := s.Get(o, name); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, meta.ContendedCondition)
+		if len(texts) == 0 && c != nil || len(texts) > 0 && c == nil {
+			return fmt.Errorf("%+v", c)
+		}
+		for _, text := range texts {
+			if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, text) {
+				return fmt.Errorf("lacks %q: %+v", text, c)
+			}
+		}
+		return nil
+	})
+}

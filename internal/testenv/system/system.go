@@ -87,7 +87,7 @@ func New(t *testing.T, configure ...func(*options.Options)) *System {
 func Prepare(t *testing.T, configure ...func(*options.Options)) *System {
 	t.Helper()
 	cfg := testenv.Cluster(t)
-	install.Do(func() { installDefinitions(t, cfg) })
+	install.Do(func() { InstallDefinitions(t, cfg) })
 	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -163,8 +163,8 @@ func (s *System) Options() options.Options {
 	return o
 }
 
-// installDefinitions installs the definitions of all kinds and waits until they are served.
-func installDefinitions(t *testing.T, cfg *rest.Config) {
+// InstallDefinitions installs the definitions of all kinds and waits until they are served.
+func InstallDefinitions(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	cluster, err := apply.NewCluster(cfg, apply.ClusterOptions{})
 	if err != nil {

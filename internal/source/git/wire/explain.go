@@ -124,6 +124,11 @@ func (r Remote) explain(ctx context.Context, err error, operation task) error {
 	} {
 		if f := explainKind(err, where, operation); f != nil {
 			f.What = r.withoutSecrets(f.What) // the remote may repeat what we sent
+			var status *statusError
+			if c := r.Credentials; errors.As(err, &status) && status.code == http.StatusUnauthorized &&
+				c.Username+c.Password+c.BearerToken == "" {
+				f.Hint = "No login is set: set spec.secretRef, or correct spec.url"
+			}
 			return f
 		}
 	}

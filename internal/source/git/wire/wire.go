@@ -131,10 +131,22 @@ type Request struct {
 	Want []plumbing.Hash
 	// Single requests commits without their history. The remote must support capability.Shallow.
 	Single bool
+	// Depth limits the history; zero does not. The remote must support capability.Shallow.
+	Depth int
+	// WithoutTrees requests commits without their trees and files, if the remote supports it.
+	WithoutTrees bool
 	// Have are commits that we have, each with its whole tree. The deltas of the pack may refer to their objects.
 	Have []plumbing.Hash
 	// Shallow are commits that we have without their parents.
 	Shallow []plumbing.Hash
+}
+
+// depth returns the maximum depth of the history; zero if it is not limited.
+func (r Request) depth() int {
+	if r.Single {
+		return 1
+	}
+	return r.Depth
 }
 
 // Answer is the answer to a Request.
@@ -166,7 +178,7 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 	}
 	r := bufio.NewReader(stream)
 	answer := &Answer{conn: c, ctx: ctx, Pack: r}
-	if answer.Shallow, err = readAnswer(r, request.Single); err != nil {
+	if answer.Shallow, err = readAnswer(r, request.depth() > 0); err != nil {
 		return nil, err
 	}
 	switch {
@@ -207,14 +219,20 @@ func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
 		}
 	}
 	upload.Wants = request.Want
-	if request.Single || len(request.Shallow) > 0 {
+	if request.depth() > 0 || len(request.Shallow) > 0 {
 		if err := caps.Set(capability.Shallow); err != nil {
 			return nil, nil, err
 		}
 		upload.Shallows = request.Shallow
 	}
-	if request.Single {
-		upload.Depth = packp.DepthCommits(1)
+	if depth := request.depth(); depth > 0 {
+		upload.Depth = packp.DepthCommits(depth)
+	}
+	if request.WithoutTrees && c.Supports(capability.Filter) {
+		if err := caps.Set(capability.Filter); err != nil {
+			return nil, nil, err
+		}
+		upload.Filter = packp.FilterTreeDepth(0)
 	}
 	if err := upload.Validate(); err != nil {
 		return nil, nil, err

@@ -1,0 +1,70 @@
+// Package request writes what people ask of a gate: to open, close or override it, or an approval. Commands and the web
+// UI use it; the API server checks that the named user is who writes.
+package request
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// Request asks a gate to open or close.
+type Request struct {
+	Prefix   string        // gatingv1.OpenPrefix, ClosePrefix or OverridePrefix
+	User     string        // name of the requester
+	Window   time.Duration // how long; zero for spec.window
+	Revision string        // the only revision to let through; empty for any
+	Reason   string        // recorded in the history
+}
+
+// Annotate writes the request into the annotations of a gate, and replaces the last request of the same kind. It
+// returns the value by which the status reports that the gate was evaluated with the request.
+func (r Request) Annotate(g *gatingv1.Gate, now time.Time) string {
+	if g.Annotations == nil {
+		g.Annotations = map[string]string{}
+	}
+	maps.DeleteFunc(g.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.Prefix) })
+	at := now.UTC().Format(time.RFC3339Nano)
+	g.Annotations[r.Prefix+gatingv1.RequestedAtSuffix] = at
+	g.Annotations[meta.ReconcileRequestAnnotation] = at
+	g.Annotations[r.Prefix+gatingv1.RequestedBySuffix] = at + " " + r.User
+	if r.Window > 0 {
+		g.Annotations[r.Prefix+gatingv1.WindowSuffix] = r.Window.String()
+	}
+	if r.Revision != "" {
+		g.Annotations[r.Prefix+gatingv1.RevisionSuffix] = r.Revision
+	}
+	if r.Reason != "" {
+		g.Annotations[r.Prefix+gatingv1.ReasonSuffix] = r.Reason
+	}
+	return at
+}
+
+// Approval is the consent of a user.
+type Approval struct {
+	User     string
+	Groups   []string      // whose membership the user approves with
+	Revision string        // empty for any
+	Comment  string        // may be empty
+	Expires  time.Duration // zero for the default of the gate
+}
+
+// Object returns the GateApproval to create.
+func (a Approval) Object(g *gatingv1.Gate, now time.Time) *gatingv1.GateApproval {
+	o := &gatingv1.GateApproval{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
+		Spec: gatingv1.GateApprovalSpec{
+			GateRef: meta.LocalObjectReference{Name: g.Name}, User: a.User, Groups: a.Groups, Revision: a.Revision,
+			Comment: a.Comment,
+		},
+	}
+	if a.Expires > 0 {
+		o.Spec.ExpiresAt = &meta.Time{Time: now.Add(a.Expires)}
+	}
+	return o
+}

@@ -1,0 +1,209 @@
+package ui
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/forecast"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/ui/view"
+)
+
+// Bounds of the page of an object.
+const (
+	maxEvents       = 100
+	maxYAML         = 512 << 10 // bytes
+	maxLog          = 1 << 20   // bytes
+	defaultLogLines = 500
+	maxLogLines     = 5000
+	calendarSpan    = 14 * 24 * time.Hour
+	calendarRows    = 100
+)
+
+// detail is the page of an object.
+type detail struct {
+	Item       *view.Item         `json:"item"`
+	Conditions []metav1.Condition `json:"conditions"`
+	Events     []event            `json:"events"`
+	EventError string             `json:"eventError,omitempty"` // why events cannot be shown
+	History    []version          `json:"history"`
+	Pending    *meta.Pending      `json:"pending,omitempty"`
+	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
+	Actions    []string           `json:"actions"`
+	YAML       string             `json:"yaml"`
+}
+
+// event is one line of what happened to an object.
+type event struct {
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+}
+
+// version is something that was applied or released before, or the state that a gate was in.
+type version struct {
+	At     time.Time `json:"at"`
+	Name   string    `json:"name"`
+	Status string    `json:"status"`
+	By     string    `json:"by,omitempty"`
+	Text   string    `json:"text,omitempty"`
+}
+
+// pathOf returns the kind and the name in the path of a request.
+func pathOf(r *http.Request) (*kind.Kind, types.NamespacedName, error) {
+	k := kind.ByName(r.PathValue("kind"))
+	if k == nil {
+		return nil, types.NamespacedName{}, &httpError{status: http.StatusNotFound,
+			text: fmt.Sprintf("unknown kind %q", excerpt.Bytes(r.PathValue("kind"), 100))}
+	}
+	return k, types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, nil
+}
+
+// get reads the object of a request with the rights of the user.
+func get(ctx context.Context, u *User, r *http.Request) (*kind.Kind, reconcile.Object, error) {
+	k, key, err := pathOf(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := k.New()
+	if err := u.Client.Get(ctx, key, o); err != nil {
+		return nil, nil, err
+	}
+	return k, o, nil
+}
+
+// object returns the page of an object.
+func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, error) {
+	k, o, err := get(ctx, u, r)
+	if err != nil {
+		return nil, err
+	}
+	d := detail{Item: view.Of(k, o), Conditions: o.CommonStatus().Conditions, History: historyOf(o),
+		Actions: actionsOf(k, o), Suspension: o.GetAnnotations()[suspendedBy]}
+	if g, ok := o.(reconcile.Gated); ok {
+		d.Pending = g.Held().Pending
+	}
+	if d.Events, err = eventsOf(ctx, u, k, o); err != nil {
+		d.EventError = cluster.WithHint(err).Error()
+	}
+	o.SetManagedFields(nil)
+	text, err := yaml.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	d.YAML = excerpt.Bytes(string(text), maxYAML)
+	return d, nil
+}
+
+// eventsOf returns the last events of an object, newest first.
+func eventsOf(ctx context.Context, u *User, k *kind.Kind, o client.Object) ([]event, error) {
+	var list corev1.EventList
+	err := u.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()})
+	if err != nil {
+		return nil, err
+	}
+	events := []event{}
+	for _, e := range list.Items {
+		at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+		events = append(events, event{At: at, Type: e.Type, Reason: e.Reason, Message: e.Message,
+			Count: max(e.Count, 1)})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return b.At.Compare(a.At) })
+	return events[:min(len(events), maxEvents)], nil
+}
+
+// historyOf returns what was applied or released before, newest first.
+func historyOf(o reconcile.Object) []version {
+	history := []version{}
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		for _, h := range o.Status.History {
+			history = append(history, version{At: h.LastReconciled.Time, Name: h.Metadata["revision"],
+				Status: h.LastReconciledStatus, Text: h.Digest})
+		}
+	case *helmv2.HelmRelease:
+		for _, h := range o.Status.History {
+			history = append(history, version{At: h.LastDeployed.Time, Status: h.Status,
+				Name: fmt.Sprintf("%s %s, version %d", h.ChartName, h.ChartVersion, h.Version), Text: h.Digest})
+		}
+	case *gatingv1.Gate:
+		for _, h := range o.Status.History {
+			history = append(history, version{At: h.At.Time, Name: string(h.State), By: h.By, Text: h.Message})
+		}
+	}
+	return history
+}
+
+// transition is a future change of a gate.
+type transition struct {
+	At     time.Time `json:"at"`
+	Entry  string    `json:"entry,omitempty"`
+	Opened bool      `json:"opened"`
+	Why    string    `json:"why"`
+}
+
+// calendar returns when a gate changes in the next days without any request, and how it changed before.
+func (s *Server) calendar(ctx context.Context, u *User, r *http.Request) (any, error) {
+	_, o, err := get(ctx, u, r)
+	if err != nil {
+		return nil, err
+	}
+	g, ok := o.(*gatingv1.Gate)
+	if !ok {
+		return nil, badRequest("only a Gate has a calendar")
+	}
+	list, more, err := forecast.Transitions(g, s.Now(), calendarSpan, calendarRows)
+	if err != nil {
+		return nil, badRequest("the calendar cannot be computed: %v", err)
+	}
+	next := []transition{}
+	for _, t := range list {
+		next = append(next, transition{At: t.At, Entry: t.Entry, Opened: t.Opened, Why: t.Why})
+	}
+	return map[string]any{"next": next, "more": more, "past": historyOf(g)}, nil
+}
+
+// logs returns the last lines of a container. Parameters: namespace, pod, container, lines and previous.
+func (s *Server) logs(ctx context.Context, u *User, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	lines, err := number(q.Get("lines"), defaultLogLines, maxLogLines)
+	if err != nil {
+		return nil, err
+	}
+	tail, limit := int64(lines), int64(maxLog)
+	stream, err := u.Cluster.CoreV1().Pods(q.Get("namespace")).GetLogs(q.Get("pod"), &corev1.PodLogOptions{
+		Container: q.Get("container"), TailLines: &tail, LimitBytes: &limit, Previous: q.Get("previous") == "true",
+	}).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(stream), maxLog))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"text": string(text)}, nil
+}

@@ -1,0 +1,112 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/ui/view"
+)
+
+// Sizes of a page of items.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// me describes the user and what the server can show.
+type me struct {
+	User     string            `json:"user"`
+	Version  string            `json:"version"`
+	Kinds    []string          `json:"kinds"`
+	Loading  []string          `json:"loading"`  // kinds that are not listed yet
+	Problems map[string]string `json:"problems"` // why kinds cannot be watched
+}
+
+func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
+	m := me{User: u.Name, Version: s.Version, Kinds: []string{}}
+	m.Loading, m.Problems = s.Model.Status()
+	for _, k := range kind.All() {
+		m.Kinds = append(m.Kinds, k.Name())
+	}
+	return m, nil
+}
+
+func (s *Server) overview(_ context.Context, u *User, _ *http.Request) (any, error) {
+	return view.NewOverview(s.Model.List(u.May), s.Now()), nil
+}
+
+// page is a part of the items that match a query.
+type page struct {
+	Items []*view.Item `json:"items"`
+	Total int          `json:"total"`
+	Next  string       `json:"next,omitempty"` // value of `after` for the next page
+}
+
+// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after.
+func (s *Server) items(_ context.Context, u *User, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	limit, err := number(q.Get("limit"), defaultPage, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	found := s.Model.List(matching(u, r))
+	p := page{Items: []*view.Item{}, Total: len(found)}
+	start, _ := slices.BinarySearchFunc(found, q.Get("after")+"\x00",
+		func(i *view.Item, id string) int { return strings.Compare(i.ID, id) })
+	if q.Get("after") == "" {
+		start = 0
+	}
+	end := min(start+limit, len(found))
+	p.Items = append(p.Items, found[start:end]...)
+	if end < len(found) {
+		p.Next = found[end-1].ID
+	}
+	return p, nil
+}
+
+// matching returns the filter of a request, within what the user may see.
+func matching(u *User, r *http.Request) view.Filter {
+	q := r.URL.Query()
+	kinds, namespace, states, words := q["kind"], q.Get("namespace"), q["state"], strings.ToLower(q.Get("q"))
+	return func(i *view.Item) bool {
+		return (len(kinds) == 0 || slices.Contains(kinds, i.Kind)) &&
+			(namespace == "" || i.Namespace == namespace) &&
+			(len(states) == 0 || slices.Contains(states, string(i.State))) &&
+			(words == "" || i.Matches(words)) && u.May(i)
+	}
+}
+
+// number parses a parameter between 1 and a maximum.
+func number(text string, byDefault, maximum int) (int, error) {
+	if text == "" {
+		return byDefault, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maximum {
+		return 0, badRequest("%q is not a number between 1 and %d", text, maximum)
+	}
+	return n, nil
+}
+
+// graph connects items. Parameters: root (an ID), or the filters of items.
+func (s *Server) graph(_ context.Context, u *User, r *http.Request) (any, error) {
+	root := r.URL.Query().Get("root")
+	if root != "" {
+		return view.NewGraph(s.Model.List(u.May), root), nil
+	}
+	return view.NewGraph(s.Model.List(matching(u, r)), ""), nil
+}
+
+// why answers where a change is. Parameter: q.
+func (s *Server) why(_ context.Context, u *User, r *http.Request) (any, error) {
+	return view.Why(s.Model.List(u.May), r.URL.Query().Get("q")), nil
+}
+
+// changes lists what waits and what was changed, newest first, in groups of one revision.
+func (s *Server) changes(_ context.Context, u *User, r *http.Request) (any, error) {
+	return view.Changes(s.Model.List(matching(u, r))), nil
+}

@@ -1,0 +1,208 @@
+// Package ui serves the web UI: a JSON API under /api/v1, one stream of changes for each page, and the pages. Every
+// read and write is made with the rights of the user.
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/ui/view"
+)
+
+// Bounds of a request.
+const (
+	maxBody           = 64 << 10 // bytes
+	maxHeader         = 32 << 10 // bytes
+	readHeaderTimeout = 10 * time.Second
+	requestTimeout    = 30 * time.Second // of all requests but streams
+	idleTimeout       = 2 * time.Minute
+	shutdownTimeout   = 2 * time.Second
+)
+
+// User is who makes a request, with clients that have the rights of that user.
+type User struct {
+	Name    string
+	Client  client.Client
+	Cluster kubernetes.Interface
+	May     view.Filter // the items that the user may see
+}
+
+// Login decides who makes a request.
+type Login interface {
+	// User returns who makes a request, or an error if the request has no login.
+	User(r *http.Request) (*User, error)
+	// Routes adds the pages by which people log in.
+	Routes(mux *http.ServeMux)
+}
+
+// Server is the web UI.
+type Server struct {
+	Model   *view.Model
+	Login   Login
+	Pages   fs.FS // the built front end
+	Version string
+	Log     logr.Logger // audit lines and errors
+	Now     func() time.Time
+}
+
+// Serve serves on a listener until the context ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler(l.Addr().String()), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := guard.AfterDone(ctx, "shutdown of the UI", func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		_ = server.Shutdown(within) // streams end with ctx; what remains is cut
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a
+// site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
+func (s *Server) Handler(addr string) http.Handler {
+	mux := http.NewServeMux()
+	s.Login.Routes(mux)
+	s.routes(mux)
+	mux.Handle("GET /", s.pages())
+	protection := http.NewCrossOriginProtection()
+	return guard.Handler("request to the UI", checkHost(addr, withHeaders(protection.Handler(mux))))
+}
+
+// checkHost refuses requests for other hosts than the address that is served, by its IP or as localhost.
+func checkHost(addr string, next http.Handler) http.Handler {
+	_, port, _ := net.SplitHostPort(addr)
+	allowed := map[string]bool{addr: true, "localhost:" + port: true, "127.0.0.1:" + port: true}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed[r.Host] {
+			fail(w, http.StatusMisdirectedRequest, "this address is served only as "+addr)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy lets pages load from and connect to their own origin only.
+const policy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; " +
+	"frame-ancestors 'none'"
+
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			h.Set("Cache-Control", "no-store")
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// pages serves the front end. Paths without a file get the first page, whose script reads the path.
+func (s *Server) pages() http.Handler {
+	files := http.FileServerFS(s.Pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if _, err := fs.Stat(s.Pages, name); name == "" || err != nil {
+			w.Header().Set("Cache-Control", "no-cache")
+			http.ServeFileFS(w, r, s.Pages, "index.html")
+			return
+		}
+		if strings.HasPrefix(name, "assets/") { // their names contain a hash of their content
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		files.ServeHTTP(w, r)
+	})
+}
+
+// routes adds the API.
+func (s *Server) routes(mux *http.ServeMux) {
+	object := "/api/v1/objects/{kind}/{namespace}/{name}"
+	for pattern, h := range map[string]handler{
+		"GET /api/v1/me":               s.me,
+		"GET /api/v1/overview":         s.overview,
+		"GET /api/v1/items":            s.items,
+		"GET /api/v1/graph":            s.graph,
+		"GET /api/v1/why":              s.why,
+		"GET /api/v1/gates":            s.gates,
+		"GET /api/v1/changes":          s.changes,
+		"GET /api/v1/logs":             s.logs,
+		"GET " + object:                s.object,
+		"GET " + object + "/tree":      s.tree,
+		"GET " + object + "/calendar":  s.calendar,
+		"POST " + object + "/{action}": s.act,
+	} {
+		mux.HandleFunc(pattern, s.answer(h))
+	}
+	mux.HandleFunc("GET /api/v1/stream", s.stream)
+	mux.HandleFunc("GET /api/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusNotFound, "there is no such address in the API")
+	})
+}
+
+// handler answers a request of a user with a value that is sent as JSON.
+type handler func(ctx context.Context, u *User, r *http.Request) (any, error)
+
+// answer wraps a handler: it finds the user, bounds the time, and sends the answer.
+func (s *Server) answer(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		u, err := s.Login.User(r)
+		if err != nil {
+			fail(w, http.StatusUnauthorized, err.Error())
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		result, err := h(ctx, u, r)
+		if err != nil {
+			s.sendError(w, err)
+			return
+		}
+		send(w, http.StatusOK, result)
+	}
+}
+
+func send(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone if this fails
+}
+
+// failure is the answer to a request that failed.
+type failure struct {
+	Error string `json:"error"`
+}
+
+func fail(w http.ResponseWriter, status int, text string) { send(w, status, failure{Error: text}) }
+
+// httpError is an error with a status of its own.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+func badRequest(format string, args ...any) error {
+	return &httpError{status: http.StatusBadRequest, text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,241 @@
+// Package view keeps what the web UI shows: one small record for each object of ours, updated by watches. It never
+// keeps whole objects, and it knows no user: the server filters what it returns.
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// State is the state of an object in one word.
+type State string
+
+// States, worst first.
+const (
+	Failed      State = "failed"
+	Waiting     State = "waiting" // at a gate, or for a dependency
+	Progressing State = "progressing"
+	Suspended   State = "suspended"
+	Ready       State = "ready"
+)
+
+// States lists all states, worst first.
+var States = []State{Failed, Waiting, Progressing, Suspended, Ready}
+
+// Bounds of an Item. 10,000 objects need little memory, also if their statuses are large.
+const (
+	maxMessage  = 600 // bytes
+	maxText     = 253 // bytes
+	maxRefs     = 50
+	maxWaiting  = 100
+	maxRevision = 300 // bytes
+)
+
+// Item is what lists, graphs and counts show of an object.
+type Item struct {
+	ID         string    `json:"id"` // Kind/namespace/name
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace"`
+	Name       string    `json:"name"`
+	State      State     `json:"state"`
+	Reason     string    `json:"reason,omitempty"`
+	Message    string    `json:"message,omitempty"`
+	Since      time.Time `json:"since,omitzero"` // when Ready last changed
+	Revision   string    `json:"revision,omitempty"`
+	Pending    string    `json:"pending,omitempty"` // revision that waits at a gate
+	Changed    time.Time `json:"changed,omitzero"`  // when the revision was fetched, applied or released
+	Sources    []string  `json:"sources,omitempty"` // IDs
+	DependsOn  []string  `json:"dependsOn,omitempty"`
+	Gates      []string  `json:"gates,omitempty"`
+	AppliedBy  string    `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
+	Objects    int       `json:"objects,omitempty"`   // number of objects in its inventory
+	Subject    string    `json:"subject,omitempty"`   // first line of the commit message
+	Author     string    `json:"author,omitempty"`    // of the commit
+	URL        string    `json:"url,omitempty"`       // without credentials
+	Image      string    `json:"image,omitempty"`     // that an ImagePolicy selected
+	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
+	Generation int64     `json:"generation"`
+
+	version string // resourceVersion
+}
+
+// Gate is what lists show of a Gate in addition.
+type Gate struct {
+	Open     bool      `json:"open"`
+	Until    time.Time `json:"until,omitzero"`
+	Why      string    `json:"why,omitempty"`
+	Count    int64     `json:"count"`    // objects that wait
+	Required int32     `json:"required"` // approvals
+	Approved int32     `json:"approved"`
+	Waiting  []Waiter  `json:"waiting,omitempty"` // the first of them
+}
+
+// Waiter is an object that waits at a gate.
+type Waiter struct {
+	ID       string    `json:"id"`
+	Revision string    `json:"revision"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// ID returns the identity of an object in the UI.
+func ID(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// Of returns the record of an object.
+func Of(k *kind.Kind, o reconcile.Object) *Item {
+	name := k.Name()
+	i := &Item{
+		ID: ID(name, o.GetNamespace(), o.GetName()), Kind: name, Namespace: o.GetNamespace(), Name: o.GetName(),
+		Generation: o.GetGeneration(), version: o.GetResourceVersion(),
+	}
+	i.setState(o)
+	i.setRelations(o)
+	i.setContent(o)
+	return i
+}
+
+// setState derives the state from the conditions.
+func (i *Item) setState(o reconcile.Object) {
+	conditions := o.CommonStatus().Conditions
+	ready := apimeta.FindStatusCondition(conditions, reconcile.TypeReady)
+	if ready != nil {
+		i.Reason, i.Since = excerpt.Bytes(ready.Reason, maxText), ready.LastTransitionTime.Time
+		i.Message = excerpt.Bytes(ready.Message, maxMessage)
+	} else {
+		i.Message = "not reconciled yet"
+	}
+	held := apimeta.IsStatusConditionFalse(conditions, meta.ApprovedCondition) ||
+		apimeta.IsStatusConditionTrue(conditions, meta.BlockedCondition)
+	switch {
+	case o.Schedule().Suspended:
+		i.State = Suspended
+	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
+		i.State = Failed
+	case held, ready != nil && ready.Status == metav1.ConditionFalse:
+		i.State = Waiting
+	case ready == nil, ready.Status == metav1.ConditionUnknown,
+		apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling):
+		i.State = Progressing
+	default:
+		i.State = Ready
+	}
+}
+
+// setRelations records what the object is built from, waits for, is held by and was applied by.
+func (i *Item) setRelations(o reconcile.Object) {
+	for _, r := range lineage.Sources(o) {
+		i.Sources = append(i.Sources, ID(r.Kind, cmp.Or(r.Namespace, o.GetNamespace()), r.Name))
+	}
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		i.dependsOn(o.Spec.DependsOn)
+	case *helmv2.HelmRelease:
+		i.dependsOn(o.Spec.DependsOn)
+	}
+	if g, ok := o.(reconcile.Gated); ok {
+		for _, gate := range g.Held().Gates {
+			i.Gates = append(i.Gates, gatingv1.GateKind+"/"+gate)
+		}
+		if p := g.Held().Pending; p != nil {
+			i.Pending = excerpt.Bytes(p.Revision, maxRevision)
+		}
+	}
+	if m := lineage.ManagerOf(o); m != nil {
+		i.AppliedBy = ID(m.Kind, m.Namespace, m.Name)
+	}
+	for _, refs := range []*[]string{&i.Sources, &i.DependsOn, &i.Gates} {
+		*refs = (*refs)[:min(len(*refs), maxRefs)]
+	}
+}
+
+func (i *Item) dependsOn(refs []meta.DependencyReference) {
+	for _, d := range refs {
+		i.DependsOn = append(i.DependsOn, ID(i.Kind, cmp.Or(d.Namespace, i.Namespace), d.Name))
+	}
+}
+
+// setContent records the revision of the object and what its kind shows in addition.
+func (i *Item) setContent(o reconcile.Object) {
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		i.Revision = o.Status.LastAppliedRevision
+		if o.Status.Inventory != nil {
+			i.Objects = len(o.Status.Inventory.Entries)
+		}
+		if len(o.Status.History) > 0 {
+			i.Changed = o.Status.History[0].FirstReconciled.Time
+		}
+	case *helmv2.HelmRelease:
+		i.Revision = o.Status.LastAttemptedRevision
+		if o.Status.Inventory != nil {
+			i.Objects = len(o.Status.Inventory.Entries)
+		}
+		if len(o.Status.History) > 0 {
+			i.Revision, i.Changed = o.Status.History[0].ChartVersion, o.Status.History[0].LastDeployed.Time
+		}
+	case *imagev1.ImagePolicy:
+		if r := o.Status.LatestRef; r != nil {
+			i.Image, i.Revision = excerpt.Bytes(r.Name, maxText), r.Tag
+		}
+	case *gatingv1.Gate:
+		i.Gate = gateOf(o)
+	}
+	if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil {
+		a := s.GetArtifact()
+		i.Revision, i.Changed = a.Revision, a.LastUpdateTime.Time
+		i.Subject = excerpt.Bytes(a.Metadata[meta.CommitSubjectKey], maxText)
+		i.Author = excerpt.Bytes(a.Metadata[meta.CommitAuthorKey], maxText)
+	}
+	i.Revision = excerpt.Bytes(i.Revision, maxRevision)
+	i.URL = excerpt.Bytes(lineage.URL(o), maxText)
+}
+
+// gateOf returns what lists show of a Gate.
+func gateOf(o *gatingv1.Gate) *Gate {
+	g := &Gate{Open: apimeta.IsStatusConditionTrue(o.Status.Conditions, gatingv1.OpenedCondition),
+		Count: o.Status.WaitingCount}
+	if n := o.Status.NextTransition; n != nil {
+		g.Until = n.At.Time
+	}
+	if w := o.Status.Why; w != nil {
+		g.Why = excerpt.Bytes(w.Message, maxMessage)
+	}
+	if a := o.Spec.Approvals; a != nil {
+		g.Required = a.Required
+	}
+	for _, a := range o.Status.Approvals {
+		if a.Counts {
+			g.Approved++
+		}
+	}
+	for _, w := range o.Status.Waiting[:min(len(o.Status.Waiting), maxWaiting)] {
+		waiter := Waiter{ID: ID(w.Kind, w.Namespace, w.Name), Revision: excerpt.Bytes(w.Revision, maxRevision)}
+		if w.Since != nil {
+			waiter.Since = w.Since.Time
+		}
+		g.Waiting = append(g.Waiting, waiter)
+	}
+	return g
+}
+
+// Matches reports whether the object contains all words of a search, which is in lower case.
+func (i *Item) Matches(search string) bool {
+	text := strings.ToLower(strings.Join([]string{i.ID, i.Revision, i.Pending, i.Message, i.Image, i.URL, i.Subject,
+		string(i.State)}, " "))
+	return !slices.ContainsFunc(strings.Fields(search), func(w string) bool { return !strings.Contains(text, w) })
+}

@@ -1,0 +1,116 @@
+import { useState } from 'preact/hooks';
+import { act, Failure, Order } from './api';
+import { Dialog, Problem } from './parts';
+
+interface Action {
+  label: string;
+  title: string;
+  confirm: boolean; // asks for details first
+  reason: 'required' | 'optional' | 'none';
+  window?: boolean;
+  revision?: boolean;
+}
+
+const actions: Record<string, Action> = {
+  reconcile: { label: 'Reconcile', title: 'Reconcile now', confirm: false, reason: 'none' },
+  suspend: { label: 'Suspend', title: 'Suspend', confirm: true, reason: 'required' },
+  resume: { label: 'Resume', title: 'Resume', confirm: false, reason: 'none' },
+  approve: { label: 'Approve', title: 'Approve in your name', confirm: true, reason: 'optional', revision: true },
+  open: { label: 'Open', title: 'Open the gate', confirm: true, reason: 'optional', window: true, revision: true },
+  close: { label: 'Close', title: 'Close the gate', confirm: true, reason: 'optional', window: true },
+  override: {
+    label: 'Override',
+    title: 'Open regardless of schedule, approvals and checks',
+    confirm: true,
+    reason: 'required',
+    window: true,
+  },
+};
+
+// ActionBar is the buttons for what can be done with an object.
+export function ActionBar(props: { id: string; actions: string[]; seen: string[]; onDone: () => void }) {
+  const [asked, setAsked] = useState<string>();
+  const [done, setDone] = useState('');
+  const [error, setError] = useState<Error>();
+  const run = async (name: string, order: Order) => {
+    try {
+      await act(props.id, name, { ...order, seen: props.seen });
+      setError(undefined);
+      setDone(`Requested: ${actions[name]?.title.toLowerCase() ?? name}.`);
+      setAsked(undefined);
+    } catch (e) {
+      setError(e as Error);
+      if (e instanceof Failure && e.status === 409) {
+        setAsked(undefined);
+      }
+    }
+    props.onDone();
+  };
+  return (
+    <div>
+      <div class="buttons">
+        {props.actions.map((name) => {
+          const a = actions[name];
+          return a && <button onClick={() => (a.confirm ? setAsked(name) : void run(name, {}))}>{a.label}</button>;
+        })}
+      </div>
+      <p role="status" class="quiet">
+        {done}
+      </p>
+      {!asked && <Problem error={error} />}
+      {asked && <Ask name={asked} error={error} onClose={() => setAsked(undefined)} onRun={(o) => void run(asked, o)} />}
+    </div>
+  );
+}
+
+function Ask(props: { name: string; error?: Error; onClose: () => void; onRun: (o: Order) => void }) {
+  const a = actions[props.name];
+  if (!a) {
+    return null;
+  }
+  const submit = (e: SubmitEvent) => {
+    e.preventDefault();
+    const data = new FormData(e.currentTarget as HTMLFormElement);
+    const order: Order = {};
+    for (const key of ['reason', 'for', 'revision'] as const) {
+      const value = String(data.get(key) ?? '').trim();
+      if (value) {
+        order[key] = value;
+      }
+    }
+    props.onRun(order);
+  };
+  return (
+    <Dialog title={a.title} onClose={props.onClose}>
+      <form onSubmit={submit} class="ask">
+        {a.reason !== 'none' && (
+          <label>
+            Reason {a.reason === 'optional' && '(optional)'}
+            <input name="reason" required={a.reason === 'required'} maxLength={500} autoFocus />
+          </label>
+        )}
+        {a.window && (
+          <label>
+            For how long (optional, such as 30m or 2h)
+            <input name="for" pattern="([0-9]+(\.[0-9]+)?(ms|s|m|h))+" />
+          </label>
+        )}
+        {a.revision && (
+          <label>
+            Only this revision (optional)
+            <input name="revision" />
+          </label>
+        )}
+        <Problem error={props.error} />
+        <div class="buttons">
+          <button type="submit" class="primary">
+            {a.label}
+          </button>
+          <button type="button" onClick={props.onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

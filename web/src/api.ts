@@ -1,0 +1,290 @@
+// The API of the server, as internal/ui answers it.
+
+export type State = 'failed' | 'waiting' | 'progressing' | 'suspended' | 'ready';
+
+export const states: State[] = ['failed', 'waiting', 'progressing', 'suspended', 'ready'];
+
+export interface Waiter {
+  id: string;
+  revision: string;
+  since?: string;
+}
+
+export interface Gate {
+  open: boolean;
+  until?: string;
+  why?: string;
+  count: number;
+  required: number;
+  approved: number;
+  waiting?: Waiter[];
+}
+
+export interface Item {
+  id: string;
+  kind: string;
+  namespace: string;
+  name: string;
+  state: State;
+  reason?: string;
+  message?: string;
+  since?: string;
+  revision?: string;
+  pending?: string;
+  changed?: string;
+  sources?: string[];
+  dependsOn?: string[];
+  gates?: string[];
+  appliedBy?: string;
+  objects?: number;
+  subject?: string;
+  author?: string;
+  url?: string;
+  image?: string;
+  gate?: Gate;
+}
+
+export interface Me {
+  user: string;
+  version: string;
+  kinds: string[];
+  loading: string[] | null;
+  problems: Record<string, string>;
+}
+
+export type Counts = Partial<Record<State, number>>;
+
+export interface Group {
+  name: string;
+  counts: Counts;
+}
+
+export interface Problem {
+  item: Item;
+  count: number;
+  dependents?: string[];
+}
+
+export interface Overview {
+  total: number;
+  counts: Counts;
+  byNamespace: Group[];
+  byKind: Group[];
+  bySource: Group[];
+  problems: Problem[];
+  recent: Item[] | null;
+  atGates: number;
+}
+
+export interface Page {
+  items: Item[];
+  total: number;
+  next?: string;
+}
+
+export interface Edge {
+  from: string;
+  to: string;
+  relation: 'source' | 'gate' | 'applied' | 'dependsOn';
+}
+
+export interface Graph {
+  nodes: Item[];
+  edges: Edge[];
+  missing?: string[];
+  omitted: number;
+}
+
+export interface Step {
+  name: string;
+  object: string;
+  state: 'done' | 'current' | 'blocked' | 'ahead';
+  text: string;
+  at?: string;
+  do?: string;
+}
+
+export interface Chain {
+  target: Item;
+  live: boolean;
+  steps: Step[];
+}
+
+export interface Answer {
+  chains: Chain[];
+  note?: string;
+}
+
+export interface Pending {
+  revision?: string;
+  since?: string;
+  created?: number;
+  configured?: number;
+  deleted?: number;
+  changes?: string[];
+  message?: string;
+}
+
+export interface GateEntry {
+  item: Item;
+  seen: string[];
+  waiting: (Waiter & { pending?: Pending; error?: string })[];
+}
+
+export interface Version {
+  at: string;
+  name: string;
+  status: string;
+  by?: string;
+  text?: string;
+}
+
+export interface Detail {
+  item: Item;
+  conditions: { type: string; status: string; reason: string; message: string; lastTransitionTime: string }[] | null;
+  events: { at: string; type: string; reason: string; message: string; count: number }[];
+  eventError?: string;
+  history: Version[];
+  pending?: Pending;
+  suspension?: string;
+  actions: string[];
+  yaml: string;
+}
+
+export interface Node {
+  kind: string;
+  group?: string;
+  namespace?: string;
+  name: string;
+  status: string;
+  message?: string;
+  images?: string[];
+  containers?: string[];
+  below?: Node[];
+}
+
+export interface Tree {
+  top: Node;
+  total: number;
+  omitted: number;
+}
+
+export interface ChangeSet {
+  revision: string;
+  subject?: string;
+  author?: string;
+  at?: string;
+  pending?: Item[];
+  live?: Item[];
+  sources?: Item[];
+}
+
+export interface Calendar {
+  next: { at: string; entry?: string; opened: boolean; why: string }[];
+  more: boolean;
+  past: Version[];
+}
+
+// Order is the body of an action.
+export interface Order {
+  reason?: string;
+  for?: string;
+  revision?: string;
+  groups?: string[];
+  seen?: string[];
+}
+
+// Failure is an answer that is an error, with its HTTP status.
+export class Failure extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+async function answer<T>(response: Response): Promise<T> {
+  const text = await response.text();
+  let body: { error?: string } = {};
+  try {
+    body = JSON.parse(text);
+  } catch {
+    throw new Failure(`The server sent an unreadable answer (${response.status}).`, response.status);
+  }
+  if (!response.ok) {
+    throw new Failure(body.error ?? `The server answered ${response.status}.`, response.status);
+  }
+  return body as T;
+}
+
+// get reads from the API. A server that cannot be reached is a Failure with status 0.
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch('/api/v1/' + path, { signal });
+  } catch (e) {
+    if (signal?.aborted) {
+      throw e;
+    }
+    throw new Failure('The server of the UI cannot be reached. It may have ended: start it again.', 0);
+  }
+  return answer<T>(response);
+}
+
+// act asks for an action on an object.
+export async function act(id: string, action: string, order: Order): Promise<void> {
+  const response = await fetch(`/api/v1/objects/${path(id)}/${action}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(order),
+  });
+  await answer(response);
+}
+
+// path returns an ID as a part of a URL.
+export function path(id: string): string {
+  return id.split('/').map(encodeURIComponent).join('/');
+}
+
+export interface Change {
+  id: string;
+  item: Item | null;
+}
+
+// Live is the stream of changes. It connects again by itself; listeners are then called without changes, to read anew.
+export class Live {
+  private listeners = new Set<(changes: Change[] | null) => void>();
+  private states = new Set<(connected: boolean) => void>();
+  private connected = false;
+
+  constructor() {
+    const source = new EventSource('/api/v1/stream');
+    source.addEventListener('hello', () => {
+      this.set(true);
+      this.tell(null);
+    });
+    source.addEventListener('changes', (e) => this.tell(JSON.parse((e as MessageEvent<string>).data) as Change[]));
+    source.addEventListener('error', () => this.set(false));
+  }
+
+  private set(connected: boolean) {
+    this.connected = connected;
+    this.states.forEach((f) => f(connected));
+  }
+
+  private tell(changes: Change[] | null) {
+    this.listeners.forEach((f) => f(changes));
+  }
+
+  onChange(f: (changes: Change[] | null) => void): () => void {
+    this.listeners.add(f);
+    return () => this.listeners.delete(f);
+  }
+
+  onState(f: (connected: boolean) => void): () => void {
+    this.states.add(f);
+    f(this.connected);
+    return () => this.states.delete(f);
+  }
+}

@@ -1,0 +1,130 @@
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Live, Me } from './api';
+import { LiveContext, useData } from './hooks';
+import { Changes } from './pages/changes';
+import { Gates } from './pages/gates';
+import { Graph } from './pages/graph';
+import { Images } from './pages/images';
+import { ObjectPage } from './pages/object';
+import { Objects } from './pages/objects';
+import { Overview } from './pages/overview';
+import { Why } from './pages/why';
+import { Loading } from './parts';
+import { Link, Place, usePlace } from './router';
+import './style.css';
+
+const pages: [string, string][] = [
+  ['/', 'Overview'],
+  ['/graph', 'Graph'],
+  ['/objects', 'Objects'],
+  ['/why', 'Why is it not live?'],
+  ['/gates', 'Gates'],
+  ['/changes', 'Changes'],
+  ['/images', 'Images'],
+];
+
+const live = new Live();
+
+function App() {
+  return (
+    <LiveContext.Provider value={live}>
+      <Frame />
+    </LiveContext.Provider>
+  );
+}
+
+function Frame() {
+  const place = usePlace();
+  const { data: me, error } = useData<Me>('me');
+  const [connected, setConnected] = useState(true);
+  useEffect(() => live.onState(setConnected), []);
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <header class="top">
+        <nav aria-label="Pages">
+          <strong class="brand">Sluice</strong>
+          {pages.map(([to, name]) => (
+            <Link to={to} aria-current={place.path === to ? 'page' : undefined}>
+              {name}
+            </Link>
+          ))}
+        </nav>
+        <span class="quiet">{me?.user}</span>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {!connected && me && (
+          <p role="status" class="alert">
+            Connecting to the server again. What is shown may be outdated.
+          </p>
+        )}
+        {me ? (
+          <>
+            <Notices me={me} />
+            <Content place={place} me={me} />
+          </>
+        ) : (
+          <Loading error={error} />
+        )}
+      </main>
+      <footer class="quiet">Sluice {me?.version}</footer>
+    </>
+  );
+}
+
+// Notices says which kinds cannot be shown, and why.
+function Notices({ me }: { me: Me }) {
+  const byText = new Map<string, string[]>();
+  for (const [kind, text] of Object.entries(me.problems)) {
+    byText.set(text, [...(byText.get(text) ?? []), kind]);
+  }
+  return (
+    <>
+      {(me.loading?.length ?? 0) > 0 && <p role="status">Loading {me.loading?.join(', ')}…</p>}
+      {[...byText].map(([text, kinds]) => (
+        <p role="alert" class="alert">
+          {kinds.join(', ')}: {text}
+        </p>
+      ))}
+    </>
+  );
+}
+
+function Content({ place, me }: { place: Place; me: Me }) {
+  if (place.path.startsWith('/object/')) {
+    const id = place.path.slice('/object/'.length).split('/').map(decodeURIComponent).join('/');
+    return <ObjectPage key={id} id={id} />;
+  }
+  switch (place.path) {
+    case '/':
+      return <Overview />;
+    case '/graph':
+      return <Graph place={place} />;
+    case '/objects':
+      return <Objects place={place} me={me} />;
+    case '/why':
+      return <Why place={place} />;
+    case '/gates':
+      return <Gates />;
+    case '/changes':
+      return <Changes place={place} />;
+    case '/images':
+      return <Images />;
+  }
+  return (
+    <>
+      <h1>Not found</h1>
+      <p>
+        There is no such page. <Link to="/">Go to the overview</Link>.
+      </p>
+    </>
+  );
+}
+
+const root = document.getElementById('app');
+if (root) {
+  render(<App />, root);
+}

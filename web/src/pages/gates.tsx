@@ -1,0 +1,103 @@
+import { useState } from 'preact/hooks';
+import { ActionBar } from '../actions';
+import { Calendar, GateEntry, path } from '../api';
+import { useData, useTitle } from '../hooks';
+import { Ago, Loading, ObjectLink, Problem } from '../parts';
+import { PendingChange } from './object';
+
+// Gates is the inbox of what waits for whom.
+export function Gates() {
+  useTitle('Gates');
+  const { data, error, reload } = useData<{ gates: GateEntry[] }>('gates');
+  if (!data) {
+    return <Loading error={error} />;
+  }
+  return (
+    <>
+      <h1>Gates</h1>
+      <Problem error={error} />
+      {data.gates.length === 0 && <p class="quiet">There are no gates.</p>}
+      {data.gates.map((g) => (
+        <Entry key={g.item.id} entry={g} onDone={reload} />
+      ))}
+    </>
+  );
+}
+
+function Entry({ entry, onDone }: { entry: GateEntry; onDone: () => void }) {
+  const [calendar, setCalendar] = useState(false);
+  const gate = entry.item.gate;
+  if (!gate) {
+    return null;
+  }
+  return (
+    <section class={gate.count > 0 ? 'gate waits' : 'gate'}>
+      <header class="section">
+        <h2>
+          <ObjectLink id={entry.item.id} />
+        </h2>
+        <span class={gate.open ? 'badge ready' : 'badge waiting'}>{gate.open ? '⇈ open' : '⊟ closed'}</span>
+        {gate.required > 0 && (
+          <span>
+            {gate.approved} of {gate.required} approvals
+          </span>
+        )}
+        {gate.until && (
+          <span class="quiet">
+            changes <Ago at={gate.until} />
+          </span>
+        )}
+      </header>
+      <p>{gate.why}</p>
+      {gate.count === 0 && <p class="quiet">Nothing waits.</p>}
+      {entry.waiting.map((w) => (
+        <div key={w.id}>
+          <ObjectLink id={w.id} />
+          {w.pending && <PendingChange pending={w.pending} />}
+          {w.error && <Problem error={new Error(w.error)} />}
+        </div>
+      ))}
+      {gate.count > entry.waiting.length && <p class="quiet">{gate.count - entry.waiting.length} more wait.</p>}
+      <ActionBar id={entry.item.id} actions={['approve', 'open', 'close', 'override']} seen={entry.seen} onDone={onDone} />
+      <button class="small" aria-expanded={calendar} onClick={() => setCalendar(!calendar)}>
+        Calendar and history
+      </button>
+      {calendar && <Days id={entry.item.id} />}
+    </section>
+  );
+}
+
+function Days({ id }: { id: string }) {
+  const { data, error } = useData<Calendar>(`objects/${path(id)}/calendar`, (c) => c.id === id);
+  if (!data) {
+    return <Loading error={error} />;
+  }
+  return (
+    <div class="columns">
+      <div>
+        <h3>Next 14 days</h3>
+        {data.next.length === 0 && <p class="quiet">No scheduled change.</p>}
+        <ul class="plain">
+          {data.next.map((t) => (
+            <li>
+              {new Date(t.at).toLocaleString()}: {t.opened ? 'opens' : 'closes'} {t.entry && `(${t.entry})`}{' '}
+              <span class="quiet">{t.why}</span>
+            </li>
+          ))}
+        </ul>
+        {data.more && <p class="quiet">And more.</p>}
+      </div>
+      <div>
+        <h3>History</h3>
+        {data.past.length === 0 && <p class="quiet">No history.</p>}
+        <ul class="plain">
+          {data.past.map((h) => (
+            <li>
+              {new Date(h.at).toLocaleString()}: {h.name} {h.by && `by ${h.by}`} <span class="quiet">{h.text}</span>
+            </li>
+          ))}
+        </ul>
+      </div>
+    </div>
+  );
+}
