@@ -73,7 +73,7 @@ var invalidCreateLines = map[string]struct {
 		want: "choose from ecdsa, ed25519, rsa",
 	},
 	"unreachable host": {
-		line: "secret git login --url ssh://git@127.0.0.1:1/app",
+		line: "secret git login --url ssh://git@127.0.0.1:1/app --export",
 		code: exitFailed,
 		want: "--known-hosts-file",
 	},

@@ -89,7 +89,7 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 	t.Helper()
 	for command, wants := range map[string][]string{
 		"get helmreleases":     {"app 1.0.0 False True"},
-		"get all":              {"app 1.0.0 False True Helm install succeeded"},
+		"get all":              {"helmrelease/app 1.0.0 True Helm install succeeded"},
 		"get hr --show-source": {"HelmChart/"},
 		"tree hr app":          {"HelmRelease/", "ConfigMap/", "app-config", "Secret/", "app-login"},
 		"trace configmap app-config": {"Managed by: HelmRelease/", "Revision: 1.0.0", "HelmChart/",

@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,12 +90,9 @@ func TestInstallDoesNotReplaceFluxSilently(t *testing.T) {
 func TestInstallNamesWhyThePodDoesNotStart(t *testing.T) {
 	c := without(t)
 	at(t, "install", "--wait=false").wants(t, exitOK)
-	d := &appsv1.Deployment{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: "sluice"}, d); err != nil {
-		t.Fatal(err)
-	}
-	d.Spec.Template.Annotations = map[string]string{"playground.sluice.dev/fail": "image-pull"}
-	if err := c.Update(t.Context(), d); err != nil {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "sluice"}}
+	failing := []byte(`{"spec":{"template":{"metadata":{"annotations":{"playground.sluice.dev/fail":"image-pull"}}}}}`)
+	if err := c.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, failing)); err != nil {
 		t.Fatal(err)
 	}
 	expires(t, []string{"install"}, "Deployment/flux-system/sluice is not available", "ImagePullBackOff",

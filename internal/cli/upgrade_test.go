@@ -83,13 +83,13 @@ func TestCheckFindsReplacedDefinitions(t *testing.T) {
 }
 
 func TestCreateTenant(t *testing.T) {
-	c := without(t)
+	without(t)
 	at(t, "install", "--crds-only").wants(t, exitOK)
-	at(t, "create", "tenant", "team-a").wants(t, exitUsage, "--with-namespace is missing")
-	args := []string{"create", "tenant", "team-a", "--with-namespace", "team-a-web", "--profile", "multi-tenant"}
-	at(t, args...).wants(t, exitOK, "Namespace '/team-a-web' created",
-		"RoleBinding 'team-a-web/team-a-reconciler' created",
-		"ResourceQuota 'team-a-web/team-a' created")
+	at(t, "create", "tenant", "blue").wants(t, exitUsage, "--with-namespace is missing")
+	args := []string{"create", "tenant", "blue", "--with-namespace", "blue-web", "--profile", "multi-tenant"}
+	at(t, args...).wants(t, exitOK, "Namespace '/blue-web' created",
+		"RoleBinding 'blue-web/blue-reconciler' created",
+		"ResourceQuota 'blue-web/blue' created")
 	if second := at(t, args...).wants(t, exitOK); strings.Contains(second.err, "created") {
 		t.Errorf("a second run created objects:\n%s", second.err)
 	}
@@ -99,5 +99,4 @@ func TestCreateTenant(t *testing.T) {
 		!strings.Contains(exported, "name: edit") {
 		t.Errorf("exported\n%s", exported)
 	}
-	_ = c
 }
