@@ -15,8 +15,9 @@ demo: build ## Run the main job on a control plane in a box (DEMO_EXIT=1 ends it
 
 .PHONY: build
 build: ## Build bin/sluice and bin/playground
-	go build -ldflags '-s -w' -o bin/sluice ./cmd/sluice
-	go build -C playground -o ../bin/playground ./cmd/playground
+	go build -o bin/progress ./hack/progress
+	bin/progress sluice go build -ldflags '-s -w' -o bin/sluice ./cmd/sluice
+	cd playground && ../bin/progress playground go build -o ../bin/playground ./cmd/playground
 
 .PHONY: image
 image: ## Build the container image for amd64 and arm64 as OCI layout bin/image (PUSH=HOST/REPOSITORY pushes it)
@@ -28,6 +29,7 @@ release: ## Build all files of a release into bin/release: make release VERSION=
 
 .PHONY: test
 test: build ## Run all tests, against the real kube-apiserver of the playground
+	bin/progress tests go list -export -test ./... > /dev/null
 	go test -timeout 90m ./...
 	cd playground && go test -timeout 60m ./...
 
