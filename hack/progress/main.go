@@ -1,5 +1,5 @@
 // Command progress runs a go command that compiles, and prints how far it is: progress LABEL go build ARGUMENTS...
-// The subcommand must accept the flags -n and -v. If nothing is to be compiled, it prints nothing of its own.
+// The subcommand must accept the flags -n and -v. With a warm cache it prints nothing of its own.
 package main
 
 import (
@@ -118,7 +118,7 @@ func pathOf(name string) string {
 	return path
 }
 
-// begin prints how many packages are to be compiled.
+// begin prints the number of packages to compile.
 func (r *report) begin() {
 	r.total, r.started = len(r.pending), r.now()
 	r.printed = r.started

@@ -16,8 +16,9 @@ func module(t *testing.T, broken string) {
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "-mod=mod")
 	for name, content := range map[string]string{
-		"go.mod":      "module example.org/m\n",
-		"main.go":     "package main\n\nimport (\n\t_ \"example.org/m/a\"\n\t_ \"example.org/m/b\"\n)\n\nfunc main() {}\n",
+		"go.mod": "module example.org/m\n",
+		"main.go": "package main\n\nimport (\n\t_ \"example.org/m/a\"\n\t_ \"example.org/m/b\"\n)\n\n" +
+			"func main() {}\n",
 		"a/a.go":      "package a\n",
 		"b/b.go":      "package b\n" + broken,
 		"b/b_test.go": "package b\n",
@@ -79,7 +80,8 @@ func TestLinesOfAReport(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Now()
 	r := &report{label: "tests", out: &out, now: func() time.Time { return now }}
-	for _, line := range []string{"go: downloading m v1", "mkdir x", "#", "# a", "#", "compile a", "# import config", "#",
+	for _, line := range []string{"go: downloading m v1", "mkdir x", "#", "# a", "#", "compile a", "# import config",
+		"#",
 		"# b [b.test]", "#", "#", "# a", "#"} {
 		r.plan(line)
 	}
