@@ -238,11 +238,6 @@ var invalidArtifactLines = map[string]struct {
 		code: exitFailed,
 		want: "Check the login",
 	},
-	"HTTP registry without flag": {
-		line: "push artifact {registry}/app:v1 --source s --revision r --creds me:secret --path {dir}",
-		code: exitFailed,
-		want: "cannot push",
-	},
 	"missing artifact": {
 		line: "pull artifact {registry}/app:none --creds me:secret --insecure-registry -o {temp}",
 		code: exitFailed,

@@ -211,7 +211,7 @@ var ociLogins = map[string]struct {
 	"a-secret":   {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = localSecret("login") }},
 	"an-account": {spec: func(o *sourcev1.OCIRepositorySpec) { o.ServiceAccountName = "puller" }},
 	"no-login": {spec: func(*sourcev1.OCIRepositorySpec) {}, reason: "AuthenticationFailed",
-		message: "Check the login"},
+		message: "No login is set"},
 	"a-wrong-login": {spec: func(o *sourcev1.OCIRepositorySpec) { o.SecretRef = localSecret("wrong") },
 		reason:  "AuthenticationFailed",
 		message: "Check the login"},
