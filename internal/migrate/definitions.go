@@ -32,8 +32,6 @@ func (d *definition) storageGVK() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: d.group, Version: d.StorageVersion, Kind: d.kind}
 }
 
-func (d *definition) ref() Ref { return definitionRef(d.Name) }
-
 func definitionRef(name string) Ref {
 	return Ref{Group: definitionGVK.Group, Version: definitionGVK.Version, Kind: definitionGVK.Kind, Name: name}
 }

@@ -92,7 +92,7 @@ func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenera
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, false, failedOn(key, err)
 		}
-		if live, err = w.takeOver(ctx, g, key); err != nil {
+		if live, err = w.takeOver(ctx, key); err != nil {
 			return nil, false, err
 		}
 	}
@@ -147,8 +147,7 @@ func (w Outputs) isUnchanged(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1
 }
 
 // takeOver returns an existing ExternalArtifact if its generator no longer exists. It refuses objects of other owners.
-func (w Outputs) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator,
-	key types.NamespacedName) (*sourcev1.ExternalArtifact, error) {
+func (w Outputs) takeOver(ctx context.Context, key types.NamespacedName) (*sourcev1.ExternalArtifact, error) {
 	var o sourcev1.ExternalArtifact
 	if err := w.Reader.Get(ctx, key, &o); err != nil {
 		return nil, failedOn(key, err)

@@ -89,10 +89,11 @@ func (n *tenant) insist(c *controller, value string) {
 			n.request(&kustomizev1.Kustomization{}, "app")
 		}
 		attempt++
-		if got, err := n.value("app"); err != nil || got != value {
-			return fmt.Errorf("the value is '%s' (%v)", got, err)
+		got, err := n.value("app")
+		if err == nil && got != value {
+			return fmt.Errorf("the value is '%s'", got)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -133,16 +134,4 @@ func newInbox(t *testing.T) *inbox {
 	}))
 	t.Cleanup(i.Close)
 	return i
-}
-
-// count returns how many bodies contain a text.
-func (i *inbox) count(text string) (n int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, b := range i.bodies {
-		if strings.Contains(b, text) {
-			n++
-		}
-	}
-	return n
 }

@@ -59,13 +59,13 @@ func TestCampaignTampering(t *testing.T) {
 	n.handled(&kustomizev1.Kustomization{}, "app")
 	remove := policies(t)
 	refused, accepted := 0, 0
-	e.each(func(i int, random *rand.Rand) {
+	e.each(func(_ int, random *rand.Rand) {
 		for _, k := range kinds {
 			refused += n.tamper(asTenant, k, random, false)
 		}
 	})
 	remove()
-	e.each(func(i int, random *rand.Rand) {
+	e.each(func(_ int, random *rand.Rand) {
 		for _, k := range kinds {
 			accepted += n.tamper(asAdmin, k, random, true)
 			n.request(&kustomizev1.Kustomization{}, "app")
