@@ -196,7 +196,8 @@ func (d *demo) pipeline(ctx context.Context) error {
 		if o.GetNamespace() != "" {
 			target = client.Resource(resource).Namespace(o.GetNamespace())
 		}
-		if _, err := target.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+		// The namespace exists already: the installation created it.
+		if _, err := target.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "demo"}); err != nil {
 			return fmt.Errorf("cannot apply the pipeline: %w", err)
 		}
 	}
