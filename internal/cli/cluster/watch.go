@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,11 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // rewatchDelay is the pause before a watch that the server ended is started again.
 const rewatchDelay = time.Second
+
+// existenceDelay is when a wait reads its object once. By then its watch has begun.
+const existenceDelay = 5 * time.Second
 
 // Watch calls handle for the current objects of a kind and for each change. It returns when handle returns true or an
 // error, or when ctx ends.
@@ -80,14 +85,23 @@ type Wait struct {
 	OnState func(message string) // called with the message of the Ready condition at each change; may be nil
 }
 
-// Run watches the object until Done returns true, and returns it.
+// Run watches the object until Done returns true, and returns it. It fails when the object is deleted.
 func (w Wait) Run(ctx context.Context, c client.WithWatch) (reconcile.Object, error) {
+	watching, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A watch tells nothing of an object that was deleted before it began.
+	check := guard.AfterFunc("check that the object exists", existenceDelay, func() {
+		if apierrors.IsNotFound(c.Get(watching, w.Key, w.Kind.New())) {
+			cancel(w.deleted())
+		}
+	})
+	defer check.Stop()
 	var last reconcile.Object
 	one := client.ListOptions{Namespace: w.Key.Namespace,
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", w.Key.Name)}
-	err := Watch(ctx, c, w.Kind, one, func(event watch.EventType, o reconcile.Object) (bool, error) {
+	err := Watch(watching, c, w.Kind, one, func(event watch.EventType, o reconcile.Object) (bool, error) {
 		if event == watch.Deleted {
-			return false, fmt.Errorf("%s '%s' was deleted while waiting for it", w.Kind.Name(), w.Key)
+			return false, w.deleted()
 		}
 		last = o
 		if w.OnState != nil {
@@ -98,6 +112,8 @@ func (w Wait) Run(ctx context.Context, c client.WithWatch) (reconcile.Object, er
 	switch {
 	case err == nil:
 		return last, nil
+	case ctx.Err() == nil && watching.Err() != nil:
+		return nil, context.Cause(watching)
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, err
 	case last == nil || !isObserved(last):
@@ -107,6 +123,10 @@ func (w Wait) Run(ctx context.Context, c client.WithWatch) (reconcile.Object, er
 		return nil, fmt.Errorf("%s '%s' is not Ready after %s: %s. Raise --timeout to wait longer", w.Kind.Name(),
 			w.Key, w.Timeout, Message(last))
 	}
+}
+
+func (w Wait) deleted() error {
+	return fmt.Errorf("%s '%s' was deleted while waiting for it", w.Kind.Name(), w.Key)
 }
 
 // CheckReady returns an error if a settled object is held by gates or not Ready.
