@@ -206,12 +206,12 @@ func isDone(o *unstructured.Unstructured, request string) error {
 	return fmt.Errorf("%s is not ready: %v", nameOf(o), conditions)
 }
 
-// sameState checks that objects have the same artifacts, revisions and inventories.
+// sameState checks that objects have the same artifacts and revisions. Inventories may gain fields.
 func (u *upgrade) sameState(what string, before, after map[string]*unstructured.Unstructured) {
 	u.Helper()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		for _, path := range [][]string{{"status", "artifact", "digest"}, {"status", "artifact", "revision"},
-			{"status", "lastAppliedRevision"}, {"status", "inventory"}, {"status", "latestRef"},
+			{"status", "lastAppliedRevision"}, {"status", "latestRef"},
 			{"status", "history"}, {"status", "webhookPath"}} {
 			a, _, _ := unstructured.NestedFieldNoCopy(before[name].Object, path...) // absent is a value
 			b, _, _ := unstructured.NestedFieldNoCopy(after[name].Object, path...)
