@@ -149,6 +149,9 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 		g.Status.NextTransition = &gatingv1.Transition{At: meta.TimeOf(v.Next), State: verdict.State(!v.Open)}
 	}
 	if !changed {
+		if h := g.Status.History; len(h) > 0 && h[0].At.After(now) {
+			h[0].At = meta.TimeOf(now) // the clock was set back; the state holds at this time, too
+		}
 		return nil
 	}
 	entry := gatingv1.HistoryEntry{

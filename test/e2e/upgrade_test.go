@@ -206,19 +206,40 @@ func isDone(o *unstructured.Unstructured, request string) error {
 	return fmt.Errorf("%s is not ready: %v", nameOf(o), conditions)
 }
 
-// sameState checks that objects have the same artifacts and revisions. Inventories may gain fields.
+// keeps reports whether a value of a status has the same content as before. Objects may gain fields in a newer version.
+func keeps(before, after any) bool {
+	switch b := before.(type) {
+	case map[string]any:
+		a, _ := after.(map[string]any)
+		for key, value := range b {
+			if !keeps(value, a[key]) {
+				return false
+			}
+		}
+		return a != nil
+	case []any:
+		a, ok := after.([]any)
+		for i := range min(len(a), len(b)) {
+			ok = ok && keeps(b[i], a[i])
+		}
+		return ok && len(a) == len(b)
+	}
+	return fmt.Sprint(before) == fmt.Sprint(after)
+}
+
+// sameState checks that objects have the same artifacts, revisions and inventories.
 func (u *upgrade) sameState(what string, before, after map[string]*unstructured.Unstructured) {
 	u.Helper()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		for _, path := range [][]string{{"status", "artifact", "digest"}, {"status", "artifact", "revision"},
-			{"status", "lastAppliedRevision"}, {"status", "latestRef"},
+			{"status", "lastAppliedRevision"}, {"status", "inventory"}, {"status", "latestRef"},
 			{"status", "history"}, {"status", "webhookPath"}} {
 			a, _, _ := unstructured.NestedFieldNoCopy(before[name].Object, path...) // absent is a value
 			b, _, _ := unstructured.NestedFieldNoCopy(after[name].Object, path...)
 			if path[1] == "history" && before[name].GetKind() != "HelmRelease" {
 				continue
 			}
-			if fmt.Sprint(a) != fmt.Sprint(b) {
+			if !keeps(a, b) {
 				u.Errorf("%s: %s of %s was %v, is %v", what, strings.Join(path, "."), name, a, b)
 			}
 		}
