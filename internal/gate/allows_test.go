@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
@@ -26,7 +25,7 @@ func TestAGateThatOpenedLaterThanNowIsClosedUntilItIsEvaluated(t *testing.T) {
 	if transition := setStatus(g, open, nil, now); transition != nil {
 		t.Errorf("the evaluation is a transition: %+v", transition)
 	}
-	if !Allows(g, "main@sha1:a", now) || !g.Status.History[0].At.Equal(meta.TimeOf(now).Time) {
+	if !Allows(g, "main@sha1:a", now) || !g.Status.History[0].At.Time.Equal(now) {
 		t.Errorf("after an evaluation the gate is closed; its history begins at %s", g.Status.History[0].At)
 	}
 }
