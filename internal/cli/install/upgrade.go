@@ -3,21 +3,14 @@ package install
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/migrate"
 )
-
-// pageSize is the number of objects that one request lists.
-const pageSize = 500
 
 // Upgrade is Run for an existing installation. If the new Deployments do not become available in time, it applies what
 // was installed before, and returns why. Definitions are not taken back: older controllers work with newer ones. After
@@ -51,7 +44,7 @@ func Upgrade(ctx context.Context, cfg *rest.Config, o Options, req Request) erro
 	if req.DryRun {
 		return nil
 	}
-	return t.MigrateStored(ctx, req.Progress)
+	return migrateStored(ctx, cfg, req.Progress)
 }
 
 // goBack applies the former objects, removes those that the upgrade added, and waits.
@@ -93,63 +86,18 @@ func declaration(live *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// MigrateStored rewrites the objects of definitions that were stored in several versions, so that only the current one
-// is left, and records that in status.storedVersions. Without it, a version can never be removed.
-func (t *Target) MigrateStored(ctx context.Context, p Progress) error {
-	wanted, err := config.Definitions()
+// migrateStored stores all objects in the current versions of their definitions. Without it, a version can never be
+// removed.
+func migrateStored(ctx context.Context, cfg *rest.Config, p Progress) error {
+	c, err := migrate.NewClient(cfg)
 	if err != nil {
-		return err
+		return cluster.Explain("cannot reach the cluster", err)
 	}
-	for _, want := range wanted {
-		live, err := t.Dynamic().Resource(definitions).Get(ctx, want.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return cluster.Explain("cannot get CustomResourceDefinition '"+want.GetName()+"'", err)
-		}
-		d := definitionOf(live)
-		if slices.Equal(d.stored, []string{d.storage()}) {
-			continue
-		}
-		p.Live("storing %s in version %s", want.GetName(), d.storage())
-		count, err := t.rewrite(ctx, schema.GroupVersionResource{Group: d.group, Version: d.storage(),
-			Resource: d.plural})
-		if err != nil {
-			return err
-		}
-		if err := unstructured.SetNestedStringSlice(live.Object, []string{d.storage()}, "status",
-			"storedVersions"); err != nil {
-			return err
-		}
-		// A conflict means that the definition changed during the migration: the next run finishes it.
-		if _, err := t.Dynamic().Resource(definitions).UpdateStatus(ctx, live, metav1.UpdateOptions{}); err != nil {
-			return cluster.Explain("cannot record the stored version of '"+want.GetName()+
-				"'; run the command again", err)
-		}
-		p.Done("%d objects of %s are stored in version %s", count, want.GetName(), d.storage())
-	}
-	return nil
-}
-
-// rewrite writes each object back as it is, which stores it in the current version. An object that changes or is
-// deleted at the same time needs no write.
-func (t *Target) rewrite(ctx context.Context, resource schema.GroupVersionResource) (int, error) {
-	count, next := 0, ""
-	for {
-		list, err := t.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
-		if err != nil {
-			return count, cluster.Explain("cannot list "+resource.Resource, err)
-		}
-		for k := range list.Items {
-			u := &list.Items[k]
-			_, err := t.Dynamic().Resource(resource).Namespace(u.GetNamespace()).Update(ctx, u,
-				metav1.UpdateOptions{FieldManager: fieldManager})
-			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				return count, cluster.Explain(fmt.Sprintf("cannot store %s '%s/%s' in version %s", u.GetKind(),
-					u.GetNamespace(), u.GetName(), resource.Version), err)
-			}
-			count++
-		}
-		if next = list.GetContinue(); next == "" {
-			return count, nil
+	results, err := migrate.StoredVersions(ctx, c, false)
+	for _, s := range results {
+		if !s.IsCurrent() {
+			p.Done("%d objects of %s are stored in version %s", s.Objects, s.Name, s.Version)
 		}
 	}
+	return cluster.Explain("cannot migrate stored versions", err)
 }

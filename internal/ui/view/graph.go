@@ -52,15 +52,13 @@ func NewGraph(items []*Item, root string) *Graph {
 	}
 	missing := map[string]bool{}
 	for _, e := range edges {
-		switch {
-		case shown[e.From] && shown[e.To]:
-			g.Edges = append(g.Edges, e)
-		case shown[e.To] && byID[e.From] == nil && !missing[e.From]:
+		if !shown[e.To] || !shown[e.From] && byID[e.From] != nil {
+			continue // an end is not part of this graph
+		}
+		g.Edges = append(g.Edges, e)
+		if !shown[e.From] && !missing[e.From] {
 			missing[e.From] = true
 			g.Missing = append(g.Missing, e.From)
-			g.Edges = append(g.Edges, e)
-		case shown[e.To] && byID[e.From] == nil:
-			g.Edges = append(g.Edges, e)
 		}
 	}
 	return g
