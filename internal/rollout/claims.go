@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -215,7 +214,7 @@ func (c *Claims) Forget(owner reconcile.Ref) {
 }
 
 func (c *Claims) enqueue(owners map[reconcile.Ref]bool) {
-	for o := range maps.Keys(owners) {
+	for o := range owners {
 		c.Edges.Enqueue(o)
 	}
 }
