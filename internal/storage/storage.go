@@ -29,6 +29,7 @@ func Open(o options.Options) (*Storage, error) {
 	fetcher := &artifact.Fetcher{Client: servers, External: external}
 	guard.Memory().OnPressure(fetcher.DropTrees)
 	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
+	budget.Unshared = o.RuntimeNamespace
 	applied := artifact.NewAppliedStore(filepath.Join(o.StoragePath, "applied"), fetcher)
 	if !o.Runs(options.SourceController) {
 		return &Storage{Fetcher: fetcher, Budget: budget, Applied: applied}, nil
