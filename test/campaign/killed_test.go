@@ -61,9 +61,20 @@ func (k *killed) hasObjects() error {
 func (k *killed) hasImage() error {
 	content := k.git.Run(k.images(), "show", "main:app.yaml")
 	if want := fmt.Sprintf("%s:1.0.%d ", k.image(), k.tags-1); !strings.Contains(content, want) {
-		return fmt.Errorf("the repository has %s, want %s", content, want)
+		return fmt.Errorf("the repository has %s, want %s: %s", content, want, k.imageStatus())
 	}
 	return nil
+}
+
+// imageStatus returns the status of the objects that update images.
+func (k *killed) imageStatus() string {
+	repository, policy, automation := &imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{}
+	image := client.ObjectKey{Namespace: k.namespace, Name: "image"}
+	err := errors.Join(k.client.Get(context.Background(), image, repository),
+		k.client.Get(context.Background(), image, policy),
+		k.client.Get(context.Background(), client.ObjectKey{Namespace: k.namespace, Name: "images"}, automation))
+	return fmt.Sprintf("scanned %v, chose %v, automation %v, error %v", repository.Status.Conditions,
+		policy.Status.LatestRef, automation.Status.Conditions, err)
 }
 
 // notified returns an error unless all acknowledged events and the last commit were delivered.
