@@ -68,7 +68,8 @@ func (k *killed) hasImage() error {
 
 // imageStatus returns the status of the objects that update images.
 func (k *killed) imageStatus() string {
-	repository, policy, automation := &imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{}
+	repository, policy := &imagev1.ImageRepository{}, &imagev1.ImagePolicy{}
+	automation := &imagev1.ImageUpdateAutomation{}
 	image := client.ObjectKey{Namespace: k.namespace, Name: "image"}
 	err := errors.Join(k.client.Get(context.Background(), image, repository),
 		k.client.Get(context.Background(), image, policy),

@@ -53,8 +53,8 @@ func TestCampaignRestarts(t *testing.T) {
 		r.controller.mustLive()
 	})
 	r.complete()
-	e.note("%d restarts in %d rollouts of %d Kustomizations, %d objects applied, %d of them again as the answer was lost",
-		len(r.cluster.kills), r.rollouts, r.apps, r.applied, r.repeated)
+	e.note("%d restarts in %d rollouts of %d Kustomizations, %d objects applied, %d of them again as the answer was "+
+		"lost", len(r.cluster.kills), r.rollouts, r.apps, r.applied, r.repeated)
 }
 
 // rollout is a repository with many Kustomizations, each with a directory.
