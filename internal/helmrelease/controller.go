@@ -47,6 +47,8 @@ type Controller struct {
 
 	mu     sync.Mutex
 	states map[types.UID]*state
+
+	stored storedWatches
 }
 
 // Options are set by flags.

@@ -59,7 +59,8 @@ func (r *run) recordDeclared(o *observed) {
 	}
 }
 
-// correct detects drift of the release's objects, and corrects or reports it as spec.driftDetection says.
+// correct detects drift of the release's objects, and corrects or reports it as spec.driftDetection says. Without a
+// release, which was not read since nothing had drifted, it leaves new drift to the next pass.
 func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 	owner := rollout.OwnerOf(refOf(r.obj))
 	if r.obj.DriftMode() == meta.DriftDisabled {
@@ -68,7 +69,7 @@ func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 		reconcile.Unmark(r.obj, meta.DriftedCondition)
 		return nil
 	}
-	if r.needsCorrection(owner) {
+	if rel != nil && r.needsCorrection(owner) {
 		if err := r.compare(ctx, owner, rel); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 
 func (p *process) remoteClusters() *rollout.RemoteClusters {
 	transports := rollout.NewTransports(p.remotes.Egress.Dialer(), nil)
-	transports.QPS, transports.Burst = p.KubeAPIQPS, p.KubeAPIBurst
+	transports.QPS, transports.Burst, transports.Wrap = p.KubeAPIQPS, p.KubeAPIBurst, p.fence.Wrap
 	return &rollout.RemoteClusters{
 		Reader: p.mgr.GetAPIReader(), Identities: p.remotes.Identities, Token: p.accounts.RequestToken,
 		Self:           p.accounts.Self,
