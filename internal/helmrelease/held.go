@@ -17,9 +17,12 @@ import (
 )
 
 // retain records what was released completely, so that drift can be corrected to it behind a closed gate, also after a
-// restart. Its manifest is in the storage of releases, which others may be able to write; the recorded digest is not.
+// restart. Its manifest is in the storage of releases, which others may be able to write; the recorded digest is not. A
+// nil release is the one of an earlier pass.
 func (r *run) retain(ctx context.Context, rel *helmrelease.Release) {
-	r.state.released = &artifact.Applied{Generation: r.obj.Generation, Build: r.digestOf(rel)}
+	if rel != nil {
+		r.state.released = &artifact.Applied{Generation: r.obj.Generation, Build: r.digestOf(rel)}
+	}
 	if r.pass.IsGated() {
 		r.keepReleased(ctx, r.obj, r.state)
 	}
@@ -67,7 +70,7 @@ func (c *Controller) correctHeld(ctx context.Context, pass *reconcile.Pass[*helm
 	}
 	r, err := c.newRun(ctx, pass, d)
 	if err == nil {
-		s.setTarget(r.target)
+		r.setTarget()
 		err = r.correctTo(ctx, released)
 		report = r.report
 	}
