@@ -59,8 +59,8 @@ type Share struct {
 	namespace, dir string
 }
 
-// Of returns the share of a namespace, or of nobody if it is empty. Dir is the directory whose files belong to it;
-// empty if their path contains the namespace.
+// Of returns the share of a namespace; without a name, files have no owner. Dir is the directory whose files belong to
+// it; empty if their path contains the namespace.
 func (b *Budget) Of(namespace, dir string) *Share {
 	if b == nil {
 		return nil
@@ -86,8 +86,8 @@ func (s *Share) Writer(w io.Writer) io.Writer {
 	return &shareWriter{w, s}
 }
 
-// mark records the namespace in the directory, for measurements after a restart. Without it, the files count as those
-// of nobody.
+// mark records the namespace in the directory, for measurements after a restart. Without it, the files have no
+// owner.
 func (s *Share) mark() {
 	if s.dir == "" || s.namespace == "" || ownerOf(s.dir) == s.namespace {
 		return

@@ -108,7 +108,7 @@ func TestStorageIsSharedByNamespaces(t *testing.T) {
 	must(t, put("other", "a", 250))
 	must(t, put("sluice-system", "a", 150))
 	if err := put("third", "a", 50); err != nil {
-		t.Errorf("there is no room for another namespace: %v", err)
+		t.Errorf("another namespace gets nothing: %v", err)
 	}
 }
 

@@ -19,8 +19,8 @@ func (s *Store) orWithLess(key Key, write func() (string, stamp, error)) func() 
 	}
 }
 
-// makeRoomAfter removes superseded artifacts if an error says that there is no room for the key, and reports whether it
-// removed any.
+// makeRoomAfter removes superseded artifacts if an error says that the disk, the budget or the share of the key
+// is used up, and reports whether it removed any.
 func (s *Store) makeRoomAfter(key Key, err error) bool {
 	return isFull(err) && s.makeRoom("") || errors.Is(err, errShare) && s.makeRoom(key.Namespace)
 }

@@ -16,7 +16,8 @@ import (
 // TestSelectionNeedsVerifiedAuthor has gates of namespace 'team' that select all namespaces.
 func TestSelectionNeedsVerifiedAuthor(t *testing.T) {
 	resource := schema.GroupResource{Group: gatingv1.GroupVersion.Group, Resource: "gates"}
-	everywhere := withSelector(gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}})
+	all := &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}
+	everywhere := withSelector(gatingv1.Selector{Namespaces: all})
 	for name, c := range map[string]struct {
 		answer     error // of the API server to a request in the name of another user; nil: the policy rejected it
 		namespace  string
@@ -86,7 +87,8 @@ func TestSelectionNeedsVerifiedAuthor(t *testing.T) {
 func TestUnverifiedSelectionOfAnotherGate(t *testing.T) {
 	s := newTestIndex(t, kustomization("apps", "a"))
 	everywhere := withSelector(gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps"}}})
-	first, second := newGate("team", "g", gatingv1.Closed, everywhere), newGate("team", "g", gatingv1.Closed, everywhere)
+	first := newGate("team", "g", gatingv1.Closed, everywhere)
+	second := newGate("team", "g", gatingv1.Closed, everywhere)
 	first.UID, second.UID = types.UID("1"), types.UID("2")
 	s.VerifySelection = func(_ context.Context, g *gatingv1.Gate) error {
 		if g.UID == first.UID {

@@ -39,8 +39,8 @@ func (c *Controller) keepReleased(ctx context.Context, obj *helmv2.HelmRelease, 
 		return
 	}
 	if err := c.Applied.Keep(ctx, string(obj.UID), *s.released); err != nil {
-		log.FromContext(ctx).Error(err, "cannot record the release; after a restart behind a closed gate, drift is not "+
-			"corrected until the gate opens")
+		log.FromContext(ctx).Error(err, "cannot record the release; after a restart behind a closed gate, "+
+			"drift is not corrected until the gate opens")
 	}
 }
 

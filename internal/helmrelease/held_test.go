@@ -85,9 +85,9 @@ func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
 	h.configMap("app-config", "blue")
 }
 
-// TestForgedReleaseIsNotAppliedBehindClosedGate writes what a tenant may write if no admission policy protects the
+// TestChangedReleaseIsNotAppliedBehindClosedGate writes what a tenant may write if no admission policy protects the
 // status: another manifest in the Secret of the release, and its digest in the status.
-func TestForgedReleaseIsNotAppliedBehindClosedGate(t *testing.T) {
+func TestChangedReleaseIsNotAppliedBehindClosedGate(t *testing.T) {
 	h := newHarness(t)
 	h.Gate("release")
 	h.TurnGate("release", gatingv1.Opened)
@@ -99,9 +99,9 @@ func TestForgedReleaseIsNotAppliedBehindClosedGate(t *testing.T) {
 	h.TurnGate("release", gatingv1.Closed)
 	h.hasCondition("app", meta.ApprovedCondition, "False", meta.GateClosedReason, "release")
 	h.Stop()
-	forged := h.stored("app")[0]
-	forged.Manifest = strings.ReplaceAll(forged.Manifest, "red", "forged")
-	if err := h.driver().Update("sh.helm.release.v1.app.v1", forged); err != nil {
+	changed := h.stored("app")[0]
+	changed.Manifest = strings.ReplaceAll(changed.Manifest, "red", "changed")
+	if err := h.driver().Update("sh.helm.release.v1.app.v1", changed); err != nil {
 		t.Fatal(err)
 	}
 	r.Status.History[0].Digest = digest.Release(h.stored("app")[0], "")

@@ -70,12 +70,13 @@ func (p *process) addGates(ctx context.Context) error {
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
 		Egress:               p.TenantEgress(),
 	}}
+	authors := &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()}
 	return registerKind(p, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind: gate.GroupKind,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
-			Authors:        &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
+			Authors:        authors,
 			CheckSelection: p.gateIndex.CheckSelection,
 		},
 	})
