@@ -37,14 +37,7 @@ func TestSelectionNeedsVerifiedAuthor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTestIndex(t, kustomization("apps", "a"))
 			s.PlatformNamespace = "sluice-system"
-			verify := func(err error) {
-				s.VerifySelection = func(context.Context, *gatingv1.Gate) error {
-					if err != nil {
-						return forSelections.fault("is not enforced", err)
-					}
-					return nil
-				}
-			}
+			verify := func(err error) { s.VerifySelection = answering(err) }
 			g := newGate(c.namespace, "g", gatingv1.Closed, everywhere)
 			if verify(c.answer); c.before {
 				verify(nil)
@@ -74,12 +67,27 @@ func TestSelectionNeedsVerifiedAuthor(t *testing.T) {
 			}
 			if c.before && !c.wantOthers {
 				verify(nil)
-				if err := s.CheckSelection(t.Context(), g); err != nil || s.dequeue() == 0 ||
-					len(s.pass(s.objects[0])) != 1 {
-					t.Errorf("the gate that is verified again does not hold others: %v", err)
-				}
+				holdsOthersAgain(t, s, g)
 			}
 		})
+	}
+}
+
+// answering returns a verification by a dry run that the API server answers with err; nil if the policy rejected it.
+func answering(err error) func(context.Context, *gatingv1.Gate) error {
+	return func(context.Context, *gatingv1.Gate) error {
+		if err != nil {
+			return forSelections.fault("is not enforced", err)
+		}
+		return nil
+	}
+}
+
+// holdsOthersAgain fails unless a gate that is verified again holds an object of another namespace.
+func holdsOthersAgain(t *testing.T, s *testIndex, g *gatingv1.Gate) {
+	t.Helper()
+	if err := s.CheckSelection(t.Context(), g); err != nil || s.dequeue() == 0 || len(s.pass(s.objects[0])) != 1 {
+		t.Errorf("the gate that is verified again does not hold others: %v", err)
 	}
 }
 

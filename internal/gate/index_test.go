@@ -222,7 +222,6 @@ func TestIndexFailsClosed(t *testing.T) {
 	}
 }
 
-// TestSelectorsStayInIsolatedNamespaces has no admission policy: the index decides alone.
 func TestSelectorsStayInIsolatedNamespaces(t *testing.T) {
 	everywhere := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}}
 	byName := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps", "hostile"}}}
