@@ -226,7 +226,7 @@ func (p *push) checkResult(ctx context.Context, report *wire.Report, failure err
 	}
 	for name, message := range report.Refused {
 		if raceMessage.MatchString(message) {
-			// a lock that a push left behind when its server was killed lasts until somebody removes it
+			// a lock that a push left behind when its server was killed lasts until it is removed
 			return fault.As(p.raced(name)).Because(fmt.Errorf("%w (the server reports: %s)", ErrRaced,
 				wire.Printable(message)))
 		}
