@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -33,28 +32,6 @@ func (n *tenant) declareImages() {
 			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "images"},
 			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{
 				Author: imagev1.CommitUser{Name: "Robot", Email: robot}}}}})
-}
-
-// hasObjects returns an error unless the ConfigMaps are those of the last commit.
-func (k *killed) hasObjects() error {
-	var list corev1.ConfigMapList
-	if err := k.client.List(context.Background(), &list, client.InNamespace(k.namespace)); err != nil {
-		return err
-	}
-	found := 0
-	for _, cm := range list.Items {
-		if cm.Name == "kube-root-ca.crt" {
-			continue
-		}
-		found++
-		if value, ok := k.wanted[cm.Name]; !ok || cm.Data["k"] != value {
-			return fmt.Errorf("%s has the value '%s', want '%s' (declared: %t)", cm.Name, cm.Data["k"], value, ok)
-		}
-	}
-	if found != len(k.wanted) {
-		return fmt.Errorf("%d objects, want %d", found, len(k.wanted))
-	}
-	return nil
 }
 
 // hasImage returns an error unless the last image is committed.

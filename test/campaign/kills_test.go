@@ -223,7 +223,7 @@ func (k *killed) settle() {
 	}
 	testenv.Eventually(k, "everything is as declared", func() error {
 		_ = k.controller.dead()
-		return errors.Join(k.applied("app", k.head), k.hasObjects(), k.hasImage(), k.notified())
+		return errors.Join(k.applied("app", k.head), k.hasObjects(k.wanted), k.hasImage(), k.notified())
 	})
 	k.slowest = max(k.slowest, time.Since(begin))
 	k.mustNotRepeat()
