@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +51,11 @@ type Target struct {
 
 	cluster string // identifies the cluster, without the identity
 	waits   *waits
+
+	mu         sync.Mutex
+	closed     bool
+	closers    []func()
+	discovered time.Time // when discovery was refreshed last
 }
 
 // Target returns the target of an owner. The owner uses it until it has another target or calls [Clusters.Release].
@@ -194,7 +200,39 @@ func (t *Target) Forget(owner reconcile.Ref) {
 	t.Health.Forget(healthKey(owner))
 }
 
+// RefreshDiscovery makes the next use of what the cluster serves ask the API server, if the last refresh is older than
+// maxAge.
+func (t *Target) RefreshDiscovery(now time.Time, maxAge time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.discovered) >= maxAge {
+		t.discovered = now
+		t.Cluster.Mapper().Reset()
+	}
+}
+
+// OnClose makes a function run when the target is no longer used; at once if it is not used any longer. The function
+// must not call methods of [Clusters].
+func (t *Target) OnClose(f func()) {
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.closers = append(t.closers, f)
+	}
+	t.mu.Unlock()
+	if closed {
+		f()
+	}
+}
+
 func (t *Target) close() {
+	t.mu.Lock()
+	closers := t.closers
+	t.closed, t.closers = true, nil
+	t.mu.Unlock()
+	for _, f := range closers {
+		f()
+	}
 	t.Health.Close()
 	t.Cluster.Close()
 }
