@@ -1,4 +1,3 @@
-// Package ui tests the web UI in a real browser, on objects that real controllers made. `make test-ui` runs it.
 package ui
 
 import (
