@@ -69,6 +69,7 @@ func TestBrowser(t *testing.T) {
 	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec"},
 		tests...)...)
 	node.Env = append(os.Environ(), "SLUICE_UI_WORLD="+string(where))
+	node.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
 	out, err := node.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
