@@ -58,7 +58,10 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 
 // perform does one step.
 func (r *run) perform(ctx context.Context, d decision, o *observed) error {
-	r.worked = r.worked || d.step != stepAdopt && d.step != stepFinish
+	if d.step != stepAdopt && d.step != stepFinish {
+		r.worked = true
+		r.forgetReleased(ctx, r.obj, r.state)
+	}
 	switch d.step {
 	case stepAdopt:
 		return r.adopt(o)

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -18,9 +19,12 @@ type state struct {
 	lastResync time.Time // when all objects were compared last
 	settled    settled   // identifies the release when it was as declared last
 	drift      rollout.Drift
-	health     rollout.Health
-	preview    rollout.PendingPreview
-	warnings   string // the last reported ones
+	released   *artifact.Applied // what was released last, completely; nil if that is not known
+	// heldProblem is why drift could not be corrected behind a closed gate, as reported last.
+	heldProblem string
+	health      rollout.Health
+	preview     rollout.PendingPreview
+	warnings    string // the last reported ones
 	// waits is the release whose objects are waited for, and for how long.
 	waits       string
 	waitTimeout time.Duration
@@ -62,5 +66,6 @@ func (c *Controller) forget(obj *helmv2.HelmRelease) {
 		s.target.Forget(refOf(obj))
 	}
 	delete(c.states, obj.UID)
+	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
 	c.Clusters.Release(refOf(obj))
 }
