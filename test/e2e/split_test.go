@@ -118,17 +118,19 @@ func (s *split) start(d *appsv1.Deployment) {
 	if err := cmd.Start(); err != nil {
 		s.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // the state of the process is reported below
+	}()
 	s.Cleanup(func() {
 		select {
-		case err := <-ended:
-			s.Errorf("%s ended by itself: %v", d.Name, err)
+		case <-ended:
+			s.Errorf("%s ended by itself", d.Name)
 		default:
-			cancel()
-			_ = <-ended // the context ended it
 		}
 		cancel()
+		<-ended
 		if s.Failed() || strings.Contains(log.String(), "panic") {
 			s.Errorf("%s: %s\n%s", d.Name, cmd.ProcessState, log.String())
 		}
