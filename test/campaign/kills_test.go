@@ -41,8 +41,9 @@ func TestCampaignKills(t *testing.T) {
 	})
 	k.settle()
 	e.note("%d kills, %d commits, %d image commits, %d gate requests; %d posted events acknowledged, %d sent twice "+
-		"as they were in flight; slowest recovery %s", len(k.kills), k.commits, k.robotCommits(), k.toggles,
-		len(k.posted), k.repeated, k.slowest.Round(time.Second))
+		"as they were in flight; %d of %d applied commits without a notification; slowest recovery %s", len(k.kills),
+		k.commits, k.robotCommits(), k.toggles, len(k.posted), k.repeated, k.unreported(), len(k.settled)-1,
+		k.slowest.Round(time.Second))
 }
 
 // killed is a tenant whose controllers are killed.
@@ -64,7 +65,8 @@ type killed struct {
 	posts   int
 
 	kills    []time.Time
-	repeated int // notifications that were sent twice
+	settled  []string // commits after which everything was as declared
+	repeated int      // notifications that were sent twice
 	slowest  time.Duration
 }
 
@@ -225,7 +227,7 @@ func (k *killed) settle() {
 		_ = k.controller.dead()
 		return errors.Join(k.applied("app", k.head), k.hasObjects(k.wanted), k.hasImage(), k.notified())
 	})
-	k.slowest = max(k.slowest, time.Since(begin))
+	k.slowest, k.settled = max(k.slowest, time.Since(begin)), append(k.settled, k.head)
 	k.mustNotRepeat()
 	if commits := k.robotCommits(); commits > k.tags-1 {
 		k.Fatalf("%d commits for %d images:\n%s", commits, k.tags-1, k.git.Run(k.images(), "log", "-p"))
