@@ -30,7 +30,7 @@ func TestCampaignKills(t *testing.T) {
 	e := begin(t, short, full)
 	k := newKilled(t, e)
 	e.each(func(i int, random *rand.Rand) {
-		k.change(i, random)
+		k.change(random)
 		k.work(time.Duration(random.IntN(1500))*time.Millisecond, random.IntN(2) == 0)
 		k.controller.restart()
 		k.kills = append(k.kills, time.Now())
@@ -54,7 +54,6 @@ type killed struct {
 	inbox      *inbox
 	events     string // address
 
-	random  *rand.Rand
 	wanted  map[string]string // values of the ConfigMaps, by name
 	commits int
 	head    string // the last commit
@@ -120,7 +119,7 @@ func (k *killed) push() {
 }
 
 // change commits, and sometimes pushes an image or opens or closes the gate.
-func (k *killed) change(_ int, random *rand.Rand) {
+func (k *killed) change(random *rand.Rand) {
 	k.Helper()
 	if random.IntN(5) == 0 {
 		k.toggle()
