@@ -173,7 +173,8 @@ func bareRelease(kubeconfig, namespace, name string, archive []byte, upgrade boo
 	return err
 }
 
-// memoryWithChildren returns the most memory of a process and the processes that render for it, in megabytes.
+// memoryWithChildren returns the most memory of a process and the processes that render for it, in megabytes. Pages of
+// the binary, which they share, count once.
 func (p *process) memoryWithChildren() float64 {
 	p.tb.Helper()
 	sum := p.memory("VmHWM")
@@ -190,7 +191,7 @@ func (p *process) memoryWithChildren() float64 {
 		for _, child := range strings.Fields(string(children)) {
 			var id int
 			if _, err := fmt.Sscan(child, &id); err == nil {
-				sum += memoryOf(p.tb, id, "VmHWM")
+				sum += memoryOf(p.tb, id, "VmHWM") - memoryOf(p.tb, id, "RssFile")
 			}
 		}
 	}

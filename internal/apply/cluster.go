@@ -119,6 +119,9 @@ func (c *Cluster) DefaultNamespace() string { return c.options.Namespace }
 // Dynamic returns a client for all objects of the cluster.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
+// Metadata returns a client for the metadata of all objects of the cluster.
+func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
+
 // Mapper returns the mapper for the kinds of the cluster.
 func (c *Cluster) Mapper() meta.ResettableRESTMapper { return c.mapper }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Applied is an artifact that an object was applied from completely.
+// Applied is what an object was applied from completely.
 type Applied struct {
-	Source     Key           `json:"source"` // the object that the artifact belongs to
-	Artifact   meta.Artifact `json:"artifact"`
+	Source     Key           `json:"source"`     // the object that the artifact belongs to
+	Artifact   meta.Artifact `json:"artifact"`   // empty if what was built is stored elsewhere, as Helm releases are
 	Generation int64         `json:"generation"` // of the object
-	Build      string        `json:"build"`      // the digest of what was built from the artifact
+	Build      string        `json:"build"`      // the digest of what was built
 }
 
 // AppliedStore keeps the artifacts that objects behind gates were applied from. Their drift is corrected to these
@@ -63,7 +63,7 @@ func (s *AppliedStore) Get(owner string) *Applied {
 // Keep records what an owner was applied from, and retains the artifact until the owner is applied from another one.
 // It does nothing if that is recorded already. Owner is a unique ID, such as the UID of the object.
 func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error {
-	if !isFileName(owner) || a.Artifact.Digest == "" || !isFileName(fileOf(a.Artifact.Digest)) {
+	if !isFileName(owner) || !isArchive(a.Artifact.Digest) {
 		return fmt.Errorf("%q and %q do not name an owner and an artifact", owner, a.Artifact.Digest)
 	}
 	s.mu.Lock()
@@ -77,7 +77,9 @@ func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error 
 		return err
 	}
 	record := appliedRecord{Applied: a, File: before.File}
-	if !known || before.Artifact.Digest != a.Artifact.Digest {
+	if a.Artifact.Digest == "" {
+		record.File = ""
+	} else if !known || before.Artifact.Digest != a.Artifact.Digest {
 		var err error
 		if record.File, err = s.retain(ctx, a.Source, a.Artifact); err != nil {
 			return fmt.Errorf("cannot retain the artifact of revision %s: %w", a.Artifact.Revision, err)
@@ -121,7 +123,7 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 	s.load()
 	record, known := s.owners[owner]
 	s.mu.Unlock()
-	if !known {
+	if !known || record.Artifact.Digest == "" {
 		return nil, fmt.Errorf("no artifact is retained for %s", owner)
 	}
 	digest := record.Artifact.Digest
@@ -205,7 +207,7 @@ func (s *AppliedStore) load() {
 		}
 		var r appliedRecord
 		content, err := os.ReadFile(filepath.Join(s.dir, e.Name()))
-		if err != nil || json.Unmarshal(content, &r) != nil || !isFileName(fileOf(r.Artifact.Digest)) {
+		if err != nil || json.Unmarshal(content, &r) != nil || !isArchive(r.Artifact.Digest) {
 			continue
 		}
 		s.owners[owner] = r
@@ -220,6 +222,9 @@ func (s *AppliedStore) load() {
 
 // fileOf returns the name of the archive of an artifact.
 func fileOf(digest string) string { return strings.ReplaceAll(digest, ":", "-") + suffix }
+
+// isArchive reports whether a digest names an archive, or none.
+func isArchive(digest string) bool { return digest == "" || isFileName(fileOf(digest)) }
 
 func isFileName(name string) bool {
 	return name != "" && !strings.HasPrefix(name, ".") && filepath.Base(name) == name && filepath.IsLocal(name)

@@ -97,7 +97,7 @@ func (s *Store) prepare(key Key, revision string, content func(io.Writer) ([]seg
 	var err error
 	u.file, err = writeTemporary(dir, now, func(w io.Writer) error {
 		h := sha256.New()
-		segments, err := content(io.MultiWriter(s.budget.Writer(w), h))
+		segments, err := content(io.MultiWriter(s.budget.Of(key.Namespace, "").Writer(w), h))
 		u.sidecar.Segments, u.sidecar.Digest = segments, "sha256:"+hex.EncodeToString(h.Sum(nil))
 		return err
 	})

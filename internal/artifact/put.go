@@ -34,7 +34,7 @@ func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, c
 	if revision == "" {
 		relative = s.lastOf(key, tree)
 	}
-	a, err := s.put(ctx, key, revision, current, s.orWithLess(func() (string, stamp, error) {
+	a, err := s.put(ctx, key, revision, current, s.orWithLess(key, func() (string, stamp, error) {
 		if st, err := s.check(relative); err == nil {
 			return relative, st, nil
 		}
@@ -68,10 +68,8 @@ func (s *Store) PutFile(ctx context.Context, key Key, ext string, content io.Rea
 			return nil,
 				copyAtMost(ctx, w, content, s.maxFile)
 		})
-		if isFull(err) {
-			s.makeRoom() // for the next attempt; this one fails because the content cannot be read twice
-		}
 		if err != nil {
+			s.makeRoomAfter(key, err) // for the next attempt; the content cannot be read twice
 			return "", stamp{}, err
 		}
 		return s.placeNew(u, key, revision, ext)

@@ -156,7 +156,7 @@ func (r *remote) bring(relative string, why error) (stamp, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), backendTransfer)
 		defer cancel()
 		st, err := r.download(ctx, relative)
-		if isFull(err) && r.store.makeRoom() {
+		if isFull(err) && r.store.makeRoom("") {
 			return r.download(ctx, relative)
 		}
 		return st, err

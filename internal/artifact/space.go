@@ -8,15 +8,21 @@ import (
 )
 
 // orWithLess returns write with a retry: if the disk is full and superseded artifacts can be removed, it removes them
-// and writes again.
-func (s *Store) orWithLess(write func() (string, stamp, error)) func() (string, stamp, error) {
+// and writes again. If the share of a namespace is used up, it removes those of the namespace only.
+func (s *Store) orWithLess(key Key, write func() (string, stamp, error)) func() (string, stamp, error) {
 	return func() (string, stamp, error) {
 		relative, st, err := write()
-		if isFull(err) && s.makeRoom() {
+		if s.makeRoomAfter(key, err) {
 			return write()
 		}
 		return relative, st, err
 	}
+}
+
+// makeRoomAfter removes superseded artifacts if an error says that the disk, the budget or the share of the key
+// is used up, and reports whether it removed any.
+func (s *Store) makeRoomAfter(key Key, err error) bool {
+	return isFull(err) && s.makeRoom("") || errors.Is(err, errShare) && s.makeRoom(key.Namespace)
 }
 
 // isFull reports whether an error says that the disk or the budget for it is full.
@@ -24,10 +30,13 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, errBudget)
 }
 
-// makeRoom removes all superseded artifacts, regardless of retention, and reports whether it removed any. Downloads in
-// progress are not interrupted.
-func (s *Store) makeRoom() (removed bool) {
+// makeRoom removes all superseded artifacts of a namespace, or of all if it is empty, regardless of retention, and
+// reports whether it removed any. Downloads in progress are not interrupted.
+func (s *Store) makeRoom(namespace string) (removed bool) {
 	for _, dir := range s.dirs() {
+		if namespace != "" && path.Base(path.Dir(dir)) != namespace {
+			continue
+		}
 		files := s.files(dir)
 		if len(files) < 2 {
 			continue
@@ -50,6 +59,9 @@ func (s *Store) makeRoom() (removed bool) {
 
 // advice returns a hint for an error of the disk.
 func (s *Store) advice(err error) string {
+	if errors.Is(err, errShare) {
+		return "Remove or suspend large sources of the namespace, or raise --storage-limit"
+	}
 	if errors.Is(err, errBudget) {
 		return "Remove or suspend large sources, or raise --storage-limit"
 	}

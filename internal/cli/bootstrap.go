@@ -92,27 +92,36 @@ func (o *bootstrapCommand) bindSync(f *pflag.FlagSet) {
 
 // run bootstraps the cluster with the repository and the login of a subcommand.
 func (o *bootstrapCommand) run(ctx context.Context, repository bootstrap.Repository, login bootstrap.Login) error {
-	components, err := o.manifests()
+	all, err := o.options(repository, login)
 	if err != nil {
 		return err
+	}
+	return bootstrap.Run(ctx, all)
+}
+
+// options returns what to bootstrap with the repository and the login of a subcommand.
+func (o *bootstrapCommand) options(repository bootstrap.Repository, login bootstrap.Login) (bootstrap.Options, error) {
+	components, err := o.manifests()
+	if err != nil {
+		return bootstrap.Options{}, err
 	}
 	sign, err := o.signing.signer(o.env)
 	if err != nil {
-		return err
+		return bootstrap.Options{}, err
 	}
 	cl, err := o.Client()
 	if err != nil {
-		return err
+		return bootstrap.Options{}, err
 	}
 	login.Key = o.key
-	return bootstrap.Run(ctx, bootstrap.Options{
+	return bootstrap.Options{
 		Namespace: o.Namespace(), Path: o.path, Branch: o.branch, Interval: o.interval,
 		RecurseSubmodules: o.submodules, SecretName: cmp.Or(o.secretName, o.Namespace()), RotateKey: o.rotateKey,
 		Force: o.force, Components: components,
 		Commit:     bootstrap.CommitOptions{Author: o.author, Appendix: o.appendix, Sign: sign},
 		Repository: repository, Login: login, Client: cl, Timeout: o.Timeout, Output: o.UI,
 		Install: o.installObjects, AlwaysInstall: o.install.RegistryLogin != "",
-	})
+	}, nil
 }
 
 // manifests returns the manifests of the controllers, without the login of the registry.
@@ -156,7 +165,8 @@ func (o *bootstrapCommand) ca() ([]byte, error) {
 	return []byte(content), err
 }
 
-// sshLogin returns the login of a cluster over SSH. passphrase is that of --private-key-file.
+// sshLogin returns the login of a cluster over SSH. passphrase is that of --private-key-file. A key that is not
+// encrypted ignores it, since $GIT_PASSWORD may be that of another repository.
 func (o *bootstrapCommand) sshLogin(passphrase string) (bootstrap.Login, error) {
 	login := bootstrap.Login{Kind: bootstrap.DeployKey, Data: map[string][]byte{}}
 	if err := o.key.Check(); err != nil {
@@ -176,7 +186,9 @@ func (o *bootstrapCommand) sshLogin(passphrase string) (bootstrap.Login, error) 
 	if err != nil {
 		return login, err
 	}
-	if _, err := sshkey.Parse([]byte(private), passphrase); err != nil {
+	if _, err := sshkey.Parse([]byte(private), ""); err == nil {
+		passphrase = ""
+	} else if _, err := sshkey.Parse([]byte(private), passphrase); err != nil {
 		return login, usagef("--private-key-file: %w", err)
 	}
 	login.Data["identity"] = []byte(private)

@@ -118,7 +118,7 @@ func (g *bootstrapGit) overSSH(ctx context.Context, u *url.URL) error {
 	login.Silent = g.silent
 	var keys []*sshkey.Private
 	if private := login.Data["identity"]; len(private) > 0 {
-		key, err := sshkey.Parse(private, passphrase)
+		key, err := sshkey.Parse(private, string(login.Data["password"]))
 		if err != nil {
 			return err
 		}

@@ -109,26 +109,32 @@ func (b *bootstrapHost) bindHost(f *pflag.FlagSet) {
 }
 
 func (b *bootstrapHost) run(ctx context.Context) error {
-	if err := b.validate(); err != nil {
-		return err
-	}
-	token, err := b.secretValue("token", "", b.tokenEnv, b.name+" token")
-	if err != nil {
-		return err
-	}
-	ca, err := b.ca()
-	if err != nil {
-		return err
-	}
-	login, err := b.clusterLogin(token, ca)
-	if err != nil {
-		return err
-	}
-	host, err := b.newHost(token, ca)
+	host, login, err := b.access()
 	if err != nil {
 		return err
 	}
 	return b.bootstrapCommand.run(ctx, bootstrap.Repository{Host: host}, login)
+}
+
+// access returns the host with the login of the person, and the login of the cluster.
+func (b *bootstrapHost) access() (*bootstrap.Host, bootstrap.Login, error) {
+	if err := b.validate(); err != nil {
+		return nil, bootstrap.Login{}, err
+	}
+	token, err := b.secretValue("token", "", b.tokenEnv, b.name+" token")
+	if err != nil {
+		return nil, bootstrap.Login{}, err
+	}
+	ca, err := b.ca()
+	if err != nil {
+		return nil, bootstrap.Login{}, err
+	}
+	login, err := b.clusterLogin(token, ca)
+	if err != nil {
+		return nil, bootstrap.Login{}, err
+	}
+	host, err := b.newHost(token, ca)
+	return host, login, err
 }
 
 func (b *bootstrapHost) validate() error {

@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // TestBootstrapUsage checks that mistakes are found before anything is changed.
@@ -57,39 +53,5 @@ func TestBootstrapUsage(t *testing.T) {
 		if r.code == exitOK || !strings.Contains(r.err, want) || strings.Contains(r.err, "s3cret") {
 			t.Errorf("%v: got code %d, %s", args, r.code, r.err)
 		}
-	}
-}
-
-var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
-
-// TestBootstrapDocumentation checks the flags of every command in docs/bootstrap.md.
-func TestBootstrapDocumentation(t *testing.T) {
-	root, err := testenv.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "bootstrap.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	checked := 0
-	for _, block := range shell.FindAllStringSubmatch(string(page), -1) {
-		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
-			words, ok := strings.CutPrefix(line, "sluice ")
-			if !ok {
-				continue
-			}
-			c, args, err := newTestRoot().Find(strings.Fields(words))
-			if err == nil {
-				err = c.ParseFlags(args)
-			}
-			if err != nil || c.Name() == "bootstrap" {
-				t.Errorf("%s: %v", line, err)
-			}
-			checked++
-		}
-	}
-	if checked < 4 {
-		t.Errorf("found %d commands", checked)
 	}
 }

@@ -2,7 +2,7 @@ package gate
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +49,23 @@ type AuthorVerifier struct {
 	results map[resultKey]result
 }
 
-type resultKey struct{ policy, namespace string }
+// purpose is what a policy is verified for.
+type purpose struct{ disabled, policy, reason string }
+
+var (
+	forApprovals  = purpose{"Approvals are disabled", ApprovalsPolicy, gatingv1.PolicyMissingReason}
+	forOverrides  = purpose{"Overrides are disabled", RequestsPolicy, gatingv1.PolicyMissingReason}
+	forSelections = purpose{"spec.selector selects objects of the gate's namespace only", RequestsPolicy,
+		meta.AccessDeniedReason}
+)
+
+// errAccepted is the cause of a fault if the API server accepted what the policy must reject.
+var errAccepted = errors.New("the API server accepted an object in the name of another user")
+
+type resultKey struct {
+	purpose   purpose
+	namespace string
+}
 
 type result struct {
 	expires time.Time
@@ -60,12 +76,12 @@ type result struct {
 // VerifyApprovals returns since when the authors of approvals in a namespace are verified. The error is a
 // fault with the reason PolicyMissing.
 func (v *AuthorVerifier) VerifyApprovals(ctx context.Context, namespace string) (time.Time, error) {
-	return v.cached(resultKey{ApprovalsPolicy, namespace}, func() (time.Time, error) {
-		since, err := v.installedSince(ctx, ApprovalsPolicy)
+	return v.cached(resultKey{forApprovals, namespace}, func() (time.Time, error) {
+		since, err := v.installedSince(ctx, forApprovals)
 		if err != nil {
 			return since, err
 		}
-		return since, v.dryRunImpersonation(ctx, ApprovalsPolicy, &gatingv1.GateApproval{
+		return since, v.dryRunImpersonation(ctx, forApprovals, &gatingv1.GateApproval{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-"},
 			Spec: gatingv1.GateApprovalSpec{
 				GateRef: meta.LocalObjectReference{Name: "dry-run"}, User: impersonatedUser,
@@ -77,18 +93,23 @@ func (v *AuthorVerifier) VerifyApprovals(ctx context.Context, namespace string) 
 // VerifyRequests returns an error unless the authors of requests for gates in a namespace are verified. The error is a
 // fault with the reason PolicyMissing.
 func (v *AuthorVerifier) VerifyRequests(ctx context.Context, namespace string) error {
-	_, err := v.cached(resultKey{RequestsPolicy, namespace}, func() (time.Time, error) {
-		const at = "2026-01-01T00:00:00Z"
-		return time.Time{}, v.dryRunImpersonation(ctx, RequestsPolicy, &gatingv1.Gate{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-",
-				Annotations: map[string]string{
-					gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
-					gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
-				}},
-			Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: gatingv1.DefaultInterval}},
-		})
+	_, err := v.cached(resultKey{forOverrides, namespace}, func() (time.Time, error) {
+		return time.Time{}, v.dryRunRequest(ctx, forOverrides, namespace)
 	})
 	return err
+}
+
+// dryRunRequest returns nil if the policy for requests rejects one in the name of another user.
+func (v *AuthorVerifier) dryRunRequest(ctx context.Context, p purpose, namespace string) error {
+	const at = "2026-01-01T00:00:00Z"
+	return v.dryRunImpersonation(ctx, p, &gatingv1.Gate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "dry-run-",
+			Annotations: map[string]string{
+				gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at,
+				gatingv1.OpenPrefix + gatingv1.RequestedBySuffix: at + " " + impersonatedUser,
+			}},
+		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: gatingv1.DefaultInterval}},
+	})
 }
 
 // cached returns the cached result of a key, or calls verify and caches its result.
@@ -114,27 +135,27 @@ func (v *AuthorVerifier) cached(key resultKey, verify func() (time.Time, error))
 }
 
 // dryRunImpersonation returns nil if the policy rejects an object in the name of another user.
-func (v *AuthorVerifier) dryRunImpersonation(ctx context.Context, policy string, obj client.Object) error {
+func (v *AuthorVerifier) dryRunImpersonation(ctx context.Context, p purpose, obj client.Object) error {
 	err := v.Client.Create(ctx, obj, client.DryRunAll)
-	if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'") {
+	if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+p.policy+"'") {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("the API server accepted a %T in the name of another user", obj)
+		err = errAccepted
 	}
-	return policyFault(policy, "is not enforced", err)
+	return p.fault("is not enforced", err)
 }
 
 // installedSince returns when the policy and its binding were created.
-func (v *AuthorVerifier) installedSince(ctx context.Context, policy string) (time.Time, error) {
+func (v *AuthorVerifier) installedSince(ctx context.Context, p purpose) (time.Time, error) {
 	var since time.Time
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		m := &metav1.PartialObjectMetadata{}
 		m.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-		if err := v.Reader.Get(ctx, types.NamespacedName{Name: policy}, m); apierrors.IsNotFound(err) {
-			return since, policyFault(policy, "is not installed", err)
+		if err := v.Reader.Get(ctx, types.NamespacedName{Name: p.policy}, m); apierrors.IsNotFound(err) {
+			return since, p.fault("is not installed", err)
 		} else if err != nil {
-			return since, policyFault(policy, "cannot be read", err)
+			return since, p.fault("cannot be read", err)
 		}
 		if created := m.CreationTimestamp.Time; created.After(since) {
 			since = created
@@ -143,12 +164,7 @@ func (v *AuthorVerifier) installedSince(ctx context.Context, policy string) (tim
 	return since, nil
 }
 
-func policyFault(policy, problem string, err error) error {
-	disabled := "Approvals"
-	if policy == RequestsPolicy {
-		disabled = "Overrides"
-	}
-	return fault.New(gatingv1.PolicyMissingReason, "%s are disabled: admission policy '%s' %s", disabled, policy,
-		problem).Because(err).
+func (p purpose) fault(problem string, err error) error {
+	return fault.New(p.reason, "%s: admission policy '%s' %s", p.disabled, p.policy, problem).Because(err).
 		WithHint("Run `sluice install`")
 }

@@ -39,6 +39,8 @@ type Controller struct {
 	Checks  *Checks
 	// Waiting returns the objects that wait for a gate, at most limit, and how many there are in total.
 	Waiting func(gate types.NamespacedName, limit int) ([]gatingv1.WaitingObject, int64)
+	// CheckSelection returns why the gate selects less than its selector names.
+	CheckSelection func(ctx context.Context, g *gatingv1.Gate) error
 
 	Seals *seal.Key
 
@@ -116,7 +118,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 	}
 	v := verdict.Of(in, now)
 	return decision{Verdict: v, next: earliest(v.Review, due),
-		problem: cmp.Or(unverifiedRequests, unverifiedApprovals)}, nil
+		problem: cmp.Or(unverifiedRequests, unverifiedApprovals, c.CheckSelection(ctx, g))}, nil
 }
 
 // errorVerdict returns the verdict on a gate that cannot be evaluated: closed.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type Index struct {
 	// its gate only, even if the admission policy allowed more, except that of a gate in PlatformNamespace.
 	NoCrossNamespaceRefs bool
 	PlatformNamespace    string // of the process
+	// VerifySelection returns nil if the author of a gate has the right to select objects of other namespaces.
+	VerifySelection func(ctx context.Context, g *gatingv1.Gate) error
 	// Namespace returns the labels of a namespace, and whether they could be read. If not, a gate that selects by
 	// namespace labels selects the namespace.
 	Namespace func(name string) (labels.Set, bool)
@@ -79,6 +82,12 @@ func stateOf(g *gatingv1.Gate) string {
 func (x *Index) Put(g *gatingv1.Gate) {
 	key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 	selects := newSelector(g)
+	if selects != nil {
+		x.mu.RLock()
+		before := x.selectors[key]
+		x.mu.RUnlock()
+		selects.confined, _ = x.confines(context.Background(), g, before) // the controller reports the error
+	}
 	x.mu.Lock()
 	previous, selected := x.gates[key], x.selectors[key]
 	current := x.newEntry(g, previous)

@@ -44,7 +44,8 @@ func newTestIndex(tb testing.TB, objects ...*kustomizev1.Kustomization) *testInd
 	edges.SetQueue(kustomizations, s.queue)
 	s.Index = &Index{
 		Seals: testSeals, Edges: edges, Clock: clocktesting.NewFakePassiveClock(now),
-		Namespace: func(name string) (labels.Set, bool) { return labels.Set{"team": name}, name != "unreadable" },
+		VerifySelection: func(context.Context, *gatingv1.Gate) error { return nil },
+		Namespace:       func(name string) (labels.Set, bool) { return labels.Set{"team": name}, name != "unreadable" },
 		EnqueueSelected: func(selected func(reconcile.Ref, reconcile.Gated) bool) {
 			s.lists++
 			for _, k := range s.objects {
@@ -221,7 +222,6 @@ func TestIndexFailsClosed(t *testing.T) {
 	}
 }
 
-// TestSelectorsStayInIsolatedNamespaces has no admission policy: the index decides alone.
 func TestSelectorsStayInIsolatedNamespaces(t *testing.T) {
 	everywhere := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Labels: &metav1.LabelSelector{}}}
 	byName := gatingv1.Selector{Namespaces: &gatingv1.NamespaceSelector{Names: []string{"apps", "hostile"}}}

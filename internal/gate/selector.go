@@ -16,10 +16,12 @@ import (
 // selector is the parsed selector of a gate.
 type selector struct {
 	gate       types.NamespacedName
+	uid        types.UID
 	spec       *gatingv1.Selector
 	names      []string        // of namespaces
 	namespaces labels.Selector // nil: namespaces are not selected by labels
 	objects    labels.Selector
+	confined   bool // to the namespace of the gate
 }
 
 // newSelector returns nil for a gate without a selector. An invalid label selector selects everything, so that gates
@@ -30,7 +32,7 @@ func newSelector(g *gatingv1.Gate) *selector {
 		return nil
 	}
 	parsed := &selector{
-		gate: types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, spec: s,
+		gate: types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, uid: g.UID, spec: s,
 		names: []string{g.Namespace}, objects: labels.Everything(),
 	}
 	if s.Objects != nil {
@@ -54,7 +56,8 @@ func labelSelector(s *metav1.LabelSelector) labels.Selector {
 
 // equal reports whether two selectors of a gate select the same objects.
 func (s *selector) equal(other *selector) bool {
-	return (s == nil) == (other == nil) && (s == nil || reflect.DeepEqual(s.spec, other.spec))
+	return (s == nil) == (other == nil) &&
+		(s == nil || s.confined == other.confined && reflect.DeepEqual(s.spec, other.spec))
 }
 
 // matches reports whether the gate selects an object.
@@ -66,11 +69,9 @@ func (s *selector) matches(x *Index, ref reconcile.Ref, obj reconcile.Gated) boo
 		s.matchesNamespace(x, obj.GetNamespace())
 }
 
-// matchesNamespace reports whether the gate selects objects of a namespace. The admission policy checks the right to
-// select those of others. Where namespaces are isolated, a gate that passed it, or was created without it, still has no
-// effect outside of its namespace.
+// matchesNamespace reports whether the gate selects objects of a namespace.
 func (s *selector) matchesNamespace(x *Index, name string) bool {
-	if x.NoCrossNamespaceRefs && name != s.gate.Namespace && s.gate.Namespace != x.PlatformNamespace {
+	if s.confined && name != s.gate.Namespace {
 		return false
 	}
 	if slices.Contains(s.names, name) {

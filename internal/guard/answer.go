@@ -112,7 +112,7 @@ func (a *limitedAnswer) take(p []byte) error {
 		return nil
 	}
 	if a.lease == nil {
-		a.lease = &Lease{budget: BudgetOf(a.ctx), work: "reading the answer of a cluster", owner: ownerOf(a.ctx)}
+		a.lease = &Lease{budget: BudgetOf(a.ctx), work: "reading the answer of a cluster", owner: OwnerOf(a.ctx)}
 	}
 	more := -a.free + smallAnswer*answerFactor
 	a.free += more

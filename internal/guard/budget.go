@@ -89,7 +89,7 @@ func (b *Budget) OnPressure(shrink func()) {
 // Acquire returns a lease of bytes. It waits while other work has them. The error is a fault with one of the reasons
 // above, or that of ctx. Work says what the memory is for, after "memory for".
 func (b *Budget) Acquire(ctx context.Context, work string, bytes int64) (*Lease, error) {
-	l := &Lease{budget: b, work: work, owner: ownerOf(ctx)}
+	l := &Lease{budget: b, work: work, owner: OwnerOf(ctx)}
 	if err := l.Grow(ctx, bytes); err != nil {
 		return nil, err
 	}
@@ -334,7 +334,8 @@ func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-func ownerOf(ctx context.Context) string {
+// OwnerOf returns the owner of [WithOwner]; empty if there is none.
+func OwnerOf(ctx context.Context) string {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	return owner
 }

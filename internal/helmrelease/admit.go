@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // admit asks the gates and checks the dependencies. It returns the outcome if the pass must not continue.
@@ -38,8 +39,19 @@ func (d *desired) isAttempted(obj *helmv2.HelmRelease) bool {
 		s.LastAttemptedGeneration == obj.Generation && s.LastAttemptedRevisionDigest == d.chart.ociDigest
 }
 
-// hold returns the outcome of a HelmRelease that gates hold, with a preview of the pending change.
+// hold corrects the drift of a HelmRelease that gates hold, and returns its outcome.
 func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
+	d *desired) reconcile.Outcome {
+	report, retry := c.correctHeld(ctx, pass, d)
+	outcome := report.Outcome(c.pending(ctx, pass, d))
+	if retry {
+		outcome = outcome.After(rollout.CorrectionRetry)
+	}
+	return outcome
+}
+
+// pending returns the outcome of a HelmRelease that gates hold, with a preview of the pending change.
+func (c *Controller) pending(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
 	d *desired) reconcile.Outcome {
 	obj, s := pass.Object, c.stateOf(pass.Object)
 	if d.isAttempted(obj) && obj.Status.Failures == 0 && obj.Status.ObservedGeneration == obj.Generation {

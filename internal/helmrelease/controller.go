@@ -38,6 +38,7 @@ type Controller struct {
 	Client    client.Client // cached
 	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
 	Artifacts *artifact.Fetcher
+	Applied   *artifact.AppliedStore // what was released behind gates
 	Clusters  *rollout.Clusters
 	Renderer  *render.Renderer
 	Events    reconcile.Events // for events during deletion; other events are part of outcomes
@@ -46,6 +47,8 @@ type Controller struct {
 
 	mu     sync.Mutex
 	states map[types.UID]*state
+
+	stored storedWatches
 }
 
 // Options are set by flags.
@@ -92,6 +95,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2
 	if err != nil {
 		return reconcile.Failed(err)
 	}
+	r.handleRequests()
 	return r.outcome(r.release(ctx))
 }
 
@@ -120,7 +124,6 @@ func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.He
 	}
 	r := &run{Controller: c, desired: d, pass: pass, obj: obj, target: target, state: c.stateOf(obj),
 		report: rollout.Report{Owner: refOf(obj)}}
-	r.handleRequests()
 	r.storage, err = openStorage(target, obj.GetStorageNamespace())
 	return r, err
 }

@@ -18,7 +18,11 @@ const maxSteps = 8
 
 // release does one step after another until the release is as declared, or a step fails.
 func (r *run) release(ctx context.Context) reconcile.Outcome {
-	r.state.setTarget(r.target)
+	r.setTarget()
+	now := r.look() // before what is stored is read, so that a change in between is seen by the next pass
+	if r.isUnchanged(now) {
+		return r.atRest(ctx, &observed{})
+	}
 	for range maxSteps {
 		o, err := r.observe(ctx)
 		if err != nil {
@@ -30,6 +34,7 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 		d := r.decide(o)
 		switch d.step {
 		case stepNone:
+			r.state.settled = now
 			return r.atRest(ctx, o)
 		case stepExhausted:
 			if !r.hasRecovered() {
@@ -53,7 +58,10 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 
 // perform does one step.
 func (r *run) perform(ctx context.Context, d decision, o *observed) error {
-	r.worked = r.worked || d.step != stepAdopt && d.step != stepFinish
+	if d.step != stepAdopt && d.step != stepFinish {
+		r.worked = true
+		r.forgetReleased(ctx, r.obj, r.state)
+	}
 	switch d.step {
 	case stepAdopt:
 		return r.adopt(o)

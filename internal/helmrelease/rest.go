@@ -22,6 +22,7 @@ import (
 // atRest returns the outcome of a release that is as declared, after drift was detected and corrected.
 func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 	r.recordDeclared(o)
+	r.retain(ctx, o.last)
 	if err := r.correct(ctx, o.last); err != nil {
 		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace, err))
 	}
@@ -58,7 +59,8 @@ func (r *run) recordDeclared(o *observed) {
 	}
 }
 
-// correct detects drift of the release's objects, and corrects or reports it as spec.driftDetection says.
+// correct detects drift of the release's objects, and corrects or reports it as spec.driftDetection says. Without a
+// release, which was not read since nothing had drifted, it leaves new drift to the next pass.
 func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 	owner := rollout.OwnerOf(refOf(r.obj))
 	if r.obj.DriftMode() == meta.DriftDisabled {
@@ -67,7 +69,7 @@ func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 		reconcile.Unmark(r.obj, meta.DriftedCondition)
 		return nil
 	}
-	if r.needsCorrection(owner) {
+	if rel != nil && r.needsCorrection(owner) {
 		if err := r.compare(ctx, owner, rel); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -150,4 +151,27 @@ func TestValuesComeFromConfigMapsAndSecrets(t *testing.T) {
 func archiveOf(t *testing.T, path, content string) []byte {
 	t.Helper()
 	return testenv.ChartArchive(t, "x", "1.0.0", map[string]string{path: content, "Chart.yaml": "no: chart\n"})
+}
+
+// TestChartsOfTwoReleasesAreNotMixed has a HelmChart of the name that a HelmRelease needs, of another HelmRelease. That
+// happens when their namespaces and names give the same name, such as 'a' with 'b-c' and 'a-b' with 'c'.
+func TestChartsOfTwoReleasesAreNotMixed(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("first")
+	h.ready("first", 1)
+	chart := &sourcev1.HelmChart{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Namespace + "-app",
+		Labels: map[string]string{"helm.toolkit.fluxcd.io/name": "first",
+			"helm.toolkit.fluxcd.io/namespace": h.Namespace}},
+		Spec: sourcev1.HelmChartSpec{Chart: "other", Version: "*", Interval: meta.Duration{Duration: time.Hour},
+			SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: sourcev1.HelmRepositoryKind, Name: "charts"}}}
+	h.Create(chart)
+	h.release("app")
+	h.hasCondition("app", "Ready", "False", "ArtifactFailed", "belongs to HelmRelease '"+h.Namespace+"/first'")
+	if err := h.Get(chart, chart.Name); err != nil {
+		t.Fatal(err)
+	}
+	if chart.Spec.Chart != "other" {
+		t.Errorf("the chart was replaced by %s", chart.Spec.Chart)
+	}
 }

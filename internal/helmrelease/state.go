@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -16,10 +17,14 @@ type state struct {
 	checked    string    // what the cluster was compared with last: mode of drift detection and digest of the release
 	failedAt   time.Time // when the last action of this process failed; zero if none did
 	lastResync time.Time // when all objects were compared last
+	settled    settled   // identifies the release when it was as declared last
 	drift      rollout.Drift
-	health     rollout.Health
-	preview    rollout.PendingPreview
-	warnings   string // the last reported ones
+	released   *artifact.Applied // what was released last, completely; nil if that is not known
+	// heldProblem is why drift could not be corrected behind a closed gate, as reported last.
+	heldProblem string
+	health      rollout.Health
+	preview     rollout.PendingPreview
+	warnings    string // the last reported ones
 	// waits is the release whose objects are waited for, and for how long.
 	waits       string
 	waitTimeout time.Duration
@@ -43,10 +48,13 @@ func (c *Controller) stateOf(obj *helmv2.HelmRelease) *state {
 }
 
 // setTarget records the target. Objects in another target are compared again.
-func (s *state) setTarget(t *rollout.Target) {
-	if s.target != t {
-		s.target, s.checked = t, ""
+func (r *run) setTarget() {
+	s := r.state
+	if s.target == r.target {
+		return
 	}
+	r.stored.forget(s.target, refOf(r.obj))
+	s.target, s.checked, s.settled = r.target, "", settled{}
 }
 
 // forget removes what the process stores about an object.
@@ -54,8 +62,10 @@ func (c *Controller) forget(obj *helmv2.HelmRelease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.states[obj.UID]; s != nil && s.target != nil {
+		c.stored.forget(s.target, refOf(obj))
 		s.target.Forget(refOf(obj))
 	}
 	delete(c.states, obj.UID)
+	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
 	c.Clusters.Release(refOf(obj))
 }

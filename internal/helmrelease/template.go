@@ -3,6 +3,7 @@ package helmrelease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -67,24 +69,57 @@ func (c *Controller) ensureTemplate(ctx context.Context, obj *helmv2.HelmRelease
 		return nil
 	}
 	obj.Status.HelmChart = wanted
-	source := newTemplate(obj)
-	found := sourcev1.NewSource(obj.Spec.Chart.GetKind()).(client.Object)
-	err := c.Client.Get(ctx, templateKey(obj), found)
-	switch {
-	case apierrors.IsNotFound(err):
-		err = c.Client.Create(ctx, source)
-	case err == nil && !isCurrent(source, found):
-		source.SetResourceVersion(found.GetResourceVersion())
-		source.SetFinalizers(found.GetFinalizers())
-		err = c.Client.Update(ctx, source)
-	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return fault.New(meta.ArtifactFailedReason, "%s was changed meanwhile", wanted).Because(err).After(time.Second)
-	}
-	if err != nil {
+	reader := client.Reader(c.Client)
+	err := retry.OnError(retry.DefaultRetry, isOutdated, func() error {
+		err := c.writeTemplate(ctx, reader, obj)
+		reader = c.Configs // what the cache has may be outdated
+		return err
+	})
+	var refused *fault.Fault
+	if err != nil && !errors.As(err, &refused) {
 		return fault.New(meta.ArtifactFailedReason, "cannot write the source object %s", wanted).Because(err)
 	}
-	return nil
+	return err
+}
+
+// isOutdated reports whether a write failed because the object was not as it was read.
+func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// writeTemplate makes the source object in the cluster as spec.chart declares it.
+func (c *Controller) writeTemplate(ctx context.Context, reader client.Reader, obj *helmv2.HelmRelease) error {
+	wanted := newTemplate(obj)
+	live := sourcev1.NewSource(obj.Spec.Chart.GetKind()).(client.Object)
+	err := reader.Get(ctx, templateKey(obj), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.Client.Create(ctx, wanted)
+	case err != nil:
+		return err
+	case isCurrent(wanted, live):
+		return nil
+	}
+	if err := c.checkTemplateOwner(ctx, obj, live); err != nil {
+		return err
+	}
+	wanted.SetResourceVersion(live.GetResourceVersion())
+	wanted.SetFinalizers(live.GetFinalizers())
+	return c.Client.Update(ctx, wanted)
+}
+
+// checkTemplateOwner returns an error if a source object belongs to another HelmRelease: namespace 'a' with name 'b-c'
+// and namespace 'a-b' with name 'c' give the same name.
+func (c *Controller) checkTemplateOwner(ctx context.Context, obj *helmv2.HelmRelease, live client.Object) error {
+	labels := live.GetLabels()
+	other := types.NamespacedName{Namespace: labels[GroupKind.Group+"/namespace"],
+		Name: labels[GroupKind.Group+"/name"]}
+	if other.Name == "" || other == client.ObjectKeyFromObject(obj) {
+		return nil
+	}
+	if err := c.Client.Get(ctx, other, &helmv2.HelmRelease{}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return fault.New(meta.ArtifactFailedReason, "source object '%s' belongs to HelmRelease '%s'", templateKey(obj),
+		other).WithHint("Rename one of the two HelmReleases: namespace and name of both make the same name").Final()
 }
 
 // newTemplate returns the source object of spec.chart.

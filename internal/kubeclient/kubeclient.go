@@ -5,12 +5,14 @@ package kubeclient
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -41,8 +43,10 @@ const (
 	definitionsTimeout = time.Minute
 )
 
-// Connect returns a manager for the cluster as soon as the cluster serves all our kinds.
-func Connect(ctx context.Context, cfg *rest.Config, o options.Options) (mgr ctrlmanager.Manager, err error) {
+// Connect returns a manager for the cluster as soon as the cluster serves all our kinds. Its clients, and those of its
+// configuration, write only while the fence is open.
+func Connect(ctx context.Context, cfg *rest.Config, o options.Options, fence *Fence) (mgr ctrlmanager.Manager,
+	err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	cfg.UserAgent = "sluice"
@@ -53,7 +57,7 @@ func Connect(ctx context.Context, cfg *rest.Config, o options.Options) (mgr ctrl
 	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsTimeout, true, func(context.Context) (bool, error) {
 		if err = missingKinds(cfg); err == nil {
 			waiting.end() // the manager uses the same address
-			mgr, err = newManager(cfg, o)
+			mgr, err = newManager(cfg, o, fence)
 		}
 		if !apimeta.IsNoMatchError(err) {
 			return true, nil
@@ -70,11 +74,18 @@ func Connect(ctx context.Context, cfg *rest.Config, o options.Options) (mgr ctrl
 	return mgr, nil
 }
 
-func newManager(cfg *rest.Config, o options.Options) (ctrlmanager.Manager, error) {
+func newManager(cfg *rest.Config, o options.Options, fence *Fence) (ctrlmanager.Manager, error) {
 	caches, err := cacheOptions(o)
 	if err != nil {
 		return nil, err
 	}
+	leaders := &leaderRecorder{}
+	lock, err := newLock(cfg, o, fence, leaders)
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(fence.Wrap)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
 		Scheme:                        Scheme(),
 		Logger:                        log.Log.V(1), // its messages are details of the start
@@ -82,22 +93,36 @@ func newManager(cfg *rest.Config, o options.Options) (ctrlmanager.Manager, error
 		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress:        o.HealthAddr,
 		LeaderElection:                o.LeaderElection,
-		LeaderElectionID:              o.LeaseName(),
-		LeaderElectionNamespace:       o.RuntimeNamespace,
+		LeaderElectionID:              o.LeaseName(), // for its metric
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
 		LeaseDuration:                 &o.LeaseDuration,
 		RenewDeadline:                 &o.RenewDeadline,
 		RetryPeriod:                   &o.RetryPeriod,
 		GracefulShutdownTimeout:       ptr.To(shutdownGracePeriod),
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+
+		LeaderElectionResourceLockInterface: lock,
 	})
 	if err != nil {
 		return nil, err
 	}
+	leaders.to.Store(&mgr)
 	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
 		return nil, err
 	}
 	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
+}
+
+// leaderRecorder records who leads, as events of the lease. The lock is made before the manager that it uses.
+type leaderRecorder struct {
+	to atomic.Pointer[ctrlmanager.Manager]
+}
+
+// Eventf implements [resourcelock.EventRecorder].
+func (r *leaderRecorder) Eventf(obj runtime.Object, kind, reason, format string, args ...any) {
+	if mgr := r.to.Load(); mgr != nil {
+		(*mgr).GetEventRecorder("sluice").Eventf(obj, nil, kind, reason, reason, format, args...)
+	}
 }
 
 func cacheOptions(o options.Options) (cache.Options, error) {

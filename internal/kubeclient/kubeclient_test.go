@@ -38,7 +38,7 @@ func connectWithoutKustomizations(s *system.System, responses int64) (func(conte
 		})
 	})
 	return func(ctx context.Context) error {
-		_, err := kubeclient.Connect(ctx, cfg, s.Options())
+		_, err := kubeclient.Connect(ctx, cfg, s.Options(), nil)
 		return err
 	}, &requests
 }

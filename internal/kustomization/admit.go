@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // work is what a pass was admitted to do.
@@ -51,7 +52,7 @@ func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*kustomizev1
 	report, retry := c.correctHeld(ctx, pass)
 	outcome := report.Outcome(c.pending(ctx, pass, source))
 	if retry {
-		outcome = outcome.After(correctionRetry)
+		outcome = outcome.After(rollout.CorrectionRetry)
 	}
 	return outcome
 }

@@ -2,7 +2,6 @@ package kustomization
 
 import (
 	"context"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
-
-// correctionRetry is the delay before a failed correction behind a closed gate is tried again.
-const correctionRetry = time.Minute
 
 // retain records what was applied completely, so that drift can be corrected to it behind a closed gate, also when the
 // source has a newer revision and after a restart.

@@ -47,9 +47,11 @@ func (p *process) gatedKinds() []gate.GatedKind {
 // observeGates creates the index of gates, and lets the kernel use it.
 func (p *process) observeGates(ctx context.Context) error {
 	cache := p.mgr.GetCache()
+	authors := &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()}
 	p.gateIndex = &gate.Index{
 		Edges: p.kernel.Edges, Clock: p.GetClock(), Seals: p.kernel.Seals,
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs, PlatformNamespace: p.RuntimeNamespace,
+		VerifySelection: authors.VerifySelection,
 		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
 		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
 	}
@@ -90,12 +92,14 @@ func (p *process) addGates(ctx context.Context) error {
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
 		Egress:               p.TenantEgress(),
 	}}
+	authors := &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()}
 	return registerKind(p, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind: gate.GroupKind,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
-			Authors: &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()},
+			Authors:        authors,
+			CheckSelection: p.gateIndex.CheckSelection,
 		},
 	})
 }

@@ -23,6 +23,7 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &helmrelease.Controller{
 		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
+		Applied:  p.storage.Applied,
 		Clusters: clusters, Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,

@@ -3,11 +3,9 @@ package manager
 import (
 	"context"
 	"os"
-	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -29,7 +27,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 	}
 	controller := &kustomization.Controller{
 		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
-		Applied:  artifact.NewAppliedStore(filepath.Join(p.StoragePath, "applied"), p.storage.Fetcher),
+		Applied:  p.storage.Applied,
 		Clusters: clusters, Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
 	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {
@@ -40,7 +38,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 
 func (p *process) remoteClusters() *rollout.RemoteClusters {
 	transports := rollout.NewTransports(p.remotes.Egress.Dialer(), nil)
-	transports.QPS, transports.Burst = p.KubeAPIQPS, p.KubeAPIBurst
+	transports.QPS, transports.Burst, transports.Wrap = p.KubeAPIQPS, p.KubeAPIBurst, p.fence.Wrap
 	return &rollout.RemoteClusters{
 		Reader: p.mgr.GetAPIReader(), Identities: p.remotes.Identities, Token: p.accounts.RequestToken,
 		Self:           p.accounts.Self,

@@ -30,6 +30,7 @@ import (
 type process struct {
 	options.Options
 	mgr        ctrlmanager.Manager
+	fence      *kubeclient.Fence // of all writes to clusters
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
 	gateIndex  *gate.Index
@@ -46,8 +47,8 @@ type process struct {
 }
 
 func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *process, err error) {
-	p = &process{Options: o}
-	if p.mgr, err = kubeclient.Connect(ctx, cfg, o); err != nil {
+	p = &process{Options: o, fence: kubeclient.NewFence(o)}
+	if p.mgr, err = kubeclient.Connect(ctx, cfg, o, p.fence); err != nil {
 		return nil, err
 	}
 	if p.storage, err = storage.Open(o); err != nil {

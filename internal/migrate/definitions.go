@@ -142,37 +142,3 @@ func (e *Engine) lostFields(d *definition, o Object) []string {
 	spec, _, _ := unstructured.NestedMap(s, "properties", "spec")
 	return unknownFields(spec, o.live.Object["spec"], "spec")
 }
-
-// restoreDefinition makes a CustomResourceDefinition what it was. Objects that are stored in versions that the former
-// one lacks are stored in its version first.
-func (e *Engine) restoreDefinition(ctx context.Context, saved *unstructured.Unstructured) error {
-	live, err := e.getIfExists(ctx, refOf(saved))
-	if err != nil {
-		return err
-	}
-	if live == nil {
-		return e.Client.Create(ctx, saved.DeepCopy())
-	}
-	now, before := parseDefinition(live), parseDefinition(saved)
-	if slices.ContainsFunc(now.StoredVersions, func(v string) bool { return !slices.Contains(before.Versions, v) }) {
-		for _, v := range versionsOf(live) {
-			v["storage"] = v["name"] == before.StorageVersion
-		}
-		if err := e.Client.Update(ctx, live); err != nil {
-			return fmt.Errorf("cannot store %s objects as %s: %w", now.kind, before.StorageVersion, err)
-		}
-		if _, err := storeAgain(ctx, e.Client, parseDefinition(live)); err != nil {
-			return err
-		}
-		if live, err = e.get(ctx, refOf(saved)); err != nil {
-			return err
-		}
-	}
-	live.Object["spec"] = saved.DeepCopy().Object["spec"]
-	live.SetLabels(saved.GetLabels())
-	live.SetAnnotations(saved.GetAnnotations())
-	if err := e.Client.Update(ctx, live); err != nil {
-		return fmt.Errorf("cannot restore %s: %w", refOf(saved), err)
-	}
-	return nil
-}

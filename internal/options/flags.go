@@ -35,7 +35,8 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 func (o *Options) bindStorage(f *pflag.FlagSet) {
 	f.StringVar(&o.StoragePath, "storage-path", "/data", "directory for artifacts and git mirrors")
 	f.Int64Var(&o.StorageLimit, "storage-limit", 0,
-		"maximum total size of the files in --storage-path, in bytes (default: nine tenths of its disk)")
+		"maximum total size of the files in --storage-path, in bytes; a namespace may use as much as it leaves free "+
+			"(default: nine tenths of its disk)")
 	f.StringVar(&o.StorageAddr, "storage-addr", ":9090", "address of the artifact server")
 	f.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "",
 		"host:port in the URLs of artifacts (default: --storage-addr)")

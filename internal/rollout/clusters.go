@@ -50,6 +50,10 @@ type Target struct {
 
 	cluster string // identifies the cluster, without the identity
 	waits   *waits
+
+	mu      sync.Mutex
+	closed  bool
+	closers []func()
 }
 
 // Target returns the target of an owner. The owner uses it until it has another target or calls [Clusters.Release].
@@ -194,7 +198,28 @@ func (t *Target) Forget(owner reconcile.Ref) {
 	t.Health.Forget(healthKey(owner))
 }
 
+// OnClose makes a function run when the target is no longer used; at once if it is not used any longer. The function
+// must not call methods of [Clusters].
+func (t *Target) OnClose(f func()) {
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.closers = append(t.closers, f)
+	}
+	t.mu.Unlock()
+	if closed {
+		f()
+	}
+}
+
 func (t *Target) close() {
+	t.mu.Lock()
+	closers := t.closers
+	t.closed, t.closers = true, nil
+	t.mu.Unlock()
+	for _, f := range closers {
+		f()
+	}
 	t.Health.Close()
 	t.Cluster.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
+
+// CorrectionRetry is the delay before a failed correction behind a closed gate is tried again.
+const CorrectionRetry = time.Minute
 
 // Drift reports drift of an owner's objects by the condition Drifted and events. It is kept between passes.
 type Drift struct {

@@ -38,6 +38,8 @@ type Transports struct {
 	// QPS is the maximum rate of requests to a cluster with one identity, Burst the maximum number at once.
 	QPS   float32
 	Burst int
+	// Wrap wraps the transport of all requests; may be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // NewTransports returns transports with the default timeouts. clock is the real clock when nil.
@@ -59,7 +61,7 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = t.QPS, t.Burst, "sluice", rest.NoWarnings{}
 	if cfg.ExecProvider != nil {
 		out.Dial = t.Dialer.DialContext
-		out.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedTransport{next} })
+		out.Wrap(func(next http.RoundTripper) http.RoundTripper { return t.wrap(&limitedTransport{next}) })
 		return out, nil
 	}
 	tls, err := rest.TLSConfigFor(cfg)
@@ -77,8 +79,15 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
 	}
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
-	out.Transport = &limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy}}
+	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy}})
 	return out, nil
+}
+
+func (t *Transports) wrap(next http.RoundTripper) http.RoundTripper {
+	if t.Wrap == nil {
+		return next
+	}
+	return t.Wrap(next)
 }
 
 // limitedTransport bounds the memory for answers, as a tenant may choose the server.

@@ -143,7 +143,7 @@ func (b *Bucket) session(obj *sourcev1.Bucket) (*bucketSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache.Budget = b.Budget
+	cache.Budget = b.Budget.Of(obj.Namespace, b.cacheDir(obj))
 	if b.sessions == nil {
 		b.sessions = map[types.UID]*bucketSession{}
 	}

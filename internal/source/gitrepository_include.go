@@ -13,6 +13,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // Reasons of the condition IncludeUnavailable.
@@ -34,8 +35,9 @@ func (g *GitRepository) included(ctx context.Context, obj *sourcev1.GitRepositor
 			return nil, err
 		}
 		if other.Status.Artifact == nil {
-			return nil, fault.New(reasonNoArtifact, "included GitRepository '%s/%s' has no artifact", other.Namespace,
-				other.Name).WithHint("Check its conditions. This object continues when it has an artifact")
+			return nil, reconcile.WaitingFor(fault.New(reasonNoArtifact, "included GitRepository '%s/%s' has no "+
+				"artifact yet", other.Namespace, other.Name).
+				WithHint("See its conditions. This object continues when it has an artifact"))
 		}
 		artifacts = append(artifacts, other.Status.Artifact)
 	}

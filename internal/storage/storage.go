@@ -17,6 +17,7 @@ type Storage struct {
 	Listener net.Listener
 	Fetcher  *artifact.Fetcher
 	Budget   *artifact.Budget // of --storage-path
+	Applied  *artifact.AppliedStore
 }
 
 // Open opens the artifact store, and listens on the address of its server.
@@ -28,8 +29,10 @@ func Open(o options.Options) (*Storage, error) {
 	fetcher := &artifact.Fetcher{Client: servers, External: external}
 	guard.Memory().OnPressure(fetcher.DropTrees)
 	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
+	budget.Unshared = o.RuntimeNamespace
+	applied := artifact.NewAppliedStore(filepath.Join(o.StoragePath, "applied"), fetcher)
 	if !o.Runs(options.SourceController) {
-		return &Storage{Fetcher: fetcher, Budget: budget}, nil
+		return &Storage{Fetcher: fetcher, Budget: budget, Applied: applied}, nil
 	}
 	storeOptions, err := o.StoreOptions()
 	if err != nil {
@@ -49,5 +52,6 @@ func Open(o options.Options) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
-	return &Storage{Store: fetcher.Store, Listener: listener, Fetcher: fetcher, Budget: budget}, nil
+	return &Storage{Store: fetcher.Store, Listener: listener, Fetcher: fetcher, Budget: budget,
+		Applied: applied}, nil
 }

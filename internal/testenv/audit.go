@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Request is a request that the API server answered. In a filter, empty fields match anything.
@@ -23,15 +25,41 @@ type Request struct {
 	UserAgent   string // a filter matches a part of it
 	URI         string // a filter matches a part of it, such as "dryRun=All"
 	Code        int    // HTTP status
+
+	Received time.Time // ignored in a filter
+	Answered time.Time // when the response began or ended; ignored in a filter
 }
 
 // AuditLog holds the requests to the API server since its creation, without those of the playground itself.
-type AuditLog struct{ from int64 }
+type AuditLog struct {
+	file *os.File
+	from int64
+}
 
 // NewAuditLog returns a log of the further requests to the cluster of [Cluster].
 func NewAuditLog(tb testing.TB) *AuditLog {
 	tb.Helper()
-	log := &AuditLog{}
+	file := use(tb).audit
+	if file == nil {
+		tb.Fatalf("the cluster of %s has no audit log: set %s to its file", kubeconfigEnv, auditLogEnv)
+	}
+	return newAuditLog(tb, file)
+}
+
+// OpenAuditLog returns a log of the further requests to a cluster with the audit log in a file.
+func OpenAuditLog(tb testing.TB, name string) *AuditLog {
+	tb.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = file.Close() }) // it was only read
+	return newAuditLog(tb, file)
+}
+
+func newAuditLog(tb testing.TB, file *os.File) *AuditLog {
+	tb.Helper()
+	log := &AuditLog{file: file}
 	log.from = log.end(tb)
 	return log
 }
@@ -46,7 +74,7 @@ func (a *AuditLog) Count(tb testing.TB, filter Request) int {
 func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 	tb.Helper()
 	var found []Request
-	lines := bufio.NewReader(io.NewSectionReader(use(tb).audit, a.from, math.MaxInt64-a.from))
+	lines := bufio.NewReader(io.NewSectionReader(a.file, a.from, math.MaxInt64-a.from))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -68,18 +96,14 @@ func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 // end returns the offset after the last complete line.
 func (a *AuditLog) end(tb testing.TB) int64 {
 	tb.Helper()
-	file := use(tb).audit
-	if file == nil {
-		tb.Fatalf("the cluster of %s has no audit log: set %s to its file", kubeconfigEnv, auditLogEnv)
-	}
-	size, err := file.Seek(0, io.SeekEnd)
+	size, err := a.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	const block = 64 << 10
 	for buf := make([]byte, block); size > 0; size -= min(size, block) {
 		at := max(0, size-block)
-		n, err := file.ReadAt(buf[:size-at], at)
+		n, err := a.file.ReadAt(buf[:size-at], at)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -100,6 +124,8 @@ type entry struct {
 	ImpersonatedUser *struct{ Username string }
 	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus   struct{ Code int }
+
+	RequestReceivedTimestamp, StageTimestamp time.Time
 }
 
 // parse reads a line and reports whether the request is counted. Watches are counted when they start, other requests
@@ -113,6 +139,7 @@ func parse(line []byte) (Request, bool, error) {
 		Verb: e.Verb, URI: e.RequestURI, UserAgent: e.UserAgent, User: e.User.Username, Code: e.ResponseStatus.Code,
 		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
 		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Received: e.RequestReceivedTimestamp, Answered: e.StageTimestamp,
 	}
 	if e.ImpersonatedUser != nil {
 		r.User = e.ImpersonatedUser.Username

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // services that clients may ask for.
@@ -17,6 +19,9 @@ const (
 	uploadPack  = "git-upload-pack"
 	receivePack = "git-receive-pack"
 )
+
+// stopDelay is how long a service may take to end when it is asked to.
+const stopDelay = 5 * time.Second
 
 // resolve finds the directory that repositories are served from.
 func resolve(dir string) (string, error) {
@@ -56,7 +61,7 @@ func isBare(dir string) bool {
 }
 
 // command runs a service on a repository, with the settings of a server that hands out any commit it holds.
-// It is killed when the context ends.
+// It is asked to end when the context ends, so that it removes its locks of references, and is killed later.
 func command(ctx context.Context, service, dir, protocol string, args ...string) *exec.Cmd {
 	all := append([]string{
 		"-c", "uploadpack.allowAnySHA1InWant=true", "-c", "uploadpack.allowFilter=true",
@@ -64,6 +69,8 @@ func command(ctx context.Context, service, dir, protocol string, args ...string)
 		strings.TrimPrefix(service, "git-"),
 	}, args...)
 	cmd := exec.CommandContext(ctx, "git", append(all, dir)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopDelay
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	cmd.Env = append(inherited, "GIT_PROTOCOL="+protocol, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	return cmd

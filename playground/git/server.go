@@ -21,7 +21,7 @@ type Options struct {
 	TLSDir             string // instead of them: a directory for a certificate that is made, and its ca.crt
 	SSHAddr            string // to serve SSH on as well
 	SSHHostKey         string // file, made when missing
-	SSHAuthorizedKeys  string // file
+	SSHAuthorizedKeys  string // file, read at each login
 }
 
 // Server is a running git server.
@@ -90,8 +90,7 @@ func (s *Server) serveSSH(o Options, root string, counts *stats) error {
 	if err != nil {
 		return fmt.Errorf("cannot load the host key: %w", err)
 	}
-	keys, err := loadAuthorized(o.SSHAuthorizedKeys)
-	if err != nil {
+	if _, err := loadAuthorized(o.SSHAuthorizedKeys); err != nil {
 		return fmt.Errorf("cannot load the authorized keys: %w", err)
 	}
 	listener, err := net.Listen("tcp", o.SSHAddr)
@@ -101,7 +100,7 @@ func (s *Server) serveSSH(o Options, root string, counts *stats) error {
 	s.SSHURL = "ssh://git@" + listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = append(s.stop, listener.Close, func() error { cancel(); return nil })
-	server := &sshServer{root: root, hostKey: host, authorized: keys, stats: counts}
+	server := &sshServer{root: root, hostKey: host, authorizedKeys: o.SSHAuthorizedKeys, stats: counts}
 	go func() { s.ended <- server.serve(ctx, listener) }()
 	return nil
 }

@@ -18,17 +18,21 @@ const handshake = 2 * time.Minute
 
 // sshServer serves repositories over SSH to the holders of the authorized keys.
 type sshServer struct {
-	root       string // as resolve returned it
-	hostKey    ssh.Signer
-	authorized []ssh.PublicKey
-	stats      *stats
+	root           string // as resolve returned it
+	hostKey        ssh.Signer
+	authorizedKeys string // file
+	stats          *stats
 }
 
 // serve accepts connections until the listener closes. Connections end with the context.
 func (s *sshServer) serve(ctx context.Context, l net.Listener) error {
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
 		error) {
-		for _, k := range s.authorized {
+		authorized, err := loadAuthorized(s.authorizedKeys)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range authorized {
 			if bytes.Equal(k.Marshal(), key.Marshal()) {
 				return nil, nil
 			}

@@ -148,6 +148,32 @@ func TestSSHRefuses(t *testing.T) {
 	}
 }
 
+// TestAuthorizedKeysAreReadAtEachLogin adds the only key of a client after its first login was refused, and removes it.
+func TestAuthorizedKeysAreReadAtEachLogin(t *testing.T) {
+	dir := t.TempDir()
+	mine, line := newIdentity(t, dir, "mine")
+	keys := filepath.Join(dir, "authorized_keys")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"GIT_SSH=" + self, "GIT_SSH_VARIANT=ssh", identityEnv + "=" + mine}
+	write := func(content []byte) {
+		if err := os.WriteFile(keys, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(nil)
+	s := serve(t, Options{SSHAddr: "127.0.0.1:0", SSHHostKey: filepath.Join(dir, "host"), SSHAuthorizedKeys: keys})
+	for _, content := range [][]byte{nil, line, nil} {
+		write(content)
+		out, err := try("", env, "ls-remote", s.SSHURL+"/app")
+		if accepted := err == nil; accepted != (content != nil) {
+			t.Errorf("with keys %q: got %v, %s", content, err, out)
+		}
+	}
+}
+
 func TestHostKeyIsMadeOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host")
 	first, err := loadHostKey(file)

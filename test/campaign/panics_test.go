@@ -2,7 +2,6 @@ package campaign
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -113,25 +112,17 @@ func (n *tenant) declareAll(registry *testenv.Registry, address string) {
 				{Kind: "Kustomization", Name: "*"}, {Kind: "GitRepository", Name: "*"}}}})
 }
 
-// inbox is the server of a Provider. It keeps the bodies of the requests.
+// inbox is the server of a Provider. It keeps the events that it received.
 type inbox struct {
 	*httptest.Server
-	mu     sync.Mutex
-	bodies []string
+	mu       sync.Mutex
+	received []notification
 }
 
 func newInbox(t *testing.T) *inbox {
 	t.Helper()
 	i := &inbox{}
-	i.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the sender ended
-		}
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.bodies = append(i.bodies, string(body))
-	}))
+	i.Server = httptest.NewServer(http.HandlerFunc(i.receive))
 	t.Cleanup(i.Close)
 	return i
 }

@@ -153,6 +153,28 @@ func (n *tenant) has(c *controller, value string) {
 	})
 }
 
+// hasObjects returns an error unless the ConfigMaps have exactly the wanted values.
+func (n *tenant) hasObjects(wanted map[string]string) error {
+	var list corev1.ConfigMapList
+	if err := n.client.List(context.Background(), &list, client.InNamespace(n.namespace)); err != nil {
+		return err
+	}
+	found := 0
+	for _, cm := range list.Items {
+		if cm.Name == "kube-root-ca.crt" {
+			continue
+		}
+		found++
+		if value, ok := wanted[cm.Name]; !ok || cm.Data["k"] != value {
+			return fmt.Errorf("%s has the value '%s', want '%s' (declared: %t)", cm.Name, cm.Data["k"], value, ok)
+		}
+	}
+	if found != len(wanted) {
+		return fmt.Errorf("%d objects, want %d", found, len(wanted))
+	}
+	return nil
+}
+
 // applied returns an error unless a Kustomization has applied a commit.
 func (n *tenant) applied(name, commit string) error {
 	k, key := &kustomizev1.Kustomization{}, types.NamespacedName{Namespace: n.namespace, Name: name}

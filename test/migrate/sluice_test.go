@@ -18,6 +18,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
+// Limits of processes, so that one that hangs fails its test.
+const (
+	commandLimit = 10 * time.Minute
+	stopLimit    = time.Minute
+)
+
 // result is the outcome of a command.
 type result struct {
 	code     int
@@ -36,10 +42,15 @@ func (f *flux) sluiceAs(kubeconfig string, args ...string) result {
 	if err != nil {
 		f.Fatal(err)
 	}
-	cmd := exec.Command(binary, append(args, "-n", f.namespace, "--kubeconfig", kubeconfig)...)
+	ctx, cancel := context.WithTimeout(f.Context(), commandLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append(args, "-n", f.namespace, "--kubeconfig", kubeconfig)...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run() // the exit code is checked by the caller
+	if ctx.Err() != nil {
+		f.Fatalf("sluice %s did not end within %s\n%s\n%s", strings.Join(args, " "), commandLimit, &out, &errOut)
+	}
 	return result{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errOut.String()}
 }
 
@@ -149,7 +160,12 @@ func (k *kubelet) stop() {
 	if k.process == nil {
 		return
 	}
-	_ = k.process.Process.Signal(syscall.SIGTERM) // it may have ended already
+	process := k.process.Process
+	_ = process.Signal(syscall.SIGTERM) // it may have ended already
+	kill := time.AfterFunc(stopLimit, func() { _ = process.Kill() })
 	_ = k.process.Wait()
+	if !kill.Stop() {
+		k.Errorf("the controllers did not end within %s of SIGTERM", stopLimit)
+	}
 	k.process = nil
 }

@@ -31,7 +31,7 @@ const (
 // contents. A content is verified whenever it is read, so files need not be synced, and a damaged one is fetched again.
 // List and Tree must not be called concurrently; trees may be read at any time.
 type Cache struct {
-	Budget *artifact.Budget // for fetched objects; nil does not limit them
+	Budget *artifact.Share // for fetched objects; nil does not limit them
 
 	root   *os.Root
 	limits limits

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -208,6 +209,12 @@ func TestStorageLimitStopsLargeFetchesOnly(t *testing.T) {
 	if f := fault.As(err); f == nil || f.Reason != meta.StorageOperationFailedReason ||
 		!strings.Contains(err.Error(), "--storage-limit") {
 		t.Errorf("got %v", err)
+	}
+	tenant := guard.WithOwner(t.Context(), "hostile")
+	g.Commit("half", map[string]string{"a.txt": randomText(t, 300<<10)})
+	if _, err := ms.View("half").Update(tenant, Remote{URL: g.URL + "/half"}, ref, false); fault.As(err) == nil ||
+		!strings.Contains(err.Error(), "namespace 'hostile'") {
+		t.Errorf("a namespace uses more than it leaves free: %v", err)
 	}
 	view := ms.View("small")
 	rev := updated(t, view, Remote{URL: g.URL + "/small"}, ref)

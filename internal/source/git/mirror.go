@@ -113,6 +113,9 @@ func openMirror(dir string, packs *packstore.Shared) (*mirror, error) {
 			m.ancestries.found[known] = true
 			continue
 		}
+		if artifact.IsOwnerFile(e.Name()) {
+			continue
+		}
 		n := numberOf(e.Name())
 		m.number = max(m.number, n)
 		if n > 0 && m.current.Load() == nil {

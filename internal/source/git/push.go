@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -225,7 +226,9 @@ func (p *push) checkResult(ctx context.Context, report *wire.Report, failure err
 	}
 	for name, message := range report.Refused {
 		if raceMessage.MatchString(message) {
-			return p.raced(name)
+			// a lock that a push left behind when its server was killed lasts until it is removed
+			return fault.As(p.raced(name)).Because(fmt.Errorf("%w (the server reports: %s)", ErrRaced,
+				wire.Printable(message)))
 		}
 	}
 	return p.declined(report)

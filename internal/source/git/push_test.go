@@ -237,6 +237,28 @@ func TestPushOverwritesOnlyExpectedCommits(t *testing.T) {
 	}
 }
 
+func TestPushNamesTheLockOfAReference(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	v := open(t)
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
+	commit := change(t, v, rev, "a.yaml", "2")
+	lock := filepath.Join(g.Root, "app.git", "refs", "heads", "main.lock")
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
+	if !errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "the server reports: ") {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil); err != nil {
+		t.Errorf("after the lock was removed: %v", err)
+	}
+}
+
 func TestPushErrorQuotesServer(t *testing.T) {
 	g := testenv.NewGit(t)
 	for name, hook := range map[string]string{"pre-receive": "cat >/dev/null; echo 'frozen until Monday; token " +

@@ -311,7 +311,8 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 
 // store stores the pack of an answer.
 func (u *update) store(objects *packstore.Store, answer *wire.Answer) error {
-	stream := &errorRecorder{Reader: u.mirror.budget.Reader(answer.Pack)}
+	share := u.mirror.budget.Of(guard.OwnerOf(u.ctx), u.mirror.dir)
+	stream := &errorRecorder{Reader: share.Reader(answer.Pack)}
 	switch err := objects.Add(u.ctx, stream); {
 	case err == nil:
 		return nil
