@@ -33,6 +33,10 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 	go test -timeout 25m ./...
 	cd playground && go test -timeout 15m ./...
 
+.PHONY: test-ui
+test-ui: build ## Test the web UI in Chromium (IMAGES=DIR writes screenshots; installs Chromium and Node if missing)
+	hack/testui $(if $(IMAGES),-images "$(abspath $(IMAGES))")
+
 .PHONY: upgrade-test
 upgrade-test: build ## Run the older binary OLD, this build, and OLD again on the same objects (RECORD=DIR writes its state)
 	SLUICE_UPGRADE_FROM="$(abspath $(OLD))" SLUICE_UPGRADE_RECORD="$(if $(RECORD),$(abspath $(RECORD)))" \
@@ -50,7 +54,8 @@ generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize bas
 	go run ./hack/charts .
 
 .PHONY: web
-web: ## Build the front end of the web UI into web/dist (needs Node)
+web: ## Build the front end of the web UI into web/dist (installs Node if missing)
+	hack/needs node npm
 	cd web && npm ci --no-audit --no-fund && npm run build
 
 .PHONY: lint

@@ -26,6 +26,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
+// maxDiscoveryAge bounds the age of what templates see of the kinds that a cluster serves. Others may install kinds.
+const maxDiscoveryAge = time.Minute
+
 // newAction returns what all actions on the release need.
 func (r *run) newAction() (*action.Run, error) {
 	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
@@ -36,7 +39,7 @@ func (r *run) newAction() (*action.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	capabilities, err := capabilitiesOf(r.target)
+	capabilities, err := r.capabilities()
 	if err != nil {
 		return nil, fault.New(meta.ReconciliationFailedReason, "cannot read what the cluster serves").Because(err)
 	}
@@ -62,7 +65,13 @@ func (r *run) newUninstall() *action.Run {
 	}
 }
 
-// capabilitiesOf returns what templates see as .Capabilities.
+// capabilities returns what the templates of the release see as .Capabilities.
+func (r *run) capabilities() (*common.Capabilities, error) {
+	r.target.RefreshDiscovery(r.Clock.Now(), maxDiscoveryAge)
+	return capabilitiesOf(r.target)
+}
+
+// capabilitiesOf returns what a cluster serves, as far as discovery is not outdated.
 func capabilitiesOf(t *rollout.Target) (*common.Capabilities, error) {
 	discovery := t.Cluster.Discovery()
 	version, err := discovery.ServerVersion()
@@ -95,7 +104,7 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 	if err != nil {
 		return nil, nil, err
 	}
-	capabilities, err := capabilitiesOf(r.target)
+	capabilities, err := r.capabilities()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,9 +52,10 @@ type Target struct {
 	cluster string // identifies the cluster, without the identity
 	waits   *waits
 
-	mu      sync.Mutex
-	closed  bool
-	closers []func()
+	mu         sync.Mutex
+	closed     bool
+	closers    []func()
+	discovered time.Time // when discovery was refreshed last
 }
 
 // Target returns the target of an owner. The owner uses it until it has another target or calls [Clusters.Release].
@@ -132,7 +134,7 @@ func (c *Clusters) newTarget(to *connection, user string) (*Target, error) {
 	cfg := rest.CopyConfig(to.config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 	options := c.Apply
-	options.OnDrift = c.enqueue
+	options.OnDrift, options.Namespace = c.enqueue, to.namespace
 	cluster, err := apply.NewCluster(cfg, options)
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)
@@ -196,6 +198,17 @@ func (c *Clusters) enqueueKey(key string) {
 func (t *Target) Forget(owner reconcile.Ref) {
 	t.Cluster.Forget(OwnerOf(owner))
 	t.Health.Forget(healthKey(owner))
+}
+
+// RefreshDiscovery makes the next use of what the cluster serves ask the API server, if the last refresh is older than
+// maxAge.
+func (t *Target) RefreshDiscovery(now time.Time, maxAge time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.discovered) >= maxAge {
+		t.discovered = now
+		t.Cluster.Mapper().Reset()
+	}
 }
 
 // OnClose makes a function run when the target is no longer used; at once if it is not used any longer. The function

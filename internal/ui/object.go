@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -108,13 +109,24 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	if d.Events, err = eventsOf(ctx, u, k, o); err != nil {
 		d.EventError = cluster.WithHint(err).Error()
 	}
-	o.SetManagedFields(nil)
-	text, err := yaml.Marshal(o)
+	text, err := yamlOf(u, o)
 	if err != nil {
 		return nil, err
 	}
-	d.YAML = excerpt.Bytes(string(text), maxYAML)
+	d.YAML = excerpt.Bytes(text, maxYAML)
 	return d, nil
+}
+
+// yamlOf returns an object as YAML with its kind, which typed clients leave out, and without managed fields.
+func yamlOf(u *User, o reconcile.Object) (string, error) {
+	gvk, err := apiutil.GVKForObject(o, u.Client.Scheme())
+	if err != nil {
+		return "", err
+	}
+	o.GetObjectKind().SetGroupVersionKind(gvk)
+	o.SetManagedFields(nil)
+	text, err := yaml.Marshal(o)
+	return string(text), err
 }
 
 // eventsOf returns the last events of an object, newest first.

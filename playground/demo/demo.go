@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -66,6 +65,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		{"definitions of the *.toolkit.fluxcd.io kinds", d.installDefinitions},
 		{"team that receives notifications", d.startTeam},
 		{"sluice controller", d.startControllers},
+		{"sluice ui, the web UI", d.startUI},
 	} {
 		began := time.Now()
 		stop, err := step.do(ctx)
@@ -94,6 +94,7 @@ type demo struct {
 	team            team
 	screen          *screen
 	died            chan error // of the controllers
+	ui              string     // address of the web UI, with its token
 }
 
 func nothing() {}
@@ -157,25 +158,8 @@ func (d *demo) startControllers(context.Context) (func(), error) {
 		"--events-addr", "0", "--images-addr", "0",
 		"--allow-loopback-checks", "--log-encoding", "console") // the team is on loopback, and this may be a pod
 	cmd.Stdout, cmd.Stderr = logs, logs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the demo, which ends it in order
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
 	d.died = make(chan error, 1)
-	ended := make(chan struct{})
-	go func() {
-		d.died <- cmd.Wait()
-		close(ended)
-	}()
-	return func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill()
-		}
-		_ = logs.Close()
-	}, nil
+	return startChild(cmd, d.died, logs)
 }
 
 // pipeline applies the pipeline and shows how it comes on, until all of it is Ready.
@@ -249,7 +233,7 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 		return err
 	}
 	asks := !d.Exit && term.IsTerminal(int(os.Stdin.Fd()))
-	d.screen.approval(held, gate, asks)
+	d.screen.approval(held, gate, asks, d.ui)
 	opened := time.Now()
 	if asks { // a person takes any time, and may use the command instead
 		go d.openOnEnter(ctx, client, gate)
@@ -340,5 +324,5 @@ func tail(file string) string {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return "last lines of the controllers' log:\n" + strings.Join(lines[max(0, len(lines)-15):], "\n")
+	return "last lines of " + filepath.Base(file) + ":\n" + strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

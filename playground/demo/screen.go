@@ -159,7 +159,7 @@ func (s *screen) message(c *card) string {
 }
 
 // approval shows what a person decides about, and how. The previous drawing stays, and the tree is drawn again below.
-func (s *screen) approval(held []*card, gate *card, asks bool) {
+func (s *screen) approval(held []*card, gate *card, asks bool, ui string) {
 	var pending []string
 	for _, h := range held {
 		pending = append(pending, h.pending...)
@@ -170,7 +170,7 @@ func (s *screen) approval(held []*card, gate *card, asks bool) {
 		strings.Join(s.list("  ", pending), "\n"),
 		s.colour("90", "$"), gate.name, namespace)
 	if asks {
-		s.printf("Press Enter to open the gate as this command does.\n\n")
+		s.printf("Press Enter to open the gate as this command does, or open it in the web UI:\n\n  %s\n\n", ui)
 	}
 	s.drawn = 0
 }
@@ -224,6 +224,9 @@ func (s *screen) whatToTry(d *demo) {
   %s gate close release -n %s
 
   %s
+  %s
+
+  %s
   %s get all -A
   tail -f %s
 
@@ -234,6 +237,7 @@ Changes show below. Ctrl-C ends the demo and leaves nothing behind.
 		s.colour("36", "# delete an object and see it return within two seconds"),
 		s.colour("36", "# close the gate: changes of the frontend wait again, and get all shows them"), sluice,
 		namespace,
+		s.colour("36", "# open the web UI in a browser of this machine"), d.ui,
 		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
 }
 

@@ -30,11 +30,18 @@ const actions: Record<string, Action> = {
 // ActionBar is the buttons for what can be done with an object.
 export function ActionBar(props: { id: string; actions: string[]; seen: string[]; onDone: () => void }) {
   const [asked, setAsked] = useState<string>();
+  // What the person saw when the dialog opened. Later changes must not be decided on unseen.
+  const [seen, setSeen] = useState<string[]>([]);
   const [done, setDone] = useState('');
   const [error, setError] = useState<Error>();
+  const ask = (name: string) => {
+    setSeen(props.seen);
+    setError(undefined);
+    setAsked(name);
+  };
   const run = async (name: string, order: Order) => {
     try {
-      await act(props.id, name, { ...order, seen: props.seen });
+      await act(props.id, name, { ...order, seen });
       setError(undefined);
       setDone(`Requested: ${actions[name]?.title.toLowerCase() ?? name}.`);
       setAsked(undefined);
@@ -51,7 +58,7 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
       <div class="buttons">
         {props.actions.map((name) => {
           const a = actions[name];
-          return a && <button onClick={() => (a.confirm ? setAsked(name) : void run(name, {}))}>{a.label}</button>;
+          return a && <button onClick={() => (a.confirm ? ask(name) : void run(name, {}))}>{a.label}</button>;
         })}
       </div>
       <p role="status" class="quiet">

@@ -252,6 +252,9 @@ export interface Change {
   item: Item | null;
 }
 
+// reconnectDelay is in milliseconds.
+const reconnectDelay = 2000;
+
 // Live is the stream of changes. It connects again by itself; listeners are then called without changes, to read anew.
 export class Live {
   private listeners = new Set<(changes: Change[] | null) => void>();
@@ -259,13 +262,23 @@ export class Live {
   private connected = false;
 
   constructor() {
+    this.connect();
+  }
+
+  private connect() {
     const source = new EventSource('/api/v1/stream');
     source.addEventListener('hello', () => {
       this.set(true);
       this.tell(null);
     });
     source.addEventListener('changes', (e) => this.tell(JSON.parse((e as MessageEvent<string>).data) as Change[]));
-    source.addEventListener('error', () => this.set(false));
+    source.addEventListener('error', () => {
+      this.set(false);
+      if (source.readyState === EventSource.CLOSED) {
+        // The server refused, for example until the person logs in again. The browser does not retry that.
+        window.setTimeout(() => this.connect(), reconnectDelay);
+      }
+    });
   }
 
   private set(connected: boolean) {

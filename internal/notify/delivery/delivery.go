@@ -7,7 +7,9 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -29,6 +31,23 @@ type Delivery struct {
 func (d *Delivery) subject() string {
 	o := d.Event.InvolvedObject
 	return fmt.Sprintf("%s/%s/%s", o.Kind, o.Namespace, o.Name)
+}
+
+// namespaceOf returns the namespace of the object of a stored event or delivery.
+func namespaceOf(data []byte) string {
+	type record struct {
+		InvolvedObject struct {
+			Namespace string `json:"namespace"`
+		} `json:"involvedObject"`
+	}
+	var stored struct {
+		record
+		Event record `json:"event"`
+	}
+	if json.Unmarshal(data, &stored) != nil {
+		return ""
+	}
+	return cmp.Or(stored.InvolvedObject.Namespace, stored.Event.InvolvedObject.Namespace)
 }
 
 // Router returns the deliveries of an event: one for each alert that selects it.
@@ -82,9 +101,10 @@ func (o *Options) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Limits == (queue.Limits{}) {
+	if o.Limits.Bytes == 0 {
 		o.Limits = queue.DefaultLimits
 	}
+	o.Limits.Owner = namespaceOf
 	for _, d := range []struct {
 		field        *time.Duration
 		defaultValue time.Duration

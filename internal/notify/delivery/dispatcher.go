@@ -201,6 +201,11 @@ func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at
 	if err == nil {
 		err = w.add(queuedDelivery{Delivery: delivery}, at)
 	}
+	if errors.Is(err, queue.ErrShare) {
+		d.Reporter.Report(delivery.Alert, delivery.Provider, ReasonDropped,
+			fmt.Sprintf("The notifications about namespace '%s' use up its share of the queue, newest notification "+
+				"dropped. Fix or suspend the Provider, or narrow the Alert", delivery.Event.InvolvedObject.Namespace))
+	}
 	if err != nil {
 		count(delivery.Provider, "dropped", 1)
 		log.FromContext(ctx).Error(err, "cannot store a notification, notification dropped",

@@ -19,7 +19,13 @@ import (
 type Limits struct {
 	Bytes   int64 // total size of all segments; above it, the oldest segment is dropped
 	Segment int64 // size of one segment; above it, a new segment is started
+	// Owner returns whom a record counts for. If several have records, each may use at most as much of the queue as it
+	// leaves free. Nil: the queue is not divided.
+	Owner func(data []byte) string
 }
+
+// ErrShare is the error of a record whose owner has used up its share, while others have records in the queue.
+var ErrShare = errors.New("the share of its namespace in the queue is used up")
 
 // DefaultLimits hold about fifty thousand events.
 var DefaultLimits = Limits{Bytes: 64 << 20, Segment: 4 << 20}
@@ -62,7 +68,7 @@ func Open(dir string, limits Limits) (*Queue, error) {
 
 // Append adds a record of at most [MaxRecord] bytes at the end. After it returns, the record survives the
 // process; it survives the machine after the next [Queue.Sync]. If the queue is full, the oldest
-// records are dropped.
+// records are dropped. The error is [ErrShare] if the record would take the room of others.
 func (q *Queue) Append(data []byte, at time.Time) error {
 	if len(data) > MaxRecord {
 		return fmt.Errorf("the record has %d bytes; the maximum is %d", len(data), MaxRecord)
@@ -70,6 +76,10 @@ func (q *Queue) Append(data []byte, at time.Time) error {
 	record := encode(data, at)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	owner := q.ownerOf(data)
+	if q.exceedsShare(owner, int64(len(record))) {
+		return ErrShare
+	}
 	q.makeRoom(int64(len(record)))
 	last, err := q.writableSegment(int64(len(record)))
 	if err != nil {
@@ -79,7 +89,7 @@ func (q *Queue) Append(data []byte, at time.Time) error {
 		q.sealLast() // it may end in a partial record
 		return fmt.Errorf("cannot write to the queue: %w", err)
 	}
-	last.size += int64(len(record))
+	last.add(owner, int64(len(record)))
 	last.pending++
 	last.dirty = true
 	return nil
@@ -97,6 +107,27 @@ func (q *Queue) size() (total int64) {
 		total += s.size
 	}
 	return total
+}
+
+func (q *Queue) ownerOf(data []byte) string {
+	if q.limits.Owner == nil {
+		return ""
+	}
+	return q.limits.Owner(data)
+}
+
+// exceedsShare reports whether n more bytes of an owner would leave less free than the owner uses, while others have
+// records.
+func (q *Queue) exceedsShare(owner string, n int64) bool {
+	if q.limits.Owner == nil {
+		return false
+	}
+	owned := int64(0)
+	for _, s := range q.segments {
+		owned += s.owned[owner]
+	}
+	others := q.size() - owned
+	return others > 0 && owned+n > (q.limits.Bytes-others)/2
 }
 
 // makeRoom drops the oldest segments until n more bytes fit into the limit.

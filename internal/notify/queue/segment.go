@@ -13,7 +13,8 @@ import (
 
 // segment is a file of records.
 type segment struct {
-	base, size int64    // offset of the first record in the stream; bytes of complete records
+	base, size int64 // offset of the first record in the stream; bytes of complete records
+	owned      map[string]int64
 	pending    int      // records that are not acknowledged
 	file       *os.File // nil while the segment is not read or written
 	sealed     bool     // nothing is written to it any more
@@ -24,6 +25,15 @@ const extension = ".records"
 
 func (s *segment) end() int64     { return s.base + s.size }
 func (s *segment) writable() bool { return s.file != nil && !s.sealed }
+
+// add counts n bytes of a complete record.
+func (s *segment) add(owner string, n int64) {
+	if s.owned == nil {
+		s.owned = map[string]int64{}
+	}
+	s.size += n
+	s.owned[owner] += n
+}
 
 func (s *segment) path(dir string) string {
 	return filepath.Join(dir, fmt.Sprintf("%019d%s", s.base, extension))
@@ -65,7 +75,7 @@ func (s *segment) readAt(dir string, offset int64) (Record, error) {
 }
 
 // scan sets the size of the segment from its complete records, and counts those at or after an offset as pending.
-func (s *segment) scan(dir string, from int64) error {
+func (s *segment) scan(dir string, from int64, ownerOf func([]byte) string) error {
 	f, err := os.Open(s.path(dir))
 	if err != nil {
 		return err
@@ -83,7 +93,7 @@ func (s *segment) scan(dir string, from int64) error {
 		if s.end() >= from {
 			s.pending++
 		}
-		s.size += headerSize + int64(len(r.Data))
+		s.add(ownerOf(r.Data), headerSize+int64(len(r.Data)))
 	}
 }
 
@@ -100,7 +110,7 @@ func (q *Queue) load() error {
 			continue
 		}
 		s := &segment{base: base, sealed: true}
-		if err := s.scan(q.dir, q.readOffset); err != nil {
+		if err := s.scan(q.dir, q.readOffset, q.ownerOf); err != nil {
 			return fmt.Errorf("cannot read a queue segment: %w", err)
 		}
 		if s.pending == 0 {

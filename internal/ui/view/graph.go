@@ -84,7 +84,7 @@ func edgesOf(items []*Item) []Edge {
 	return edges
 }
 
-// reachable returns the root with all that is upstream or downstream of it.
+// reachable returns the root with all that is upstream or downstream of it, and the gates in front of that.
 func reachable(edges []Edge, root string) map[string]bool {
 	up, down := map[string][]string{}, map[string][]string{}
 	for _, e := range edges {
@@ -102,6 +102,11 @@ func reachable(edges []Edge, root string) map[string]bool {
 					queue = append(queue, id)
 				}
 			}
+		}
+	}
+	for _, e := range edges {
+		if e.Relation == GateOf && keep[e.To] {
+			keep[e.From] = true
 		}
 	}
 	return keep

@@ -77,13 +77,15 @@ func TestGraphShowsWhatIsUpstreamAndDownstream(t *testing.T) {
 	repo, other := git("repo", Ready), git("other", Ready)
 	top, below := app("top", Ready, repo.ID), app("below", Ready, ID("GitRepository", "team", "gone"))
 	below.AppliedBy = top.ID
+	door := &Item{ID: ID("Gate", "team", "door"), Kind: "Gate", Namespace: "team", Name: "door", State: Ready}
+	below.Gates = []string{door.ID}
 	aside := app("aside", Ready, other.ID)
-	g := NewGraph([]*Item{repo, other, top, below, aside}, top.ID)
+	g := NewGraph([]*Item{repo, other, top, below, aside, door}, top.ID)
 	var ids []string
 	for _, n := range g.Nodes {
 		ids = append(ids, n.Name)
 	}
-	if want := []string{"repo", "top", "below"}; !slices.Equal(ids, want) {
+	if want := []string{"repo", "top", "below", "door"}; !slices.Equal(ids, want) {
 		t.Errorf("the nodes are %v, want %v", ids, want)
 	}
 	if want := []string{ID("GitRepository", "team", "gone")}; !slices.Equal(g.Missing, want) {

@@ -1,0 +1,61 @@
+package helmrelease_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// shiftedClock is the real clock, some time later.
+type shiftedClock struct {
+	clock.RealClock
+	by atomic.Int64 // nanoseconds
+}
+
+// Now implements [clock.PassiveClock].
+func (c *shiftedClock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
+
+// Since implements [clock.PassiveClock].
+func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// TestTemplatesSeeKindsThatOthersInstall has a template that depends on a kind which is installed after the release.
+func TestTemplatesSeeKindsThatOthersInstall(t *testing.T) {
+	later := &shiftedClock{}
+	h := newHarness(t, func(o *options.Options) { o.Clock = later })
+	h.publish("1.0.0", map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: {{ .Release.Name }}-config}\ndata: {k: {{ if .Capabilities.APIVersions.Has " +
+		"\"later.example.com/v1/Thing\" }}monitored{{ else }}{{ .Values.color }}{{ end }}}\n"})
+	h.release("app")
+	h.ready("app", 1)
+	h.configMap("app-config", "red")
+
+	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": "later.example.com", "scope": "Namespaced",
+		"names": map[string]any{"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
+		"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}}}}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("things.later.example.com")
+	h.Create(definition)
+	served, err := discovery.NewDiscoveryClientForConfig(testenv.Cluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the kind is served", func() error {
+		_, err := served.ServerResourcesForGroupVersion("later.example.com/v1")
+		return err
+	})
+
+	later.by.Store(int64(2 * time.Minute))
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	h.ready("app", 2)
+	h.configMap("app-config", "monitored")
+}

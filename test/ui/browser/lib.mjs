@@ -1,0 +1,74 @@
+// Helpers of the browser tests. The Go test beside this folder starts the servers and this run; see ../ui_test.go.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { chromium } from 'playwright-core';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+// world is where everything is; the Go test writes it.
+export const world = JSON.parse(process.env.SLUICE_UI_WORLD ?? '{}');
+
+// step asks the Go test to change the cluster, and returns its answer.
+export async function step(name) {
+  const response = await fetch(`${world.control}/${name}`, { method: 'POST' });
+  const text = await response.text();
+  assert.equal(response.status, 200, `step ${name}: ${text}`);
+  return text;
+}
+
+// launch starts the browser. Its sandbox cannot be used by root in a container.
+export function launch() {
+  return chromium.launch({ executablePath: world.browser, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+}
+
+// open returns a page that is logged in. The test fails if a script of an object ran, if a request left the server, or
+// if the page reported an error.
+export async function open(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.faults = [];
+  page.on('pageerror', (e) => page.faults.push(String(e)));
+  page.on('request', (r) => {
+    if (new URL(r.url()).origin !== new URL(world.address).origin) {
+      page.faults.push(`request to another host: ${r.url()}`);
+    }
+  });
+  await page.goto(await step('address'));
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  return page;
+}
+
+// close checks what must hold on every page, and closes its context.
+export async function close(page) {
+  assert.equal(await page.evaluate(() => window.hacked), undefined, 'HTML of an object was run');
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+}
+
+// checkAccessibility fails on any violation that axe finds.
+export async function checkAccessibility(page, name) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const found = violations.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.map((n) => n.html).slice(0, 3).join('\n  ')}`);
+  assert.deepEqual(found, [], `accessibility of ${name}`);
+}
+
+// eventually calls check until it does not throw, for at most 60 seconds.
+export async function eventually(check) {
+  const end = Date.now() + 60_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (e) {
+      if (Date.now() > end) {
+        throw e;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+// object returns the address of the page of an object.
+export const object = (id) => '/object/' + id.split('/').map(encodeURIComponent).join('/');

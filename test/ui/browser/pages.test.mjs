@@ -1,0 +1,119 @@
+// Every page: its content, accessibility in light and dark, HTML in names and messages, 360 px, keyboard, screenshots.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { checkAccessibility, close, eventually, launch, object, open, world } from './lib.mjs';
+
+// pages lists every page, with a text that only its data can contain.
+const pages = [
+  { name: 'overview', path: '/', has: 'GitRepository/shop/legacy' },
+  { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
+  { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
+  { name: 'objects', path: '/objects', has: 'payments' },
+  { name: 'object', path: object('Kustomization/shop/web'), has: 'Applied revision' },
+  { name: 'why', path: `/why?q=checkout`, has: 'What to do' },
+  { name: 'gates', path: '/gates', has: 'Waits at a gate' },
+  { name: 'changes', path: '/changes', has: 'Fetched by' },
+  { name: 'images', path: '/images', has: '1.2.0' },
+  { name: 'not-found', path: '/nothing', has: 'There is no such page' },
+  { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
+];
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+for (const scheme of ['light', 'dark']) {
+  test(`every page is accessible in ${scheme}`, async () => {
+    const page = await open(browser, { colorScheme: scheme });
+    for (const p of pages) {
+      await page.goto(new URL(p.path, world.address).href);
+      await page.getByText(p.has).first().waitFor({ state: 'attached' });
+      await checkAccessibility(page, `${p.name}, ${scheme}`);
+      if (world.images && scheme === 'light' && !p.name.includes('not-found')) {
+        await page.screenshot({ path: `${world.images}/${p.name}.png` });
+      }
+    }
+    await close(page);
+  });
+}
+
+test('every tab of an object is accessible and shows its data', async () => {
+  const page = await open(browser);
+  await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
+  for (const [tab, has] of [
+    ['Events', 'ReconciliationSucceeded'],
+    ['Objects', 'Pod'],
+    ['History', 'main@sha1:'],
+    ['YAML', 'apiVersion: kustomize.toolkit.fluxcd.io/v1'],
+    ['Conditions', 'Ready: True'],
+  ]) {
+    await page.getByRole('tab', { name: tab }).click();
+    await page.getByRole('tabpanel').getByText(has).first().waitFor();
+    await checkAccessibility(page, tab);
+  }
+  await close(page);
+});
+
+test('HTML in messages and commits is shown as text', async () => {
+  const page = await open(browser);
+  for (const path of [object('Kustomization/shop/broken'), '/', '/objects', '/why?q=broken', '/graph']) {
+    await page.goto(new URL(path, world.address).href);
+    await page.getByText('<img src=x onerror=').first().waitFor({ state: 'attached' });
+    assert.equal(await page.locator('img').count(), 0, `an image of a message is on ${path}`);
+  }
+  await page.goto(new URL('/changes', world.address).href);
+  await page.getByText('<script>window.hacked=1</script> Sell').first().waitFor();
+  assert.equal(await page.locator('main script').count(), 0);
+  await close(page);
+});
+
+test('every page fits 360 px', async () => {
+  const page = await open(browser, { viewport: { width: 360, height: 740 } });
+  for (const p of pages) {
+    await page.goto(new URL(p.path, world.address).href);
+    await page.getByText(p.has).first().waitFor({ state: 'attached' });
+    const wide = await page.evaluate(() => {
+      if (document.documentElement.scrollWidth <= 360) {
+        return [];
+      }
+      const all = [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 360);
+      return all.map((e) => e.outerHTML.slice(0, 200));
+    });
+    assert.deepEqual(wide, [], `${p.name} is wider than 360 px`);
+  }
+  await close(page);
+});
+
+test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
+  const page = await open(browser);
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'Skip to the content');
+  await page.keyboard.press('Enter');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'main');
+  await page.getByRole('link', { name: 'Gates', exact: true }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Gates' }).waitFor();
+
+  await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
+  await page.getByRole('tab', { name: 'Conditions' }).focus();
+  await page.keyboard.press('ArrowRight');
+  await page.getByRole('tabpanel').getByText('ReconciliationSucceeded').first().waitFor();
+  await page.getByRole('button', { name: 'Suspend' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await checkAccessibility(page, 'dialog');
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+
+  await page.goto(new URL('/graph', world.address).href);
+  const picture = page.getByRole('group', { name: 'Picture of the graph' });
+  await picture.focus();
+  const place = () => picture.locator('svg > g').getAttribute('transform');
+  const first = await eventually(place);
+  await page.keyboard.press('ArrowLeft');
+  await eventually(async () => assert.notEqual(await place(), first));
+  const moved = await place();
+  await page.keyboard.press('+');
+  await eventually(async () => assert.notEqual(await place(), moved));
+  await close(page);
+});

@@ -1,0 +1,133 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+var (
+	browser = flag.String("browser", "", "path of Chromium; without it the tests are skipped")
+	images  = flag.String("images", "", "folder to write screenshots of the pages to")
+)
+
+// Node runs the files by name: those of the pages expect the world as it was made, so they are first.
+var tests = []string{"browser/pages.test.mjs", "browser/while-shown.test.mjs"}
+
+// browserTimeout bounds the run of all browser tests.
+const browserTimeout = 8 * time.Minute
+
+// bench is the world with the servers that the browser uses.
+type bench struct {
+	*world
+	proxy      *testenv.Proxy // between the UI and the API server
+	kubeconfig string         // leads through the proxy
+	ui         *process
+	pushed     string // commit that waits at the gate
+}
+
+// process is a running `sluice ui`.
+type process struct {
+	cmd     *exec.Cmd
+	address string // with the token
+}
+
+func TestBrowser(t *testing.T) {
+	if *browser == "" {
+		t.Skip("needs Chromium and Node: run make test-ui")
+	}
+	s := system.NewImages(t, func(o *options.Options) { o.WatchAllNamespaces = true })
+	b := &bench{world: newWorld(s)}
+	b.connect()
+	if err := b.startUI(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.ui.stop() })
+	origin, _, _ := strings.Cut(b.ui.address, "/login")
+	where, err := json.Marshal(map[string]string{"control": b.serveSteps(), "address": origin, "browser": *browser,
+		"images": *images})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
+	defer cancel()
+	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec"},
+		tests...)...)
+	node.Env = append(os.Environ(), "SLUICE_UI_WORLD="+string(where))
+	out, err := node.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("browser tests failed: %v", err)
+	}
+	if *images != "" {
+		shrink(t, *images)
+	}
+}
+
+// connect writes a kubeconfig that leads through a proxy, which can be cut.
+func (b *bench) connect() {
+	cfg, err := clientcmd.LoadFromFile(testenv.Kubeconfig(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range cfg.Clusters {
+		if b.proxy == nil {
+			b.proxy = testenv.NewProxy(b, strings.TrimPrefix(c.Server, "https://"))
+		}
+		c.Server = "https://" + b.proxy.Address()
+	}
+	b.kubeconfig = filepath.Join(b.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, b.kubeconfig); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// startUI runs `sluice ui`. It serves on the address of the last run, so that open pages can reconnect.
+func (b *bench) startUI() error {
+	binary, err := testenv.Binary("sluice")
+	if err != nil {
+		return err
+	}
+	addr := "127.0.0.1:0"
+	if b.ui != nil {
+		addr = strings.TrimPrefix(strings.SplitN(b.ui.address, "/login", 2)[0], "http://")
+	}
+	cmd := exec.CommandContext(b.Context(), binary, "ui", "--open=false", "--addr", addr, "--kubeconfig", b.kubeconfig)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "http://") {
+			b.ui = &process{cmd: cmd, address: lines.Text()}
+			return nil
+		}
+	}
+	return errors.Join(errors.New("sluice ui printed no address"), cmd.Wait())
+}
+
+func (p *process) stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = p.cmd.Wait()
+	return nil
+}

@@ -1,0 +1,122 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// hostile is text that must never be run as HTML.
+const hostile = `<img src=x onerror=window.hacked=1>`
+
+// configMap returns a manifest.
+func configMap(name, value string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {value: '" + value + "'}\n"
+}
+
+// world is a cluster in which controllers made everything that the pages show.
+type world struct {
+	*system.Images
+}
+
+// newWorld starts the controllers and waits until all objects are what the tests expect.
+func newWorld(s *system.Images) *world {
+	w := &world{Images: s}
+	for _, name := range []string{"shop", "payments"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := s.Client.Create(s.Context(), namespace); err != nil {
+			s.Fatal(err)
+		}
+	}
+	w.payments()
+	s.Namespace = "shop"
+	w.shop()
+	w.failures()
+	w.images()
+	return w
+}
+
+// shop is an application with two parts, and a third one behind a gate.
+func (w *world) shop() {
+	w.Git.Commit("app", map[string]string{
+		"web/web.yaml":      system.WebDeployment("registry.example/web:1.2.0", ""),
+		"web/settings.yaml": configMap("web", "1"),
+		"api/api.yaml":      configMap("api", "1"), "checkout/checkout.yaml": configMap("checkout", "1"),
+	})
+	tree := w.Git.Run("app", "rev-parse", "main^{tree}")
+	commit := w.Git.Run("app", "commit-tree", tree, "-p", "main", "-m",
+		"<script>window.hacked=1</script> Sell more\n")
+	w.Git.SetRef("app", "refs/heads/main", commit)
+	w.GitRepository("app")
+	w.Gate("release")
+	w.Gate("nights", func(g *gatingv1.Gate) {
+		g.Spec.Schedule = []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
+			Duration: &meta.Duration{Duration: 6 * time.Hour}}}
+	})
+	w.Kustomization("web", "app", "web", system.WaitForHealth(2*time.Minute))
+	w.Kustomization("api", "app", "api", func(k *kustomizev1.Kustomization) {
+		k.Spec.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "web"}}}
+	})
+	w.Kustomization("checkout", "app", "checkout", func(k *kustomizev1.Kustomization) {
+		k.Spec.Gated = meta.Gated{Gates: system.GateRefs("release")}
+	})
+	w.Ready("web", commit)
+	w.Ready("api", commit)
+	w.awaitPending("checkout", commit)
+}
+
+// failures is a source that fails with three dependents, and a failure whose message contains HTML.
+func (w *world) failures() {
+	w.Git.Commit("legacy", map[string]string{"a.yaml": configMap("legacy", "1")})
+	w.GitRepository("legacy", func(g *sourcev1.GitRepository) { g.Spec.Reference.Branch = "gone" })
+	for _, name := range []string{"legacy-billing", "legacy-mail", "legacy-search"} {
+		w.Kustomization(name, "legacy", "./")
+	}
+	w.fails(&sourcev1.GitRepository{}, "legacy", "")
+	w.Kustomization("broken", "app", "./"+hostile)
+	w.fails(&kustomizev1.Kustomization{}, "broken", hostile)
+}
+
+// fails waits until an object is not Ready with a message that contains a text.
+func (w *world) fails(o reconcile.Object, name, text string) {
+	w.Helper()
+	testenv.Eventually(w, name+" fails", func() error {
+		if err := w.Get(o, name); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, reconcile.TypeReady)
+		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+}
+
+// images is an image with a policy.
+func (w *world) images() {
+	w.Push("web", time.Now(), "1.0.0", "1.1.0", "1.2.0")
+	w.ImageRepository("web")
+	w.ImagePolicy("web", "web", system.BySemVer(">=1"))
+	w.Latest("web", "1.2.0")
+}
+
+// payments is a namespace that belongs to another team.
+func (w *world) payments() {
+	w.Namespace = "payments"
+	commit := w.Git.Commit("ledger", map[string]string{"a.yaml": configMap("ledger", "1")})
+	w.GitRepository("ledger")
+	w.Kustomization("ledger", "ledger", "./")
+	w.Ready("ledger", commit)
+}
