@@ -29,6 +29,7 @@ const DefaultConcurrency = 8
 // ClusterOptions configures a cluster.
 type ClusterOptions struct {
 	FieldManager string // DefaultFieldManager when empty
+	Namespace    string // of objects that declare none; when empty, they are refused
 	Concurrency  int    // concurrent requests of each Apply; DefaultConcurrency when 0
 	// WaitTimeout bounds how long one call waits for definitions to be served and for objects to be deleted, for all
 	// objects together; 10 s when 0. See [IsWaiting].
@@ -111,6 +112,9 @@ func newCluster(o ClusterOptions, client kubewatch.Client[*metav1.PartialObjectM
 	c.watches = c.newWatches(client)
 	return c
 }
+
+// DefaultNamespace returns the namespace of objects that declare none; empty if they are refused.
+func (c *Cluster) DefaultNamespace() string { return c.options.Namespace }
 
 // Dynamic returns a client for all objects of the cluster.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }

@@ -8,9 +8,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // object is a declared object, normalized for its owner and mapped to a resource of the cluster. It is not modified.
@@ -25,21 +26,26 @@ type object struct {
 
 func (o *object) reference() Ref { return o.ref }
 
-// newObject normalizes an object for its owner.
-func newObject(source *unstructured.Unstructured, owner Owner, mapping *meta.RESTMapping) (*object, error) {
+// newObject normalizes an object for its owner. The namespace is that of objects which declare none; may be empty. The
+// problem does not name the object.
+func newObject(source *unstructured.Unstructured, owner Owner, namespace string,
+	mapping *meta.RESTMapping) (*object, *fault.Fault) {
 	o := source.DeepCopy()
 	switch {
 	case o.GetName() == "" && o.GetGenerateName() != "":
-		return nil, fmt.Errorf("it has metadata.generateName %q, which would create another object on each apply",
-			o.GetGenerateName())
+		return nil, problem("metadata.generateName %q would create another object on each apply",
+			o.GetGenerateName()).WithHint("Give it a metadata.name")
 	case o.GetName() == "":
-		return nil, fmt.Errorf("it has no metadata.name")
+		return nil, problem("metadata.name not specified").WithHint("Give it a metadata.name")
 	}
 	switch {
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		o.SetNamespace("")
+	case o.GetNamespace() == "" && namespace == "":
+		return nil, problem("namespace not specified").
+			WithHint("Set metadata.namespace, or spec.targetNamespace of the Kustomization")
 	case o.GetNamespace() == "":
-		o.SetNamespace(metav1.NamespaceDefault)
+		o.SetNamespace(namespace)
 	}
 	labels := o.GetLabels()
 	if labels == nil {
@@ -58,7 +64,7 @@ func newObject(source *unstructured.Unstructured, owner Owner, mapping *meta.RES
 	}
 	b, err := o.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return nil, problem("cannot be encoded as JSON").Because(err)
 	}
 	gvk := o.GroupVersionKind()
 	return &object{
@@ -84,10 +90,10 @@ func (c *Cluster) resolve(req Request) ([]*object, error) {
 		case err != nil:
 			return nil, discoveryFailed(err)
 		}
-		o, err := newObject(served, req.Owner, mapping)
-		if err != nil {
-			problems = append(problems, problem("%s cannot be applied", req.show(d)).Because(err).
-				WithHint("Give it a metadata.name"))
+		o, refusal := newObject(served, req.Owner, c.options.Namespace, mapping)
+		if refusal != nil {
+			refusal.What = req.show(d) + ": " + refusal.What
+			problems = append(problems, refusal)
 			continue
 		}
 		if seen[o.ref.key()] {

@@ -241,19 +241,30 @@ func TestObjectBeingDeletedIsCreatedAgain(t *testing.T) {
 	assertLines(t, "after the deletion", <-done, []string{"ConfigMap/held created"})
 }
 
-func TestScopeAndDefaultNamespace(t *testing.T) {
+func TestScopeAndNamespace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
-	name := "apply-" + f.ns
-	f.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name +
-		"}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"" + name +
-		":x\", namespace: wrong}\nrules: []")
-	if !f.has(configMaps, metav1.NamespaceDefault, name) || !f.has(clusterRoles, "", name+":x") {
+	role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"apply-" + f.ns +
+		":x\", namespace: wrong}\nrules: []\n"
+	req := f.request("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n" + role +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: b}")
+	req.Origin = func(o *unstructured.Unstructured) string { return o.GetName() + ".yaml" }
+	want := "2 objects refused, nothing was changed: ConfigMap/a in a.yaml: namespace not specified; Secret/b in " +
+		"b.yaml: namespace not specified. Set metadata.namespace, or spec.targetNamespace of the Kustomization"
+	if _, err := f.try(req); err == nil || err.Error() != want {
+		t.Errorf("without a namespace: got %v, want %s", err, want)
+	}
+	if f.has(clusterRoles, "", "apply-"+f.ns+":x") {
+		t.Error("other objects of a refused set were applied")
+	}
+	f.Cluster.options.Namespace = f.ns
+	f.do(req)
+	if !f.has(configMaps, f.ns, "a") || !f.has(clusterRoles, "", "apply-"+f.ns+":x") {
 		t.Error("wrong namespace or scope")
 	}
-	assertLines(t, "inventory", []string{f.inventory[0].ID, f.inventory[1].ID}, []string{
-		"default_" + name + "__ConfigMap", "_" + name + "__x_rbac.authorization.k8s.io_ClusterRole",
+	assertLines(t, "inventory", []string{f.inventory[0].ID, f.inventory[1].ID, f.inventory[2].ID}, []string{
+		f.ns + "_a__ConfigMap", f.ns + "_b__Secret", "_apply-" + f.ns + "__x_rbac.authorization.k8s.io_ClusterRole",
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Applied is what an object was applied from completely.
@@ -135,7 +136,8 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 		return nil, err
 	}
 	defer f.Close() // only read
-	tree, err := readVerified(context.Background(), f, record.File, maxDownload)
+	ctx := guard.WithOwner(context.Background(), record.Source.Namespace)
+	tree, err := readVerified(ctx, f, record.File, maxDownload)
 	if err == nil {
 		s.fetcher.recent().keep(record.Source, digest, tree)
 	}

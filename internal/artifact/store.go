@@ -149,7 +149,7 @@ func (s *Store) Tree(key Key, a meta.Artifact) (*Tree, error) {
 		return nil, err
 	}
 	defer f.Close() // only read
-	tree, err := readVerified(context.Background(), f, a.Digest, maxDownload)
+	tree, err := readVerified(guard.WithOwner(context.Background(), key.Namespace), f, a.Digest, maxDownload)
 	if err == nil {
 		s.unpacked.keep(key, a.Digest, tree)
 	}

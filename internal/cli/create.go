@@ -197,7 +197,7 @@ func (c *creation) put(ctx context.Context, cl client.Client, obj client.Object)
 	}
 	action, err := cluster.Put(ctx, cl, want)
 	if err == nil {
-		c.Done("%s '%s' %s", want.GetKind(), client.ObjectKeyFromObject(want), action)
+		c.Done("%s '%s' %s", want.GetKind(), cluster.FullName(want), action)
 	}
 	return action, err
 }

@@ -87,7 +87,7 @@ func TestCreateTenant(t *testing.T) {
 	at(t, "install", "--crds-only").wants(t, exitOK)
 	at(t, "create", "tenant", "blue").wants(t, exitUsage, "--with-namespace is missing")
 	args := []string{"create", "tenant", "blue", "--with-namespace", "blue-web", "--profile", "multi-tenant"}
-	at(t, args...).wants(t, exitOK, "Namespace '/blue-web' created",
+	at(t, args...).wants(t, exitOK, "Namespace 'blue-web' created",
 		"RoleBinding 'blue-web/blue-reconciler' created",
 		"ResourceQuota 'blue-web/blue' created")
 	if second := at(t, args...).wants(t, exitOK); strings.Contains(second.err, "created") {

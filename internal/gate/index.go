@@ -129,6 +129,13 @@ func (x *Index) NamespaceChanged(name string) {
 	}
 }
 
+// HasGates reports whether any gate exists.
+func (x *Index) HasGates() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.gates) > 0
+}
+
 // GatesFor implements [reconcile.Gatekeeper].
 func (x *Index) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref {
 	var over []reconcile.Ref

@@ -32,10 +32,11 @@ type Fence struct {
 	now      func() time.Time
 	validFor time.Duration
 
-	mu       sync.Mutex
-	hasLease bool // it was acquired, and not released
-	hadLease bool
-	renewed  time.Time
+	mu        sync.Mutex
+	hasLease  bool // it was acquired, and not released
+	hadLease  bool
+	mayReport bool // the lease was valid when it was released
+	renewed   time.Time
 }
 
 // NewFence returns a fence for a process with these options, or nil without leader election. Wrap of a nil fence
@@ -61,23 +62,27 @@ func (f *Fence) check(isEvent bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case !f.hadLease, !f.hasLease && isEvent, f.hasLease && f.now().Sub(f.renewed) < f.validFor:
+	case !f.hadLease, f.mayReport && isEvent, f.hasLease && f.isValid():
 		return nil
 	}
 	return ErrLeaseLost
 }
 
+// isValid reports whether the last renewal counts. The caller holds the lock.
+func (f *Fence) isValid() bool { return f.now().Sub(f.renewed) < f.validFor }
+
 // renew records that the lease was held at a time.
 func (f *Fence) renew(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hasLease, f.hadLease, f.renewed = true, true, at
+	f.hasLease, f.hadLease, f.mayReport, f.renewed = true, true, false, at
 }
 
 // release records that the lease is about to be released.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.mayReport = f.hasLease && f.isValid()
 	f.hasLease = false
 }
 

@@ -94,6 +94,11 @@ func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 
 	f.hold(f.lock.Update, "")
 	f.writes("after the lease was released", false, true)
+
+	f.hold(f.lock.Update, f.lock.Identity())
+	f.clock.Step(time.Minute)
+	f.hold(f.lock.Update, "")
+	f.writes("after the lease was released too late", false, false)
 }
 
 // TestLeaseIsCheckedWhenTheBodyIsSent has a process that is stopped between the first check and the request.

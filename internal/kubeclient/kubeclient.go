@@ -52,14 +52,22 @@ func Connect(ctx context.Context, cfg *rest.Config, o options.Options, fence *Fe
 	cfg.UserAgent = "sluice"
 	cfg.WarningHandler = rest.NoWarnings{} // they are for authors of manifests, not for our log
 
+	waiting := &definitionsWait{addr: o.HealthAddr}
+	defer waiting.end()
 	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsTimeout, true, func(context.Context) (bool, error) {
-		mgr, err = newManager(cfg, o, fence)
-		return !apimeta.IsNoMatchError(err), nil
+		if err = missingKinds(cfg); err == nil {
+			waiting.end() // the manager uses the same address
+			mgr, err = newManager(cfg, o, fence)
+		}
+		if !apimeta.IsNoMatchError(err) {
+			return true, nil
+		}
+		waiting.report(err)
+		return false, nil
 	}) // err is that of the last attempt
 	switch {
 	case apimeta.IsNoMatchError(err):
-		return nil, fmt.Errorf("the cluster does not serve all kinds of Sluice: %w. Run `sluice install` or `sluice "+
-			"install --crds-only`", err)
+		return nil, notServed(err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
@@ -133,20 +141,25 @@ func cacheOptions(o options.Options) (cache.Options, error) {
 			// Gates keep their managed fields, which record who set an annotation.
 			&gatingv1.Gate{}: {Transform: func(o any) (any, error) { return o, nil }},
 		}}
-	for _, obj := range []client.Object{
-		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
-		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},
-		&kustomizev1.Kustomization{}, &helmv2.HelmRelease{}, &notificationv1.Receiver{}, &notificationv1.Alert{},
-		&notificationv1.Provider{},
-		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
-		&imagev1alpha1.ImageUpdateJob{},
-	} {
+	for _, obj := range labelledKinds() {
 		c.ByObject[obj] = cache.ByObject{Label: watched}
 	}
 	if !o.WatchAllNamespaces {
 		c.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
 	}
 	return c, nil
+}
+
+// labelledKinds returns the kinds that --watch-label-selector applies to.
+func labelledKinds() []client.Object {
+	return []client.Object{
+		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
+		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},
+		&kustomizev1.Kustomization{}, &helmv2.HelmRelease{}, &notificationv1.Receiver{}, &notificationv1.Alert{},
+		&notificationv1.Provider{},
+		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
+		&imagev1alpha1.ImageUpdateJob{},
+	}
 }
 
 // ConfigMetadata returns an object that selects the metadata cache of ConfigMaps or Secrets.

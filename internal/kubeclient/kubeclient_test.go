@@ -2,6 +2,8 @@ package kubeclient_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -52,8 +55,49 @@ func TestConnectNamesMissingDefinitions(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // a process that is stopped does not wait
 	err := connect(ctx)
-	if !apimeta.IsNoMatchError(err) || !strings.Contains(err.Error(), `"Kustomization"`) ||
+	if !apimeta.IsNoMatchError(err) || !strings.Contains(err.Error(), "Kustomization of ") ||
 		!strings.Contains(err.Error(), "sluice install") {
 		t.Errorf("got error %v, want one that names the kind and the command", err)
+	}
+}
+
+func TestReadyzNamesMissingDefinitions(t *testing.T) {
+	s := system.Prepare(t)
+	addr := system.FreeAddress(t)
+	s.Configure = append(s.Configure, func(o *options.Options) { o.HealthAddr = addr })
+	connect, _ := connectWithoutKustomizations(s, 1<<60)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- connect(ctx) }()
+	get := func(path string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return resp.StatusCode, string(body)
+	}
+	testenv.Eventually(t, "/readyz names the kind", func() error {
+		code, body := get("/readyz")
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "Kustomization of "+
+			"kustomize.toolkit.fluxcd.io/v1. Run `sluice install`") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if code, body := get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("connected without definitions")
 	}
 }

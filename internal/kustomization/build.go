@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -74,7 +72,7 @@ func (r *run) recordBuild(in *inputs, result *build.Result) {
 			ref := apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 			b.yields[ref.Entry().ID] = true
 		}
-		if t.Namespace = cmp.Or(t.Namespace, metav1.NamespaceDefault); apply.HasTTL(o) {
+		if t.Namespace = cmp.Or(t.Namespace, r.target.Cluster.DefaultNamespace()); apply.HasTTL(o) {
 			b.hasTTL[t] = true
 		}
 	}

@@ -3,7 +3,6 @@ package kustomization
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -90,9 +89,7 @@ func isSameObject(e apply.Entry, o *unstructured.Unstructured) bool {
 	if err != nil || ref.Group != gvk.Group || ref.Kind != gvk.Kind || ref.Name != o.GetName() {
 		return false
 	}
-	namespace := o.GetNamespace()
-	return ref.Namespace == namespace || ref.Namespace == "" ||
-		namespace == "" && ref.Namespace == metav1.NamespaceDefault
+	return ref.Namespace == o.GetNamespace() || ref.Namespace == "" || o.GetNamespace() == ""
 }
 
 var _ reconcile.Step[*kustomizev1.Kustomization] = &Controller{}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -58,6 +59,32 @@ func TestRemoteCluster(t *testing.T) {
 	}
 	s.Gone(k, "app")
 	s.ConfigMapHas("far", "1")
+}
+
+// Without spec.targetNamespace, an object without a namespace is refused unless the kubeconfig gives one.
+func TestObjectWithoutNamespace(t *testing.T) {
+	s := newHarness(t)
+	raw, err := os.ReadFile(testenv.Kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.Load(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Contexts[cfg.CurrentContext].Namespace = s.Namespace
+	if raw, err = clientcmd.Write(*cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.Secret("remote", map[string]string{"value": string(raw)})
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("near", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = "" })
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ConfigMap/near in a.yaml: namespace not "+
+		"specified. Set metadata.namespace, or spec.targetNamespace of the Kustomization")
+	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"kubeConfig":{"secretRef":{"name":"remote"}}}}`)
+	s.Ready("app", commit)
+	s.ConfigMapHas("near", "1")
 }
 
 func TestRemoteClusterByServiceAccountToken(t *testing.T) {

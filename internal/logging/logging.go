@@ -3,7 +3,10 @@ package logging
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/go-logr/logr"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,7 +26,37 @@ func Set(level, encoding string) error {
 	}
 	options := zap.Options{Level: l, TimeEncoder: zapcore.ISO8601TimeEncoder, StacktraceLevel: zapcore.DPanicLevel,
 		Development: encoding == "console"}
-	log.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	log.SetLogger(newLogger(options))
 	klog.SetLogger(log.Log.WithName("client"))
 	return nil
+}
+
+// newLogger returns a logger that writes one line for each entry.
+func newLogger(options zap.Options) logr.Logger {
+	options.ZapOpts = append(options.ZapOpts, uberzap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return oneLine{c}
+	}))
+	return zap.New(zap.UseFlagOptions(&options))
+}
+
+// oneLine is a core that replaces line breaks in messages, which the console encoding keeps. The encodings escape those
+// in values.
+type oneLine struct{ zapcore.Core }
+
+// With implements [zapcore.Core].
+func (c oneLine) With(fields []zapcore.Field) zapcore.Core { return oneLine{c.Core.With(fields)} }
+
+// Check implements [zapcore.Core].
+func (c oneLine) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+// Write implements [zapcore.Core].
+func (c oneLine) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	e.Message = strings.Join(strings.FieldsFunc(e.Message, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	e.LoggerName = strings.ReplaceAll(e.LoggerName, "\n", " ")
+	return c.Core.Write(e, fields)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -55,10 +57,30 @@ func (p *process) observeGates(ctx context.Context) error {
 	}
 	p.kernel.Gates = p.gateIndex
 	err := p.gateIndex.Observe(ctx, cache)
+	err = errors.Join(err, p.observeDefinitions())
 	if p.WatchAllNamespaces { // else the one namespace is read on demand
 		err = errors.Join(err, p.gateIndex.ObserveNamespaces(ctx, cache))
 	}
 	return err
+}
+
+// observeDefinitions detects that another tool replaced the definitions of gated kinds.
+func (p *process) observeDefinitions() error {
+	c, err := dynamic.NewForConfigAndClient(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	d := &gate.Definitions{
+		Live: p.mgr.GetAPIReader(), Log: log.Log.WithName("definitions"), HasGates: p.gateIndex.HasGates,
+		Enqueue: func(gk schema.GroupKind) {
+			p.gateIndex.EnqueueSelected(func(ref reconcile.Ref, _ reconcile.Gated) bool { return ref.GroupKind == gk })
+		},
+	}
+	if err := d.Observe(c, p.mgr.GetRESTMapper(), p.gatedKinds()); err != nil {
+		return err
+	}
+	p.kernel.Definitions, p.closers = d, append(p.closers, d.Close)
+	return nil
 }
 
 func (p *process) addGates(ctx context.Context) error {

@@ -36,19 +36,55 @@ func definitionRef(name string) Ref {
 	return Ref{Group: definitionGVK.Group, Version: definitionGVK.Version, Kind: definitionGVK.Kind, Name: name}
 }
 
-// parseDefinition reads what this package needs of a CustomResourceDefinition.
-func parseDefinition(u *unstructured.Unstructured) *definition {
-	d := &definition{live: u}
-	d.Name = u.GetName()
-	d.group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
-	d.kind, _, _ = unstructured.NestedString(u.Object, "spec", "names", "kind")
+// CRD is what is needed of a CustomResourceDefinition here and by an installation.
+type CRD struct {
+	Name, Group, Kind, Plural string
+	Versions                  []CRDVersion
+	StoredVersions            []string // status.storedVersions
+}
+
+// CRDVersion is a version of a CustomResourceDefinition.
+type CRDVersion struct {
+	Name            string
+	Served, Storage bool
+	Schema          map[string]any // nil without one
+}
+
+// ParseCRD reads a CustomResourceDefinition. What it lacks is empty.
+func ParseCRD(u *unstructured.Unstructured) CRD {
+	text := func(path ...string) string {
+		s, _, _ := unstructured.NestedString(u.Object, path...)
+		return s
+	}
+	d := CRD{Name: u.GetName(), Group: text("spec", "group"), Kind: text("spec", "names", "kind"),
+		Plural: text("spec", "names", "plural")}
 	d.StoredVersions, _, _ = unstructured.NestedStringSlice(u.Object, "status", "storedVersions")
-	for _, v := range versionsOf(u) {
-		name, _ := v["name"].(string)
-		d.Versions = append(d.Versions, name)
-		if v["storage"] == true {
-			d.StorageVersion = name
+	for _, raw := range versionsOf(u) {
+		v := CRDVersion{Served: raw["served"] == true, Storage: raw["storage"] == true}
+		v.Name, _ = raw["name"].(string)
+		v.Schema, _, _ = unstructured.NestedMap(raw, "schema", "openAPIV3Schema")
+		d.Versions = append(d.Versions, v)
+	}
+	return d
+}
+
+// StorageVersion returns the version that objects are stored in, or "".
+func (d CRD) StorageVersion() string {
+	for _, v := range d.Versions {
+		if v.Storage {
+			return v.Name
 		}
+	}
+	return ""
+}
+
+// parseDefinition returns a definition with its content.
+func parseDefinition(u *unstructured.Unstructured) *definition {
+	crd := ParseCRD(u)
+	d := &definition{kind: crd.Kind, group: crd.Group, live: u}
+	d.Name, d.StorageVersion, d.StoredVersions = crd.Name, crd.StorageVersion(), crd.StoredVersions
+	for _, v := range crd.Versions {
+		d.Versions = append(d.Versions, v.Name)
 	}
 	return d
 }
@@ -68,10 +104,9 @@ func versionsOf(u *unstructured.Unstructured) []map[string]any {
 
 // schemaOf returns the schema of a version, or nil.
 func schemaOf(u *unstructured.Unstructured, version string) map[string]any {
-	for _, v := range versionsOf(u) {
-		if v["name"] == version {
-			s, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
-			return s
+	for _, v := range ParseCRD(u).Versions {
+		if v.Name == version {
+			return v.Schema
 		}
 	}
 	return nil

@@ -184,6 +184,8 @@ type gateSync struct{ Gatekeeper }
 
 func (gateSync) Start(context.Context, queue) error { return nil }
 
+func (gateSync) String() string { return "gates" }
+
 // clearWaiting records that the object does not wait at any gate.
 func (l *loop[T]) clearWaiting(obj T) {
 	if l.Gates != nil {

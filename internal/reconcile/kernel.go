@@ -107,7 +107,9 @@ type Kernel struct {
 	Clock  clock.Clock
 	Retry  Retry
 	Gates  Gatekeeper // nil disables gates
-	Seals  *seal.Key  // of the revisions that gates let through
+	// Definitions detects that the cluster does not store the gates of objects; may be nil.
+	Definitions GateDefinitions
+	Seals       *seal.Key // of the revisions that gates let through
 	// Suspects are the objects that were in work when an earlier process died; may be nil.
 	Suspects *guard.Suspects
 }
@@ -145,10 +147,10 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Watch(source.Func(func(_ context.Context, q queue) error {
+	if err := c.Watch(NamedSource{Name: "edges", Run: func(_ context.Context, q queue) error {
 		k.Edges.SetQueue(kind.GroupKind, q)
 		return nil
-	})); err != nil {
+	}}); err != nil {
 		return err
 	}
 	if k.Gates != nil && kind.GateBehavior != Ungated {
@@ -159,6 +161,17 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{},
 		relevantChange))
 }
+
+// NamedSource is a source of events that logs name, unlike a [source.Func].
+type NamedSource struct {
+	Name string
+	Run  func(context.Context, queue) error
+}
+
+// Start implements [source.Source].
+func (s NamedSource) Start(ctx context.Context, q queue) error { return s.Run(ctx, q) }
+
+func (s NamedSource) String() string { return s.Name }
 
 // relevantChange filters the events that call for a pass: a new generation, reconcile request or deletion, changed
 // labels (gates select objects by label), or a changed schedule or request that a kind keeps in annotations. Status

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,15 @@ func TestLogHasOneLineForEachTransition(t *testing.T) {
 			return !strings.Contains(lines[0], want)
 		}) {
 			t.Errorf("step %d: got %q, want one line with %q", n, lines, step.want)
+		}
+	}
+}
+
+// controller-runtime logs the sources of a controller when it starts. A function would be logged as an address.
+func TestSourcesHaveNamesInLogs(t *testing.T) {
+	for want, s := range map[string]any{"edges": NamedSource{Name: "edges"}, "gates": gateSync{}} {
+		if got := fmt.Sprintf("%s", s); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

@@ -29,6 +29,8 @@ type loop[T Object] struct {
 	known    failureLog
 	retries  retryBudgets
 	writes   *writeCache[T]
+
+	gateFields gateFields
 }
 
 func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
@@ -58,6 +60,10 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		log.FromContext(ctx).V(1).Info("skipped: the object is suspended")
 		l.clearWaiting(obj)
 		return ctrl.Result{}, nil
+	}
+	obj, result, ok := l.withGates(ctx, obj)
+	if !ok {
+		return result, nil
 	}
 	if finalizers := obj.GetFinalizers(); !l.NoFinalizer && controllerutil.AddFinalizer(obj, l.Finalizer) {
 		if err := l.patchFinalizers(ctx, obj, finalizers); err != nil {
@@ -229,6 +235,7 @@ func (l *loop[T]) forget(obj T) {
 	l.failures.reset(key)
 	l.known.reset(key)
 	l.writes.forget(key)
+	l.gateFields.forget(key)
 	l.clearWaiting(obj)
 	l.Suspects.Forget(l.nameOf(key))
 	forgetMetrics(l.GroupKind, key)

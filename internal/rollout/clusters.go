@@ -134,7 +134,7 @@ func (c *Clusters) newTarget(to *connection, user string) (*Target, error) {
 	cfg := rest.CopyConfig(to.config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 	options := c.Apply
-	options.OnDrift = c.enqueue
+	options.OnDrift, options.Namespace = c.enqueue, to.namespace
 	cluster, err := apply.NewCluster(cfg, options)
 	if err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot use the cluster's address or credentials").Because(err)

@@ -42,8 +42,10 @@ type RemoteClusters struct {
 // connection is how to connect to a cluster.
 type connection struct {
 	config *rest.Config
-	id     string                          // changes with everything but short-lived tokens; may hold secrets
-	login  func(ctx context.Context) error // checks that a token can be obtained; may be nil
+	// namespace is that of objects that declare none; empty if they are refused.
+	namespace string
+	id        string                          // changes with everything but short-lived tokens; may hold secrets
+	login     func(ctx context.Context) error // checks that a token can be obtained; may be nil
 }
 
 // connect reads what spec.kubeConfig of an object in the namespace refers to.
@@ -80,45 +82,50 @@ func (r *RemoteClusters) fromSecret(ctx context.Context, namespace string,
 	}
 	for _, k := range keys {
 		if raw := secret.Data[k]; len(raw) > 0 {
-			cfg, err := r.parse(raw)
+			cfg, namespace, err := r.parse(raw)
 			if err != nil {
 				return nil, fault.New(meta.AuthenticationFailedReason, "the kubeconfig in key '%s' of %s is rejected",
 					k, name).Because(err).
 					WithHint("It must contain the server, certificate-authority-data, and a token or client " +
 						"certificate data").Final()
 			}
-			return &connection{config: cfg, id: "kubeconfig " + string(raw)}, nil
+			return &connection{config: cfg, namespace: namespace, id: "kubeconfig " + string(raw)}, nil
 		}
 	}
 	return nil, fault.New(meta.AuthenticationFailedReason, "%s has no key %s", name, strings.Join(keys, " or ")).
 		WithHint("Put the kubeconfig there, or name its key in spec.kubeConfig.secretRef.key")
 }
 
-// parse reads a kubeconfig. It rejects programs and files, because the controller would run and read them
-// (CVE-2022-24817). Errors do not contain parts of the kubeconfig.
-func (r *RemoteClusters) parse(raw []byte) (*rest.Config, error) {
+// parse reads a kubeconfig, and returns the namespace of its current context, which may be empty. It rejects programs
+// and files, because the controller would run and read them (CVE-2022-24817). Errors do not contain parts of the
+// kubeconfig.
+func (r *RemoteClusters) parse(raw []byte) (*rest.Config, string, error) {
 	loaded, err := clientcmd.Load(raw)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a valid kubeconfig") // the parser's error quotes the content
+		return nil, "", fmt.Errorf("it is not a valid kubeconfig") // the parser's error quotes the content
 	}
 	for _, u := range loaded.AuthInfos {
 		if err := r.checkUser(u); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	for _, c := range loaded.Clusters {
 		switch {
 		case c.CertificateAuthority != "":
-			return nil, fmt.Errorf("certificate-authority names a file, which is not allowed")
+			return nil, "", fmt.Errorf("certificate-authority names a file, which is not allowed")
 		case c.InsecureSkipTLSVerify && !r.AllowInsecureTLS:
-			return nil, fmt.Errorf("insecure-skip-tls-verify is not allowed without --insecure-kubeconfig-tls")
+			return nil, "", fmt.Errorf("insecure-skip-tls-verify is not allowed without --insecure-kubeconfig-tls")
 		}
 	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("its current-context does not name an existing cluster and user")
+		return nil, "", fmt.Errorf("its current-context does not name an existing cluster and user")
 	}
-	return cfg, nil
+	namespace := ""
+	if c := loaded.Contexts[loaded.CurrentContext]; c != nil {
+		namespace = c.Namespace
+	}
+	return cfg, namespace, nil
 }
 
 func (r *RemoteClusters) checkUser(u *clientcmdapi.AuthInfo) error {

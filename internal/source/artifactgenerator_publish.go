@@ -138,7 +138,7 @@ func (p *publication) forget(e extensionsv1beta1.InventoryEntry) {
 
 // output composes and publishes one output, in its Namespace.
 func (p *publication) output(ctx context.Context, o compose.Output, live *sourcev1.ExternalArtifact) error {
-	tree, err := compose.Build(o.Copies, p.trees)
+	tree, err := compose.Build(ctx, o.Copies, p.trees)
 	if err != nil {
 		return fmt.Errorf("artifact '%s': %w", o.Name, err)
 	}

@@ -61,7 +61,7 @@ func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (he
 				Because(err).WithHint("The HelmRepository fetches it again at its next reconciliation")
 		}
 		defer file.Close() // it was only read
-		return helm.ParseIndex(file, c.Limits.Index)
+		return helm.ParseIndex(context.WithoutCancel(ctx), file, c.Limits.Index)
 	})
 	return repository, err
 }
@@ -92,7 +92,9 @@ func (c *HelmCharts) Dependency(ctx context.Context, namespace, repositoryURL st
 		return nil, err
 	}
 	defer file.Close() // it was only read
-	repository.Index, err = c.Indexes.Get(ctx, file.Digest, func() (*helm.Index, error) { return file.Parse(c.Limits) })
+	repository.Index, err = c.Indexes.Get(ctx, file.Digest, func() (*helm.Index, error) {
+		return file.Parse(context.WithoutCancel(ctx), c.Limits)
+	})
 	return repository, err
 }
 

@@ -113,7 +113,7 @@ func (h *HelmRepository) Fetch(ctx context.Context, req Request[*sourcev1.HelmRe
 			return f, err
 		}
 	}
-	parse := func() (*helm.Index, error) { return r.file.Parse(r.repository.Limits) }
+	parse := func() (*helm.Index, error) { return r.file.Parse(context.WithoutCancel(ctx), r.repository.Limits) }
 	if _, err := h.Charts.Indexes.Get(ctx, r.digest, parse); err != nil {
 		return f, err
 	}

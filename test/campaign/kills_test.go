@@ -30,7 +30,7 @@ func TestCampaignKills(t *testing.T) {
 	e := begin(t, short, full)
 	k := newKilled(t, e)
 	e.each(func(i int, random *rand.Rand) {
-		k.change(i, random)
+		k.change(random)
 		k.work(time.Duration(random.IntN(1500))*time.Millisecond, random.IntN(2) == 0)
 		k.controller.restart()
 		k.kills = append(k.kills, time.Now())
@@ -41,8 +41,9 @@ func TestCampaignKills(t *testing.T) {
 	})
 	k.settle()
 	e.note("%d kills, %d commits, %d image commits, %d gate requests; %d posted events acknowledged, %d sent twice "+
-		"as they were in flight; slowest recovery %s", len(k.kills), k.commits, k.robotCommits(), k.toggles,
-		len(k.posted), k.repeated, k.slowest.Round(time.Second))
+		"as they were in flight; %d of %d applied commits without a notification; slowest recovery %s", len(k.kills),
+		k.commits, k.robotCommits(), k.toggles, len(k.posted), k.repeated, k.unreported(), len(k.settled)-1,
+		k.slowest.Round(time.Second))
 }
 
 // killed is a tenant whose controllers are killed.
@@ -53,7 +54,6 @@ type killed struct {
 	inbox      *inbox
 	events     string // address
 
-	random  *rand.Rand
 	wanted  map[string]string // values of the ConfigMaps, by name
 	commits int
 	head    string // the last commit
@@ -64,7 +64,8 @@ type killed struct {
 	posts   int
 
 	kills    []time.Time
-	repeated int // notifications that were sent twice
+	settled  []string // commits after which everything was as declared
+	repeated int      // notifications that were sent twice
 	slowest  time.Duration
 }
 
@@ -118,7 +119,7 @@ func (k *killed) push() {
 }
 
 // change commits, and sometimes pushes an image or opens or closes the gate.
-func (k *killed) change(_ int, random *rand.Rand) {
+func (k *killed) change(random *rand.Rand) {
 	k.Helper()
 	if random.IntN(5) == 0 {
 		k.toggle()
@@ -225,7 +226,7 @@ func (k *killed) settle() {
 		_ = k.controller.dead()
 		return errors.Join(k.applied("app", k.head), k.hasObjects(k.wanted), k.hasImage(), k.notified())
 	})
-	k.slowest = max(k.slowest, time.Since(begin))
+	k.slowest, k.settled = max(k.slowest, time.Since(begin)), append(k.settled, k.head)
 	k.mustNotRepeat()
 	if commits := k.robotCommits(); commits > k.tags-1 {
 		k.Fatalf("%d commits for %d images:\n%s", commits, k.tags-1, k.git.Run(k.images(), "log", "-p"))

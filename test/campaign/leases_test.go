@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	leaseDuration = 4 * time.Second
+	leaseDuration = 6 * time.Second
 	leaseObjects  = 40 // in the repository, half of them in every other commit only
 	// leaseLatency is added to each write, so that a pass takes a while.
 	leaseLatency = 20 * time.Millisecond
@@ -52,6 +52,7 @@ type replica struct {
 	*controller
 	proxy *apiProxy
 	name  atomic.Pointer[string]
+	audit *testenv.AuditLog // since the process was started
 }
 
 func newLeased(t *testing.T) *leased {
@@ -78,7 +79,7 @@ func (l *leased) start() *replica {
 	}
 	r.controller = start(l.T, settings{namespace: l.namespace, isAlone: true, kubeconfig: r.proxy.kubeconfig,
 		flags: []string{"--enable-leader-election", "--leader-election-lease-duration", leaseDuration.String(),
-			"--leader-election-renew-deadline", "3s", "--leader-election-retry-period", "500ms"}})
+			"--leader-election-renew-deadline", "4s", "--leader-election-retry-period", "500ms"}})
 	l.Cleanup(func() { _ = r.cmd.Process.Signal(syscall.SIGCONT) }) // so that it can end
 	return r
 }
@@ -88,6 +89,7 @@ func (l *leased) rename(r *replica) {
 	l.replicas++
 	name := fmt.Sprintf("replica-%d.", l.replicas)
 	r.name.Store(&name)
+	r.audit = testenv.NewAuditLog(l)
 }
 
 // commit changes all objects. Half of them are only in every other commit.
@@ -123,7 +125,7 @@ func (l *leased) completes(r *replica) {
 // lose takes the lease from the leader until the other process has completed its work.
 func (l *leased) lose(byStop bool, random *rand.Rand) {
 	l.Helper()
-	audit, old := testenv.NewAuditLog(l), l.leader
+	audit, old := l.standby.audit, l.leader
 	began := time.Now()
 	if byStop {
 		l.signal(old, syscall.SIGSTOP)

@@ -107,7 +107,7 @@ func Put(ctx context.Context, c client.Client, want *unstructured.Unstructured) 
 		}
 		return err
 	})
-	what := fmt.Sprintf("%s '%s'", want.GetKind(), client.ObjectKeyFromObject(want))
+	what := fmt.Sprintf("%s '%s'", want.GetKind(), FullName(want))
 	var status *apierrors.StatusError
 	switch {
 	case errors.As(err, &status) && apierrors.IsInvalid(err):
@@ -118,6 +118,14 @@ func Put(ctx context.Context, c client.Client, want *unstructured.Unstructured) 
 		return "", Explain("cannot store "+what, err)
 	}
 	return action, nil
+}
+
+// FullName returns namespace/name of an object, or its name if it has no namespace.
+func FullName(o client.Object) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
 }
 
 // overwrite copies all fields of want to live, except metadata and status. It adds labels.

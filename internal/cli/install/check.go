@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/migrate"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
@@ -126,23 +127,24 @@ func (c *checker) definitions(ctx context.Context) error {
 
 // compare reports versions and fields that the definition of the cluster lacks.
 func (c *checker) compare(wanted, live *unstructured.Unstructured) {
-	want, got := definitionOf(wanted), definitionOf(live)
-	for _, v := range want.versions {
-		i := slices.IndexFunc(got.versions, func(g definedVersion) bool { return g.name == v.name && g.served })
+	want, got := migrate.ParseCRD(wanted), migrate.ParseCRD(live)
+	for _, v := range want.Versions {
+		i := slices.IndexFunc(got.Versions, func(g migrate.CRDVersion) bool { return g.Name == v.Name && g.Served })
 		if i < 0 {
 			c.problem(fmt.Errorf("CustomResourceDefinition '%s' does not serve version %s. Run sluice install",
-				wanted.GetName(), v.name))
+				wanted.GetName(), v.Name))
 			continue
 		}
-		if lacking := missingFields(v.schema, got.versions[i].schema, "", 0); len(lacking) > 0 {
+		if lacking := missingFields(v.Schema, got.Versions[i].Schema, "", 0); len(lacking) > 0 {
 			c.problem(fmt.Errorf("CustomResourceDefinition '%s', version %s, lacks %d fields, such as %s: another "+
 				"tool replaced it. Run sluice install --force to restore it, and remove it from the repository that "+
-				"replaces it", wanted.GetName(), v.name, len(lacking), lacking[0]))
+				"replaces it", wanted.GetName(), v.Name, len(lacking), lacking[0]))
 		}
 	}
-	if s := got.storage(); len(got.stored) > 1 || len(got.stored) == 1 && got.stored[0] != s {
+	stored := got.StoredVersions
+	if s := got.StorageVersion(); len(stored) > 1 || len(stored) == 1 && stored[0] != s {
 		c.Warn("objects of CustomResourceDefinition '%s' may be stored in versions %s. Run sluice upgrade to "+
-			"store all in %s", wanted.GetName(), strings.Join(got.stored, ", "), s)
+			"store all in %s", wanted.GetName(), strings.Join(stored, ", "), s)
 	}
 }
 

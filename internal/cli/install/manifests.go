@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -95,17 +94,42 @@ func (o Options) read(dir string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		if dir == "manager" || dir == "tenancy" {
-			b = bytes.ReplaceAll(b, []byte(DefaultNamespace), []byte(o.Namespace))
-			b = bytes.ReplaceAll(b, []byte(".svc."+DefaultClusterDomain), []byte(".svc."+o.ClusterDomain))
-		}
 		found, err := manifest.Decode(b)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		if dir == "manager" || dir == "tenancy" {
+			names := strings.NewReplacer(DefaultNamespace, o.Namespace, ".svc."+DefaultClusterDomain,
+				".svc."+o.ClusterDomain)
+			for _, u := range found {
+				replaceTexts(u.Object, names)
+			}
+		}
 		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// replaceTexts replaces parts of all texts in a map. The manifests are not replaced as text, since a name such as 123
+// would become a number.
+func replaceTexts(in map[string]any, names *strings.Replacer) {
+	for key, value := range in {
+		in[key] = replaced(value, names)
+	}
+}
+
+func replaced(value any, names *strings.Replacer) any {
+	switch value := value.(type) {
+	case string:
+		return names.Replace(value)
+	case map[string]any:
+		replaceTexts(value, names)
+	case []any:
+		for i := range value {
+			value[i] = replaced(value[i], names)
+		}
+	}
+	return value
 }
 
 // includes reports whether an object belongs to an installation with these options.

@@ -42,6 +42,20 @@ func argsOf(t *testing.T, u *unstructured.Unstructured) []string {
 	return args
 }
 
+// TestNamespaceIsANumber checks that a name such as 123 stays a text in all objects.
+func TestNamespaceIsANumber(t *testing.T) {
+	o := Default("v1")
+	o.Namespace, o.Profile, o.FluxCompatible = "123", ProfileMultiTenant, true
+	got := manifests(t, o)
+	if got["Namespace/123"] == nil || got["Deployment/sluice"].GetNamespace() != "123" {
+		t.Error("the namespace was lost")
+	}
+	args := argsOf(t, got["Deployment/sluice"])
+	if !slices.Contains(args, "--storage-adv-addr=source-controller.123.svc.cluster.local.") {
+		t.Errorf("the arguments are %q", args)
+	}
+}
+
 func TestSplitRunsEachControllerWithItsOwnAccount(t *testing.T) {
 	o := Default("v1")
 	o.Namespace, o.Split = "gitops", true

@@ -144,9 +144,14 @@ func (i *installer) checkOthers(ctx context.Context) error {
 		return err
 	}
 	if conflicts := i.conflicts(running); len(conflicts) > 0 {
+		var names []string
+		for _, u := range conflicts {
+			names = append(names, "Deployment '"+u.GetNamespace()+"/"+u.GetName()+"'")
+		}
+		slices.Sort(names)
 		return fmt.Errorf("Flux runs in this cluster: %s. Nothing was changed. Run sluice migrate flux to take over "+
 			"without a restart, choose other controllers with --components, or replace Flux with --force",
-			strings.Join(conflicts, ", "))
+			strings.Join(names, ", "))
 	}
 	foreign, err := i.FluxDefinitions(ctx)
 	if err != nil {
@@ -173,20 +178,15 @@ func (i *installer) checkOthers(ctx context.Context) error {
 	return nil
 }
 
-// conflicts returns the names of Deployments of Flux that do what this installation would do.
-func (i *installer) conflicts(running []*unstructured.Unstructured) []string {
-	var names []string
-	for _, u := range running {
+// conflicts returns the Deployments of Flux that do what this installation would do.
+func (i *installer) conflicts(running []*unstructured.Unstructured) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(running), func(u *unstructured.Unstructured) bool {
 		name := u.GetName()
 		if name == sourceWatcher {
 			name = options.SourceController
 		}
-		if i.Runs(name) && !i.CRDsOnly {
-			names = append(names, "Deployment '"+u.GetNamespace()+"/"+u.GetName()+"'")
-		}
-	}
-	slices.Sort(names)
-	return names
+		return i.CRDsOnly || !i.Runs(name)
+	})
 }
 
 // RunningFlux returns the Deployments of Flux that have replicas.

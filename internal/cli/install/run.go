@@ -119,6 +119,9 @@ func (r Request) manifests(o Options) ([]*unstructured.Unstructured, error) {
 
 // preview reports what apply would change.
 func (i *installer) preview(ctx context.Context) error {
+	if _, err := i.stopFlux(ctx); err != nil {
+		return err
+	}
 	stale, err := i.stale(ctx)
 	if err != nil {
 		return err
@@ -139,6 +142,13 @@ func (i *installer) apply(ctx context.Context) error {
 	i.Step("installing %d objects into namespace %s", len(i.objects), i.Namespace)
 	i.Live("waiting for the cluster to serve the CustomResourceDefinitions")
 	if err := i.remember(); err != nil {
+		return err
+	}
+	stopped, err := i.stopFlux(ctx)
+	if err != nil {
+		return err
+	}
+	if err := i.waitStopped(ctx, stopped); err != nil {
 		return err
 	}
 	result, err := i.Apply(ctx, apply.Request{Owner: Owner(i.Namespace), Objects: i.objects})

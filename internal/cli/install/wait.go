@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/migrate"
 )
 
 // inspectInterval is how often the reason is read why a Deployment is not available yet.
@@ -191,24 +192,24 @@ func (i *installer) served(ctx context.Context) error {
 
 // unserved returns a version of a definition that the cluster does not serve, or "".
 func (i *installer) unserved(u *unstructured.Unstructured) (string, error) {
-	d := definitionOf(u)
-	for _, v := range d.versions {
-		if !v.served {
+	d := migrate.ParseCRD(u)
+	for _, v := range d.Versions {
+		if !v.Served {
 			continue
 		}
-		list, err := i.Kubernetes.Discovery().ServerResourcesForGroupVersion(d.group + "/" + v.name)
+		list, err := i.Kubernetes.Discovery().ServerResourcesForGroupVersion(d.Group + "/" + v.Name)
 		if apierrors.IsNotFound(err) {
-			return d.plural + "." + d.group + "/" + v.name, nil
+			return d.Plural + "." + d.Group + "/" + v.Name, nil
 		}
 		if err != nil {
 			return "", err
 		}
 		found := false
 		for _, r := range list.APIResources {
-			found = found || r.Name == d.plural
+			found = found || r.Name == d.Plural
 		}
 		if !found {
-			return d.plural + "." + d.group + "/" + v.name, nil
+			return d.Plural + "." + d.Group + "/" + v.Name, nil
 		}
 	}
 	return "", nil

@@ -109,7 +109,7 @@ func (c *Copier) charts(ctx context.Context, url string) (*helm.HTTP, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	if h.Index, err = file.Parse(h.Limits); err != nil {
+	if h.Index, err = file.Parse(ctx, h.Limits); err != nil {
 		return nil, err
 	}
 	if c.indexes == nil {

@@ -20,6 +20,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // enqueueDelay is how long after a change a namespace is reconciled, as workloads often change together.
@@ -43,10 +44,10 @@ func Register(mgr manager.Manager, namespace string) error {
 		client.Object(metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))), byNamespace, allowed, changed))
 	if namespace != "" { // a Role can allow to read its namespace, but not to watch it
 		d.Namespaces, d.PollInterval = mgr.GetAPIReader(), pollInterval
-		namespaces = source.Func(func(_ context.Context, q queue) error {
+		namespaces = reconcile.NamedSource{Name: "namespace", Run: func(_ context.Context, q queue) error {
 			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 			return nil
-		})
+		}}
 	}
 	if err := c.Watch(namespaces); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,9 +49,9 @@ var errNothingSelected = errors.New("nothing is selected")
 
 // Build makes the copies in order, and returns the tree. Trees are the sources by alias. It fails if a copy that is not
 // optional selects nothing, or if all copies do: consumers of an incomplete artifact would prune the missing objects.
-// The error is a fault.
-func Build(copies []Copy, trees map[string]*artifact.Tree) (*artifact.Tree, error) {
-	out := &builder{tree: artifact.FromMap(nil)}
+// The memory counts for the owner of ctx. The error is a fault.
+func Build(ctx context.Context, copies []Copy, trees map[string]*artifact.Tree) (*artifact.Tree, error) {
+	out := &builder{ctx: ctx, tree: artifact.FromMap(nil)}
 	for _, c := range copies {
 		err := out.copy(c, trees)
 		if c.Optional && errors.Is(err, errNothingSelected) {
@@ -75,6 +76,7 @@ func Build(copies []Copy, trees map[string]*artifact.Tree) (*artifact.Tree, erro
 
 // builder collects the copies of an output.
 type builder struct {
+	ctx       context.Context //nolint:containedctx // of the one call of Build
 	tree      *artifact.Tree
 	hasFiles  bool
 	extracted int64 // bytes

@@ -170,7 +170,7 @@ func TestBuild(t *testing.T) {
 				[]Output{{Name: "x", Copies: c.copies}}); err != nil {
 				t.Fatal(err)
 			}
-			tree, err := Build(c.copies, sources(t))
+			tree, err := Build(t.Context(), c.copies, sources(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +215,7 @@ func TestBuildRefuses(t *testing.T) {
 			{From: "@src/config.yaml", To: "@artifact/A"}}, message: "case only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Build(c.copies, sources(t))
+			_, err := Build(t.Context(), c.copies, sources(t))
 			if fault.Reason(err, "") != meta.BuildFailedReason || !strings.Contains(err.Error(), c.message) {
 				t.Errorf("got %v, want %q", err, c.message)
 			}
@@ -312,7 +312,7 @@ func TestExpandDiscoversDirectories(t *testing.T) {
 		first.Origin != "@repo" || first.Copies[0].Exclude[0] != "dev.md" {
 		t.Errorf("got %+v", first)
 	}
-	tree, err := Build(got[0].Copies, trees)
+	tree, err := Build(t.Context(), got[0].Copies, trees)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestExpandRefuses(t *testing.T) {
 
 func TestBuildDoesNotReadCopiedFiles(t *testing.T) {
 	unread := artifact.NewTree(monorepo.Root(), unreadable{})
-	tree, err := Build([]Copy{{From: "@repo/apps/**", To: "@artifact/x/", Exclude: []string{"*.md"}}},
+	tree, err := Build(t.Context(), []Copy{{From: "@repo/apps/**", To: "@artifact/x/", Exclude: []string{"*.md"}}},
 		map[string]*artifact.Tree{"repo": unread})
 	if err != nil {
 		t.Fatal(err)

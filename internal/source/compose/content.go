@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -34,7 +35,7 @@ func (b *builder) merge(s *selection, to string) error {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil // nothing to merge with
 		}
-		data, err := mergeFiles(b.tree, target, s.tree, name)
+		data, err := mergeFiles(b.ctx, b.tree, target, s.tree, name)
 		merged[target] = artifact.File{Mode: info.Mode(), Data: data}
 		return err
 	})
@@ -57,12 +58,18 @@ func isYAML(name string) bool {
 }
 
 // mergeFiles returns the YAML of the file below with that of the file above merged into it.
-func mergeFiles(below *artifact.Tree, belowName string, above *artifact.Tree, aboveName string) ([]byte, error) {
-	base, err := readMapping(below, belowName)
+func mergeFiles(ctx context.Context, below *artifact.Tree, belowName string, above *artifact.Tree,
+	aboveName string) ([]byte, error) {
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "merging YAML files", 0)
 	if err != nil {
 		return nil, err
 	}
-	over, err := readMapping(above, aboveName)
+	defer lease.Release()
+	base, err := readMapping(ctx, lease, below, belowName)
+	if err != nil {
+		return nil, err
+	}
+	over, err := readMapping(ctx, lease, above, aboveName)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +77,7 @@ func mergeFiles(below *artifact.Tree, belowName string, above *artifact.Tree, ab
 }
 
 // readMapping reads a YAML file that contains a mapping. Numbers keep their text form.
-func readMapping(tree *artifact.Tree, name string) (map[string]any, error) {
+func readMapping(ctx context.Context, lease *guard.Lease, tree *artifact.Tree, name string) (map[string]any, error) {
 	info, err := tree.Stat(name)
 	if err != nil {
 		return nil, err
@@ -82,7 +89,25 @@ func readMapping(tree *artifact.Tree, name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lease.Grow(ctx, mappingBytes(data)); err != nil {
+		return nil, err
+	}
 	return parseMapping(name, data)
+}
+
+const (
+	textCopies = 5   // of the text of a YAML file that is merged: as YAML, as JSON, and as values
+	valueBytes = 640 // memory of a YAML value while it is merged
+)
+
+// mappingBytes estimates the memory that a YAML file needs while it is merged. Each value but the first follows one of
+// the counted characters.
+func mappingBytes(data []byte) int64 {
+	values := 1
+	for _, c := range []byte{'\n', ',', '[', '{'} {
+		values += bytes.Count(data, []byte{c})
+	}
+	return textCopies*int64(len(data)) + valueBytes*int64(values)
 }
 
 // parseMapping parses YAML that contains a mapping.
@@ -137,7 +162,7 @@ func (b *builder) extract(s *selection, to string) error {
 		if err != nil {
 			return err
 		}
-		inner, err := artifact.ReadArchive(context.Background(), f)
+		inner, err := artifact.ReadArchive(b.ctx, f)
 		if err != nil {
 			return fmt.Errorf("'%s': %w", name, err)
 		}

@@ -84,15 +84,16 @@ func TestOptionalCopies(t *testing.T) {
 	optional := func(from string) Copy { return Copy{From: from, To: "@artifact/", Optional: true} }
 	copies := []Copy{optional("@src/none.yaml"), optional("@src/none/**"), optional("@src/*.none"),
 		optional("@src/config.yaml")}
-	tree, err := Build(copies, sources(t))
+	tree, err := Build(t.Context(), copies, sources(t))
 	if err != nil || !maps.Equal(contents(t, tree), map[string]string{"config.yaml": "a: 1\n"}) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := Build(copies[:3], sources(t)); err == nil || !strings.Contains(err.Error(), "would be empty") {
+	if _, err := Build(t.Context(), copies[:3], sources(t)); err == nil ||
+		!strings.Contains(err.Error(), "would be empty") {
 		t.Errorf("an artifact without files: %v", err)
 	}
 	broken := Copy{From: "@tars/broken.tgz", To: "@artifact/", Strategy: Extract, Optional: true}
-	if _, err := Build([]Copy{copies[3], broken}, sources(t)); err == nil {
+	if _, err := Build(t.Context(), []Copy{copies[3], broken}, sources(t)); err == nil {
 		t.Error("a broken archive was skipped")
 	}
 }

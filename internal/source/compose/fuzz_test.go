@@ -19,7 +19,7 @@ func FuzzCopy(f *testing.F) {
 		if Check([]string{"src", "git", "chart", "tars"}, "", outputs) != nil {
 			return
 		}
-		tree, err := Build(outputs[0].Copies, trees)
+		tree, err := Build(t.Context(), outputs[0].Copies, trees)
 		if err != nil {
 			return
 		}

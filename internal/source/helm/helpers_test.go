@@ -41,7 +41,7 @@ func (s chartServer) indexed(t *testing.T) *HTTP {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if h.Index, err = f.Parse(h.Limits); err != nil {
+	if h.Index, err = f.Parse(t.Context(), h.Limits); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -93,6 +93,7 @@ const maxVersions = 500_000
 
 // indexBuilder collects the entries of an index.
 type indexBuilder struct {
+	ctx        context.Context //nolint:containedctx // of the one call that parses the index
 	charts     map[string][]Entry
 	versions   int
 	hasEntries bool
@@ -113,7 +114,7 @@ func (b *indexBuilder) take(bytes int) error {
 	}
 	more := max(-b.free, leaseStep)
 	b.free += more
-	return b.lease.Grow(context.Background(), more)
+	return b.lease.Grow(b.ctx, more)
 }
 
 // item is the part of an entry that is parsed.

@@ -23,7 +23,7 @@ const indexLimit = 1 << 20
 
 func parse(t *testing.T, text string) *Index {
 	t.Helper()
-	i, err := ParseIndex(strings.NewReader(text), indexLimit)
+	i, err := ParseIndex(t.Context(), strings.NewReader(text), indexLimit)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -201,19 +201,19 @@ func TestParseIndexRefuses(t *testing.T) {
 		"version that is not UTF-8": {text: "apiVersion: v1\nentries:\n  a:\n  - version: \"\xff\"\n", want: "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseIndex(strings.NewReader(test.text), 4<<20)
+			_, err := ParseIndex(t.Context(), strings.NewReader(test.text), 4<<20)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %v, want %q", err, test.want)
 			}
 		})
 	}
-	if _, err := ParseIndex(strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000); err == nil ||
-		!strings.Contains(err.Error(), "exceeds 1000 bytes") {
+	_, err := ParseIndex(t.Context(), strings.NewReader("apiVersion: v1\nentries: {}\n#"+long), 1000)
+	if err == nil || !strings.Contains(err.Error(), "exceeds 1000 bytes") {
 		t.Errorf("index above the limit: %v", err)
 	}
 	broken := errors.New("connection lost")
-	if _, err := ParseIndex(io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken}),
-		indexLimit); !errors.Is(err, broken) {
+	failing := io.MultiReader(strings.NewReader("apiVersion: v1\n"), errReader{broken})
+	if _, err := ParseIndex(t.Context(), failing, indexLimit); !errors.Is(err, broken) {
 		t.Errorf("failing reader: %v", err)
 	}
 }
@@ -278,7 +278,7 @@ func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nentries: {a: [{version: 1, urls: [b]}]}\n---\n"))
 	f.Add([]byte("\"apiVersion\": 'v1'\n'entries':\n \"a\\u00e4\":\n  -\n   - x\n  - *a\n  - ? b\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		i, err := ParseIndex(bytes.NewReader(data), 1<<16)
+		i, err := ParseIndex(t.Context(), bytes.NewReader(data), 1<<16)
 		if err != nil {
 			return
 		}
@@ -336,7 +336,7 @@ func FuzzIndexLikeHelm(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ours, err := ParseIndex(bytes.NewReader(text), indexLimit)
+		ours, err := ParseIndex(t.Context(), bytes.NewReader(text), indexLimit)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}

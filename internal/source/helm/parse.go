@@ -12,10 +12,10 @@ import (
 )
 
 // ParseIndex parses the index of a repository, in YAML or JSON, of at most limit bytes. Apart from the [Index] it needs
-// memory for one entry only, however large the index is.
-func ParseIndex(r io.Reader, limit int64) (*Index, error) {
+// memory for one entry only, however large the index is. The memory counts for the owner of ctx.
+func ParseIndex(ctx context.Context, r io.Reader, limit int64) (*Index, error) {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
-	index, err := parseIndex(bufio.NewReaderSize(limited, 64<<10))
+	index, err := parseIndex(ctx, bufio.NewReaderSize(limited, 64<<10))
 	if limited.N <= 0 {
 		return nil, fmt.Errorf("the index exceeds %d bytes", limit)
 	}
@@ -28,7 +28,7 @@ func ParseIndex(r io.Reader, limit int64) (*Index, error) {
 	return index, nil
 }
 
-func parseIndex(r *bufio.Reader) (*Index, error) {
+func parseIndex(ctx context.Context, r *bufio.Reader) (*Index, error) {
 	if bom, _ := r.Peek(3); string(bom) == "\xEF\xBB\xBF" {
 		r.Discard(3) //nolint:errcheck // the bytes were just peeked
 	}
@@ -39,11 +39,11 @@ func parseIndex(r *bufio.Reader) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := guard.Memory().Acquire(context.Background(), "the index", leaseStep)
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "the index", leaseStep)
 	if err != nil {
 		return nil, err
 	}
-	b := &indexBuilder{charts: map[string][]Entry{}, lease: lease, free: leaseStep}
+	b := &indexBuilder{ctx: ctx, charts: map[string][]Entry{}, lease: lease, free: leaseStep}
 	if start == '{' {
 		err = newTokens(r, b).run()
 	} else {

@@ -117,11 +117,11 @@ func validators(resp *http.Response) Validators {
 }
 
 // Parse parses the index.
-func (f *IndexFile) Parse(l Limits) (*Index, error) {
+func (f *IndexFile) Parse(ctx context.Context, l Limits) (*Index, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	index, err := ParseIndex(f, l.Index)
+	index, err := ParseIndex(ctx, f, l.Index)
 	if err != nil {
 		if guard.IsMemory(err) {
 			return nil, fault.New(sourcev1.IndexationFailedReason, "cannot parse the index").Because(err)

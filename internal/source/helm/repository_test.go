@@ -113,7 +113,7 @@ func TestFetchIndexErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	_, err = f.Parse(h.Limits)
+	_, err = f.Parse(t.Context(), h.Limits)
 	requireFault(t, err, "IndexationFailed", "expected a key")
 
 	for _, bad := range []string{"ftp://h/", "https://", "oci://h/x", "://"} {

@@ -1,0 +1,27 @@
+package compose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
+)
+
+// TestMergeTakesMemoryOfItsNamespace merges files that need more than a namespace may use, and less than there is.
+func TestMergeTakesMemoryOfItsNamespace(t *testing.T) {
+	values := "a: [" + strings.Repeat("1,", 2500) + "1]\n"
+	trees := map[string]*artifact.Tree{"a": artifact.FromMap(map[string]string{"v.yaml": values})}
+	copies := []Copy{{From: "@a/v.yaml", To: "@artifact/v.yaml"},
+		{From: "@a/v.yaml", To: "@artifact/v.yaml", Strategy: Merge}}
+	for owner, fits := range map[string]bool{"": true, "hostile": false} {
+		budget := guard.NewBudget(4 << 20)
+		_, err := Build(guard.WithOwner(guard.WithBudget(t.Context(), budget), owner), copies, trees)
+		if guard.IsMemory(err) == fits || fits && err != nil {
+			t.Errorf("owner '%s': %v", owner, err)
+		}
+		if used := budget.Used(); used > 0 {
+			t.Errorf("%d bytes are not released", used)
+		}
+	}
+}
