@@ -137,7 +137,7 @@ func measureIndex(b *testing.B, server *testenv.Helm, client *helm.HTTP, size fl
 	}
 	var indexes helm.Indexes
 	reads := 0
-	read := func() (*helm.Index, error) { reads++; return file.Parse(client.Limits) }
+	read := func() (*helm.Index, error) { reads++; return file.Parse(b.Context(), client.Limits) }
 	for range 100 { // as many charts of the repository
 		if _, err := indexes.Get(b.Context(), file.Digest, read); err != nil {
 			b.Fatal(err)
