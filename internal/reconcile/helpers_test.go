@@ -43,6 +43,7 @@ type step struct {
 	gates      reconcile.Gatekeeper
 	behavior   reconcile.GateBehavior
 	namespaces []string // that are reconciled besides that of the bench
+	emits      func(reconcile.Object, reconcile.Event)
 }
 
 func (s *step) References(*sourcev1.GitRepository) []reconcile.Ref { return s.references }
@@ -78,9 +79,13 @@ func (s *step) count() int {
 type recorder struct {
 	mu     sync.Mutex
 	events []reconcile.Event
+	before func(reconcile.Object, reconcile.Event) // nil, or called for each event first
 }
 
-func (r *recorder) Emit(_ string, _ reconcile.Object, e reconcile.Event) {
+func (r *recorder) Emit(_ string, obj reconcile.Object, e reconcile.Event) {
+	if r.before != nil {
+		r.before(obj, e)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
@@ -129,7 +134,7 @@ func newBench(t *testing.T, s *step) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, client: mgr.GetClient(), namespace: namespace, step: s, events: &recorder{},
+	b := &bench{T: t, client: mgr.GetClient(), namespace: namespace, step: s, events: &recorder{before: s.emits},
 		edges: reconcile.NewEdges()}
 	kernel := &reconcile.Kernel{
 		Client: mgr.GetClient(), Edges: b.edges, Events: b.events, Clock: clock.RealClock{},

@@ -9,7 +9,9 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -223,4 +225,37 @@ func TestFinalizerStaysUntilFinalizeSucceeds(t *testing.T) {
 	b.until("the failure is reported", has("Ready", metav1.ConditionFalse, "PruneFailed"))
 	close(blocked)
 	b.untilGone()
+}
+
+// TestSuccessIsEmittedBeforeItIsWritten checks what the cluster says about an object when its events are emitted. A
+// process that is killed between the two must not lose the event of a success.
+func TestSuccessIsEmittedBeforeItIsWritten(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := sourcev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	live, err := client.New(testenv.Cluster(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan bool, 10)
+	s := &step{reconcile: returns(reconcile.Failed(errors.New("not yet")))}
+	s.emits = func(obj reconcile.Object, e reconcile.Event) {
+		var now sourcev1.GitRepository
+		if err := live.Get(context.Background(), client.ObjectKeyFromObject(obj), &now); err != nil {
+			t.Error(err)
+		}
+		ready := apimeta.FindStatusCondition(now.Status.Conditions, "Ready")
+		written <- ready != nil && ready.Message == e.Message
+	}
+	b := newBench(t, s)
+	b.until("the object has failed", has("Ready", metav1.ConditionFalse, "Failed"))
+	if !<-written {
+		t.Error("the failure was emitted before it was written")
+	}
+	s.set(returns(reconcile.Ready("Succeeded", "stored")))
+	b.until("the object is Ready", has("Ready", metav1.ConditionTrue, "Succeeded"))
+	if <-written {
+		t.Error("the success was written before it was emitted")
+	}
 }

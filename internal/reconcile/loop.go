@@ -106,7 +106,9 @@ func (l *loop[T]) reportSuspect(ctx context.Context, req ctrl.Request, deaths in
 	return nil
 }
 
-// pass runs the step of an object and writes what it returned.
+// pass runs the step of an object and writes what it returned. A success is emitted before it is written: if the
+// process is killed in between, the next one emits it again, instead of never. A failure is emitted after it was
+// written, since the reason may be that nothing can be written, and it lasts until a later pass reports it.
 func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	request := requestedAt(obj)
 	requested := request != "" && request != obj.CommonStatus().LastHandledReconcileAt
@@ -130,6 +132,10 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	if request != "" {
 		obj.CommonStatus().LastHandledReconcileAt = request
 	}
+	isFirst := outcome.state == ready && ctx.Err() == nil
+	if isFirst {
+		l.emit(obj, w.before, outcome)
+	}
 	if err := w.write(ctx, obj); err != nil {
 		if ctx.Err() != nil {
 			return ctrl.Result{}, nil // the process is stopping: the next one continues from the written status
@@ -137,7 +143,9 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	l.emitGates(obj, w.before, outcome)
-	l.emit(obj, w.before, outcome)
+	if !isFirst {
+		l.emit(obj, w.before, outcome)
+	}
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
 	l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 	if admission.requiresAnotherPass(l.GateBehavior, outcome) {

@@ -74,9 +74,10 @@ func (k *killed) notified() error {
 	return nil
 }
 
-// unreported returns how many of the commits that were applied when everything was as declared, without the last one,
-// have no notification. The kernel writes the status before the event, and a kill in between loses the event.
-func (k *killed) unreported() int {
+// mustReport fails the test if a commit that was applied when everything was as declared has no notification. The last
+// one may still be on its way.
+func (k *killed) mustReport() {
+	k.Helper()
 	reported := map[string]bool{}
 	for _, n := range k.inbox.all() {
 		if _, commit, ok := strings.Cut(n.event.Metadata[event.Revision], "sha1:"); ok &&
@@ -84,13 +85,11 @@ func (k *killed) unreported() int {
 			reported[commit] = true
 		}
 	}
-	missing := 0
 	for _, head := range k.settled[:len(k.settled)-1] {
 		if !reported[head] {
-			missing++
+			k.Errorf("commit %s was applied without a notification", head)
 		}
 	}
-	return missing
 }
 
 // mustNotRepeat fails the test if a notification was sent twice, other than those in flight at a kill.
