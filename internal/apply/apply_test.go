@@ -197,7 +197,7 @@ var refusedObjects = map[string]struct {
 	},
 	"no name": {
 		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s}",
-		want:   []string{"ConfigMap/%s/", "no metadata.name"},
+		want:   []string{"ConfigMap/%s/", "metadata.name not specified"},
 	},
 }
 

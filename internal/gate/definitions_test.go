@@ -15,6 +15,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -55,9 +56,12 @@ func (s *harness) isNotReconciled(name, message string) {
 	})
 }
 
+// watchesDefinitions sets the option without which the controllers need no right outside of their namespace.
+func watchesDefinitions(o *options.Options) { o.WatchAllNamespaces = true }
+
 // Definitions of Flux have no field for gates. While they are installed, the API server hides the gates of objects.
 func TestDefinitionWithoutGates(t *testing.T) {
-	s := newHarness(t)
+	s := newHarness(t, watchesDefinitions)
 	var field apiextensionsv1.JSONSchemaProps
 	restore := func() {
 		redefine(t, func(spec map[string]apiextensionsv1.JSONSchemaProps) { spec["gates"] = field })

@@ -57,9 +57,8 @@ func (p *process) observeGates(ctx context.Context) error {
 	}
 	p.kernel.Gates = p.gateIndex
 	err := p.gateIndex.Observe(ctx, cache)
-	err = errors.Join(err, p.observeDefinitions())
-	if p.WatchAllNamespaces { // else the one namespace is read on demand
-		err = errors.Join(err, p.gateIndex.ObserveNamespaces(ctx, cache))
+	if p.WatchAllNamespaces { // else a role in the one namespace is enough, and that namespace is read on demand
+		err = errors.Join(err, p.gateIndex.ObserveNamespaces(ctx, cache), p.observeDefinitions())
 	}
 	return err
 }

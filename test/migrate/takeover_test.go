@@ -95,13 +95,7 @@ func TestInterruptedMigrationContinues(t *testing.T) {
 func TestSyncIsSuspended(t *testing.T) {
 	f := newFlux(t)
 	w := f.small()
-	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "GitRepository", f.namespace, "flux-system",
-		object{"url": w.git.URL + "/fleet", "interval": "1h", "ref": object{"branch": "main"}}, nil)
-	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", f.namespace, "flux-system",
-		object{"interval": "1h", "path": "./clusters/prod", "prune": true,
-			"sourceRef": object{"kind": "GitRepository", "name": "flux-system"}},
-		ready("ReconciliationSucceeded", "Applied", object{"inventory": object{"entries": []any{
-			object{"id": f.namespace + "_source-controller_apps_Deployment", "v": "v1"}}}}))
+	w.sync()
 	f.sluice("migrate", "flux", "--no-diff").wants(t, 1, "deploys Flux (source-controller) from git", "--suspend-sync",
 		"the migration is blocked: 1 problem")
 	f.runSluice()
@@ -129,6 +123,18 @@ func TestSyncIsSuspended(t *testing.T) {
 	if f.isSuspended("flux-system") {
 		t.Error("the rollback did not resume the sync")
 	}
+}
+
+// sync creates the objects by which Flux deploys itself from git.
+func (w *world) sync() {
+	w.Helper()
+	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "GitRepository", w.namespace, "flux-system",
+		object{"url": w.git.URL + "/fleet", "interval": "1h", "ref": object{"branch": "main"}}, nil)
+	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", w.namespace, "flux-system",
+		object{"interval": "1h", "path": "./clusters/prod", "prune": true,
+			"sourceRef": object{"kind": "GitRepository", "name": "flux-system"}},
+		ready("ReconciliationSucceeded", "Applied", object{"inventory": object{"entries": []any{
+			object{"id": w.namespace + "_source-controller_apps_Deployment", "v": "v1"}}}}))
 }
 
 func (f *flux) isSuspended(name string) bool {
