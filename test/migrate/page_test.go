@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -127,10 +126,10 @@ func TestPageOfFluxThatDeploysItself(t *testing.T) {
 	key := client.ObjectKey{Namespace: f.namespace, Name: "source-controller"}
 	testenv.Eventually(f, "what was only part of Flux is pruned", func() error {
 		err := f.Get(f.Context(), key, &appsv1.Deployment{})
-		if apierrors.IsNotFound(err) {
-			return nil
+		if err == nil {
+			return fmt.Errorf("Deployment %s exists", key)
 		}
-		return fmt.Errorf("Deployment %s exists: %v", key, err)
+		return client.IgnoreNotFound(err)
 	})
 	d := &appsv1.Deployment{}
 	if err := f.Get(f.Context(), client.ObjectKey{Namespace: f.namespace, Name: "sluice"}, d); err != nil {
