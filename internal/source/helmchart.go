@@ -188,8 +188,8 @@ func (h *HelmChart) readSource(ctx context.Context, obj *sourcev1.HelmChart, int
 
 // noArtifact is the error of a source that has no artifact yet.
 func noArtifact(kind, namespace, name string) error {
-	return reconcile.WaitingFor(fault.New(sourcev1.NoSourceArtifactReason, "%s '%s/%s' has no artifact yet", kind,
-		namespace, name).WithHint("See its conditions. This object continues when it has an artifact"))
+	return fault.New(sourcev1.NoSourceArtifactReason, "%s '%s/%s' has no artifact yet", kind, namespace, name).
+		WithHint("See its conditions. This object continues when it has an artifact")
 }
 
 // packagedMessage is the message of the condition Ready of a chart that was packaged.

@@ -26,6 +26,9 @@ func (h *HelmChart) resolveInRepository(ctx context.Context, obj *sourcev1.HelmC
 	if err := h.readSource(ctx, obj, &source); err != nil {
 		return nil, err
 	}
+	if source.Spec.Type != sourcev1.HelmRepositoryTypeOCI && source.Status.Artifact == nil {
+		return nil, reconcile.WaitingFor(noArtifact(sourcev1.HelmRepositoryKind, source.Namespace, source.Name))
+	}
 	repository, err := h.Charts.Open(ctx, &source)
 	if err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	}
 	a := source.GetArtifact()
 	if a == nil {
-		return nil, noArtifact(obj.Spec.SourceRef.Kind, obj.Namespace, source.GetName())
+		return nil, reconcile.WaitingFor(noArtifact(obj.Spec.SourceRef.Kind, obj.Namespace, source.GetName()))
 	}
 	key := artifact.Key{Kind: obj.Spec.SourceRef.Kind, Namespace: source.GetNamespace(), Name: source.GetName()}
 	tree, err := h.Artifacts.Fetch(ctx, key, *a)
