@@ -16,6 +16,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
+// newOften returns a harness with a chart, and with the ConfigMap that releases with often read.
+func newOften(t *testing.T) *harness {
+	t.Helper()
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "values"},
+		Data: map[string]string{"values.yaml": "color: green\n"}})
+	return h
+}
+
 // often makes passes short after each other. Each pass reads the ConfigMap with the values, so it can be counted.
 func (h *harness) often(s *helmv2.HelmReleaseSpec) {
 	s.Interval = meta.Duration{Duration: 200 * time.Millisecond}
@@ -36,6 +46,17 @@ func (h *harness) passes(n int) (reads int) {
 	return log.Count(h, testenv.Request{Verb: "list", Resource: "secrets", Namespace: h.Namespace})
 }
 
+// readsNothing waits until passes read no stored release.
+func (h *harness) readsNothing() {
+	h.Helper()
+	testenv.Eventually(h, "passes read nothing", func() error {
+		if reads := h.passes(5); reads > 0 {
+			return fmt.Errorf("5 passes read stored releases %d times", reads)
+		}
+		return nil
+	})
+}
+
 // storeFailed stores a failed release of another client after the last one.
 func (h *harness) storeFailed(name string) {
 	h.Helper()
@@ -49,50 +70,29 @@ func (h *harness) storeFailed(name string) {
 }
 
 func TestReleaseAtRestIsNotRead(t *testing.T) {
-	h := newHarness(t)
-	h.publish("1.0.0", nil)
-	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "values"},
-		Data: map[string]string{"values.yaml": "color: green\n"}})
+	h := newOften(t)
 	h.release("app", h.often)
 	h.ready("app", 1)
-	testenv.Eventually(t, "passes read nothing", func() error {
-		if reads := h.passes(5); reads > 0 {
-			return fmt.Errorf("5 passes read stored releases %d times", reads)
-		}
-		return nil
-	})
+	h.readsNothing()
 
 	h.storeFailed("app")
 	h.ready("app", 3)
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 4)
 	h.configMap("app-config", "blue")
-	testenv.Eventually(t, "passes read nothing again", func() error {
-		if reads := h.passes(5); reads > 0 {
-			return fmt.Errorf("5 passes read stored releases %d times", reads)
-		}
-		return nil
-	})
+	h.readsNothing()
 }
 
 // TestAtRestWithTheRightsOfATenant has an account that may read the Secrets of its namespace only.
 func TestAtRestWithTheRightsOfATenant(t *testing.T) {
-	h := newHarness(t)
-	h.publish("1.0.0", nil)
-	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "values"},
-		Data: map[string]string{"values.yaml": "color: green\n"}})
+	h := newOften(t)
 	h.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "tenant"}})
 	h.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "tenant"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: h.Namespace, Name: "tenant"}}})
 	h.release("app", h.often, func(s *helmv2.HelmReleaseSpec) { s.ServiceAccountName = "tenant" })
 	h.ready("app", 1)
-	testenv.Eventually(t, "passes read nothing", func() error {
-		if reads := h.passes(5); reads > 0 {
-			return fmt.Errorf("5 passes read stored releases %d times", reads)
-		}
-		return nil
-	})
+	h.readsNothing()
 	h.storeFailed("app")
 	h.ready("app", 3)
 }
