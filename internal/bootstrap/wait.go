@@ -9,6 +9,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,20 +28,29 @@ type reconciled interface {
 	CommonStatus() *meta.Status
 }
 
-// wait waits until the cluster has fetched the commit and applied it to itself.
+// wait waits until the cluster has fetched the commit and applied it to itself. While the cluster moves to another
+// repository, it may apply the previous one once more, which declares the previous URL: then the sync is applied again.
 func (r *run) wait(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Namespace}
-	source := &sourcev1.GitRepository{ObjectMeta: meta}
-	if err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil }); err != nil {
-		return err
+	source, k := &sourcev1.GitRepository{ObjectMeta: meta}, &kustomizev1.Kustomization{ObjectMeta: meta}
+	for {
+		if err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil }); err != nil {
+			return err
+		}
+		if err := r.await(ctx, "Kustomization", k, func() bool { return k.Status.LastAppliedRevision != "" }); err != nil {
+			return err
+		}
+		if err := r.Client.Get(ctx, keyOf(source), source); err != nil {
+			return clusterFault(fmt.Sprintf("cannot get GitRepository '%s'", keyOf(source)), err)
+		}
+		if r.declares(source) {
+			break
+		}
+		if err := r.applySync(ctx); err != nil {
+			return err
+		}
 	}
 	r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
-	k := &kustomizev1.Kustomization{ObjectMeta: meta}
-	if err := r.await(ctx, "Kustomization", k, func() bool {
-		return k.Status.LastAppliedRevision != ""
-	}); err != nil {
-		return err
-	}
 	if !managesItself(k) {
 		return failed("Kustomization '%s' applied %s, which does not declare the Kustomization itself", keyOf(k),
 			shortRevision(k.Status.LastAppliedRevision)).
@@ -49,6 +59,17 @@ func (r *run) wait(ctx context.Context) error {
 	r.Output.Done("Kustomization '%s' applied %s: the cluster manages itself from now on", keyOf(k),
 		shortRevision(k.Status.LastAppliedRevision))
 	return nil
+}
+
+// declares reports whether the commit declares the GitRepository with the URL that it has.
+func (r *run) declares(source *sourcev1.GitRepository) bool {
+	for _, o := range r.objects {
+		if r.isSync(o) && o.GetKind() == sourcev1.GitRepositoryKind {
+			url, _, _ := unstructured.NestedString(o.Object, "spec", "url")
+			return url == source.Spec.URL
+		}
+	}
+	return false
 }
 
 // managesItself reports whether the inventory of a Kustomization contains the Kustomization.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -18,7 +19,17 @@ import (
 func appears(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	testenv.Eventually(t, "the ConfigMap '"+name+"' of the commit exists", func() error {
-		return c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &corev1.ConfigMap{})
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &corev1.ConfigMap{})
+		if err == nil {
+			return nil
+		}
+		var sync kustomizev1.Kustomization
+		key := client.ObjectKey{Namespace: "flux-system", Name: "flux-system"}
+		if err := c.Get(t.Context(), key, &sync); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w; revision %s of the sync, its conditions: %v", err, sync.Status.LastAttemptedRevision,
+			sync.Status.Conditions)
 	})
 }
 

@@ -36,7 +36,7 @@ var GroupKind = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.
 // Controller reconciles HelmReleases. It implements [reconcile.Step].
 type Controller struct {
 	Client    client.Client // cached
-	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
+	Live      client.Reader // not cached, also to keep Secrets out of memory
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // what was released behind gates
 	Clusters  *rollout.Clusters

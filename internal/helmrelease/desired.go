@@ -44,7 +44,7 @@ func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*des
 		return nil, ptr.To(reconcile.Failed(err))
 	}
 	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
-	reader := &valuesReader{reader: c.Configs}
+	reader := &valuesReader{reader: c.Live}
 	var origins []values.Origin
 	d.values, origins, err = values.Compose(ctx, reader, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
 	d.secrets = append(reader.secrets, values.Secrets(d.values, origins)...)

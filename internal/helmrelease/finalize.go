@@ -54,7 +54,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 		return err
 	}
 	err = r.uninstallRecorded(ctx, snapshot, namespace)
-	if err != nil && destination.AccountMissing(ctx, c.Configs, obj.Namespace) {
+	if err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace) {
 		c.reportLeftBehind(ctx, obj, err)
 		return nil
 	}

@@ -98,5 +98,5 @@ func (r *run) correctTo(ctx context.Context, released *artifact.Applied) error {
 	if o.last == nil || o.last.Info.Status != common.StatusDeployed || r.digestOf(o.last) != released.Build {
 		return nil
 	}
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace, r.correct(ctx, o.last))
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, r.correct(ctx, o.last))
 }

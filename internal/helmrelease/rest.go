@@ -24,7 +24,7 @@ func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 	r.recordDeclared(o)
 	r.retain(ctx, o.last)
 	if err := r.correct(ctx, o.last); err != nil {
-		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace, err))
+		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err))
 	}
 	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, nil)
 	reason, message := helmv2.InstallSucceededReason, "Release is as declared: "+r.describeLast()

@@ -72,7 +72,7 @@ func (c *Controller) ensureTemplate(ctx context.Context, obj *helmv2.HelmRelease
 	reader := client.Reader(c.Client)
 	err := retry.OnError(retry.DefaultRetry, isOutdated, func() error {
 		err := c.writeTemplate(ctx, reader, obj)
-		reader = c.Configs // what the cache has may be outdated
+		reader = c.Live // what the cache has may be outdated
 		return err
 	})
 	var refused *fault.Fault

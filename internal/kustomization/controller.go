@@ -41,7 +41,7 @@ var GroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: ku
 // Controller reconciles Kustomizations. It implements [reconcile.Step].
 type Controller struct {
 	Client    client.Reader // cached
-	Configs   client.Reader // of ConfigMaps and Secrets; not cached, to keep Secrets out of memory
+	Live      client.Reader // not cached, also to keep Secrets out of memory
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // of objects behind gates
 	Clusters  *rollout.Clusters
@@ -88,6 +88,9 @@ func (c *Controller) References(obj *kustomizev1.Kustomization) []reconcile.Ref 
 func (c *Controller) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
 	source, outcome := c.source(ctx, pass.Object)
+	if outcome == nil {
+		outcome = c.awaitOwnSource(ctx, pass.Object)
+	}
 	if outcome != nil {
 		return *outcome
 	}
@@ -154,7 +157,7 @@ func (r *run) deploy(ctx context.Context) error {
 	if err != nil || built == nil {
 		return err
 	}
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace,
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace,
 		in.redact(r.correct(ctx, built)))
 }
 

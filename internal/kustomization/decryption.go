@@ -70,7 +70,7 @@ func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomizatio
 func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
 	h hash.Hash) error {
 	var secret corev1.Secret
-	err := c.Configs.Get(ctx, key, &secret)
+	err := c.Live.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s not found", key, field).
 			WithHint("Create it, or correct %s", field)
@@ -141,7 +141,7 @@ func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account
 func (c *Controller) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {
 	var config corev1.ConfigMap
 	key := c.Options.Decryption.VaultConfigMap
-	if err := c.Configs.Get(ctx, key, &config); err != nil {
+	if err := c.Live.Get(ctx, key, &config); err != nil {
 		return nil, fmt.Errorf("cannot read ConfigMap '%s' of --sops-vault-configmap: %w", key, err)
 	}
 	logins, err := decrypt.ParseVaultLogins([]byte(config.Data["config.yaml"]))

@@ -49,7 +49,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		c.emit(obj, corev1.EventTypeNormal, meta.ProgressingReason, rollout.Summary(GroupKind.Kind, pruned))
 	}
 	switch {
-	case err != nil && destination.AccountMissing(ctx, c.Configs, obj.Namespace):
+	case err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace):
 		c.reportLeftBehind(ctx, obj, noCredentials(len(inventory)-apply.Summarize(pruned).Deleted, err))
 		return nil
 	case err != nil:

@@ -102,7 +102,7 @@ func (r *run) reapply(ctx context.Context, applied *artifact.Applied) error {
 	r.state.apply.lastAppliedDigest = applied.Build
 	err = in.redact(r.correct(ctx, built))
 	r.reportContentions()
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Configs, r.obj.Namespace, err)
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err)
 }
 
 // tree returns the tree of what was applied: the retained one, or that of the source if it still has it.

@@ -46,7 +46,7 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 // readInputs reads the ConfigMaps and Secrets that the spec refers to.
 func (c *Controller) readInputs(ctx context.Context, obj *kustomizev1.Kustomization) (*inputs, error) {
 	h := sha256.New()
-	variables, err := spec.ReadVariables(ctx, c.Configs, obj)
+	variables, err := spec.ReadVariables(ctx, c.Live, obj)
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,17 @@ package kustomization
 import (
 	"cmp"
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -39,13 +42,45 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
 			"%s '%s' not found. Create it, or correct spec.sourceRef", ref.Kind, key))
 	case err != nil:
-		return nil, ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s'", ref.Kind, key).
-			Because(err)))
+		return nil, unreadable(ref.Kind, key, err)
 	case source.GetArtifact() == nil:
 		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason,
 			"Source artifact not found: %s '%s' has no artifact yet. See its conditions", ref.Kind, key))
 	}
 	return source.GetArtifact(), nil
+}
+
+func unreadable(kind string, key types.NamespacedName, err error) *reconcile.Outcome {
+	return ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s'", kind, key).
+		Because(err)))
+}
+
+// sourceReview is when a Kustomization looks again at its source, which fetches what a changed spec declares. A new
+// artifact ends the wait at once.
+const sourceReview = 5 * time.Second
+
+// awaitOwnSource returns the outcome while the source, which the Kustomization has applied itself, does not have the
+// artifact of its current spec; nil otherwise. An apply of the previous artifact would undo the change of the spec: a
+// bootstrap from another repository would be reverted, or two repositories would undo each other without end. The source
+// is read without a cache, as drift can be seen before the cache has the change.
+func (c *Controller) awaitOwnSource(ctx context.Context, obj *kustomizev1.Kustomization) *reconcile.Outcome {
+	key := sourceKey(obj)
+	ref := apply.Ref{Group: sourceGroup, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}
+	source := sourcev1.NewSource(key.Kind)
+	if source == nil || !rollout.Inventory(obj.Status.Inventory).Has(ref.Entry()) {
+		return nil
+	}
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	if err := c.Live.Get(ctx, name, source); err != nil {
+		return unreadable(key.Kind, name, err)
+	}
+	status := source.CommonStatus()
+	if source.Schedule().Suspended || apimeta.IsStatusConditionTrue(status.Conditions, meta.BlockedCondition) ||
+		status.ObservedGeneration == 0 || status.ObservedGeneration == source.GetGeneration() {
+		return nil
+	}
+	return ptr.To(reconcile.Progressing(sourceReview, "%s '%s' is fetching what its changed spec declares", key.Kind,
+		name))
 }
 
 // fetch returns the tree of an artifact of the object's source.

@@ -22,7 +22,7 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &helmrelease.Controller{
-		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
+		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
 		Applied:  p.storage.Applied,
 		Clusters: clusters, Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{

@@ -26,7 +26,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		o.FetchBase = remotebase.NewFetcher(p.transport)
 	}
 	controller := &kustomization.Controller{
-		Client: p.mgr.GetClient(), Configs: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
+		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
 		Applied:  p.storage.Applied,
 		Clusters: clusters, Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
