@@ -130,3 +130,21 @@ func FuzzResponses(f *testing.F) {
 		}
 	})
 }
+
+// TestEchoedSignaturesAreRedacted uses a service that returns the credentials it received.
+func TestEchoedSignaturesAreRedacted(t *testing.T) {
+	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=",
+		"opsgenie": "GenieKey t", "alertmanager": "bWU6dDBr"} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, strings.Repeat("x", 200)+r.Header.Get("Authorization")+" "+
+				r.Header.Get("X-Signature"))
+		})
+		err := newProvider(t, services[name].options(server)).Send(testContext(t), failure())
+		if err == nil || strings.Contains(err.Error(), signature) || !strings.Contains(err.Error(),
+			"***. Check the type, address and channel of the Provider") {
+			t.Errorf("%s: got error %v, want the signature redacted", name, err)
+		}
+		expectNoSecrets(t, err)
+	}
+}
