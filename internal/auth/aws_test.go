@@ -175,7 +175,7 @@ func TestCodeCommit(t *testing.T) {
 		mustFail(t, err, "no token is sent to it")
 	}
 	_, err = i.Git(within(t), AWS, "http://git-codecommit.us-east-1.amazonaws.com/v1/repos/app", &app)
-	mustFail(t, err, "https URL. Correct spec.url")
+	mustFail(t, err, "https URL. Use an https:// URL in spec.url, or another spec.provider")
 }
 
 func TestAWSCredentialsOfProcess(t *testing.T) {

@@ -122,7 +122,7 @@ func TestAzureDevOpsAndBlobs(t *testing.T) {
 	_, err := i.Git(within(t), Azure, "https://github.com/org/repo", &app)
 	mustFail(t, err, "no token is sent to it")
 	_, err = i.Git(within(t), "gcp", "https://github.com/org/repo", &app)
-	mustFail(t, err, "provider 'gcp' does not support workload identity here. Correct spec.provider")
+	mustFail(t, err, "provider 'gcp' does not support workload identity here")
 
 	const scope = "https://storage.azure.com/.default"
 	i.Transport = newClouds(t, map[string]http.HandlerFunc{"login.microsoftonline.com": fakeEntra(t, scope, app)})
@@ -183,5 +183,6 @@ func TestCheckEndpointAcceptsHostsOfCloudOnly(t *testing.T) {
 	mustFail(t, CheckEndpoint(GCP, "storage.googleapis.com", true), "Use an endpoint such as "+
 		"storage.googleapis.com with TLS, or set spec.secretRef to a Secret with credentials")
 	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false),
-		"does not support workload identity here. Correct spec.provider")
+		"does not support workload identity here. Set spec.provider to generic, and spec.secretRef to a Secret "+
+			"with a login")
 }

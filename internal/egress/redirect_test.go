@@ -33,7 +33,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 	received.Store(0)
 	_, _, err := get(t, c, s.URL+"/100")
-	mustFail(t, err, "redirects more than 5 times. Check the URL")
+	mustFail(t, err, "redirects more than 5 times. Set the URL to the final address of the redirects, if there is one")
 	if received.Load() != 6 {
 		t.Errorf("a redirect loop got %d requests, want 6", received.Load())
 	}

@@ -138,8 +138,9 @@ func TestLinkLocalAddressesAreRejected(t *testing.T) {
 		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",
 			"168.63.129.16"} {
 			_, _, err := get(t, c, "http://"+host+"/latest/meta-data")
-			mustFail(t, err, "is not allowed: it is link-local, where clouds serve instance metadata. Use "+
-				"another host", "link-local, where clouds serve instance metadata. Use another host")
+			mustFail(t, err, "is not allowed", "link-local, where clouds serve instance metadata. Use the name of "+
+				"a host outside of the node and "+
+				"its cloud's metadata")
 		}
 	}
 	if received.Load() != 0 {
