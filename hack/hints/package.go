@@ -83,7 +83,8 @@ func (p *goPackage) hints() []hint {
 		hints = append(hints, hint{position: p.files.Position(position), text: text, part: longestPart(text)})
 	}
 	slices.SortFunc(hints, func(a, b hint) int {
-		return cmp.Or(cmp.Compare(a.position.Filename, b.position.Filename), cmp.Compare(a.position.Offset, b.position.Offset))
+		return cmp.Or(cmp.Compare(a.position.Filename, b.position.Filename),
+			cmp.Compare(a.position.Offset, b.position.Offset))
 	})
 	return hints
 }
@@ -94,7 +95,7 @@ func (p *goPackage) visit(n ast.Node) bool {
 		if i, ok := p.hintParam[nameOf(n.Fun)]; ok && i < len(n.Args) {
 			p.add(n.Args[i])
 		}
-		if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "WithHint" && nameOf(method.X) != "cluster" {
+		if m, ok := n.Fun.(*ast.SelectorExpr); ok && m.Sel.Name == "WithHint" && nameOf(m.X) != "cluster" {
 			for i, arg := range n.Args {
 				if i == 0 && p.fold(arg) != "%s" {
 					p.add(arg)
@@ -172,15 +173,13 @@ func (p *goPackage) fold(e ast.Expr) string {
 
 // testTexts returns the string constants of the tests of the package.
 func (p *goPackage) testTexts() []string {
+	p.constants = nil // a constant of the product would mention itself
 	var texts []string
 	for _, file := range p.tests {
 		ast.Inspect(file, func(n ast.Node) bool {
 			e, ok := n.(ast.Expr)
 			if !ok {
 				return true
-			}
-			if _, ok := e.(*ast.Ident); ok {
-				return true // a constant of the product would mention itself
 			}
 			text := p.fold(e)
 			if longestPart(text) != "" {

@@ -18,7 +18,8 @@ func adviceFor(owner Owner) advice {
 	switch owner.Group {
 	case "helm.toolkit.fluxcd.io":
 		return advice{
-			force:     "Set spec.upgrade.force, or " + annotation + ", to delete and create it again; or undo the change",
+			force: "Set spec.upgrade.force, or " + annotation +
+				", to delete and create it again; or undo the change",
 			namespace: "Create the Namespace; spec.install.createNamespace creates that of the release",
 			definition: "Install its CustomResourceDefinition first: add it to the chart, or add a dependsOn on the " +
 				"HelmRelease that installs it",
@@ -75,7 +76,7 @@ func isAdmissionRule(err error) bool {
 var (
 	exceededQuota = regexp.MustCompile(`exceeded quota: ([\w.-]+)`)
 	failedQuota   = regexp.MustCompile(`failed quota: ([\w.-]+): must specify`)
-	limitRange    = regexp.MustCompile(`(maximum|minimum) [\w./-]+ (usage|limit|request)s? per |max limit to request ratio`)
+	limitRange    = regexp.MustCompile(`(maximum|minimum) [\w./-]+ usage per |max limit to request ratio`)
 	noAccount     = regexp.MustCompile(`error looking up service account ([\w./-]+):`)
 	noPriority    = regexp.MustCompile(`no PriorityClass with name ([\w.-]+) was found`)
 	rbac          = regexp.MustCompile(` cannot \w+ resource |attempting to grant RBAC permissions`)

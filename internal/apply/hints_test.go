@@ -46,7 +46,7 @@ func TestHintOfEveryRefusalFitsItsCause(t *testing.T) {
 				"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: tags must be immutable")},
 		"namespace being deleted": {err: terminating,
 			want: "Wait until the namespace is deleted; its conditions name " +
-			"what blocks the deletion. To keep the namespace, declare it here: it is then created again"},
+				"what blocks the deletion. To keep the namespace, declare it here: it is then created again"},
 		"namespace missing": {err: namespaceMissing,
 			want: "Declare the Namespace, or add a dependsOn on the Kustomization that creates it"},
 		"namespace missing, release": {err: namespaceMissing, owner: ofRelease,
@@ -55,10 +55,10 @@ func TestHintOfEveryRefusalFitsItsCause(t *testing.T) {
 			want: "Create the Namespace, and run the command again"},
 		"immutable field": {err: immutable, want: "The field is immutable. Set spec.force, or the annotation " +
 			"kustomize.toolkit.fluxcd.io/force: enabled on the object, to delete and create it again; or undo the " +
-				"change"},
+			"change"},
 		"immutable field, release": {err: immutable, owner: ofRelease, want: "The field is immutable. Set " +
 			"spec.upgrade.force, or the annotation helm.toolkit.fluxcd.io/force: enabled on the object, to delete " +
-				"and " +
+			"and " +
 			"create it again; or undo the change"},
 		"immutable field, installation": {err: immutable, owner: ofInstallation,
 			want: "The field is immutable. Delete the object, and run the command again"},
@@ -71,7 +71,7 @@ func TestHintOfEveryRefusalFitsItsCause(t *testing.T) {
 			"applies, or set spec.serviceAccountName to an account that has it"},
 		"missing right, installation": {err: missingRight, owner: ofInstallation,
 			want: "Use an account that has this right, with --context or --as"},
-		"invalid object": {err: status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "spec.x: " +
+		"invalid object": {err: status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "spec.x: "+
 			"Required value")},
 	} {
 		if c.owner == (Owner{}) {
@@ -88,9 +88,11 @@ func TestHintOfStatusForbiddenFitsTheAdmissionPlugin(t *testing.T) {
 		"webhook": {want: "An admission rule of the cluster rejects the object. Change the object, or the rule",
 			text: `admission webhook "w.io" denied the request: no label team`},
 		"missing right": {text: `User "u" cannot patch resource "pods" in API group "" in the namespace "apps"`,
-			want: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it"},
+			want: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that " +
+				"has it"},
 		"escalation": {text: `user "u" is attempting to grant RBAC permissions not currently held:`,
-			want: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it"},
+			want: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that " +
+				"has it"},
 		"quota used up": {want: "ResourceQuota 'small' is exhausted. Raise it, or delete other objects",
 			text: "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1"},
 		"quota without request": {text: "failed quota: small: must specify limits.cpu for: app",

@@ -274,6 +274,8 @@ func TestKeyServicesDecrypt(t *testing.T) {
 			}
 			_, err = k.File(t.Context(), "s.yaml", content)
 			if !errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) ||
+				!strings.Contains(err.Error(), "Check that the controller can reach the service of a key and may "+
+					"decrypt with it, or add one of these keys to the Secret of spec.decryption.secretRef") ||
 				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}

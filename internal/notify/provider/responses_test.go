@@ -158,9 +158,10 @@ func TestHintFitsTheStatus(t *testing.T) {
 		http.StatusProxyAuthRequired: "Check username and password in the Secret of spec.proxySecretRef",
 		http.StatusNotFound: "Check the address and channel of the Provider; the webhook may have been " +
 			"deleted",
-		http.StatusRequestEntityTooLarge: "The service does not take an event of this size; the next one may be smaller",
-		http.StatusTooManyRequests: "The event will be retried. To send fewer events, narrow spec.eventSources of the " +
-			"Alert or set spec.eventSeverity to error",
+		http.StatusRequestEntityTooLarge: "The service does not take an event of this size; the next one may " +
+			"be smaller",
+		http.StatusTooManyRequests: "The event will be retried. To send fewer events, narrow spec.eventSources of " +
+			"the Alert or set spec.eventSeverity to error",
 		http.StatusBadGateway: "The event will be retried",
 		http.StatusFound:      "Set the address to the target of the redirect; redirects are not followed",
 		http.StatusBadRequest: "Check the type, address and channel of the Provider",

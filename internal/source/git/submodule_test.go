@@ -96,8 +96,8 @@ func submoduleFailures(leaf string, chain string, many map[string]string) map[st
 		"out of the host": {files: map[string]string{"sub": testenv.Submodule(leaf),
 			".gitmodules": module("sub", "../../x")}, wantErr: "leads out of the host"},
 		"no such repository": {files: map[string]string{"sub": testenv.Submodule(leaf),
-			".gitmodules": module("sub", "../none")}, wantErr: "not found. Check spec.url, and that the " +
-			"credentials of spec.secretRef have access to it"},
+			".gitmodules": module("sub", "../none")}, wantErr: "not found. Check spec.url. If the repository is " +
+			"private, set spec.secretRef"},
 		"no such commit": {files: map[string]string{"sub": testenv.Submodule(strings.Repeat("0a", 20)),
 			".gitmodules": module("sub", "../leaf")}, wantErr: "not found"},
 		"nested too deeply": {files: map[string]string{"sub": testenv.Submodule(chain),
