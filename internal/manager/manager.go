@@ -53,5 +53,8 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := p.addControllers(ctx); err != nil {
 		return err
 	}
+	if err := p.addUI(ctx, cfg); err != nil {
+		return err
+	}
 	return p.mgr.Start(ctx)
 }
