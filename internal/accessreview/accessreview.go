@@ -90,8 +90,8 @@ func (r *Reviewer) Authenticate(ctx context.Context, token string) (artifact.Rea
 	return &reader{r, token}, nil
 }
 
-// User returns whose token it is. The error is [ErrUnauthenticated], or that of the review. Answers are cached for up to
-// a minute, so that a token which was revoked is refused soon.
+// User returns whose token it is. The error is [ErrUnauthenticated], or that of the review. Answers are cached for up
+// to a minute, so that a token which was revoked is refused soon.
 func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	hash := sha256.Sum256([]byte(token))
 	if cached, ok := r.users.Get(hash); ok {

@@ -39,7 +39,8 @@ const (
 func (o *UIOptions) bindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Addr, "ui-addr", "", "address of the web UI; empty or 0 disables it")
 	f.StringVar(&o.ExternalURL, "ui-external-url", "",
-		"URL by which browsers reach --ui-addr, such as https://sluice.example.com; requests for other hosts are refused")
+		"URL by which browsers reach --ui-addr, such as https://sluice.example.com; requests for other hosts are "+
+			"refused")
 	f.StringVar(&o.TLSCertFile, "ui-tls-cert-file", "",
 		"certificate of the web UI, reloaded when it changes; without one, a proxy must provide HTTPS")
 	f.StringVar(&o.TLSKeyFile, "ui-tls-key-file", "", "private key of --ui-tls-cert-file")
@@ -60,8 +61,8 @@ func (o *UIOptions) bindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.UsernameClaim, "ui-oidc-username-claim", "sub",
 		"claim of the ID token with the user name, as --oidc-username-claim of kube-apiserver")
 	f.StringVar(&o.UsernamePrefix, "ui-oidc-username-prefix", "",
-		"prefix of user names, as --oidc-username-prefix of kube-apiserver: by default the issuer and # unless the claim "+
-			"is email; - for none")
+		"prefix of user names, as --oidc-username-prefix of kube-apiserver: by default the issuer and # unless the "+
+			"claim is email; - for none")
 	f.StringVar(&o.GroupsClaim, "ui-oidc-groups-claim", "groups",
 		"claim of the ID token with the groups, as --oidc-groups-claim of kube-apiserver")
 	f.StringVar(&o.GroupsPrefix, "ui-oidc-groups-prefix", "",
@@ -80,8 +81,8 @@ func (o *UIOptions) Certificate() Certificate {
 func (o *UIOptions) check() error {
 	if !o.IsEnabled() {
 		if o.Issuer != "" || o.ExternalURL != "" || o.TLSCertFile != "" || o.SessionKeyFile != "" {
-			return errors.New("--ui-addr is not set, but other flags of the web UI are: set an address to listen on, such " +
-				"as --ui-addr=:9095")
+			return errors.New("--ui-addr is not set, but other flags of the web UI are: set an address to listen on, " +
+				"such as --ui-addr=:9095")
 		}
 		return nil
 	}
@@ -107,7 +108,7 @@ func (o *UIOptions) checkServing() error {
 func (o *UIOptions) checkLogin() error {
 	switch {
 	case o.Issuer == "" && !o.TokenLogin:
-		return errors.New("nobody can log in to the web UI: set --ui-oidc-issuer, or --ui-token-login")
+		return errors.New("the web UI has no way to log in: set --ui-oidc-issuer, or --ui-token-login")
 	case (o.Issuer == "") != (o.ClientID == ""):
 		return errors.New("--ui-oidc-issuer and --ui-oidc-client-id: set both or none")
 	case o.Issuer == "" && (o.ClientSecretFile != "" || o.CAFile != ""):
@@ -117,8 +118,8 @@ func (o *UIOptions) checkLogin() error {
 	case o.UsernameClaim == "" || o.GroupsClaim == "":
 		return errors.New("--ui-oidc-username-claim and --ui-oidc-groups-claim must not be empty")
 	case strings.HasPrefix(o.UsernamePrefix, "system:") || strings.HasPrefix(o.GroupsPrefix, "system:"):
-		return errors.New("--ui-oidc-username-prefix and --ui-oidc-groups-prefix must not start with 'system:', which " +
-			"Kubernetes reserves")
+		return errors.New("--ui-oidc-username-prefix and --ui-oidc-groups-prefix must not start with 'system:', " +
+			"which Kubernetes reserves")
 	}
 	u, err := url.Parse(o.Issuer)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||

@@ -33,7 +33,7 @@ const (
 	shutdownTimeout   = 2 * time.Second
 )
 
-// csrfHeader contains [User.CSRF] in requests that write. Other sites do not know the value, nor can they set the header.
+// csrfHeader contains [User.CSRF] in requests that write. Other sites do not know the value and cannot set the header.
 const csrfHeader = "X-Sluice-Csrf"
 
 // User is who makes a request, with clients that have the rights of that user.

@@ -57,7 +57,7 @@ func (o *OIDC) identity(claims map[string]json.RawMessage) (*identity, error) {
 const emailClaim = "email"
 
 // usernamePrefix returns what user names start with. As in the API server, names that are not addresses start with the
-// issuer by default, since two issuers may use the same ones, and "-" is no prefix.
+// issuer by default, since two issuers may use the same ones, and "-" means none.
 func (o *OIDC) usernamePrefix() string {
 	switch {
 	case o.UsernamePrefix == "-":
@@ -82,8 +82,8 @@ func groupsOf(raw json.RawMessage) ([]string, error) {
 		return nil, errors.New("is neither text nor a list of texts")
 	}
 	if len(entries) > maxGroups {
-		return nil, fmt.Errorf("has %d groups, at most %d are accepted: let the login provider send fewer", len(entries),
-			maxGroups)
+		return nil, fmt.Errorf("has %d groups, at most %d are accepted: let the login provider send fewer",
+			len(entries), maxGroups)
 	}
 	var groups []string
 	for _, e := range entries {

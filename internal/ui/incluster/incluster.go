@@ -1,6 +1,6 @@
-// Package incluster is the login of the web UI in a cluster: by OIDC, or by the token of a ServiceAccount. Every read and
-// write is made as the user who logged in, so that Kubernetes decides what is seen and done. It keeps no state: a session
-// is a sealed cookie.
+// Package incluster is the login of the web UI in a cluster: by OIDC, or by the token of a ServiceAccount. Every read
+// and write is made as the user who logged in, so that Kubernetes decides what is seen and done. It keeps no state: a
+// session is a sealed cookie.
 package incluster
 
 import (

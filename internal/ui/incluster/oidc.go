@@ -150,8 +150,8 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 }
 
 func (l *Login) away(w http.ResponseWriter, err error) {
-	l.refuse(w, http.StatusServiceUnavailable, "The login provider cannot be reached. Try again in a few seconds. If this "+
-		"stays, an administrator finds the reason in the log of Sluice.", err)
+	l.refuse(w, http.StatusServiceUnavailable, "The login provider cannot be reached. Try again in a few seconds. If "+
+		"this stays, an administrator finds the reason in the log of Sluice.", err)
 }
 
 // finishOIDC starts a session for a person who comes back from the login provider.
@@ -160,8 +160,8 @@ func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	a, err := l.attempt(r)
 	if err != nil {
-		l.refuse(w, http.StatusBadRequest, "This login was not started in this browser, or it took too long. Start again.",
-			err)
+		l.refuse(w, http.StatusBadRequest, "This login was not started in this browser, or it took too long. Start "+
+			"again.", err)
 		return
 	}
 	q := r.URL.Query()
@@ -177,13 +177,13 @@ func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		l.refuse(w, http.StatusForbidden, "The login is refused: "+refused.Error()+".", err)
 		return
 	case err != nil:
-		l.refuse(w, http.StatusBadGateway, "The login provider did not confirm the login. Start again. If this stays, an "+
-			"administrator finds the reason in the log of Sluice.", err)
+		l.refuse(w, http.StatusBadGateway, "The login provider did not confirm the login. Start again. If this stays, "+
+			"an administrator finds the reason in the log of Sluice.", err)
 		return
 	}
 	if err := l.begin(w, session{User: who.User, Groups: who.Groups}, who.User); err != nil {
-		l.refuse(w, http.StatusForbidden, fmt.Sprintf("The login is refused: %d groups are too many for a session. Let the "+
-			"login provider send fewer.", len(who.Groups)), err)
+		l.refuse(w, http.StatusForbidden, fmt.Sprintf("The login is refused: %d groups are too many for a session. "+
+			"Let the login provider send fewer.", len(who.Groups)), err)
 		return
 	}
 	http.Redirect(w, r, ownPath(a.Next), http.StatusFound)

@@ -19,8 +19,8 @@ func TestLoginLeadsToOwnPathsOnly(t *testing.T) {
 			t.Errorf("%s leads to %s (%d)", next, r.url, r.status)
 		}
 	}
-	for _, next := range []string{"", "gates", "///evil", "/%2f/evil", "/\tevil", "/ a", "javascript:alert(1)", "/login/oidc",
-		"http:/evil", "/a\\b", "/" + strings.Repeat("a", maxReturn)} {
+	for _, next := range []string{"", "gates", "///evil", "/%2f/evil", "/\tevil", "/ a", "javascript:alert(1)",
+		"/login/oidc", "http:/evil", "/a\\b", "/" + strings.Repeat("a", maxReturn)} {
 		if got := ownPath(next); got != "/" && !strings.HasPrefix(got, "/%2f") {
 			t.Errorf("%q leads to %q", next, got)
 		}
@@ -62,7 +62,7 @@ func TestCallbackWithErrorOrForgedCode(t *testing.T) {
 	s := newSite(t)
 	for query, want := range map[string]int{
 		"error=access_denied&error_description=<script>alert(1)</script>": http.StatusForbidden,
-		"code=forged": http.StatusBadGateway,
+		"code=guess": http.StatusBadGateway,
 		"code=" + strings.Repeat("x", maxParameter+1): http.StatusBadRequest,
 		"": http.StatusBadGateway,
 	} {

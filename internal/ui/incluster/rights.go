@@ -83,7 +83,7 @@ type person struct {
 	client  client.Client
 	cluster kubernetes.Interface
 
-	slot   chan struct{} // held by who asks for rights
+	slot   chan struct{} // held while rights are read
 	rights map[view.Scope]right
 }
 

@@ -29,7 +29,7 @@ const (
 type session struct {
 	User   string   `json:"u,omitempty"`
 	Groups []string `json:"g,omitempty"`
-	// Token is that of a ServiceAccount, instead of user and groups. It is reviewed again, so that a session ends with it.
+	// Token is that of a ServiceAccount, instead of user and groups. It is reviewed again, so a session ends with it.
 	Token string `json:"t,omitempty"`
 	CSRF  string `json:"c"`
 	Ends  int64  `json:"e"` // Unix time
@@ -87,8 +87,8 @@ func (s *sealer) open(purpose, value string, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// cookieName returns the name that a cookie has in the browser. Browsers accept the prefix only from this very host, and
-// by https.
+// cookieName returns the name that a cookie has in the browser. Browsers accept the prefix only from this host, and by
+// https.
 func (l *Login) cookieName(purpose string) string {
 	if l.ExternalURL.Scheme == "https" {
 		return "__Host-" + purpose
@@ -112,8 +112,8 @@ func (l *Login) session(r *http.Request) (*session, error) {
 	return s, nil
 }
 
-// set sets a cookie. Only the cookie that survives the way through the login provider is sent with requests that another
-// site began.
+// set sets a cookie. Only the cookie that survives the way through the login provider is sent with requests that
+// another site began.
 func (l *Login) set(w http.ResponseWriter, purpose string, content any, ttl time.Duration) error {
 	value, err := l.seal.seal(purpose, content)
 	if err != nil {

@@ -61,8 +61,9 @@ func (s *site) team(namespace string) {
 			Kind: "GitRepository", NamespacedName: meta.NamespacedName{Name: repo.Name}}}}
 	gate := &gatingv1.Gate{ObjectMeta: in("gate")}
 	s.create(repo, app, gate)
-	repo.Status.Artifact = &meta.Artifact{Revision: commit, Digest: "sha256:" + strings.Repeat("a", 64), Path: "a", URL: "http://a/b",
-		LastUpdateTime: meta.TimeOf(time.Now()), Metadata: map[string]string{meta.CommitSubjectKey: "Change " + namespace}}
+	repo.Status.Artifact = &meta.Artifact{Revision: commit, Digest: "sha256:" + strings.Repeat("a", 64), Path: "a",
+		URL: "http://a/b", LastUpdateTime: meta.TimeOf(time.Now()),
+		Metadata: map[string]string{meta.CommitSubjectKey: "Change " + namespace}}
 	app.Status.LastAppliedRevision = commit
 	app.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "BuildFailed",
 		Message: "failed in " + namespace, LastTransitionTime: metav1.Now()}}
@@ -106,7 +107,8 @@ func TestTenantReceivesNothingThatRBACHides(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 	}
-	for _, path := range []string{"overview", "items?limit=1000", "graph", "why?q=0123456789abcdef", "gates", "changes"} {
+	for _, path := range []string{"overview", "items?limit=1000", "graph", "why?q=0123456789abcdef", "gates",
+		"changes"} {
 		for user, namespace := range map[*browser]string{tenant: mine, admin: theirs} {
 			if r := user.get("/api/v1/" + path); !strings.Contains(r.body, namespace) {
 				t.Errorf("%s hides what a user may see: %s", path, r.body)

@@ -20,8 +20,8 @@ type Model struct {
 
 // NewModel returns an empty model.
 func NewModel() *Model {
-	return &Model{items: map[string]*Item{}, scopes: map[Scope]int{}, problems: map[string]string{}, loading: map[string]bool{},
-		subscriptions: map[*Subscription]struct{}{}}
+	return &Model{items: map[string]*Item{}, scopes: map[Scope]int{}, problems: map[string]string{},
+		loading: map[string]bool{}, subscriptions: map[*Subscription]struct{}{}}
 }
 
 // Filter reports whether a user may see an item.
