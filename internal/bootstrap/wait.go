@@ -34,10 +34,12 @@ func (r *run) wait(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Namespace}
 	source, k := &sourcev1.GitRepository{ObjectMeta: meta}, &kustomizev1.Kustomization{ObjectMeta: meta}
 	for {
-		if err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil }); err != nil {
+		err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil })
+		if err != nil {
 			return err
 		}
-		if err := r.await(ctx, "Kustomization", k, func() bool { return k.Status.LastAppliedRevision != "" }); err != nil {
+		err = r.await(ctx, "Kustomization", k, func() bool { return k.Status.LastAppliedRevision != "" })
+		if err != nil {
 			return err
 		}
 		if err := r.Client.Get(ctx, keyOf(source), source); err != nil {
