@@ -37,6 +37,7 @@ func (r *run) wait(ctx context.Context) error {
 		if err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil }); err != nil {
 			return err
 		}
+		r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
 		if err := r.await(ctx, "Kustomization", k, func() bool { return k.Status.LastAppliedRevision != "" }); err != nil {
 			return err
 		}
@@ -50,7 +51,6 @@ func (r *run) wait(ctx context.Context) error {
 			return err
 		}
 	}
-	r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
 	if !managesItself(k) {
 		return failed("Kustomization '%s' applied %s, which does not declare the Kustomization itself", keyOf(k),
 			shortRevision(k.Status.LastAppliedRevision)).
