@@ -26,8 +26,8 @@ var fuzzFunction = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 // shortTarget builds fast, as its package imports few others.
 const shortTarget = "FuzzText"
 
-// TestCampaignFuzz runs each fuzz target for ten minutes, the short form one of them for a moment. Inputs that reach new
-// code stay in the cache of the go command, and inputs that fail in testdata/fuzz beside the target.
+// TestCampaignFuzz runs each fuzz target for ten minutes, the short form one of them for a moment. Inputs that reach
+// new code stay in the cache of the go command, and inputs that fail in testdata/fuzz of the package.
 func TestCampaignFuzz(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {

@@ -39,15 +39,16 @@ func TestGetStartedPage(t *testing.T) {
 		script.WriteString(block[1])
 	}
 	commands := strings.NewReplacer("make build\n", "", "$PWD/bin:", filepath.Dir(sluice)+":",
-		"127.0.0.1:8088", freeAddress(t), "--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0"+
-			" --metrics-addr 0 --health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(script.String())
+		"127.0.0.1:8088", freeAddress(t),
+		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
+			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(script.String())
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", commands)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com", "GIT_COMMITTER_NAME=me",
 		"GIT_COMMITTER_EMAIL=me@example.com", "SLUICE_NAMESPACE=")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the page starts ends with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the page starts ends with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if err != nil {
