@@ -151,7 +151,9 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		"--ui-addr is not set, but":         func(o *Options) { o.UI.Issuer = "https://i" },
 		"--ui-addr needs --ui-external-url": func(o *Options) { o.UI = UIOptions{Addr: ":1", TokenLogin: true} },
 		"--ui-addr is \"1\"":                func(o *Options) { o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"} },
-		"the web UI has no way to log in":   func(o *Options) { o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u"} },
+		"the web UI has no way to log in": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u"}
+		},
 		"--ui-tls-cert-file and --ui-tls-key-file": func(o *Options) {
 			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TLSCertFile: "c"}
 		},
@@ -165,8 +167,8 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TokenLogin: true, ClientSecretFile: "s"}
 		},
 		"must not start with 'system:'": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", Issuer: "https://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "groups",
-				GroupsPrefix: "system:"}
+			o.UI = UIOptions{Addr: ":1", Issuer: "https://i", ClientID: "c", UsernameClaim: "sub",
+				GroupsClaim: "groups", GroupsPrefix: "system:"}
 		},
 		"--ui-oidc-issuer is \"http://i\"": func(o *Options) {
 			o.UI = UIOptions{Addr: ":1", Issuer: "http://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "groups"}
