@@ -59,21 +59,13 @@ type archiver struct {
 	segments []segment
 }
 
-// WriteArchive writes the tree to w as a .tar.gz. The same files give the same bytes.
-func WriteArchive(ctx context.Context, w io.Writer, t *Tree) error {
-	_, err := writeArchive(ctx, w, t, nil)
-	return err
-}
-
 // writeArchive writes the tree to w and returns the segments of the archive. From may be nil.
 func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]segment, error) {
 	a := &archiver{ctx: ctx, out: &counting{w: w}, zip: gzip.NewWriter(nil), content: t.content, from: from,
 		buffer: make([]byte, 128<<10)}
 	err := t.Walk(func(name string, e *Entry) error {
-		if e.Mode&fs.ModeSymlink != 0 {
-			if _, err := t.linkTarget(path.Dir(name), e); errors.Is(err, fs.ErrInvalid) {
-				return nil // leads out of the tree, so it must not be in the archive
-			}
+		if t.leadsOut(name, e) {
+			return nil // must not be in the archive
 		}
 		if cut(name) {
 			if err := errors.Join(ctx.Err(), a.flush()); err != nil {
@@ -92,6 +84,15 @@ func writeArchive(ctx context.Context, w io.Writer, t *Tree, from *previous) ([]
 	a.zip.Reset(a.out)
 	_, err = a.zip.Write(make([]byte, 1024)) // the end of a tar stream: two blocks of zeros
 	return a.segments, errors.Join(err, a.zip.Close())
+}
+
+// leadsOut reports whether an entry is a symlink that leads out of the tree.
+func (t *Tree) leadsOut(name string, e *Entry) bool {
+	if e.Mode&fs.ModeSymlink == 0 {
+		return false
+	}
+	_, err := t.linkTarget(path.Dir(name), e)
+	return errors.Is(err, fs.ErrInvalid)
 }
 
 // cut reports whether a segment begins at the path.
@@ -152,23 +153,34 @@ func (a *archiver) writeSegment(key string) error {
 }
 
 func (a *archiver) writeMember(t *tar.Writer, m member) error {
-	lease, err := a.lease(m)
+	header := tar.Header{Format: tar.FormatPAX, Name: m.name, ModTime: time.Unix(0, 0)}
+	if m.entry.Mode.IsDir() {
+		header.Name += "/"
+	}
+	return writeEntry(a.ctx, t, a.content, m.entry, header)
+}
+
+// writeEntry writes an entry with its content. The header has the name and what does not depend on the entry.
+func writeEntry(ctx context.Context, t *tar.Writer, content Content, e *Entry, header tar.Header) error {
+	header.Mode = int64(e.Mode.Perm())
+	if e.Mode.IsDir() {
+		header.Typeflag = tar.TypeDir
+		return t.WriteHeader(&header)
+	}
+	lease, err := leaseFor(ctx, content, e)
 	if err != nil {
 		return err
 	}
 	defer lease.Release()
-	data, err := a.content.Read(m.entry.ID)
+	data, err := content.Read(e.ID)
 	if err != nil {
 		return err
 	}
-	header := &tar.Header{
-		Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: m.name, Size: int64(len(data)),
-		Mode: int64(m.entry.Mode.Perm()), ModTime: time.Unix(0, 0),
-	}
-	if m.entry.Mode&fs.ModeSymlink != 0 {
+	header.Typeflag, header.Size = tar.TypeReg, int64(len(data))
+	if e.Mode&fs.ModeSymlink != 0 {
 		header.Typeflag, header.Linkname, header.Size, data = tar.TypeSymlink, string(data), 0, nil
 	}
-	if err := t.WriteHeader(header); err != nil {
+	if err := t.WriteHeader(&header); err != nil {
 		return err
 	}
 	_, err = t.Write(data)
@@ -178,16 +190,16 @@ func (a *archiver) writeMember(t *tar.Writer, m member) error {
 // largeFile is the size in bytes from which a file has a lease of memory while it is read.
 const largeFile = 4 << 20
 
-// lease returns memory for a large file that is not in memory yet; nil for others.
-func (a *archiver) lease(m member) (*guard.Lease, error) {
-	if _, inMemory := a.content.(*memory); inMemory {
+// leaseFor returns memory for a large file that is not in memory yet; nil for others.
+func leaseFor(ctx context.Context, content Content, e *Entry) (*guard.Lease, error) {
+	if _, inMemory := content.(*memory); inMemory {
 		return nil, nil
 	}
-	size, err := a.content.Size(m.entry.ID)
+	size, err := content.Size(e.ID)
 	if err != nil || size < largeFile { // Read returns the error
 		return nil, nil
 	}
-	return guard.BudgetOf(a.ctx).Acquire(a.ctx, "storing a large file", 2*size)
+	return guard.BudgetOf(ctx).Acquire(ctx, "storing a large file", 2*size)
 }
 
 // counting counts the bytes written.

@@ -35,6 +35,10 @@ func contents(t testing.TB, tree *Tree) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := tree.Walk(func(name string, e *Entry) error {
+		if e.Mode.IsDir() {
+			out[name+"/"] = ""
+			return nil
+		}
 		b, err := tree.content.Read(e.ID)
 		out[name] = string(b)
 		if e.Mode&fs.ModeSymlink != 0 {
@@ -94,9 +98,10 @@ func TestArchiveIsAFunctionOfItsTree(t *testing.T) {
 		"a directory was removed": func(m map[string]string) {
 			maps.DeleteFunc(m, func(n, _ string) bool { return strings.HasPrefix(n, "dir2/") })
 		},
-		"a file became a symlink":   func(m map[string]string) { m[names[10]] = "symlink:file" },
-		"all files were removed":    func(m map[string]string) { clear(m) },
-		"a file became a directory": func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
+		"an empty directory was added": func(m map[string]string) { m["dir3/empty/"], m["zero/deep/"] = "", "" },
+		"a file became a symlink":      func(m map[string]string) { m[names[10]] = "symlink:file" },
+		"all files were removed":       func(m map[string]string) { clear(m) },
+		"a file became a directory":    func(m map[string]string) { delete(m, names[3]); m[names[3]+"/below"] = "x" },
 		"two files were renamed": func(m map[string]string) {
 			m["a"], m["b"] = m[names[1]],
 				m[names[2]]

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -44,11 +45,21 @@ func bomb(t *testing.T, files int, size int64) []byte {
 	return b.Bytes()
 }
 
+// deep returns an archive of n files, each of which is in 200 directories of its own.
+func deep(t *testing.T, n int) []byte {
+	headers := make([]tar.Header, n)
+	for i := range headers {
+		headers[i] = tar.Header{Name: fmt.Sprintf("%d%s/f", i, strings.Repeat("/d", 199)), Mode: 0o644}
+	}
+	return packed(t, headers...)
+}
+
 func TestAnArchiveIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"a large file":       bomb(t, 1, 20<<20),
 		"files":              bomb(t, 20, 1<<20),
 		"many small files":   bomb(t, 15_000, 0),
+		"many directories":   deep(t, 100),
 		"a header that lies": bomb(t, 1, 20<<20)[:1000],
 	} {
 		budget := guard.NewBudget(16 << 20)

@@ -45,7 +45,7 @@ func wrap(to []string, e Entry) *Dir {
 	e.Name = to[len(to)-1]
 	d := NewDir([]Entry{e})
 	for _, name := range slices.Backward(to[:len(to)-1]) {
-		d = NewDir([]Entry{{Name: name, Mode: fs.ModeDir | 0o755, ID: d.ID, Dir: d}})
+		d = NewDir([]Entry{{Name: name, Mode: directoryMode, ID: d.ID, Dir: d}})
 	}
 	return d
 }
@@ -116,17 +116,18 @@ func (o owners) Read(id string) ([]byte, error) {
 	return c.Read(id)
 }
 
-// Select returns a tree of the files for whose paths keep returns true. Unchanged directories are not copied.
-func (t *Tree) Select(keep func(name string) bool) *Tree {
+// Select returns a tree of the files for whose paths keep returns true. A directory without any files is asked for too.
+// Unchanged directories are not copied.
+func (t *Tree) Select(keep func(name string, isDir bool) bool) *Tree {
 	return NewTree(t.root.keep("", keep), t.content)
 }
 
-func (d *Dir) keep(prefix string, keep func(string) bool) *Dir {
+func (d *Dir) keep(prefix string, keep func(string, bool) bool) *Dir {
 	entries, same := make([]Entry, 0, len(d.Entries)), true
 	for _, e := range d.Entries {
 		name := prefix + e.Name
 		if e.Dir == nil {
-			if keep(name) {
+			if keep(name, false) {
 				entries = append(entries, e)
 			} else {
 				same = false
@@ -134,8 +135,9 @@ func (d *Dir) keep(prefix string, keep func(string) bool) *Dir {
 			continue
 		}
 		sub := e.Dir.keep(name+"/", keep)
-		same = same && sub == e.Dir
-		if len(sub.Entries) > 0 {
+		isKept := len(sub.Entries) > 0 || keep(name, true)
+		same = same && isKept && sub == e.Dir
+		if isKept {
 			entries = append(entries, Entry{Name: e.Name, Mode: e.Mode, ID: sub.ID, Dir: sub})
 		}
 	}

@@ -151,7 +151,9 @@ func TestComposeRefuses(t *testing.T) {
 func TestSelectKeepsFiles(t *testing.T) {
 	tree := FromMap(map[string]string{"a.yaml": "a", "a.md": "a", "docs/b.md": "b", "dir/c.yaml": "c",
 		"dir/sub/d.yaml": "d"})
-	got := tree.Select(func(name string) bool { return !strings.HasSuffix(name, ".md") })
+	got := tree.Select(func(name string, isDir bool) bool {
+		return !isDir && !strings.HasSuffix(name, ".md")
+	})
 	if want := map[string]string{"a.yaml": "a", "dir/c.yaml": "c",
 		"dir/sub/d.yaml": "d"}; !maps.Equal(contents(t, got), want) {
 		t.Errorf("got %v", contents(t, got))
@@ -159,7 +161,7 @@ func TestSelectKeepsFiles(t *testing.T) {
 	if _, err := got.Stat("docs"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory without files exists: %v", err)
 	}
-	if all := tree.Select(func(string) bool { return true }); all.root != tree.root {
+	if all := tree.Select(func(string, bool) bool { return true }); all.root != tree.root {
 		t.Error("a tree that was not changed was copied")
 	}
 }
@@ -183,10 +185,11 @@ func TestAtGivesWhatIsBelow(t *testing.T) {
 func TestNewMemory(t *testing.T) {
 	tree, err := NewMemory(map[string]File{
 		"a": {Mode: 0o600, Data: []byte("symlink:b")}, "dir/run": {Mode: 0o744, Data: []byte("#!")},
-		"dir/link": {Mode: fs.ModeSymlink, Data: []byte("run")},
+		"dir/link": {Mode: fs.ModeSymlink, Data: []byte("run")}, "dir/empty": {Mode: fs.ModeDir},
 	})
 	must(t, err)
-	for name, want := range map[string]fs.FileMode{"a": 0o644, "dir/run": 0o755, "dir/link": fs.ModeSymlink | 0o777} {
+	for name, want := range map[string]fs.FileMode{"a": 0o644, "dir/run": 0o755, "dir/link": fs.ModeSymlink | 0o777,
+		"dir/empty": fs.ModeDir | 0o755} {
 		if info, err := tree.Lstat(name); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v", name, info, err)
 		}
@@ -195,8 +198,8 @@ func TestNewMemory(t *testing.T) {
 		t.Errorf("%q %v", b, err)
 	}
 	for _, files := range []map[string]File{
-		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"a": {Mode: fs.ModeDir, Data: nil}},
-		{"a": {Mode: fs.ModeDevice, Data: nil}}, {"a": {}, "A": {}}, {"\xff": {}},
+		{"../a": {}}, {"/a": {}}, {".": {}}, {"": {}}, {"a/": {}}, {"../a": {Mode: fs.ModeDir}},
+		{".": {Mode: fs.ModeDir}}, {"a": {Mode: fs.ModeDevice, Data: nil}}, {"a": {}, "A": {}}, {"\xff": {}},
 	} {
 		if _, err := NewMemory(files); err == nil {
 			t.Errorf("%q was accepted", slices.Collect(maps.Keys(files)))

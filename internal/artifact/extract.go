@@ -85,7 +85,7 @@ func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 	}
 	// Headers and padding are at most 4096 bytes per entry.
 	t := tar.NewReader(&capped{Reader: z, left: l.bytes + int64(l.entries)*4096, err: l.tooLarge()})
-	files, left := map[string]file{}, l.bytes
+	files, directories, left := map[string]file{}, paths{}, l.bytes
 	for n := 0; ; n++ {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -107,10 +107,10 @@ func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h.Typeflag == tar.TypeDir {
-			continue // directories exist only if they contain files
+		if name == "." {
+			continue // the root
 		}
-		needs := int64(entryBytes)
+		needs := int64(entryBytes) * int64(1+directories.add(path.Dir(name)))
 		if h.Typeflag == tar.TypeReg {
 			needs += h.Size
 		}
@@ -128,6 +128,18 @@ func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 	}
 	tree := newMemoryTree(files)
 	return tree, tree.Check()
+}
+
+// paths are the directories that an archive's entries are in, also those that it has no entry for.
+type paths map[string]bool
+
+// add adds a directory and those that it is in, and returns how many were added.
+func (p paths) add(dir string) (n int) {
+	for ; dir != "." && !p[dir]; dir = path.Dir(dir) {
+		p[dir] = true
+		n++
+	}
+	return n
 }
 
 func (l limits) tooLarge() error {
@@ -171,6 +183,8 @@ func (l limits) fileOf(name string, h *tar.Header, r io.Reader, before map[strin
 			return file{0o755, data}, err
 		}
 		return file{0o644, data}, err
+	case tar.TypeDir:
+		return file{mode: directoryMode}, nil
 	case tar.TypeSymlink:
 		if path.IsAbs(h.Linkname) || !fs.ValidPath(path.Join(path.Dir(name), h.Linkname)) {
 			return file{}, fmt.Errorf("the archive's symlink %.100q leads out of it", h.Name)

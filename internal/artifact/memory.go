@@ -28,12 +28,13 @@ func unknown(id string) error { return fmt.Errorf("content %s: %w", id, fs.ErrNo
 
 // File is a file of a tree in memory.
 type File struct {
-	Mode fs.FileMode // 0644, 0755, or of a symlink
+	Mode fs.FileMode // 0644, 0755, or of a symlink or directory
 	Data []byte      // content, or the target of a symlink; must not be changed afterwards
 }
 
 // NewMemory returns a tree of the files, by path, in memory. Paths must be valid as defined by [fs.ValidPath]. Modes
-// are reduced to those that an archive supports. If a file and a directory have the same path, the directory is kept.
+// are reduced to those that an archive supports. The directories of files need not be given, only those that shall
+// exist without files. If a file and a directory have the same path, the directory is kept.
 func NewMemory(files map[string]File) (*Tree, error) {
 	own := make(map[string]file, len(files))
 	for name, f := range files {
@@ -44,6 +45,8 @@ func NewMemory(files map[string]File) (*Tree, error) {
 		switch {
 		case f.Mode&fs.ModeSymlink != 0:
 			mode = fs.ModeSymlink | 0o777
+		case f.Mode.IsDir():
+			mode = directoryMode
 		case !f.Mode.IsRegular():
 			return nil, fmt.Errorf("%w: %.100q is of mode %s", fs.ErrInvalid, name, f.Mode)
 		case f.Mode&0o111 != 0:
@@ -54,6 +57,9 @@ func NewMemory(files map[string]File) (*Tree, error) {
 	tree := newMemoryTree(own)
 	return tree, tree.Check()
 }
+
+// directoryMode is the mode of all directories.
+const directoryMode = fs.ModeDir | 0o755
 
 // file is a file with a mode that an archive supports.
 type file struct {
@@ -73,11 +79,18 @@ func newMemoryTree(files map[string]file) *Tree {
 	for name, f := range files {
 		at := root
 		parts := strings.Split(name, "/")
-		for _, p := range parts[:len(parts)-1] {
+		parents := parts[:len(parts)-1]
+		if f.mode.IsDir() {
+			parents = parts
+		}
+		for _, p := range parents {
 			if at.dirs[p] == nil {
 				at.dirs[p] = newBuilding()
 			}
 			at = at.dirs[p]
+		}
+		if f.mode.IsDir() {
+			continue
 		}
 		sum := sha256.Sum256(f.data)
 		id := fmt.Sprintf("%o:%s", uint32(f.mode), hex.EncodeToString(sum[:]))
@@ -95,7 +108,7 @@ func newMemoryTree(files map[string]file) *Tree {
 		}
 		for name, sub := range b.dirs {
 			d := finish(sub)
-			entries = append(entries, Entry{Name: name, Mode: fs.ModeDir | 0o755, ID: d.ID, Dir: d})
+			entries = append(entries, Entry{Name: name, Mode: directoryMode, ID: d.ID, Dir: d})
 		}
 		return NewDir(entries)
 	}
@@ -113,10 +126,14 @@ func (t *Tree) Size() (sum int64) {
 }
 
 // FromMap returns a tree of file contents by path. A content that starts with "symlink:" is a symlink; the rest of it
-// is the target.
+// is the target. A path that ends in "/" is a directory.
 func FromMap(contents map[string]string) *Tree {
 	files := map[string]file{}
 	for name, c := range contents {
+		if dir, ok := strings.CutSuffix(name, "/"); ok {
+			files[dir] = file{mode: directoryMode}
+			continue
+		}
 		if target, ok := strings.CutPrefix(c, "symlink:"); ok {
 			files[name] = file{fs.ModeSymlink | 0o777, []byte(target)}
 			continue

@@ -106,7 +106,7 @@ func (t *Tree) Check() error {
 	return nil
 }
 
-// Walk calls visit for every file and symlink, in the order of their paths.
+// Walk calls visit for every file, symlink and empty directory, in the order of their paths.
 func (t *Tree) Walk(visit func(name string, e *Entry) error) error { return walk("", t.root, visit) }
 
 func walk(prefix string, d *Dir, visit func(string, *Entry) error) error {
@@ -114,7 +114,7 @@ func walk(prefix string, d *Dir, visit func(string, *Entry) error) error {
 		e := &d.Entries[i]
 		name := prefix + e.Name
 		var err error
-		if e.Dir != nil {
+		if e.Dir != nil && len(e.Dir.Entries) > 0 {
 			err = walk(name+"/", e.Dir, visit)
 		} else {
 			err = visit(name, e)
@@ -160,7 +160,7 @@ func (t *Tree) lookup(op, name string, follow bool) (*Entry, error) {
 
 // resolve returns the entry at name, and its name after symlinks are followed.
 func (t *Tree) resolve(name string, follow bool, links int) (string, *Entry, error) {
-	at := &Entry{Name: ".", Mode: fs.ModeDir | 0o755, ID: t.root.ID, Dir: t.root}
+	at := &Entry{Name: ".", Mode: directoryMode, ID: t.root.ID, Dir: t.root}
 	if name == "." {
 		return name, at, nil
 	}

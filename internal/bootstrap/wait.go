@@ -34,10 +34,15 @@ func (r *run) wait(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Namespace}
 	source, k := &sourcev1.GitRepository{ObjectMeta: meta}, &kustomizev1.Kustomization{ObjectMeta: meta}
 	for {
-		if err := r.await(ctx, "GitRepository", source, func() bool { return source.Status.Artifact != nil }); err != nil {
+		if err := r.await(ctx, "GitRepository", source, func() bool {
+			return source.Status.Artifact != nil
+		}); err != nil {
 			return err
 		}
-		if err := r.await(ctx, "Kustomization", k, func() bool { return k.Status.LastAppliedRevision != "" }); err != nil {
+		r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
+		if err := r.await(ctx, "Kustomization", k, func() bool {
+			return k.Status.LastAppliedRevision != ""
+		}); err != nil {
 			return err
 		}
 		if err := r.Client.Get(ctx, keyOf(source), source); err != nil {
@@ -50,7 +55,6 @@ func (r *run) wait(ctx context.Context) error {
 			return err
 		}
 	}
-	r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
 	if !managesItself(k) {
 		return failed("Kustomization '%s' applied %s, which does not declare the Kustomization itself", keyOf(k),
 			shortRevision(k.Status.LastAppliedRevision)).

@@ -125,11 +125,15 @@ func (d *diffArtifact) run(ctx context.Context, url string) error {
 	return differencef("%s and %s differ in %s", url, d.files.path, files)
 }
 
-// compareTrees returns the files that differ, sorted by name: "+" is only in second, "-" only in first, "~" in both.
+// compareTrees returns the files and empty directories that differ, sorted by name: "+" is only in second, "-" only in
+// first, "~" in both. The name of a directory ends in a slash.
 func compareTrees(first, second *artifact.Tree) ([]string, error) {
 	ids := map[string][2]string{}
 	for i, tree := range []*artifact.Tree{first, second} {
 		if err := tree.Walk(func(name string, e *artifact.Entry) error {
+			if e.Mode.IsDir() {
+				name += "/"
+			}
 			pair := ids[name]
 			pair[i] = e.ID
 			ids[name] = pair

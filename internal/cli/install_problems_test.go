@@ -59,6 +59,9 @@ func TestInstallUnderRestrictedPodSecurity(t *testing.T) {
 			len(pods.Items) == 0 {
 			t.Errorf("%q runs %d pods: %v", args, len(pods.Items), err)
 		}
+		if args != nil {
+			checkFluxFinds(t, c)
+		}
 	}
 	if second := at(t, "install").wants(t, exitOK).err; !strings.Contains(second, "source-controller deleted") {
 		t.Errorf("the Deployments of --split remain:\n%s", second)

@@ -61,8 +61,8 @@ const sourceReview = 5 * time.Second
 
 // awaitOwnSource returns the outcome while the source, which the Kustomization has applied itself, does not have the
 // artifact of its current spec; nil otherwise. An apply of the previous artifact would undo the change of the spec: a
-// bootstrap from another repository would be reverted, or two repositories would undo each other without end. The source
-// is read without a cache, as drift can be seen before the cache has the change.
+// bootstrap from another repository would be reverted, or two repositories would undo each other without end. The
+// source is read without a cache, as drift can be seen before the cache has the change.
 func (c *Controller) awaitOwnSource(ctx context.Context, obj *kustomizev1.Kustomization) *reconcile.Outcome {
 	key := sourceKey(obj)
 	ref := apply.Ref{Group: sourceGroup, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}

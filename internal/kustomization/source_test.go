@@ -22,7 +22,8 @@ func TestSourceThatMovesToAnotherRepository(t *testing.T) {
 	for _, repository := range []string{"app", "other"} {
 		commits[repository] = s.Git.Commit(repository, map[string]string{
 			"source.yaml": fmt.Sprintf("apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\n"+
-				"metadata: {name: app}\nspec: {url: %q, interval: 1h, ref: {branch: main}}\n", s.Git.URL+"/"+repository),
+				"metadata: {name: app}\nspec: {url: %q, interval: 1h, ref: {branch: main}}\n",
+				s.Git.URL+"/"+repository),
 		})
 	}
 	s.GitRepository("app")
@@ -42,8 +43,8 @@ func TestSourceThatMovesToAnotherRepository(t *testing.T) {
 	s.moves(s.Git.URL+"/app", commits["app"])
 }
 
-// moves changes the URL of source app until Ready of Kustomization app has a text. An apply of the previous revision may
-// have begun before the change and undo it.
+// moves changes the URL of source app until Ready of Kustomization app has a text. An apply of the previous revision
+// may have begun before the change and undo it.
 func (s *harness) moves(url, text string) {
 	s.Helper()
 	testenv.Eventually(s, "the message of the Kustomization has "+text, func() error {

@@ -135,7 +135,20 @@ func TestFluxCompatibleLabels(t *testing.T) {
 		if isFlux(u) || !isOwn(u) {
 			t.Errorf("%s is taken for an object of Flux", name)
 		}
+		if image := containerImage(u); image != "" && image != "ghcr.io/sluice-gitops/sluice:v1.2.3" {
+			t.Errorf("`flux version` prints image %q of %s", image, name)
+		}
 	}
+}
+
+// containerImage returns the image of a Deployment, empty for other objects.
+func containerImage(u *unstructured.Unstructured) string {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	if len(containers) != 1 {
+		return ""
+	}
+	image, _ := containers[0].(map[string]any)["image"].(string)
+	return image
 }
 
 func TestInvalidOptionsNameTheFlag(t *testing.T) {

@@ -125,7 +125,10 @@ func (f *finder) collect(files map[string][]*unstructured.Unstructured) {
 // read returns the objects of all files with manifests.
 func (f *finder) read() (map[string][]*unstructured.Unstructured, error) {
 	files := map[string][]*unstructured.Unstructured{}
-	err := f.tree.Walk(func(name string, _ *artifact.Entry) error {
+	err := f.tree.Walk(func(name string, e *artifact.Entry) error {
+		if e.Mode.IsDir() {
+			return nil
+		}
 		switch path.Ext(name) {
 		case ".yaml", ".yml", ".json":
 		default:

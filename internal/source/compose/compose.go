@@ -181,7 +181,8 @@ func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, 
 	if s.file != "" {
 		prefix = path.Dir(base)
 	}
-	s.tree = s.tree.Select(matches(glob, prefix, exclude))
+	isSelected := matches(glob, prefix, exclude)
+	s.tree = s.tree.Select(func(name string, isDir bool) bool { return !isDir && isSelected(name) })
 	if len(s.tree.Root().Entries) == 0 {
 		return nil, nothing("no file matches '%s'", pattern)
 	}

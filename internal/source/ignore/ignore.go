@@ -129,6 +129,9 @@ func (r Rules) Enter(name string) Rules {
 // Excludes reports whether a file in the directory is excluded.
 func (r Rules) Excludes(name string) bool { return name == vcs || r.decide(name, false).isExcluded }
 
+// ExcludesDir reports whether a subdirectory is excluded. Rules may still include something in it, see [Rules.Prunes].
+func (r Rules) ExcludesDir(name string) bool { return name == vcs || r.decide(name, true).isExcluded }
+
 // Prunes reports whether a subdirectory is excluded with everything in it, so that it need not be read.
 func (r Rules) Prunes(name string) bool {
 	if name == vcs {

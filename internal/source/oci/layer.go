@@ -185,6 +185,9 @@ func without(tree *artifact.Tree, spec *string) (*artifact.Tree, error) {
 		rules[dir] = r
 		return r
 	}
-	selected := tree.Select(func(name string) bool { return !of(path.Dir(name)).Excludes(path.Base(name)) })
+	selected := tree.Select(func(name string, isDir bool) bool {
+		r, base := of(path.Dir(name)), path.Base(name)
+		return isDir && !r.ExcludesDir(base) || !isDir && !r.Excludes(base)
+	})
 	return selected, failure
 }

@@ -66,6 +66,9 @@ func (l *local) dir(at, name string, rules ignore.Rules, depth int) error {
 		case info.IsDir() && rules.Prunes(e.Name()), !info.IsDir() && rules.Excludes(e.Name()):
 			continue
 		case info.IsDir():
+			if !rules.ExcludesDir(e.Name()) {
+				l.files[inside] = artifact.File{Mode: fs.ModeDir} // also if it is empty
+			}
 			err = l.dir(full, inside, rules.Enter(e.Name()), depth+1)
 		default:
 			err = l.file(full, inside, info)
@@ -116,6 +119,9 @@ func WriteLocal(dir string, tree *artifact.Tree) error {
 	return tree.Walk(func(name string, e *artifact.Entry) error {
 		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 			return err
+		}
+		if e.Mode.IsDir() {
+			return root.MkdirAll(name, 0o755)
 		}
 		if e.Mode&fs.ModeSymlink != 0 {
 			target, err := tree.ReadLink(name)
