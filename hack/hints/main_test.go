@@ -14,7 +14,8 @@ func TestHintsWithoutATestAreFound(t *testing.T) {
 			"func f() error {\n" +
 			"\tif hint := \"Correct the name of the object, such as \" + name; hint != \"\" {}\n" +
 			"\tf.Hint = fmt.Sprintf(\"Raise the limit of %d objects\", n)\n" +
-			"\treturn New(\"x\").WithHint(\"Set both keys\").WithHint(\"%s\", last).WithHint(\"Remove %s from the list\", n)\n" +
+			"\treturn New(\"x\").WithHint(\"Set both keys\").WithHint(\"%s\", last).\n" +
+			"\t\tWithHint(\"Remove %s from the list\", n)\n" +
 			"}\n" +
 			"func rightHint() string { return \"Grant the right\" }\n",
 		"a/a_test.go": "package a\nvar want = \"failed. Set both \" + \"keys\" + last\n" +
@@ -38,7 +39,7 @@ func TestHintsWithoutATestAreFound(t *testing.T) {
 		tested[h.part] = h.tested()
 	}
 	for part, want := range map[string]bool{
-		"Ask an administrator for help":           false, // a test that refers to the constant does not mention the text
+		"Ask an administrator for help":           false, // only the name of the constant is in the test
 		"Correct the name of the object, such as": true,  // distinct: any test may mention it
 		"Raise the limit of":                      true,
 		"Set both keys":                           true,
