@@ -1,6 +1,7 @@
 package install
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -34,14 +35,14 @@ func (u UI) validate() error {
 		return nil
 	}
 	if u.URL == "" {
-		return fmt.Errorf("--ui-oidc-issuer and other flags of the web UI need --ui-url, the URL by which browsers reach " +
-			"it")
+		return errors.New("--ui-oidc-issuer and other flags of the web UI need --ui-url, the URL by which browsers " +
+			"reach it")
 	}
 	if problems := validation.IsDNS1123Subdomain(u.ClientSecret); u.ClientSecret != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid --ui-oidc-client-secret %q: %s", u.ClientSecret, problems[0])
 	}
 	if u.UsernameClaim != "" && u.Issuer == "" {
-		return fmt.Errorf("--ui-oidc-username-claim needs --ui-oidc-issuer")
+		return errors.New("--ui-oidc-username-claim needs --ui-oidc-issuer")
 	}
 	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour, TokenLogin: true,
 		Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecret, UsernameClaim: "sub",
