@@ -13,7 +13,8 @@ func TestHintFitsTheBucket(t *testing.T) {
 		"'aws' supports 'aws', 'generic' supports 'ldap', other providers support no STS": {
 			Provider: sourcev1.ProviderGCP, STS: &sourcev1.BucketSTS{Provider: sourcev1.STSProviderAWS}},
 		"Remove spec.serviceAccountName, or set spec.provider to aws, gcp or azure and remove spec.secretRef": {
-			Provider: sourcev1.ProviderAWS, ServiceAccountName: "app", SecretRef: &meta.LocalObjectReference{Name: "s"}},
+			Provider: sourcev1.ProviderAWS, ServiceAccountName: "app",
+			SecretRef: &meta.LocalObjectReference{Name: "s"}},
 	} {
 		err := checkProvider(spec)
 		if f := fault.As(err); f == nil || f.Hint != want {

@@ -51,7 +51,7 @@ func TestHintOfAWaitSaysThatTheCommandContinues(t *testing.T) {
 			"continues here. Raise --timeout if it only needs time"},
 		{err: context.DeadlineExceeded,
 			want: "Look for the cause with kubectl -n sluice-system get pods, and run the " +
-			"command again: it continues here"},
+				"command again: it continues here"},
 	} {
 		wantHint(t, r.explainWait("GitRepository", key, c.last, c.err), c.want)
 	}
@@ -63,7 +63,7 @@ func TestHintsOfGitNameFlagsInsteadOfFields(t *testing.T) {
 	login := func() error {
 		return fault.New(meta.AuthenticationFailedReason, "refused").WithHint("Set spec.secretRef")
 	}
-	wantHint(t, r.explainGit(login()), "Check the username, the password or key, and that it may push to the " +
+	wantHint(t, r.explainGit(login()), "Check the username, the password or key, and that it may push to the "+
 		"repository")
 	wantHint(t, r.explainGit(fault.New("Failed", "declined").WithHint("Check the branch's protection")),
 		"Allow this login to push to branch 'main', or bootstrap another branch with --branch and merge it")
