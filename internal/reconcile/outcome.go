@@ -44,6 +44,7 @@ type Outcome struct {
 	unchanged   bool
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
 	pending     *meta.Pending // held: the change that waits
+	counts      []any         // keys and numbers of changed objects, for the log
 }
 
 // note is an event in addition to the one for a change of Ready.
@@ -117,6 +118,12 @@ func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 func (o Outcome) note(eventType, reason, message string) Outcome {
 	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType: eventType, reason: reason, message: message})
 	return o
+}
+
+// Changed adds a note about changed objects, and their numbers by action for the log, such as "created", 2.
+func (o Outcome) Changed(counts []any, summary string) Outcome {
+	o.counts = counts
+	return o.Note(meta.ProgressingReason, "%s", summary)
 }
 
 // After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.
