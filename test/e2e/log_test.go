@@ -25,8 +25,8 @@ import (
 
 const logRun = 5 * time.Minute // limit of the process whose log is read
 
-// TestLogTellsTheStoryOfAChange runs the binary with its default level through a change, a failure and a gate, and reads
-// the whole log: what operators search for is there once, and nothing else.
+// TestLogTellsTheStoryOfAChange runs the binary with its default level through a change, a failure and a gate, and
+// reads the whole log: what operators search for is there once, and nothing else.
 func TestLogTellsTheStoryOfAChange(t *testing.T) {
 	installDefinitions(t)
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
@@ -79,8 +79,8 @@ func (e entry) text(key string) string {
 // logLines are the lines about objects.
 type logLines []entry
 
-// entries ends the process and returns the lines about objects. It checks that each line is JSON, and that lines that
-// are about no object are of the client library only: how a process starts is no news.
+// entries ends the process and returns the lines about objects. It checks that each line is JSON, and that all others
+// are of the client library: details of the start are not at INFO.
 func (s *logged) entries() (entries logLines) {
 	s.Helper()
 	log := s.stop()
@@ -147,7 +147,9 @@ func (l logLines) counts(s *logged, commit string, created, configured, unchange
 func (l logLines) failedOnce(s *logged) {
 	s.Helper()
 	failed := l.find(func(e entry) bool { return strings.Contains(e.text("error"), "broken.yaml") })
-	recovered := l.find(func(e entry) bool { return e["recovered"] == true && e.text("controller") == "kustomization" })
+	recovered := l.find(func(e entry) bool {
+		return e["recovered"] == true && e.text("controller") == "kustomization"
+	})
 	if len(failed) != 1 || failed[0].text("level") != "error" || len(recovered) != 1 {
 		s.Errorf("failed: %v, recovered: %v", failed, recovered)
 	}
@@ -221,8 +223,8 @@ func (s *logged) until(what string, isDone func(k *kustomizev1.Kustomization) bo
 // commit.
 func (s *logged) fails() string {
 	s.Helper()
-	commit := s.git.Commit("app", map[string]string{"broken.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: broken}\n" +
-		"data: [1]\n"})
+	commit := s.git.Commit("app", map[string]string{
+		"broken.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: broken}\ndata: [1]\n"})
 	pull(s.T, s.Client, s.namespace)
 	s.until("the change fails", func(k *kustomizev1.Kustomization) bool { return !reconcile.IsReady(k) })
 	for n := range 3 {
