@@ -42,6 +42,7 @@ type Outcome struct {
 	notes       []note
 	metadata    map[string]string
 	unchanged   bool
+	keepReady   bool          // progressing: Ready stays as it is
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
 	pending     *meta.Pending // held: the change that waits
 	counts      []any         // keys and numbers of changed objects, for the log
@@ -86,8 +87,12 @@ func Failed(err error) Outcome {
 	var f *fault.Fault
 	if errors.As(err, &f) {
 		o.reason, o.after = fault.Reason(err, ReasonFailed), f.RetryAfter
-		if f.Terminal {
+		switch {
+		case f.Terminal:
 			o.state = stalled
+		case f.Temporary:
+			return Outcome{state: progressing, reason: ReasonProgressing, message: o.message, keepReady: true,
+				after: max(o.after, time.Millisecond)}
 		}
 	}
 	return o
