@@ -37,13 +37,17 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 test-ui: build ## Test the web UI in Chromium (IMAGES=DIR writes screenshots; installs Chromium and Node if missing)
 	hack/testui $(if $(IMAGES),-images "$(abspath $(IMAGES))")
 
+.PHONY: test-rules
+test-rules: ## Test the rules for Prometheus and the queries of the dashboards (fetches promtool if missing)
+	hack/testrules
+
 .PHONY: upgrade-test
 upgrade-test: build ## Run the older binary OLD, this build, and OLD again on the same objects (RECORD=DIR writes its state)
 	SLUICE_UPGRADE_FROM="$(abspath $(OLD))" SLUICE_UPGRADE_RECORD="$(if $(RECORD),$(abspath $(RECORD)))" \
 		go test -count=1 -timeout 30m -run TestUpgradeAndDowngrade ./test/e2e
 
 .PHONY: generate
-generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize base
+generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart, the kustomize base and the dashboards
 	$(TOOL) controller-gen object paths=./api/...
 	hack/joinmarkers .cache/api
 	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
@@ -52,6 +56,7 @@ generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart and the kustomize bas
 	go run ./hack/unionversions config/crd
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 	go run ./hack/charts .
+	go run ./hack/dashboards config/monitoring/dashboards
 
 .PHONY: web
 web: ## Build the front end of the web UI into web/dist (installs Node if missing)

@@ -66,9 +66,14 @@ type Reviewer struct {
 
 // New returns a reviewer. Tokens must be for the audience, or for that of the API server if it is empty.
 func New(cfg *rest.Config, audience string) (*Reviewer, error) {
+	return NewWithLimit(cfg, audience, requestQPS)
+}
+
+// NewWithLimit returns a reviewer as [New] does, with a limit of requests per second of its own.
+func NewWithLimit(cfg *rest.Config, audience string, qps int) (*Reviewer, error) {
 	cfg = rest.CopyConfig(cfg)
 	// A separate rate limit, so that clients cannot slow down the controllers.
-	cfg.QPS, cfg.Burst, cfg.RateLimiter = requestQPS, 2*requestQPS, nil
+	cfg.QPS, cfg.Burst, cfg.RateLimiter = float32(qps), 2*qps, nil
 	c, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, err
@@ -79,13 +84,15 @@ func New(cfg *rest.Config, audience string) (*Reviewer, error) {
 
 // Authenticate implements [artifact.Access].
 func (r *Reviewer) Authenticate(ctx context.Context, token string) (artifact.Reader, error) {
-	if _, err := r.user(ctx, token); err != nil {
+	if _, err := r.User(ctx, token); err != nil {
 		return nil, err
 	}
 	return &reader{r, token}, nil
 }
 
-func (r *Reviewer) user(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+// User returns whose token it is. The error is [ErrUnauthenticated], or that of the review. Answers are cached for up
+// to a minute, so that a token which was revoked is refused soon.
+func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	hash := sha256.Sum256([]byte(token))
 	if cached, ok := r.users.Get(hash); ok {
 		if user := cached.(*authenticationv1.UserInfo); user != nil {
@@ -119,7 +126,7 @@ type reader struct {
 
 // MayRead implements [artifact.Reader].
 func (r *reader) MayRead(ctx context.Context, key artifact.Key) error {
-	user, err := r.reviewer.user(ctx, r.token)
+	user, err := r.reviewer.User(ctx, r.token)
 	if err != nil {
 		return err
 	}
@@ -156,6 +163,22 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 		}
 		return artifact.ErrForbidden
 	}
+	allowed, err := r.Allowed(ctx, user, &authorizationv1.ResourceAttributes{Verb: what.verb,
+		Group: what.resource.Group, Resource: what.resource.Resource, Namespace: what.namespace, Name: what.name})
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		r.rights.Add(cacheKey, false, negativeTTL)
+		return artifact.ErrForbidden
+	}
+	r.rights.Add(cacheKey, true, positiveTTL)
+	return nil
+}
+
+// Allowed asks the API server whether a user may do what the attributes say. The answer is not cached.
+func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
+	what *authorizationv1.ResourceAttributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	extra := map[string]authorizationv1.ExtraValue{}
@@ -163,19 +186,10 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: what.verb, Group: what.resource.Group, Resource: what.resource.Resource, Namespace: what.namespace,
-			Name: what.name,
-		},
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: what,
 	}}
 	if err := r.client.Create(ctx, review); err != nil {
-		return fmt.Errorf("cannot review access: %w", err)
+		return false, fmt.Errorf("cannot review access: %w", err)
 	}
-	if !review.Status.Allowed {
-		r.rights.Add(cacheKey, false, negativeTTL)
-		return artifact.ErrForbidden
-	}
-	r.rights.Add(cacheKey, true, positiveTTL)
-	return nil
+	return review.Status.Allowed, nil
 }

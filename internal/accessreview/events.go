@@ -50,7 +50,7 @@ func (s *Senders) Authenticate(ctx context.Context, token string) (*Sender, erro
 	err := ErrUnauthenticated
 	for _, r := range s.reviewers {
 		var user *authenticationv1.UserInfo
-		if user, err = r.user(ctx, token); err == nil {
+		if user, err = r.User(ctx, token); err == nil {
 			return &Sender{Name: user.Username, user: user, reviewer: r}, nil
 		}
 		if !errors.Is(err, ErrUnauthenticated) {

@@ -30,6 +30,7 @@ use --kubeconfig, $KUBECONFIG or ~/.kube/config.`,
 			if !cmd.Flags().Changed("runtime-namespace") {
 				o.RuntimeNamespace = cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), e.Namespace())
 			}
+			o.Version = Version
 			return manager.Run(cmd.Context(), cfg, o)
 		},
 	}

@@ -93,8 +93,7 @@ func (u *uiCommand) connect(ctx context.Context) (*ui.User, *view.Model, error) 
 	}
 	model := view.NewModel()
 	model.Watch(ctx, c, u.Namespace())
-	everything := func(*view.Item) bool { return true } // the model has what this user may list
-	return &ui.User{Name: name, Client: c, Cluster: clients, May: everything}, model, nil
+	return &ui.User{Name: name, Client: c, Cluster: clients, See: ui.SeeAll}, model, nil
 }
 
 // openInBrowser opens an address with the program of the desktop. Without one nothing happens: the address is printed.

@@ -23,10 +23,12 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
 
 const (
-	sealSecret  = "sluice-status-seal" // in the namespace of the controllers
-	sealEntry   = "key"                // of the Secret
-	sealFile    = "status-seal.key"    // in --storage-path
-	sealTimeout = 30 * time.Second     // for all requests
+	sealSecret = "sluice-status-seal" // in the namespace of the controllers
+	sealEntry  = "key"                // of the Secret
+	// sessionSecret contains the key of sessions of the web UI, as sealSecret does.
+	sessionSecret = "sluice-ui-session"
+	sealFile      = "status-seal.key" // in --storage-path
+	sealTimeout   = 30 * time.Second  // for all requests
 )
 
 // SealKey returns the key that seals status fields. All processes and replicas share it by a Secret in the namespace of
@@ -81,6 +83,18 @@ func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, 
 			key, sealEntry, seal.Size)
 	}
 	return s.Data[sealEntry], nil
+}
+
+// SessionKey returns the key of the sessions of the web UI. All replicas share it by a Secret in the namespace of the
+// controllers.
+func SessionKey(ctx context.Context, mgr manager.Manager, namespace string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	key, err := sharedSeal(ctx, mgr, client.ObjectKey{Namespace: namespace, Name: sessionSecret}, "")
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the key of sessions in a Secret, set --ui-session-key-file: %w", err)
+	}
+	return key, nil
 }
 
 func newSeal() []byte {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestStartOverArtifactsOfFlux starts over the statuses of Flux, whose artifact server is gone. The source is suspended,
-// so that the time until it stores its artifact is long.
+// TestStartOverArtifactsOfFlux starts over the statuses of Flux, whose artifact server is gone. The source is
+// suspended, so that the time until it stores its artifact is long.
 func TestStartOverArtifactsOfFlux(t *testing.T) {
 	s := prepareHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
@@ -31,8 +31,8 @@ func TestStartOverArtifactsOfFlux(t *testing.T) {
 		`"path": "app.tar.gz", "revision": %q, "digest": "sha256:%064d", "lastUpdateTime": "2026-01-01T00:00:00Z"}}`,
 		revision, 0))
 	setStatus(s, &kustomizev1.Kustomization{}, fmt.Sprintf(`{"observedGeneration": 1, "lastAppliedRevision": %q, `+
-		`"conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "of Flux", `+
-		`"observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}`, revision))
+		`"conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", `+
+		`"message": "of Flux", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}`, revision))
 	s.Start()
 	testenv.Eventually(t, "the Kustomization waits for the artifact", func() error {
 		k := &kustomizev1.Kustomization{}

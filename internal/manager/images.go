@@ -66,7 +66,7 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w", p.ImagesAddr, err)
 	}
-	if listener, err = storage.TLS(p.mgr, listener, p.Artifacts); err != nil {
+	if listener, err = storage.TLS(p.mgr, listener, p.Artifacts.Certificate()); err != nil {
 		return err
 	}
 	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,

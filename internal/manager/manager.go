@@ -8,15 +8,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
-	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
-	"github.com/sluice-gitops/sluice/internal/receiver"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
@@ -33,8 +28,7 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	}
 	guard.Libraries()
 	guard.LimitMemory()
-	if err := metrics.Register(guard.Metrics(), reconcile.Metrics(), gate.Metrics(), reflector.Metrics(),
-		receiver.Metrics(), delivery.Metrics()); err != nil {
+	if err := metrics.Register(collectors()); err != nil {
 		return err
 	}
 	unlock, err := storage.Lock(o)
@@ -51,6 +45,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	}
 	defer p.close()
 	if err := p.addControllers(ctx); err != nil {
+		return err
+	}
+	if err := p.addUI(ctx, cfg); err != nil {
 		return err
 	}
 	return p.mgr.Start(ctx)

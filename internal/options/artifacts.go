@@ -39,6 +39,15 @@ func (o *ArtifactOptions) bindFlags(f *pflag.FlagSet) {
 		"artifact servers, as host or host:port, that receive the token of this process")
 }
 
+// Certificate names the files of a certificate, and the flags that name them.
+type Certificate struct{ Flags, CertFile, KeyFile string }
+
+// Certificate returns the certificate of the artifact server, which is optional.
+func (o *ArtifactOptions) Certificate() Certificate {
+	return Certificate{Flags: "--storage-tls-cert-file, --storage-tls-key-file", CertFile: o.TLSCertFile,
+		KeyFile: o.TLSKeyFile}
+}
+
 // Clients returns the client that reads from artifact servers, and the one for ExternalArtifacts, whose addresses are
 // subject to the policy.
 func (o *ArtifactOptions) Clients(policy *egress.Policy) (servers, external *http.Client, err error) {

@@ -28,6 +28,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	o.bindRemotes(f)
 	o.bindAccounts(f)
 	o.bindKustomizations(f)
+	o.UI.bindFlags(f)
 	o.bindProcess(f)
 	bindIgnored(f)
 }

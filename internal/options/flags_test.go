@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -147,6 +148,31 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		"--custom-apply-stage-kinds": func(o *Options) {
 			o.CustomStage = []string{"deployments"}
 		},
+		"--ui-addr is not set, but":         func(o *Options) { o.UI.Issuer = "https://i" },
+		"--ui-addr needs --ui-external-url": func(o *Options) { o.UI = UIOptions{Addr: ":1", TokenLogin: true} },
+		"--ui-addr is \"1\"":                func(o *Options) { o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"} },
+		"the web UI has no way to log in": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u"}
+		},
+		"--ui-tls-cert-file and --ui-tls-key-file": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TLSCertFile: "c"}
+		},
+		"--ui-session-duration is 25h": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", Session: 25 * time.Hour}
+		},
+		"--ui-oidc-issuer and --ui-oidc-client-id": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", Issuer: "https://i"}
+		},
+		"--ui-oidc-client-secret-file and": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TokenLogin: true, ClientSecretFile: "s"}
+		},
+		"must not start with 'system:'": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", Issuer: "https://i", ClientID: "c", UsernameClaim: "sub",
+				GroupsClaim: "groups", GroupsPrefix: "system:"}
+		},
+		"--ui-oidc-issuer is \"http://i\"": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1", Issuer: "http://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "groups"}
+		},
 		"--concurrent is":          func(o *Options) { o.Concurrent = 0 },
 		"--rate-limit-interval is": func(o *Options) { o.RateLimit = -1 },
 		"--events-addr and --storage-addr are both :9090": func(o *Options) {
@@ -160,6 +186,7 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		if err := o.Validate(); err != nil {
 			t.Fatal(err)
 		}
+		o.UI.Session = time.Hour
 		change(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("got error %v, want %q", err, message)

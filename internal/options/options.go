@@ -93,6 +93,8 @@ type Options struct {
 	SSHHostKeys          []string
 	SSHKeyExchanges      []string
 
+	UI UIOptions
+
 	LogLevel    string
 	LogEncoding string
 
@@ -103,6 +105,7 @@ type Options struct {
 	LeaderReleaseOnStop bool
 
 	// Settings without a flag. The zero value is the default.
+	Version        string // of the program, which the web UI shows
 	Contention     apply.ContentionOptions
 	EgressTimeouts egress.Timeouts
 	Clock          clock.WithDelayedExecution // use [Options.GetClock]

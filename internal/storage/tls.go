@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
-// TLS returns a listener for HTTPS if there is a certificate, else the given one.
-func TLS(mgr manager.Manager, listener net.Listener, o options.ArtifactOptions) (net.Listener, error) {
-	if o.TLSCertFile == "" {
+// TLS returns a listener for HTTPS if the options name a certificate, else the given one. The error names their flags.
+func TLS(mgr manager.Manager, listener net.Listener, o options.Certificate) (net.Listener, error) {
+	if o.CertFile == "" {
 		return listener, nil
 	}
-	certificate, err := certwatcher.New(o.TLSCertFile, o.TLSKeyFile)
+	certificate, err := certwatcher.New(o.CertFile, o.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("--storage-tls-cert-file, --storage-tls-key-file: %w", err)
+		return nil, fmt.Errorf("%s: %w", o.Flags, err)
 	}
 	return tls.NewListener(listener, &tls.Config{
 		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},

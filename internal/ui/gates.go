@@ -33,7 +33,11 @@ type waiting struct {
 
 // gates returns the inbox: all gates, those where something waits first, with the changes that wait.
 func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, error) {
-	items := s.Model.List(func(i *view.Item) bool { return i.Gate != nil && u.May(i) })
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	items := s.Model.List(func(i *view.Item) bool { return i.Gate != nil && may(i) })
 	slices.SortStableFunc(items, func(a, b *view.Item) int { return int(b.Gate.Count - a.Gate.Count) })
 	entries := []gateEntry{}
 	reads := 0
@@ -43,7 +47,7 @@ func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, erro
 			e.Seen = append(e.Seen, w.ID+"@"+w.Revision)
 			entry := waiting{Waiter: w}
 			if reads++; reads <= maxPendingRead {
-				entry.Pending, entry.Error = pendingOf(ctx, u, s.Model.Get(w.ID, u.May))
+				entry.Pending, entry.Error = pendingOf(ctx, u, s.Model.Get(w.ID, may))
 			}
 			e.Waiting = append(e.Waiting, entry)
 		}

@@ -20,7 +20,11 @@ type LocalLogin struct {
 }
 
 // NewLocalLogin returns a login for one user.
-func NewLocalLogin(u *User) *LocalLogin { return &LocalLogin{user: u, token: rand.Text()} }
+func NewLocalLogin(u *User) *LocalLogin {
+	own := *u
+	own.CSRF = rand.Text()
+	return &LocalLogin{user: &own, token: rand.Text()}
+}
 
 // Path returns the first address to open, which contains the token.
 func (l *LocalLogin) Path() string { return "/login?" + tokenParam + "=" + l.token }

@@ -24,10 +24,12 @@ type me struct {
 	Kinds    []string          `json:"kinds"`
 	Loading  []string          `json:"loading"`  // kinds that are not listed yet
 	Problems map[string]string `json:"problems"` // why kinds cannot be watched
+	CSRF     string            `json:"csrf"`     // to send with every write, in the header [csrfHeader]
+	Logout   bool              `json:"logout"`   // whether the user can log out
 }
 
 func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
-	m := me{User: u.Name, Version: s.Version, Kinds: []string{}}
+	m := me{User: u.Name, Version: s.Version, Kinds: []string{}, CSRF: u.CSRF, Logout: u.CanLogOut}
 	m.Loading, m.Problems = s.Model.Status()
 	for _, k := range kind.All() {
 		m.Kinds = append(m.Kinds, k.Name())
@@ -35,8 +37,17 @@ func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
 	return m, nil
 }
 
-func (s *Server) overview(_ context.Context, u *User, _ *http.Request) (any, error) {
-	return view.NewOverview(s.Model.List(u.May), s.Now()), nil
+// filter returns what the user may see of the model now.
+func (s *Server) filter(ctx context.Context, u *User) (view.Filter, error) {
+	return u.See(ctx, s.Model.Scopes())
+}
+
+func (s *Server) overview(ctx context.Context, u *User, _ *http.Request) (any, error) {
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return view.NewOverview(s.Model.List(may), s.Now()), nil
 }
 
 // page is a part of the items that match a query.
@@ -47,13 +58,17 @@ type page struct {
 }
 
 // items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after.
-func (s *Server) items(_ context.Context, u *User, r *http.Request) (any, error) {
+func (s *Server) items(ctx context.Context, u *User, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
 	if err != nil {
 		return nil, err
 	}
-	found := s.Model.List(matching(u, r))
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	found := s.Model.List(matching(may, r))
 	p := page{Items: []*view.Item{}, Total: len(found)}
 	start, _ := slices.BinarySearchFunc(found, q.Get("after")+"\x00",
 		func(i *view.Item, id string) int { return strings.Compare(i.ID, id) })
@@ -69,14 +84,14 @@ func (s *Server) items(_ context.Context, u *User, r *http.Request) (any, error)
 }
 
 // matching returns the filter of a request, within what the user may see.
-func matching(u *User, r *http.Request) view.Filter {
+func matching(may view.Filter, r *http.Request) view.Filter {
 	q := r.URL.Query()
 	kinds, namespace, states, words := q["kind"], q.Get("namespace"), q["state"], strings.ToLower(q.Get("q"))
 	return func(i *view.Item) bool {
 		return (len(kinds) == 0 || slices.Contains(kinds, i.Kind)) &&
 			(namespace == "" || i.Namespace == namespace) &&
 			(len(states) == 0 || slices.Contains(states, string(i.State))) &&
-			(words == "" || i.Matches(words)) && u.May(i)
+			(words == "" || i.Matches(words)) && may(i)
 	}
 }
 
@@ -93,20 +108,31 @@ func number(text string, byDefault, maximum int) (int, error) {
 }
 
 // graph connects items. Parameters: root (an ID), or the filters of items.
-func (s *Server) graph(_ context.Context, u *User, r *http.Request) (any, error) {
-	root := r.URL.Query().Get("root")
-	if root != "" {
-		return view.NewGraph(s.Model.List(u.May), root), nil
+func (s *Server) graph(ctx context.Context, u *User, r *http.Request) (any, error) {
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
 	}
-	return view.NewGraph(s.Model.List(matching(u, r)), ""), nil
+	if root := r.URL.Query().Get("root"); root != "" {
+		return view.NewGraph(s.Model.List(may), root), nil
+	}
+	return view.NewGraph(s.Model.List(matching(may, r)), ""), nil
 }
 
 // why answers where a change is. Parameter: q.
-func (s *Server) why(_ context.Context, u *User, r *http.Request) (any, error) {
-	return view.Why(s.Model.List(u.May), r.URL.Query().Get("q")), nil
+func (s *Server) why(ctx context.Context, u *User, r *http.Request) (any, error) {
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return view.Why(s.Model.List(may), r.URL.Query().Get("q")), nil
 }
 
 // changes lists what waits and what was changed, newest first, in groups of one revision.
-func (s *Server) changes(_ context.Context, u *User, r *http.Request) (any, error) {
-	return view.Changes(s.Model.List(matching(u, r))), nil
+func (s *Server) changes(ctx context.Context, u *User, r *http.Request) (any, error) {
+	may, err := s.filter(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return view.Changes(s.Model.List(matching(may, r))), nil
 }

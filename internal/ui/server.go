@@ -4,12 +4,14 @@ package ui
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,17 +33,29 @@ const (
 	shutdownTimeout   = 2 * time.Second
 )
 
+// csrfHeader contains [User.CSRF] in requests that write. Other sites do not know the value and cannot set the header.
+const csrfHeader = "X-Sluice-Csrf"
+
 // User is who makes a request, with clients that have the rights of that user.
 type User struct {
-	Name    string
-	Client  client.Client
-	Cluster kubernetes.Interface
-	May     view.Filter // the items that the user may see
+	Name      string
+	CSRF      string // secret of the session that writes must contain; not empty
+	CanLogOut bool
+	Client    client.Client
+	Cluster   kubernetes.Interface
+	// See returns a filter that accepts the items of the scopes which the user may list. It accepts no other items.
+	See func(ctx context.Context, scopes []view.Scope) (view.Filter, error)
+}
+
+// SeeAll is a [User.See] of a user whose rights decide what the model contains.
+func SeeAll(context.Context, []view.Scope) (view.Filter, error) {
+	return func(*view.Item) bool { return true }, nil
 }
 
 // Login decides who makes a request.
 type Login interface {
-	// User returns who makes a request, or an error if the request has no login.
+	// User returns who makes a request, or an error if the request has no login. Errors of [NewError] have a status of
+	// their own.
 	User(r *http.Request) (*User, error)
 	// Routes adds the pages by which people log in.
 	Routes(mux *http.ServeMux)
@@ -55,6 +69,9 @@ type Server struct {
 	Version string
 	Log     logr.Logger // audit lines and errors
 	Now     func() time.Time
+	Hosts   []string // that requests may name; default: the address of the listener, and localhost
+
+	streams streams
 }
 
 // Serve serves on a listener until the context ends.
@@ -83,16 +100,23 @@ func (s *Server) Handler(addr string) http.Handler {
 	s.routes(mux)
 	mux.Handle("GET /", s.pages())
 	protection := http.NewCrossOriginProtection()
-	return guard.Handler("request to the UI", checkHost(addr, withHeaders(protection.Handler(mux))))
+	return guard.Handler("request to the UI", checkHost(s.hosts(addr), withHeaders(protection.Handler(mux))))
 }
 
-// checkHost refuses requests for other hosts than the address that is served, by its IP or as localhost.
-func checkHost(addr string, next http.Handler) http.Handler {
+// hosts returns the hosts that requests may name.
+func (s *Server) hosts(addr string) []string {
+	if len(s.Hosts) > 0 {
+		return s.Hosts
+	}
 	_, port, _ := net.SplitHostPort(addr)
-	allowed := map[string]bool{addr: true, "localhost:" + port: true, "127.0.0.1:" + port: true}
+	return []string{addr, "localhost:" + port, "127.0.0.1:" + port}
+}
+
+// checkHost refuses requests for other hosts.
+func checkHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !allowed[r.Host] {
-			fail(w, http.StatusMisdirectedRequest, "this address is served only as "+addr)
+		if !slices.Contains(allowed, strings.ToLower(r.Host)) {
+			fail(w, http.StatusMisdirectedRequest, "this address is served only as "+allowed[0])
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -168,7 +192,11 @@ func (s *Server) answer(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		u, err := s.Login.User(r)
 		if err != nil {
-			fail(w, http.StatusUnauthorized, err.Error())
+			failLogin(w, err)
+			return
+		}
+		if r.Method != http.MethodGet && !CheckCSRF(u.CSRF, r) {
+			fail(w, http.StatusForbidden, "this page is of another session. Load it again, then repeat what you did.")
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -180,6 +208,11 @@ func (s *Server) answer(h handler) http.HandlerFunc {
 		}
 		send(w, http.StatusOK, result)
 	}
+}
+
+// CheckCSRF reports whether a request contains the secret of its session.
+func CheckCSRF(secret string, r *http.Request) bool {
+	return secret != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get(csrfHeader)), []byte(secret)) == 1
 }
 
 func send(w http.ResponseWriter, status int, v any) {
@@ -202,6 +235,9 @@ type httpError struct {
 }
 
 func (e *httpError) Error() string { return e.text }
+
+// NewError returns an error of a request, with its HTTP status and a text for people.
+func NewError(status int, text string) error { return &httpError{status: status, text: text} }
 
 func badRequest(format string, args ...any) error {
 	return &httpError{status: http.StatusBadRequest, text: fmt.Sprintf(format, args...)}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
-	"github.com/sluice-gitops/sluice/internal/testenv/system"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -35,13 +36,13 @@ type site struct {
 	namespace string
 }
 
-// definitions are installed once for all tests.
-var definitions sync.Once
+// installed installs the definitions once for all tests.
+var installed sync.Once
 
 func newSite(t *testing.T, may view.Filter) *site {
 	t.Helper()
 	cfg := testenv.Cluster(t)
-	definitions.Do(func() { system.InstallDefinitions(t, cfg) })
+	installed.Do(func() { definitions.Install(t, cfg) })
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func newSite(t *testing.T, may view.Filter) *site {
 	namespace := testenv.Namespace(t)
 	model := view.NewModel()
 	model.Watch(t.Context(), c, namespace)
-	login := NewLocalLogin(&User{Name: "admin", Client: c, Cluster: clients, May: may})
+	login := NewLocalLogin(&User{Name: "admin", Client: c, Cluster: clients,
+		See: func(context.Context, []view.Scope) (view.Filter, error) { return may, nil }})
 	s := &Server{Model: model, Login: login, Version: "v1", Log: logr.Discard(), Now: time.Now,
 		Pages: fstest.MapFS{"index.html": {Data: []byte("<p>page")}, "assets/a.js": {Data: []byte("1")}}}
 	server := httptest.NewUnstartedServer(nil)
@@ -79,6 +81,7 @@ func (s *site) request(method, path, body string, edit ...func(*http.Request)) (
 		s.Fatal(err)
 	}
 	r.AddCookie(&http.Cookie{Name: localCookie, Value: s.login.token})
+	r.Header.Set(csrfHeader, s.login.user.CSRF)
 	for _, f := range edit {
 		f(r)
 	}

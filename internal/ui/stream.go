@@ -1,9 +1,11 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -13,16 +15,54 @@ const (
 	streamPeriod    = 200 * time.Millisecond // changes within it are sent together
 	streamHeartbeat = 20 * time.Second
 	streamWrite     = 10 * time.Second // for a client to take an event
+	maxStreams      = 1000
+	maxUserStreams  = 50
 )
+
+// streams counts open streams, which are bounded.
+type streams struct {
+	mu     sync.Mutex
+	total  int
+	byUser map[string]int
+}
+
+// open counts a stream of a user, unless there are too many.
+func (s *streams) open(user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxStreams || s.byUser[user] >= maxUserStreams {
+		return false
+	}
+	if s.byUser == nil {
+		s.byUser = map[string]int{}
+	}
+	s.total++
+	s.byUser[user]++
+	return true
+}
+
+func (s *streams) close(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.byUser[user]--; s.byUser[user] == 0 {
+		delete(s.byUser, user)
+	}
+}
 
 // stream sends changes of the items that the user may see, as server-sent events `changes`, until the client is gone.
 // The client reads the lists again after it connected, so no change is missed.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	u, err := s.Login.User(r)
 	if err != nil {
-		fail(w, http.StatusUnauthorized, err.Error())
+		failLogin(w, err)
 		return
 	}
+	if !s.streams.open(u.Name) {
+		fail(w, http.StatusTooManyRequests, "too many pages are open. Close some and load this page again.")
+		return
+	}
+	defer s.streams.close(u.Name)
 	changes := s.Model.Subscribe()
 	defer changes.Close()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -51,20 +91,40 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-pause.C:
 		}
-		if visible := seenBy(u, changes.Take()); len(visible) > 0 && out.send("changes", visible) != nil {
+		visible, err := seenBy(r.Context(), u, changes.Take())
+		if err != nil {
+			s.Log.Error(err, "a stream of the UI ended, as rights cannot be read", "user", u.Name)
+			return // the page connects again, and reads what it missed
+		}
+		if len(visible) > 0 && out.send("changes", visible) != nil {
 			return
 		}
 	}
 }
 
-func seenBy(u *User, changes []view.Change) []view.Change {
+// seenBy returns the changes of items that the user may see.
+func seenBy(ctx context.Context, u *User, changes []view.Change) ([]view.Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	distinct := map[view.Scope]bool{}
+	var scopes []view.Scope
+	for _, c := range changes {
+		if scope := c.Scope(); !distinct[scope] {
+			distinct[scope] = true
+			scopes = append(scopes, scope)
+		}
+	}
+	may, err := u.See(ctx, scopes)
+	if err != nil {
+		return nil, err
+	}
 	visible := changes[:0]
 	for _, c := range changes {
-		if c.VisibleTo(u.May) {
+		if c.VisibleTo(may) {
 			visible = append(visible, c)
 		}
 	}
-	return visible
+	return visible, nil
 }
 
 // eventWriter writes server-sent events.

@@ -50,6 +50,14 @@ export interface Me {
   kinds: string[];
   loading: string[] | null;
   problems: Record<string, string>;
+  csrf: string;
+  logout: boolean;
+}
+
+// Methods are the ways to log in. A server for one user has none: its first address contains a token.
+export interface Methods {
+  oidc?: boolean;
+  token?: boolean;
 }
 
 export type Counts = Partial<Record<State, number>>;
@@ -218,13 +226,13 @@ async function answer<T>(response: Response): Promise<T> {
   return body as T;
 }
 
-// get reads from the API. A server that cannot be reached is a Failure with status 0.
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+// request calls the server. A server that cannot be reached is a Failure with status 0.
+async function request<T>(address: string, init: RequestInit): Promise<T> {
   let response: Response;
   try {
-    response = await fetch('/api/v1/' + path, { signal });
+    response = await fetch(address, init);
   } catch (e) {
-    if (signal?.aborted) {
+    if (init.signal?.aborted) {
       throw e;
     }
     throw new Failure('The server of the UI cannot be reached. It may have ended: start it again.', 0);
@@ -232,14 +240,39 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return answer<T>(response);
 }
 
+// csrf is the secret of the session, which every write contains.
+let csrf = '';
+
+// get reads from the API.
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const data = await request<T>('/api/v1/' + path, { signal });
+  if (path === 'me') {
+    csrf = (data as Me).csrf;
+  }
+  return data;
+}
+
+function post(address: string, body: unknown): Promise<unknown> {
+  return request(address, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'X-Sluice-Csrf': csrf },
+    body: JSON.stringify(body),
+  });
+}
+
 // act asks for an action on an object.
 export async function act(id: string, action: string, order: Order): Promise<void> {
-  const response = await fetch(`/api/v1/objects/${path(id)}/${action}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify(order),
-  });
-  await answer(response);
+  await post(`/api/v1/objects/${path(id)}/${action}`, order);
+}
+
+// logIn starts a session with the token of a ServiceAccount.
+export async function logIn(token: string): Promise<void> {
+  await post('/login/token', { token });
+}
+
+// logOut ends the session.
+export async function logOut(): Promise<void> {
+  await post('/logout', {});
 }
 
 // path returns an ID as a part of a URL.

@@ -1,11 +1,12 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Live, Me } from './api';
+import { Failure, Live, logOut, Me } from './api';
 import { LiveContext, useData } from './hooks';
 import { Changes } from './pages/changes';
 import { Gates } from './pages/gates';
 import { Graph } from './pages/graph';
 import { Images } from './pages/images';
+import { Login } from './pages/login';
 import { ObjectPage } from './pages/object';
 import { Objects } from './pages/objects';
 import { Overview } from './pages/overview';
@@ -36,9 +37,18 @@ function App() {
 
 function Frame() {
   const place = usePlace();
-  const { data: me, error } = useData<Me>('me');
+  const { data, error, reload } = useData<Me>('me');
   const [connected, setConnected] = useState(true);
-  useEffect(() => live.onState(setConnected), []);
+  useEffect(
+    () =>
+      live.onState((now) => {
+        setConnected(now);
+        reload(); // the session may have ended
+      }),
+    [],
+  );
+  const loggedOut = error instanceof Failure && error.status === 401;
+  const me = loggedOut ? undefined : data;
   return (
     <>
       <a class="skip" href="#main">
@@ -53,7 +63,7 @@ function Frame() {
             </Link>
           ))}
         </nav>
-        <span class="quiet">{me?.user}</span>
+        {me && <User me={me} />}
       </header>
       <main id="main" tabIndex={-1}>
         {!connected && me && (
@@ -66,12 +76,34 @@ function Frame() {
             <Notices me={me} />
             <Content place={place} me={me} />
           </>
+        ) : loggedOut ? (
+          <Login error={error} />
         ) : (
           <Loading error={error} />
         )}
       </main>
       <footer class="quiet">Sluice {me?.version}</footer>
     </>
+  );
+}
+
+// User shows who is logged in.
+function User({ me }: { me: Me }) {
+  const [error, setError] = useState<Error>();
+  const leave = async () => {
+    try {
+      await logOut();
+      location.assign('/');
+    } catch (e) {
+      setError(e as Error);
+    }
+  };
+  return (
+    <span class="user quiet">
+      <span title={me.user}>{me.user}</span>
+      {me.logout && <button onClick={() => void leave()}>Log out</button>}
+      {error && <span role="alert">{error.message}</span>}
+    </span>
   );
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,7 +11,8 @@ import (
 type Model struct {
 	mu            sync.RWMutex
 	items         map[string]*Item
-	sorted        []*Item // by ID; nil if outdated
+	sorted        []*Item       // by ID; nil if outdated
+	scopes        map[Scope]int // number of items
 	problems      map[string]string
 	loading       map[string]bool
 	subscriptions map[*Subscription]struct{}
@@ -18,12 +20,25 @@ type Model struct {
 
 // NewModel returns an empty model.
 func NewModel() *Model {
-	return &Model{items: map[string]*Item{}, problems: map[string]string{}, loading: map[string]bool{},
-		subscriptions: map[*Subscription]struct{}{}}
+	return &Model{items: map[string]*Item{}, scopes: map[Scope]int{}, problems: map[string]string{},
+		loading: map[string]bool{}, subscriptions: map[*Subscription]struct{}{}}
 }
 
 // Filter reports whether a user may see an item.
 type Filter func(*Item) bool
+
+// Scope is what the right to list is granted for: a kind in a namespace.
+type Scope struct{ Kind, Namespace string }
+
+// Scope returns the scope that an item belongs to.
+func (i *Item) Scope() Scope { return Scope{Kind: i.Kind, Namespace: i.Namespace} }
+
+// Scopes returns the scopes of all items.
+func (m *Model) Scopes() []Scope {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Collect(maps.Keys(m.scopes))
+}
 
 // Get returns an item, or nil if it is unknown or hidden.
 func (m *Model) Get(id string, may Filter) *Item {
@@ -75,6 +90,9 @@ func (m *Model) put(i *Item) {
 	if old := m.items[i.ID]; old != nil && old.version == i.version {
 		return // a relist
 	}
+	if m.items[i.ID] == nil {
+		m.scopes[i.Scope()]++
+	}
 	m.items[i.ID], m.sorted = i, nil
 	m.publish(Change{ID: i.ID, Item: i})
 }
@@ -89,6 +107,9 @@ func (m *Model) remove(id string) {
 	}
 	delete(m.items, id)
 	m.sorted = nil
+	if m.scopes[old.Scope()]--; m.scopes[old.Scope()] == 0 {
+		delete(m.scopes, old.Scope())
+	}
 	m.publish(Change{ID: id, old: old})
 }
 
@@ -138,11 +159,17 @@ type Change struct {
 }
 
 // VisibleTo reports whether the filter accepts the item of the change.
-func (c Change) VisibleTo(may Filter) bool {
+func (c Change) VisibleTo(may Filter) bool { return may(c.item()) }
+
+// Scope returns the scope of the item of the change.
+func (c Change) Scope() Scope { return c.item().Scope() }
+
+// item returns the item as it is, or as it was before it was deleted.
+func (c Change) item() *Item {
 	if c.Item != nil {
-		return may(c.Item)
+		return c.Item
 	}
-	return may(c.old)
+	return c.old
 }
 
 // Subscription collects changes until they are taken. Changes of one item replace each other, so the memory of a

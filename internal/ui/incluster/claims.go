@@ -1,0 +1,112 @@
+package incluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+)
+
+// Bounds of what a login provider says about a person.
+const (
+	maxName   = 256 // bytes of a user or group
+	maxGroups = 100
+)
+
+// identity is who logged in, as Kubernetes knows them.
+type identity struct {
+	User   string
+	Groups []string // sorted
+}
+
+// identity maps claims to a user and groups, as the API server does with the same settings. Names that Kubernetes
+// reserves are refused: a provider must not make anybody a part of the cluster.
+func (o *OIDC) identity(claims map[string]json.RawMessage) (*identity, error) {
+	var user string
+	if err := json.Unmarshal(claims[o.UsernameClaim], &user); err != nil || user == "" {
+		return nil, fmt.Errorf("the claim '%s' of the ID token is missing or is not text", o.UsernameClaim)
+	}
+	if verified, present := claims["email_verified"]; o.UsernameClaim == emailClaim && present &&
+		string(verified) != "true" {
+		return nil, errors.New("the email address is not verified by the login provider")
+	}
+	groups, err := groupsOf(claims[o.GroupsClaim])
+	if err != nil {
+		return nil, fmt.Errorf("the claim '%s' of the ID token %w", o.GroupsClaim, err)
+	}
+	who := &identity{User: o.usernamePrefix() + user, Groups: []string{}}
+	if err := checkName(who.User); err != nil {
+		return nil, fmt.Errorf("the user %w", err)
+	}
+	for _, g := range groups {
+		name := o.GroupsPrefix + g
+		if err := checkName(name); err != nil {
+			return nil, fmt.Errorf("a group %w", err)
+		}
+		who.Groups = append(who.Groups, name)
+	}
+	slices.Sort(who.Groups)
+	who.Groups = slices.Compact(who.Groups)
+	return who, nil
+}
+
+// emailClaim is trusted only if the provider does not say that the address is unverified.
+const emailClaim = "email"
+
+// usernamePrefix returns what user names start with. As in the API server, names that are not addresses start with the
+// issuer by default, since two issuers may use the same ones, and "-" means none.
+func (o *OIDC) usernamePrefix() string {
+	switch {
+	case o.UsernamePrefix == "-":
+		return ""
+	case o.UsernamePrefix == "" && o.UsernameClaim != emailClaim:
+		return o.Issuer + "#"
+	}
+	return o.UsernamePrefix
+}
+
+// groupsOf reads a claim that is absent, text, or a list of texts.
+func groupsOf(raw json.RawMessage) ([]string, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}, nil
+	}
+	var entries []any
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, errors.New("is neither text nor a list of texts")
+	}
+	if len(entries) > maxGroups {
+		return nil, fmt.Errorf("has %d groups, at most %d are accepted: let the login provider send fewer",
+			len(entries), maxGroups)
+	}
+	var groups []string
+	for _, e := range entries {
+		name, ok := e.(string)
+		if !ok {
+			return nil, errors.New("contains something that is not text")
+		}
+		groups = append(groups, name)
+	}
+	return groups, nil
+}
+
+// checkName refuses names that must not be impersonated.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("has no name")
+	case len(name) > maxName:
+		return fmt.Errorf("'%s' has a name of more than %d bytes", excerpt.Bytes(name, 40), maxName)
+	case isSystem(strings.TrimSpace(name)):
+		return fmt.Errorf("'%s' has a name that Kubernetes reserves", excerpt.Bytes(name, 100))
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+		return errors.New("has control characters in its name")
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package incluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// absent returns an error if an answer contains a text.
+func absent(r reply, text string) error {
+	if r.status != http.StatusOK || strings.Contains(r.body, text) {
+		return fmt.Errorf("%d %s", r.status, r.body)
+	}
+	return nil
+}
+
+// cookie returns a cookie of the browser.
+func (b *browser) cookie(name string) *http.Cookie {
+	b.Helper()
+	u, _ := url.Parse(b.url)
+	for _, c := range b.http.Jar.Cookies(u) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func with(cookies ...*http.Cookie) func(*http.Request) {
+	return func(r *http.Request) {
+		for _, c := range cookies {
+			r.AddCookie(c)
+		}
+	}
+}
+
+func TestLoginAndLogout(t *testing.T) {
+	s := newSite(t)
+	b := s.browser()
+	if r := b.get("/api/v1/login"); r.body != "{\"oidc\":true,\"token\":true}\n" {
+		t.Errorf("the ways to log in are %s", r.body)
+	}
+	for _, path := range []string{"/api/v1/me", "/api/v1/items", "/api/v1/stream"} {
+		if r := b.get(path); r.status != http.StatusUnauthorized {
+			t.Errorf("%s without a login: %d %s", path, r.status, r.body)
+		}
+	}
+	b = s.as("alice", "dev")
+	if !strings.Contains(s.logged(), `"login to the UI" "user"="alice" "groups"=["dev"]`) {
+		t.Errorf("the login has no audit line: %s", s.logged())
+	}
+	if b.cookie(loginCookie) != nil {
+		t.Error("the cookie of the attempt remains")
+	}
+	old := b.cookie(sessionCookie)
+	if r := b.do(http.MethodPost, "/logout", "", func(r *http.Request) { r.Header.Del("X-Sluice-Csrf") }); r.status !=
+		http.StatusForbidden {
+		t.Errorf("logout without the secret: %d %s", r.status, r.body)
+	}
+	if r := b.do(http.MethodPost, "/logout", ""); r.status != http.StatusOK || b.cookie(sessionCookie) != nil {
+		t.Errorf("logout: %d %s", r.status, r.body)
+	}
+	if r := s.browser().do(http.MethodGet, "/api/v1/me", "", with(old)); r.status != http.StatusOK {
+		t.Errorf("the session is not in the cookie only: %d", r.status)
+	}
+	s.advance(sessionTTL)
+	if r := s.browser().do(http.MethodGet, "/api/v1/me", "", with(old)); r.status != http.StatusUnauthorized ||
+		!strings.Contains(r.body, "has ended") {
+		t.Errorf("an expired session: %d %s", r.status, r.body)
+	}
+}
+
+func TestForgedCookiesAreRefused(t *testing.T) {
+	s := newSite(t)
+	good := s.as("alice").cookie(sessionCookie).Value
+	foreign, err := newSealer([]byte(strings.Repeat("x", minKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := session{User: "admin", CSRF: "x", Ends: s.now().Add(time.Hour).Unix()}
+	otherKey, _ := foreign.seal(sessionCookie, content)
+	otherPurpose, _ := s.login.seal.seal(loginCookie, content)
+	noSecret, _ := s.login.seal.seal(sessionCookie, session{User: "admin", Ends: content.Ends})
+	reserved, _ := s.login.seal.seal(sessionCookie, session{User: "system:admin", CSRF: "x", Ends: content.Ends})
+	for name, value := range map[string]string{
+		"empty": "", "changed": good[:len(good)-4] + "AAAA", "cut": good[:len(good)/2], "not base64": "!!!",
+		"another key": otherKey, "another purpose": otherPurpose, "without a secret": noSecret, "reserved": reserved,
+		"large": strings.Repeat("A", 16<<10), "plain": `{"u":"admin"}`,
+	} {
+		r := s.browser().do(http.MethodGet, "/api/v1/me", "", func(r *http.Request) {
+			r.Header.Set("Cookie", sessionCookie+"="+value)
+		})
+		if r.status != http.StatusUnauthorized || strings.Contains(r.body, ".go:") {
+			t.Errorf("a cookie that is %s: %d %s", name, r.status, r.body)
+		}
+	}
+	if r := s.browser().do(http.MethodGet, "/", "", func(r *http.Request) {
+		r.Header.Set("Cookie", "a="+strings.Repeat("A", 2<<20))
+	}); r.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a huge header: %d", r.status)
+	}
+}
+
+func TestForgedTokensAreRefused(t *testing.T) {
+	s := newSite(t)
+	for name, body := range map[string]string{
+		"guess":     `{"token":"guess"}`,
+		"unsigned":  `{"token":"eyJhbGciOiJub25lIn0.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIn0."}`,
+		"empty":     `{"token":""}`,
+		"not JSON":  `token`,
+		"unknown":   `{"token":"x","user":"admin"}`,
+		"too large": `{"token":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"long":      `{"token":"` + strings.Repeat("x", maxToken+1) + `"}`,
+	} {
+		b := s.browser()
+		r := b.do(http.MethodPost, "/login/token", body)
+		if r.status != http.StatusUnauthorized && r.status != http.StatusBadRequest || b.cookie(sessionCookie) != nil {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
+	}
+	for name, edit := range map[string]func(*http.Request){
+		"form":           func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+		"another origin": func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+		"another site":   func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+	} {
+		r := s.browser().do(http.MethodPost, "/login/token", `{"token":"x"}`, edit)
+		if r.status != http.StatusUnsupportedMediaType && r.status != http.StatusForbidden {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
+	}
+	off := newSite(t, func(o *Options) { o.TokenLogin = false })
+	if r := off.browser().do(http.MethodPost, "/login/token", `{"token":"x"}`); r.status == http.StatusOK {
+		t.Errorf("a disabled login: %d %s", r.status, r.body)
+	}
+	content := session{Token: "x", CSRF: "x", Ends: off.now().Add(time.Hour).Unix()}
+	sealed, _ := off.login.seal.seal(sessionCookie, content)
+	r := off.browser().do(http.MethodGet, "/api/v1/me", "", with(&http.Cookie{Name: sessionCookie, Value: sealed}))
+	if r.status != http.StatusUnauthorized {
+		t.Errorf("a session by token although tokens are disabled: %d", r.status)
+	}
+}
+
+func TestOtherHostsAreRefused(t *testing.T) {
+	s := newSite(t)
+	r := s.browser().do(http.MethodGet, "/", "", func(r *http.Request) { r.Host = "evil.example" })
+	if r.status != http.StatusMisdirectedRequest || !strings.Contains(r.body, s.login.ExternalURL.Host) {
+		t.Errorf("another host: %d %s", r.status, r.body)
+	}
+}
+
+func TestCookiesAreProtected(t *testing.T) {
+	external, err := ParseExternalURL("https://Sluice.example.com/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal, err := newSealer([]byte(strings.Repeat("k", minKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Login{Options: Options{ExternalURL: external}, seal: seal}
+	for purpose, site := range map[string]http.SameSite{sessionCookie: http.SameSiteStrictMode,
+		loginCookie: http.SameSiteLaxMode} {
+		w := httptest.NewRecorder()
+		if err := l.set(w, purpose, "x", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c := w.Result().Cookies()[0]
+		if c.Name != "__Host-"+purpose || !c.HttpOnly || !c.Secure || c.SameSite != site || c.Path != "/" ||
+			c.MaxAge != 60 || c.Domain != "" {
+			t.Errorf("the cookie is %v", c)
+		}
+	}
+	if _, err := newSealer([]byte("short")); err == nil {
+		t.Error("a short key is accepted")
+	}
+	for _, text := range []string{"", "sluice.example.com", "http://sluice.example.com", "https://a/b", "https://u@a",
+		"https://a?b", "ftp://a", "https://a#b", "%"} {
+		if u, err := ParseExternalURL(text); err == nil {
+			t.Errorf("%q is accepted as %s", text, u)
+		}
+	}
+}
