@@ -81,7 +81,9 @@ func checkProvider(spec sourcev1.BucketSpec) error {
 	if spec.ServiceAccountName != "" && (provider == sourcev1.ProviderGeneric || spec.SecretRef != nil) {
 		return fault.New(sourcev1.InvalidProviderConfigurationReason,
 			"spec.serviceAccountName cannot be combined with the provider 'generic' or with spec.secretRef").
-			WithHint("Remove one of them").Final()
+			WithHint("Remove spec.serviceAccountName, or set spec.provider to aws, gcp or azure and remove " +
+				"spec.secretRef").
+			Final()
 	}
 	return nil
 }

@@ -231,7 +231,8 @@ func TestBucketRegionsNameNoHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := buckets.Remote(t.Context(), b); err == nil || !strings.Contains(err.Error(), "region") {
+		if _, err := buckets.Remote(t.Context(), b); err == nil || !strings.Contains(err.Error(),
+			"region. Use letters, digits, '-' and '_' only, such as eu-west-1") {
 			t.Errorf("region %q: %v", region, err)
 		}
 	}

@@ -180,7 +180,8 @@ var refusedObjects = map[string]struct {
 	},
 	"version not served": {
 		object: "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: bad, namespace: %s}",
-		want:   []string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves apps/v1"},
+		want: []string{"Deployment/%s/bad", "does not serve kind Deployment of apps/v1beta1. It serves " +
+			"apps/v1: use that version"},
 	},
 	"same hint for two objects": {
 		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}\n---\n" +
@@ -197,7 +198,7 @@ var refusedObjects = map[string]struct {
 	},
 	"no name": {
 		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s}",
-		want:   []string{"ConfigMap/%s/", "metadata.name not specified"},
+		want:   []string{"ConfigMap/%s/", "metadata.name not specified. Give it a metadata.name"},
 	},
 }
 

@@ -31,10 +31,11 @@ func TestListsAreFlattened(t *testing.T) {
 		deep = list(deep)
 	}
 	for text, want := range map[string]string{
-		list("5"): "item 0 of a List is not an object",
-		deep:      "a List is nested in 10 other lists",
+		list("5"): "item 0 of a List is not an object. Remove it from the list",
+		deep:      "a List is nested in 10 other lists. Declare its items one by one",
 		list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}, " +
-			list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}")): "is declared twice",
+			list("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: %s}}")): "is declared twice. " +
+			"Remove one of the two",
 	} {
 		if _, err := f.try(f.request(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %q", err, want)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -110,41 +109,10 @@ func (r *run) explain(o *object, err error) error {
 		return f
 	}
 	p := problem("%s", r.name(o)).Because(errors.New(serverMessage(o, err)))
-	switch {
-	case webhookFailed(err):
-		return p.WithHint("The admission webhook did not respond, and its failurePolicy rejects the object then. " +
-			"Check the service of the webhook, or change the failurePolicy")
-	case strings.Contains(err.Error(), "admission webhook"), apierrors.IsForbidden(err) &&
-		strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
-		return p.WithHint("An admission rule of the cluster rejects the object. Change the object, or the rule")
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return p.WithHint("Wait until the namespace is deleted; its conditions name what blocks the deletion. " +
-			"To keep the namespace, declare it here: it is then created again")
-	case isImmutable(err):
-		return p.WithHint("The field is immutable. Set spec.force, or the annotation %s%s: enabled on the object, "+
-			"to delete and create it again; or undo the change", r.req.Owner.Group, forceKey)
-	case apierrors.IsForbidden(err):
-		return p.WithHint("%s", forbiddenHint(err))
-	case namespaceMissing(err, o.ref.Namespace):
-		return p.WithHint("Declare the Namespace, or add a dependsOn on the Kustomization that creates it")
-	case isKindGone(err):
+	if isKindGone(err) {
 		r.mapper.Reset() // the cached discovery is outdated
-		return p.WithHint("The cluster no longer serves the kind: its CustomResourceDefinition was removed")
-	default:
-		return p
 	}
-}
-
-var exceededQuota = regexp.MustCompile(`exceeded quota: ([\w.-]+)`)
-
-func forbiddenHint(err error) string {
-	if m := exceededQuota.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Sprintf("ResourceQuota '%s' is exhausted. Raise it, or delete other objects", m[1])
-	}
-	if strings.Contains(err.Error(), "violates PodSecurity") {
-		return "Change the pod template, or the Pod Security level of the namespace"
-	}
-	return "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it"
+	return p.WithHint("%s", refusalHint(err, o.ref.Namespace, r.req.Owner))
 }
 
 var (

@@ -142,8 +142,7 @@ func (c *Cluster) notServed(req Request, o *unstructured.Unstructured) error {
 	if other, err := c.mapper.RESTMapping(gvk.GroupKind()); err == nil {
 		return p.WithHint("It serves %s: use that version", other.GroupVersionKind.GroupVersion())
 	}
-	return p.WithHint("Install its CustomResourceDefinition first: declare it here, or add a dependsOn on the " +
-		"Kustomization that installs it")
+	return p.WithHint("%s", adviceFor(req.Owner).definition)
 }
 
 // maxNesting is the maximum depth of lists in lists.

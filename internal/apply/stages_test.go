@@ -220,7 +220,8 @@ func TestObjectBeingDeletedIsCreatedAgain(t *testing.T) {
 	req.Resync = true
 	testenv.Eventually(t, "error with the finalizer", func() error {
 		_, err := f.try(req)
-		for _, s := range []string{"ConfigMap/" + f.ns + "/held is being deleted", "example.com/hold"} {
+		for _, s := range []string{"ConfigMap/" + f.ns + "/held is being deleted",
+			"Its finalizers block the deletion: example.com/hold. Check the controllers that set them"} {
 			if err == nil || !strings.Contains(err.Error(), s) {
 				return fmt.Errorf("error %w does not contain %q", err, s)
 			}

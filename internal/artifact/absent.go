@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// An artifact that its server does not have, or whose server does not answer, does not fail its consumers at once: after
-// a start over the statuses of Flux or of a process with another disk, the source stores it again within seconds.
+// An artifact that its server does not have, or whose server does not answer, does not fail its consumers at once:
+// after a start over the statuses of Flux or of a process with another disk, the source stores it again within seconds.
 const (
 	absentPatience = time.Minute     // how long an artifact may be absent before that is a failure
 	absentRetry    = 5 * time.Second // a new artifact of the source ends the wait at once

@@ -28,7 +28,9 @@ func TestStorageLimitStopsLargeSourcesOnly(t *testing.T) {
 	must(t, err)
 	_, err = s.Put(t.Context(), webapp, tree(500, 2), "v1", nil)
 	if f := fault.As(err); f == nil || f.Reason != meta.StorageOperationFailedReason || f.Terminal ||
-		!strings.Contains(err.Error(), "--storage-limit") || !strings.Contains(err.Error(), "0.4 MiB") {
+		!strings.Contains(err.Error(), "Remove or suspend large sources, or raise --storage-limit. Sources that "+
+			"need no more space go on") || !strings.Contains(err.Error(),
+		"0.4 MiB") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := s.PutFile(t.Context(), webapp, ".tgz", bytes.NewReader(random(500<<10, 3)), "v1", nil); err == nil {
@@ -91,7 +93,8 @@ func TestStorageIsSharedByNamespaces(t *testing.T) {
 		full = put("hostile", "s"+string('a'+rune(i)), 100)
 	}
 	if f := fault.As(full); f == nil || f.Reason != meta.StorageOperationFailedReason || f.Terminal ||
-		!strings.Contains(full.Error(), "namespace 'hostile'") || !strings.Contains(full.Error(), "--storage-limit") {
+		!strings.Contains(full.Error(), "namespace 'hostile'") || !strings.Contains(full.Error(),
+		"Remove or suspend large sources of the namespace, or raise --storage-limit") {
 		t.Errorf("got %v", full)
 	}
 	_, owned := measure(dir)

@@ -56,7 +56,8 @@ func TestFetchRefusesInWordsThatHelp(t *testing.T) {
 		"no server": {change: func(a *meta.Artifact) {
 			a.URL = strings.Replace(gone.URL, "http://", "http://user:secret@", 1) + "/x?token=secret"
 		}, says: "refused"},
-		"an invalid URL": {change: func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" }, says: "URL"},
+		"an invalid URL": {change: func(a *meta.Artifact) { a.URL = "http://a b/?token=secret" },
+			says: "URL) is not a URL. It is retried. If the artifact is lost or damaged, the source stores it again"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			b := *a

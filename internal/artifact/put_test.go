@@ -97,7 +97,10 @@ func TestAFailedPutFileLeavesTheOldOne(t *testing.T) {
 			content: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("cut off"))),
 			says:    "cut off"},
 		"of an endless source": {ctx: t.Context(), ext: ".tgz", content: endless{}, says: "more than"},
-		"of another extension": {ctx: t.Context(), ext: ".exe", content: strings.NewReader("x"), says: "'.exe'"},
+		"of another extension": {ctx: t.Context(), ext: ".exe", content: strings.NewReader("x"),
+			says: "cannot store the artifact of revision v2: the extension '.exe' is not supported. Check that " +
+				"--storage-path is writable and has room. It is retried automatically, and the last artifact stays " +
+				"available"},
 		"of a source that hangs": {ctx: cancelled, ext: ".tgz", content: io.MultiReader(&cancelling{cancel}, hangs),
 			says: "canceled"},
 	} {

@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	appRole   = "arn:aws:iam::123456789012:role/app"
+	appRole = "arn:aws:iam::123456789012:role/app: AccessDenied: Not authorized to perform " +
+		"sts:AssumeRoleWithWebIdentity. Check the annotations of service account 'team/app', and the trust " +
+		"between the cloud and the cluster"
 	otherRole = "arn:aws:iam::123456789012:role/other"
 )
 
@@ -109,16 +111,20 @@ func TestECRFailures(t *testing.T) {
 	i := &Identities{Accounts: accounts{app: {roleAnnotation: appRole}, other: {}}, Transport: c, Clock: clock}
 	url := "oci://123456789012.dkr.ecr.us-west-2.amazonaws.com/charts"
 	_, err := i.Registry(within(t), AWS, url, &app)
-	mustFail(t, err, appRole, "AccessDenied: Not authorized", "service account 'team/app'")
+	mustFail(t, err, appRole, "AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity. Check the "+
+		"annotations of service account 'team/app', and the trust between the cloud and the "+
+		"cluster", "service account 'team/app'")
 	if strings.Contains(err.Error(), "4711") {
 		t.Errorf("the fault contains an identifier of the request: %v", err)
 	}
 	_, err = i.Registry(within(t), AWS, url, &other)
-	mustFail(t, err, roleAnnotation, "'other/app'")
+	mustFail(t, err, roleAnnotation, "'other/app' has no role ARN in its annotation eks.amazonaws.com/role-arn. "+
+		"Use the form arn:aws:iam::ACCOUNT:role/NAME")
 	_, err = i.Registry(within(t), AWS, url, &types.NamespacedName{Namespace: "team", Name: "gone"})
 	mustFail(t, err, "cannot read service account 'team/gone'")
 	_, err = (&Identities{}).Registry(within(t), AWS, url, &app)
-	mustFail(t, err, "cannot be used here")
+	mustFail(t, err, "cannot be used here. Remove spec.serviceAccountName, or allow the controller to create "+
+		"tokens of service accounts")
 	for _, host := range []string{"ghcr.io", "evil.com/123456789012.dkr.ecr.us-west-2.amazonaws.com",
 		"123456789012.dkr.ecr.us-west-2.amazonaws.com.evil.com",
 		"123456789012.dkr.ecr.evil.com#.us-west-2.amazonaws.com"} {
@@ -169,7 +175,7 @@ func TestCodeCommit(t *testing.T) {
 		mustFail(t, err, "no token is sent to it")
 	}
 	_, err = i.Git(within(t), AWS, "http://git-codecommit.us-east-1.amazonaws.com/v1/repos/app", &app)
-	mustFail(t, err, "https")
+	mustFail(t, err, "https URL. Use an https:// URL in spec.url, or another spec.provider")
 }
 
 func TestAWSCredentialsOfProcess(t *testing.T) {

@@ -161,8 +161,11 @@ func (i *Identities) exchangeACR(ctx context.Context, host, token string) (strin
 		return "", authFault("cannot log in to host '%s'", host).Because(err)
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.RefreshToken == "" {
-		return "", authFault("host '%s' refused the login (HTTP %d)", host, resp.StatusCode).
-			WithHint("Check that the identity has the role AcrPull on the registry")
+		f := authFault("host '%s' refused the login (HTTP %d)", host, resp.StatusCode)
+		if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+			return "", f.WithHint("Check that the identity has the role AcrPull on the registry")
+		}
+		return "", f
 	}
 	return answer.RefreshToken, nil
 }

@@ -86,7 +86,9 @@ func TestACRWithIdentityOfServiceAccount(t *testing.T) {
 	})
 	c.roundTrips("another registry", 1, func() {
 		_, err := i.Registry(within(t), Azure, "oci://denied.azurecr.io/charts", &app)
-		mustFail(t, err, "host 'denied.azurecr.io' refused the login (HTTP 403)", "AcrPull")
+		mustFail(t, err, "host 'denied.azurecr.io' refused the login (HTTP 403). Check that the identity has the "+
+			"role AcrPull on the registry",
+			"Check that the identity has the role AcrPull on the registry")
 	})
 	// the other account has the same annotations, but does not share credentials with the first one
 	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app", &other)
@@ -120,7 +122,7 @@ func TestAzureDevOpsAndBlobs(t *testing.T) {
 	_, err := i.Git(within(t), Azure, "https://github.com/org/repo", &app)
 	mustFail(t, err, "no token is sent to it")
 	_, err = i.Git(within(t), "gcp", "https://github.com/org/repo", &app)
-	mustFail(t, err, "provider 'gcp' does not support workload identity")
+	mustFail(t, err, "provider 'gcp' does not support workload identity here")
 
 	const scope = "https://storage.azure.com/.default"
 	i.Transport = newClouds(t, map[string]http.HandlerFunc{"login.microsoftonline.com": fakeEntra(t, scope, app)})
@@ -178,6 +180,9 @@ func TestCheckEndpointAcceptsHostsOfCloudOnly(t *testing.T) {
 	} {
 		mustFail(t, CheckEndpoint(provider, endpoint, false), "must not receive a token", "spec.secretRef")
 	}
-	mustFail(t, CheckEndpoint(GCP, "storage.googleapis.com", true), "with TLS")
-	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false), "does not support workload identity")
+	mustFail(t, CheckEndpoint(GCP, "storage.googleapis.com", true), "Use an endpoint such as "+
+		"storage.googleapis.com with TLS, or set spec.secretRef to a Secret with credentials")
+	mustFail(t, CheckEndpoint("generic", "https://storage.googleapis.com", false),
+		"does not support workload identity here. Set spec.provider to generic, and spec.secretRef to a Secret "+
+			"with a login")
 }

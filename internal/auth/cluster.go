@@ -165,8 +165,11 @@ func (i *Identities) callCloudAPI(s subject, req *http.Request, cluster, permiss
 	}
 	_ = json.Unmarshal(body, &response) // without a message, the status is reported
 	message := firstLine(strings.TrimSuffix(resp.Status+": "+cmp.Or(response.Message, response.Error.Message), ": "))
-	return authFault("cannot read cluster '%s' from the cloud's API", cluster).Because(errors.New(message)).
-		WithHint("Check the name, and that the identity has %s", permission)
+	f := authFault("cannot read cluster '%s' from the cloud's API", cluster).Because(errors.New(message))
+	if resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests {
+		return f // the cloud's API has a problem of its own
+	}
+	return f.WithHint("Check the name, and that the identity has %s", permission)
 }
 
 // decodeCA decodes a certificate authority in base64.

@@ -121,16 +121,18 @@ func TestEKSWithRoleOfServiceAccount(t *testing.T) {
 
 	r.Account = &other
 	_, err := i.Cluster(within(t), r)
-	mustFail(t, err, "cannot read cluster '"+eksARN+"'", "not authorized to perform: eks:DescribeCluster",
+	mustFail(t, err, "cannot read cluster '"+eksARN+"'", "not authorized to perform: eks:DescribeCluster. Check "+
+		"the name, and that the identity has the permission eks:DescribeCluster",
 		"permission eks:DescribeCluster")
 	r.Account, r.Address = &app, "https://evil.example.com"
 	_, err = i.Cluster(within(t), r)
-	mustFail(t, err, "'https://evil.example.com' is not an address of cluster", "https://abc.gr7")
+	mustFail(t, err, "'https://evil.example.com' is not an address of cluster",
+		"Remove the key 'address', or set it to one of: https://abc.gr7.us-west-2.eks.amazonaws.com")
 	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:1:cluster/a/b",
 		"arn:aws:eks:evil.com/x-1:1:cluster/a", "arn:aws:iam::1:role/a", "arn:evil:eks:us-west-2:1:cluster/a"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: name, Address: "https://x",
 			CA: []byte("x"), Account: &app})
-		mustFail(t, err, "is not the ARN of a cluster")
+		mustFail(t, err, "is not the ARN of a cluster. Use the form arn:aws:eks:REGION:ACCOUNT:cluster/NAME")
 	}
 }
 
@@ -199,7 +201,8 @@ func TestAKSWithIdentityOfServiceAccount(t *testing.T) {
 	for _, name := range []string{"prod", aksID + "/../x",
 		strings.Replace(aksID, "33333333-3333-3333-3333-333333333333", "x", 1), aksID + "?x"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: Azure, Cluster: name, Account: &app})
-		mustFail(t, err, "is not the resource ID")
+		mustFail(t, err, "is not the resource ID of a cluster. Use the form "+
+			"/subscriptions/ID/resourceGroups/GROUP/providers/Microsoft.ContainerService/managedClusters/NAME")
 	}
 }
 
@@ -236,7 +239,7 @@ func TestGKEWithFederation(t *testing.T) {
 	mustFail(t, err, "Google Cloud issued no token") // the audience is part of the cache key
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: "projects/a/locations/b/clusters/../../x",
 		Account: &app})
-	mustFail(t, err, "is not the name of a cluster")
+	mustFail(t, err, "is not the name of a cluster. Use the form projects/PROJECT/locations/LOCATION/clusters/NAME")
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: "other", Cluster: gkeID})
 	mustFail(t, err, "provider 'other' does not support workload identity")
 }
@@ -258,11 +261,13 @@ func TestTokensOfProcessAreSentToReportedAddressesOnly(t *testing.T) {
 	for _, provider := range []string{Azure, GCP} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: provider, Address: "https://evil.example.com",
 			CA: []byte("evil")})
-		mustFail(t, err, "the name of the cluster is not set")
+		mustFail(t, err, "the name of the cluster is not set. Set 'cluster' to its full name; it is optional "+
+			"only if address, ca.crt and serviceAccountName are set")
 	}
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: eksARN,
 		Account: &types.NamespacedName{Namespace: "team", Name: "app"}})
-	mustFail(t, err, "cannot be used")
+	mustFail(t, err, "cannot be used here. Remove spec.serviceAccountName, or allow the controller to create "+
+		"tokens of service accounts")
 }
 
 func FuzzClusterNames(f *testing.F) {

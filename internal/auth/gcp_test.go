@@ -54,7 +54,7 @@ func TestGCPWithFederation(t *testing.T) {
 	mustFail(t, err, "Google Cloud issued no token", "service account 'other/app'")
 	for _, host := range []string{"ghcr.io", "gcr.io.evil.com", "evil.com/gcr.io", "docker.pkg.dev.evil.com"} {
 		_, err = i.Registry(within(t), GCP, "oci://"+host+"/x", &app)
-		mustFail(t, err, "no token is sent to it")
+		mustFail(t, err, "no token is sent to it. Use REGION-docker.pkg.dev in spec.url, or another spec.provider")
 	}
 }
 

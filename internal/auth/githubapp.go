@@ -212,8 +212,11 @@ func (a *GitHubApp) call(ctx context.Context, client *http.Client, method string
 		return authFault("host '%s' rejected the credentials of the GitHub App", a.api.Host).
 			WithHint("Check githubAppID and githubAppPrivateKey, and the clock of the controller")
 	case resp.StatusCode/100 != 2:
-		return authFault("host '%s' refused to issue a token of the GitHub App (HTTP %d)", a.api.Host, resp.StatusCode).
-			WithHint("Check that the installation is not suspended")
+		f := authFault("host '%s' refused to issue a token of the GitHub App (HTTP %d)", a.api.Host, resp.StatusCode)
+		if resp.StatusCode == http.StatusForbidden {
+			return f.WithHint("Check that the installation is not suspended")
+		}
+		return f
 	}
 	// the cause is omitted, since it may quote the token
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil {

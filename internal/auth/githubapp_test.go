@@ -139,7 +139,9 @@ func refusesStranger(t *testing.T, apps *GitHubApps, c *clouds) {
 		t.Fatal(err)
 	}
 	_, err = apps.Git(within(t), app, c)
-	mustFail(t, err, "has no such installation", "githubAppInstallationOwner")
+	mustFail(t, err, "has no such installation of the GitHub App: not found. Install the app for the owner of "+
+		"the repository, and check githubAppInstallationID or "+
+		"githubAppInstallationOwner", "githubAppInstallationOwner")
 }
 
 func TestGitHubAppFailures(t *testing.T) {
@@ -150,9 +152,10 @@ func TestGitHubAppFailures(t *testing.T) {
 		want   string
 	}{
 		"wrong key": {status: 401, answer: `{"message":"s3cret"}`, want: "githubAppPrivateKey"},
-		"suspended": {status: 403, answer: `{"message":"s3cret"}`, want: "(HTTP 403)"},
-		"not JSON":  {status: 201, answer: `<html>s3cret`, want: "githubAppBaseURL"},
-		"no token":  {status: 201, answer: `{"s3cret":1}`, want: "returned no token"},
+		"suspended": {status: 403, answer: `{"message":"s3cret"}`, want: "(HTTP 403). Check that the " +
+			"installation is not suspended"},
+		"not JSON": {status: 201, answer: `<html>s3cret`, want: "githubAppBaseURL"},
+		"no token": {status: 201, answer: `{"s3cret":1}`, want: "returned no token"},
 		"answer is too long": {status: 201, answer: `{"token":"` + strings.Repeat("s3cret", 1<<20),
 			want: "githubAppBaseURL"},
 	} {
@@ -185,14 +188,17 @@ func TestInvalidGitHubAppSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, changes := range map[string][]string{
-		"githubAppID ":  {"githubAppID", "s3cret"},
-		"one of":        {"githubAppInstallationID", ""},
+		"githubAppID ": {"githubAppID", "s3cret"},
+		"one of the keys githubAppInstallationID and githubAppInstallationOwner. " +
+			"Set one of them": {"githubAppInstallationID", ""},
 		"installation'": {"githubAppInstallationID", "34/../../x"},
-		"organization":  {"githubAppInstallationID", "", "githubAppInstallationOwner", "a/b"},
-		"https://HOST":  {"githubAppBaseURL", "github.example.com"},
-		"no RSA key":    {"githubAppPrivateKey", "s3cret"},
-		"RSA key in":    {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", der))},
-		"in PEM":        {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", []byte("s3cret")))},
+		"organization or user in the key githubAppInstallationOwner. Use the name in the URL of its " +
+			"repositories": {"githubAppInstallationID", "", "githubAppInstallationOwner", "a/b"},
+		"Use the form https://HOST/api/v3": {"githubAppBaseURL", "github.example.com"},
+		"no RSA key":                       {"githubAppPrivateKey", "s3cret"},
+		"RSA key in PEM in the key githubAppPrivateKey. Generate a key on the app's page at GitHub, and use the " +
+			"file unchanged": {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", der))},
+		"in PEM": {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", []byte("s3cret")))},
 	} {
 		_, err := GitHubAppFrom(appSecret(changes...))
 		mustFail(t, err, strings.TrimSuffix(strings.TrimSpace(want), "'"))

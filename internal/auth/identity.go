@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/oauth2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -106,8 +107,7 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 	}
 	annotations, err := i.Accounts.Annotations(ctx, *account)
 	if err != nil {
-		return subject{}, authFault("cannot read service account '%s'", account).Because(err).
-			WithHint("Create the service account, or correct spec.serviceAccountName")
+		return subject{}, accountFault(err, "cannot read service account '%s'", account)
 	}
 	return subject{account: *account, annotations: annotations}, nil
 }
@@ -116,8 +116,7 @@ func (i *Identities) subject(ctx context.Context, account *types.NamespacedName)
 func (i *Identities) token(ctx context.Context, s subject, audience string) (string, error) {
 	token, err := i.Accounts.Token(ctx, s.account, cmp.Or(s.audience, audience))
 	if err != nil {
-		return "", authFault("cannot create a token of service account '%s'", s.account).Because(err).
-			WithHint("Allow the controller to create serviceaccounts/token")
+		return "", accountFault(err, "cannot create a token of service account '%s'", s.account)
 	}
 	return token, nil
 }
@@ -159,7 +158,8 @@ func (i *Identities) Git(ctx context.Context, provider, rawURL string, account *
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" {
 		return GitCredentials{}, fault.New(meta.URLInvalidReason,
-			"workload identity requires an https URL").WithHint("Correct spec.url").Final()
+			"workload identity requires an https URL").
+			WithHint("Use an https:// URL in spec.url, or another spec.provider").Final()
 	}
 	s, err := i.subject(ctx, account)
 	if err != nil {
@@ -188,7 +188,7 @@ func hostOf(rawURL string) string {
 
 func unsupportedProvider(provider string) error {
 	return authFault("provider '%s' does not support workload identity here", provider).
-		WithHint("Correct spec.provider").Final()
+		WithHint("Set spec.provider to generic, and spec.secretRef to a Secret with a login").Final()
 }
 
 // foreignHost returns the fault for a host that is not one of the cloud, and so must not receive its tokens.
@@ -232,6 +232,19 @@ func CheckEndpoint(provider, endpoint string, insecure bool) error {
 
 func authFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
+}
+
+// accountFault returns the fault for a request about a service account.
+func accountFault(err error, format string, args ...any) *fault.Fault {
+	f := authFault(format, args...).Because(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return f.WithHint("Create the service account, or correct spec.serviceAccountName")
+	case apierrors.IsForbidden(err):
+		return f.WithHint("Allow the controller to get serviceaccounts and to create serviceaccounts/token, which " +
+			"sluice install does")
+	}
+	return f
 }
 
 // exchangeFault returns the fault for a cloud that issued no credentials. It shortens the cause to one line: errors of

@@ -23,11 +23,13 @@ func TestTLSFromSecret(t *testing.T) {
 		}
 	}
 	_, err := TLSFrom(map[string][]byte{"tls.crt": []byte("s3cret")})
-	mustFail(t, err, "only one of the keys tls.crt and tls.key")
+	mustFail(t, err, "only one of the keys tls.crt and tls.key. Set both keys")
 	_, err = TLS{CA: []byte("s3cret")}.Config()
-	mustFail(t, err, "ca.crt")
+	mustFail(t, err, "ca.crt' of the Secret contains no certificate. Set it to the certificate of the authority "+
+		"in PEM")
 	_, err = TLS{Cert: []byte("s3cret"), Key: []byte("s3cret")}.Config()
-	mustFail(t, err, "do not match")
+	mustFail(t, err, "do not match: tls: failed to find any PEM data in certificate input. Both must be in PEM, "+
+		"and tls.key must be the private key of the certificate")
 	key := pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(appKey()))
 	_, err = TLS{Cert: key, Key: key}.Config()
 	mustFail(t, err, "do not match")
@@ -53,7 +55,8 @@ func TestProxyFromSecret(t *testing.T) {
 	}
 	for _, address := range []string{"", "proxy:3128", "http://", "ftp://s3cret", "http://s3cret\x00"} {
 		_, err := ProxyFrom(map[string][]byte{"address": []byte(address)})
-		mustFail(t, err, "address")
+		mustFail(t, err, "address' of the proxy Secret is not the URL of a proxy. Use the form http://HOST:PORT; "+
+			"the schemes https and socks5 are supported as well")
 	}
 	_, err := ProxyFrom(map[string][]byte{"address": []byte("http://proxy"), "username": []byte("s3cret")})
 	mustFail(t, err, "only one of the keys username and password")
@@ -147,7 +150,7 @@ func TestRegistryLoginsFromUsernameAndPassword(t *testing.T) {
 		t.Errorf("no data: %v", err)
 	}
 	_, err = RegistryFrom(map[string][]byte{"password": []byte("s3cret")}, "ghcr.io")
-	mustFail(t, err, "only one of")
+	mustFail(t, err, "only one of the keys username and password. Set both keys")
 }
 
 func TestInvalidDockerConfigs(t *testing.T) {
@@ -156,7 +159,8 @@ func TestInvalidDockerConfigs(t *testing.T) {
 		`{"auths": {"ghcr.io": {"auth": "s3cret!"}}}`, `{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}`,
 		`{"auths": {"": {"auth": "YTpi"}}}`, `{"auths": {"https://s3cret\u0000": {"auth": "YTpi"}}}`} {
 		_, err := RegistryFrom(map[string][]byte{".dockerconfigjson": []byte(config)}, "")
-		mustFail(t, err, "docker config", "kubectl create secret docker-registry")
+		mustFail(t, err, "docker config", "Create it with: kubectl create secret docker-registry NAME "+
+			"--docker-server=HOST --docker-username=USER --docker-password=PASSWORD")
 	}
 }
 

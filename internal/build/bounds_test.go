@@ -53,14 +53,14 @@ var costlySources = map[string]struct {
 		"a.yaml": ouroboros},
 		says: "a.yaml, line 4: the alias"},
 	"a recursive alias in a JSON file": {files: map[string]string{"kustomization.yaml": "resources: [a]\n",
-		"a": ouroboros}, says: "a, line 4: the alias"},
+		"a": ouroboros}, says: "a, line 4: the alias *a is recursive. Replace the alias with its content"},
 	"a recursive alias in a merge key": {files: map[string]string{"a.yaml": cm("a") + "data: &a {<<: *a}\n"},
 		says: "the alias *a"},
 	"a recursive alias in a patch": {files: map[string]string{"kustomization.yaml": listed +
 		"patches: [{path: p.yaml}]\n", "a.yaml": cm("a"), "p.yaml": ouroboros}, says: "p.yaml, line 4: the alias"},
 	"in an inline patch": {files: map[string]string{"kustomization.yaml": listed +
 		"patches:\n- patch: " + inlinePatch(ouroboros), "a.yaml": cm("a")},
-		says: "kustomization.yaml, line 4: the alias"},
+		says: "kustomization.yaml, line 4: the alias *a is recursive. Replace the alias with its content"},
 	"in an inline patchesStrategicMerge": {files: map[string]string{"kustomization.yaml": listed +
 		"patchesStrategicMerge:\n- " + inlinePatch(ouroboros), "a.yaml": cm("a")}, says: "the alias"},
 	"in a plugin": {files: map[string]string{"kustomization.yaml": listed +
@@ -75,7 +75,7 @@ var costlySources = map[string]struct {
 	"in another encoding": {files: map[string]string{"kustomization.yaml": listed, "a.yaml": cm("b") +
 		"\n---\n" + utf16(ouroboros)}, says: "the alias"},
 	"aliases that expand exponentially": {files: map[string]string{"a.yaml": bomb(5)},
-		says: "a.yaml, line 10: its aliases stand for more than 50000 values"},
+		says: "a.yaml, line 10: its aliases stand for more than 50000 values. Use fewer nested aliases"},
 	"deep maps": {files: map[string]string{"a.yaml": nestedTo("{a: ", "}")},
 		says: "a.yaml, line 4: more than 200 levels"},
 	"deep lists": {files: map[string]string{"a.yaml": nestedTo("[", "]")}, says: "more than 200 levels"},
@@ -91,7 +91,8 @@ var costlySources = map[string]struct {
 			strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
 		says: "more than 4 lists of objects"},
 	"a map with very many keys": {files: map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
-		says: "a.yaml is too large for being so deep, or its maps are too long"},
+		says: "a.yaml is too large for being so deep, or its maps are too long. Split the file, or reduce its " +
+			"nesting"},
 }
 
 // Each of these inputs is small, and would crash the process, exhaust its memory or keep it busy for minutes.
@@ -204,13 +205,15 @@ func TestFilesThatAreTooLargeAreNamedAndNotRead(t *testing.T) {
 			"huge.yaml": "x", "a.yaml": cm("a")},
 	} {
 		_, err := Build(t.Context(), Request{Tree: vastTree(t, files, 100<<20, "huge.yaml")})
-		if err == nil || !strings.Contains(err.Error(), "huge.yaml has 100 MiB; a build reads files of up to 16 MiB") {
+		if err == nil || !strings.Contains(err.Error(), "huge.yaml has 100 MiB; a build reads files of up to 16 "+
+			"MiB. Leave it out with .sourceignore or spec.ignore, or split it") {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
 	_, err := Build(t.Context(), Request{Tree: vastTree(t, map[string]string{"kustomization.yaml": "x"}, 100<<20,
 		"kustomization.yaml")})
-	if err == nil || !strings.Contains(err.Error(), "kustomization.yaml has 100 MiB") {
+	if err == nil || !strings.Contains(err.Error(), "kustomization.yaml has 100 MiB; a build reads files of up "+
+		"to 16 MiB. Leave it out with .sourceignore or spec.ignore, or split it") {
 		t.Errorf("a kustomization: %v", err)
 	}
 }
@@ -222,7 +225,8 @@ func TestABuildReadsSoMuchInAll(t *testing.T) {
 		files[name], names = cm(fmt.Sprint("c", i)), append(names, name)
 	}
 	_, err := Build(t.Context(), Request{Tree: vastTree(nil, files, 10<<20, names...)})
-	if err == nil || !strings.Contains(err.Error(), "reads more than 64 MiB; 6.yaml is one file too many") {
+	if err == nil || !strings.Contains(err.Error(), "reads more than 64 MiB; 6.yaml is one file too many. Split "+
+		"it into several Kustomizations, and look for bases that refer to the same bases more than once") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -235,7 +239,9 @@ func TestObjectsThatKustomizeChangesAreBounded(t *testing.T) {
 		_, err := Build(t.Context(), Request{
 			Tree:       artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}),
 			NamePrefix: "x-"})
-		if err == nil || !strings.Contains(err.Error(), "more than 10000 objects; a.yaml has too many") {
+		if err == nil || !strings.Contains(err.Error(), "more than 10000 objects; a.yaml has too many. Split it "+
+			"into several Kustomizations, or remove what changes the objects: settings of the spec, and all "+
+			"fields except resources in kustomization.yaml") {
 			t.Errorf("got %.300v", err)
 		}
 	}

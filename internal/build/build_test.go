@@ -154,22 +154,33 @@ var refusedSources = map[string]struct {
 }{
 	"a path that does not exist": {files: map[string]string{"deploy/a.yaml": cm("a")}, path: "depoly",
 		says: "the source has: deploy"},
-	"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x", says: "reaches out"},
+	"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x",
+		says: "reaches out of the source. Give a path below the root of the source"},
 	"a base out of the source": {files: map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
-		path: "a", says: `a/kustomization.yaml names "../../../etc", which reaches out of the source`},
+		path: "a", says: `a/kustomization.yaml names "../../../etc", which reaches out of the source. A build ` +
+			"sees its own repository only: copy it in"},
 	"an absolute base": {files: map[string]string{"kustomization.yaml": "resources: [/etc/passwd]\n"},
 		says: "reaches out"},
 	"a symlink out": {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\n",
-		"x.yaml": "symlink:../../etc/passwd"}, says: `names "x.yaml"`},
+		"x.yaml": "symlink:../../etc/passwd"}, says: `names "x.yaml", which is a symlink that leads out of the ` +
+		"source. Keep everything that a build reads inside the repository"},
 	"a symlink out, generated": {files: map[string]string{"a.yaml": cm("a"), "x.yaml": "symlink:/etc/passwd"},
-		says: "x.yaml is a symlink that leads out"},
+		says: "x.yaml is a symlink that leads out of the source. Keep everything that a build reads inside the " +
+			"repository"},
 	"a remote base": {files: map[string]string{
 		"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"},
-		says: `"https://example.com/x.yaml", which is remote`},
+		says: `"https://example.com/x.yaml", which is remote. Copy it into the repository, or create a separate ` +
+			"source for it. Only manifests at https:// URLs can be fetched, and only with " +
+			"--no-remote-bases=false; git repositories are never fetched. If it is a local directory, write ./ " +
+			"before it"},
 	"a remote git base": {files: map[string]string{
-		"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"}, says: "is remote"},
+		"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"},
+		says: "is remote. Copy it into the repository, or create a separate source for it. Only manifests at " +
+			"https:// URLs can be fetched, and only with --no-remote-bases=false; git repositories are never " +
+			"fetched. If it is a local directory, write ./ before it"},
 	"a file that is missing": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"},
-		says: `names "a.yaml", which is not in the source`},
+		says: `names "a.yaml", which is not in the source. Correct the path, and check that spec.ignore and ` +
+			".sourceignore do not leave it out"},
 	"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
 		says: "HelmRelease"},
 	"invalid YAML": {files: map[string]string{"dir/bad.yaml": "a: b\nc: [\n"},
@@ -187,12 +198,14 @@ var refusedSources = map[string]struct {
 		says: "a.yaml, line 1: this is not a Kubernetes object"},
 	"a generated name": {files: map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"},
-		says: "a.yaml, line 1: ConfigMap has metadata.generateName"},
+		says: "a.yaml, line 1: ConfigMap has metadata.generateName, which would make another object each time. " +
+			"Give it a metadata.name"},
 	"a generated name, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, says: "ame"},
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"},
+		says: "ConfigMap has metadata.generateName"},
 	"an object twice, listed": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, b.yaml]\n",
 		"a.yaml": cm("a"), "b.yaml": "# b\n" + cm("a")},
-		says: "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2"},
+		says: "ConfigMap/a is declared twice: in a.yaml, line 1, and in b.yaml, line 2. Remove one of the two"},
 	"an object in two versions": {files: map[string]string{
 		"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
 		"b.yaml": "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n"},
@@ -212,13 +225,14 @@ var refusedSources = map[string]struct {
 	"a base without kustomization": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
 		"base/a.yaml": cm("a")}, says: "base"},
 	"a path to a file": {files: map[string]string{"a.yaml": cm("a")}, path: "a.yaml",
-		says: "is not a directory of the source"},
+		says: "is not a directory of the source. Correct spec.path, and check that spec.ignore and .sourceignore " +
+			"of the source do not leave it out"},
 	"a path through a symlink out": {files: map[string]string{"link": "symlink:../x", "a.yaml": cm("a")},
 		path: "link",
-		says: "symlink out of the source"},
+		says: "symlink out of the source. Give a path below the root of the source"},
 	"a generator's file out": {files: map[string]string{
 		"kustomization.yaml": "configMapGenerator: [{name: g, files: [k=../../etc/passwd]}]\n"},
-		says: "reaches out"},
+		says: "reaches out of the source. A build sees its own repository only: copy it in"},
 	"a patch out": {files: map[string]string{
 		"app/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: ../../p.yaml}]\n", "app/a.yaml": cm("a")},
 		path: "app", says: "reaches out"},
@@ -235,10 +249,11 @@ var refusedSources = map[string]struct {
 			"Keys must be strings: quote it"},
 	"a template that is YAML": {files: map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.a }}}\n"},
-		says: "template of Helm"},
+		says: "It looks like a template of Helm: deliver the chart with a HelmRelease, and leave it out here " +
+			"with .sourceignore or spec.ignore"},
 	"a plugin that would run": {files: map[string]string{"kustomization.yaml": "generators: [g.yaml]\n",
 		"g.yaml": "apiVersion: v1\nkind: G\nmetadata: {name: g, annotations: {config.kubernetes.io/function: " +
-			"'exec: {path: /bin/sh}'}}\n"}, says: "Only plugins of apiVersion: builtin"},
+			"'exec: {path: /bin/sh}'}}\n"}, says: "Only plugins of apiVersion: builtin are allowed"},
 }
 
 func TestBuildRefusesInWordsThatHelp(t *testing.T) {

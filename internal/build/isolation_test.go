@@ -159,7 +159,8 @@ func TestABuildThatGrowsWithoutEndIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.make(k); err == nil || !strings.Contains(err.Error(), "over and over") {
+	if _, err := f.make(k); err == nil || !strings.Contains(err.Error(), "over and over. Look for bases that "+
+		"refer to the same bases more than once") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -25,8 +25,13 @@ func TestEveryMissingVariableIsNamedWithItsPlace(t *testing.T) {
 	}
 	for _, says := range []string{
 		"one (spec.replicas of Deployment/web in base/d.yaml)",
-		"three (data.k of ConfigMap/g in base/kustomization.yaml)",
-		"two (spec.template.spec.containers[0].image of Deployment/web in base/d.yaml, and 1 more)",
+		"three (data.k of ConfigMap/g in base/kustomization.yaml), two (spec.template.spec.containers[0].image " +
+			"of Deployment/web in base/d.yaml, and 1 more). Set them in spec.postBuild, give them defaults as in " +
+			"${name:=value}, write $${ for a literal ${, or set the annotation " +
+			"kustomize.toolkit.fluxcd.io/substitute: disabled",
+		"two (spec.template.spec.containers[0].image of Deployment/web in base/d.yaml, and 1 more). Set them in " +
+			"spec.postBuild, give them defaults as in ${name:=value}, write $${ for a literal ${, or set the " +
+			"annotation kustomize.toolkit.fluxcd.io/substitute: disabled",
 		`stringData.script of Secret/s in prod/s.yaml: "${1}" is not a substitution expression`,
 	} {
 		if !strings.Contains(err.Error(), says) {

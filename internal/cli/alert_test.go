@@ -96,7 +96,7 @@ func TestAlertTestShowsResponse(t *testing.T) {
 		{
 			status: http.StatusUnauthorized,
 			body:   "who are you: ",
-			want:   []string{"returned Unauthorized (401)", "who are you", "Renew the credentials"},
+			want:   []string{"returned Unauthorized (401)", "who are you", "Check the credentials in the Secret"},
 		},
 		{
 			status: http.StatusTooManyRequests,

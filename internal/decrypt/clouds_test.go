@@ -274,6 +274,8 @@ func TestKeyServicesDecrypt(t *testing.T) {
 			}
 			_, err = k.File(t.Context(), "s.yaml", content)
 			if !errors.Is(err, ErrService) || !strings.Contains(err.Error(), name) ||
+				!strings.Contains(err.Error(), "Check that the controller can reach the service of a key and may "+
+					"decrypt with it, or add one of these keys to the Secret of spec.decryption.secretRef") ||
 				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}
@@ -361,7 +363,8 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 	evil.EncryptedKey = "vault:v1:blob"
 	_, err = k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, evil))
 	if err == nil || errors.Is(err, ErrService) || len(n.asked) > 0 ||
-		!strings.Contains(err.Error(), "--sops-vault-configmap") {
+		!strings.Contains(err.Error(), "--sops-vault-configmap). Add one of these keys to the Secret of "+
+			"spec.decryption.secretRef, or encrypt the file for a key in that Secret") {
 		t.Errorf("%v, asked %v", err, n.asked)
 	}
 

@@ -154,8 +154,8 @@ func TestEveryLocalKeyDecrypts(t *testing.T) {
 	}
 	content := encrypt(t, "yaml", secret, dataKey, masters["x.agekey"])
 	if _, _, err := file(t, fromSecret(t, map[string]string{"age.key": private["x.agekey"]}), "s.yaml",
-		content); err == nil || !strings.Contains(err.Error(), "must be named *.agekey, *.asc or sops.*, but it has "+
-		"'age.key'") {
+		content); err == nil || !strings.Contains(err.Error(), "The entries of the Secret must be named "+
+		"*.agekey, *.asc or sops.*, but it has 'age.key'. Rename them, or add one of these keys") {
 		t.Errorf("an entry with another name: %v", err)
 	}
 	t.Log("any one of the keys is enough")

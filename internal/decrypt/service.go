@@ -103,6 +103,9 @@ func (s *service) missing(name string) error {
 	f.Err = quiet{cause}
 	if cause == nil {
 		f.Err = nil
+	} else {
+		f.Hint = "Check that the controller can reach the service of a key and may decrypt with it, or add one of " +
+			"these keys to the Secret of spec.decryption.secretRef"
 	}
 	return f
 }

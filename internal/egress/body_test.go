@@ -43,7 +43,7 @@ func TestBodiesThatStopSending(t *testing.T) {
 	shortDrip.Drip = 200 * time.Millisecond
 	for _, path := range []string{"/hang", "/drip"} {
 		_, content, err := get(t, client(t, &Policy{Timeouts: short}, Options{}), s.URL+path)
-		mustFail(t, err, "stopped sending")
+		mustFail(t, err, "stopped sending. Check the host, and the network path to it")
 		if !strings.HasPrefix(content, "begin") {
 			t.Errorf("%s: the first bytes are lost: %q", path, content)
 		}
@@ -101,10 +101,12 @@ func TestMalformedAnswers(t *testing.T) {
 func TestUnreachableHosts(t *testing.T) {
 	t.Parallel()
 	_, _, err := get(t, client(t, &Policy{}, Options{}), "http://127.0.0.1:1/")
-	mustFail(t, err, "connection refused")
+	mustFail(t, err, "connection refused. Check that the server is running, and the port of the URL")
 	for want, lookup := range map[string]net.DNSError{
-		"DNS has no record of 'host.invalid'": {Name: "host.invalid", IsNotFound: true},
-		"DNS lookup of 'host.invalid' failed": {Name: "host.invalid", IsTimeout: true},
+		"DNS has no record of 'host.invalid'. Check the URL and the cluster's DNS": {
+			Name: "host.invalid", IsNotFound: true},
+		"DNS lookup of 'host.invalid' failed. Check the cluster's DNS": {
+			Name: "host.invalid", IsTimeout: true},
 	} {
 		mustFail(t, explain(t.Context(), &net.OpError{Op: "dial", Err: &lookup},
 			hostguard.Route{Host: "host.invalid"}), want)

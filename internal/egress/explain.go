@@ -92,9 +92,11 @@ func explainNetwork(err error, host string) *fault.Fault {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, errLinkLocal):
-		return failed("the address of %s is not allowed", host).Because(errLinkLocal).WithHint("Use another host")
+		return failed("the address of %s is not allowed", host).Because(errLinkLocal).
+			WithHint("Use the name of a host outside of the node and its cloud's metadata")
 	case errors.Is(err, errLoopback):
-		return failed("the address of %s is not allowed", host).Because(errLoopback).WithHint("Use another host")
+		return failed("the address of %s is not allowed", host).Because(errLoopback).
+			WithHint("Use the name of a Service, such as HOST.NAMESPACE.svc")
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return failed("cannot connect to %s", host).Because(summary{"DNS has no record of '" + dns.Name + "'", err}).
 			WithHint("Check the URL and the cluster's DNS")
@@ -107,6 +109,9 @@ func explainNetwork(err error, host string) *fault.Fault {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return failed("the request to %s timed out", host).Because(summary{"the host does not answer", err}).
 			WithHint("Check the server, and the network path to it")
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return failed("cannot connect to %s", host).Because(summary{"no route to the host", err}).
+			WithHint("Check the address of the host, network policies, and the routes of the node")
 	case errors.As(err, &op):
 		return failed("the connection to %s was interrupted", host).Because(summary{op.Err.Error(), err}).
 			WithHint("Check the server, and whether it requires a client certificate")

@@ -89,7 +89,8 @@ func TestStalledHostDoesNotDelayOtherHosts(t *testing.T) {
 	}
 	send(4) // no slot is free
 	for range 4 {
-		if f := faultOf(t, <-errs, broken.Addr().String(), "stalled with 2 requests in flight"); f.RetryAfter <= 0 {
+		if f := faultOf(t, <-errs, broken.Addr().String(), "stalled with 2 requests in flight. Further requests "+
+			"are sent once it answers"); f.RetryAfter <= 0 {
 			t.Errorf("RetryAfter is not set: %v", f)
 		}
 	}
@@ -108,12 +109,14 @@ func TestTimedOutHostIsPaused(t *testing.T) {
 	p := &Policy{Timeouts: shortTimeouts, Clock: testclock.NewFakeClock(noon)}
 	c := client(t, p, Options{})
 	_, _, err := get(t, c, broken.url()+"/x?token=secret")
-	if f := faultOf(t, err, "does not answer"); strings.Contains(f.Error(), "secret") {
+	if f := faultOf(t, err, "does not answer. Check the server, and the network path to it"); strings.Contains(
+		f.Error(), "secret") {
 		t.Errorf("the error contains the query: %v", f)
 	}
 	requests := p.Stats().Requests
 	_, _, err = get(t, c, broken.url())
-	if f := faultOf(t, err, "does not answer"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
+	if f := faultOf(t, err, "does not answer; requests to it are paused. Check the host, and the network path to "+
+		"it"); f.RetryAfter <= 0 || p.Stats().Requests != requests {
 		t.Errorf("the host got a request during the pause: %v", f)
 	}
 }
@@ -134,7 +137,8 @@ func TestPauseEndsWithAnswer(t *testing.T) {
 	c := client(t, p, Options{})
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		_, _, err := get(t, c, s.URL)
-		mustFail(t, err, "timed out", "does not answer")
+		mustFail(t, err, "timed out: the host does not answer. Check the server, and the network path to "+
+			"it", "does not answer")
 		_, _, err = get(t, c, s.URL)
 		if f := faultOf(t, err, "does not answer"); f.RetryAfter != want {
 			t.Errorf("the pause is %s, want %s", f.RetryAfter, want)
@@ -175,7 +179,8 @@ func TestRateLimitAppliesToHostAndCaller(t *testing.T) {
 	clock.SetTime(noon.Add(20 * time.Second))
 	before := received.Load()
 	_, _, err := get(t, busy, s.URL+"/other", "Authorization", "Bearer busy")
-	if f := faultOf(t, err, "2026-11-21T12:01:00Z"); f.RetryAfter != 40*time.Second || received.Load() != before {
+	if f := faultOf(t, err, "2026-11-21T12:01:00Z. Requests resume then"); f.RetryAfter != 40*time.Second ||
+		received.Load() != before {
 		t.Errorf("RetryAfter is %s, the host got %d requests", f.RetryAfter, received.Load()-before)
 	}
 	if wrapped := fault.New("OCIPullFailed", "cannot pull").Because(err); wrapped.RetryAfter != 40*time.Second {

@@ -21,7 +21,7 @@ func checkRedirect(req *http.Request) (*http.Request, error) {
 		hops++
 		if hops > maxRedirects {
 			return nil, failed("host '%s' redirects more than %d times", hostPort(from.URL), maxRedirects).
-				WithHint("Check the URL")
+				WithHint("Set the URL to the final address of the redirects, if there is one")
 		}
 		if from.URL.Scheme == "https" && at.URL.Scheme != "https" {
 			return nil, failed("host '%s' redirects from https to %s, which is not allowed", hostPort(from.URL),

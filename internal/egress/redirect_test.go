@@ -33,7 +33,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 	received.Store(0)
 	_, _, err := get(t, c, s.URL+"/100")
-	mustFail(t, err, "redirects more than 5 times")
+	mustFail(t, err, "redirects more than 5 times. Set the URL to the final address of the redirects, if there is one")
 	if received.Load() != 6 {
 		t.Errorf("a redirect loop got %d requests, want 6", received.Load())
 	}
@@ -98,7 +98,8 @@ func TestRedirectToOtherHostDropsCredentials(t *testing.T) {
 	if err == nil {
 		_ = resp.Body.Close()
 	}
-	mustFail(t, err, "redirects a request with a body")
+	mustFail(t, err, "redirects a request with a body to another host, which is not allowed. Use the URL of the "+
+		"other host")
 }
 
 func TestRedirectFromHTTPSToHTTPIsRejected(t *testing.T) {
@@ -110,7 +111,7 @@ func TestRedirectFromHTTPSToHTTPIsRejected(t *testing.T) {
 		http.Redirect(w, r, plain.URL, http.StatusFound)
 	})
 	_, _, err := get(t, client(t, &Policy{}, Options{TLS: auth.TLS{CA: ours.pem}}), secure.URL, credentials...)
-	mustFail(t, err, "redirects from https to http")
+	mustFail(t, err, "redirects from https to http, which is not allowed. Check the URL, and who controls the host")
 	if received.Load() != 0 {
 		t.Error("the plain HTTP host got a request")
 	}

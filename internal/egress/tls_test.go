@@ -30,11 +30,15 @@ func TestServerCertificates(t *testing.T) {
 		t.Errorf("trusted server: got %q, %v", content, err)
 	}
 	_, _, err := get(t, trusting, expired.URL)
-	mustFail(t, err, "not valid now", "expired")
+	mustFail(t, err, "not valid now: it has expired or is not yet valid. Renew the certificate, or correct the "+
+		"clock of the node", "expired or is not yet valid. Renew the certificate, or correct the clock "+
+		"of the node")
 	_, _, err = get(t, client(t, p, Options{TLS: auth.TLS{CA: others.pem}}), good.URL)
-	mustFail(t, err, "is not trusted", "ca.crt")
+	mustFail(t, err, "is not trusted: it is signed by an unknown authority. Add the authority's certificate as "+
+		"ca.crt to the Secret", "Add the authority's certificate as ca.crt to the Secret")
 	_, _, err = get(t, trusting, strings.Replace(good.URL, "127.0.0.1", "localhost", 1))
-	mustFail(t, err, "another name")
+	mustFail(t, err, "another name: x509: certificate is not valid for any names, but wanted to match localhost. "+
+		"Use a host name of the certificate in the URL")
 	plain := serve(t, hello)
 	_, _, err = get(t, trusting, strings.Replace(plain.URL, "http:", "https:", 1))
 	mustFail(t, err, plain.Listener.Addr().String())
@@ -52,7 +56,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("with a certificate: %q, %v", content, err)
 	}
 	_, _, err := get(t, client(t, p, Options{TLS: auth.TLS{CA: ours.pem}}), s.URL)
-	mustFail(t, err, "client certificate")
+	mustFail(t, err, "If the host requires a client certificate, set tls.crt and tls.key in the Secret")
 	_, stranger := newAuthority(t).issue(t, "client", time.Time{})
 	stranger.CA = ours.pem
 	_, _, err = get(t, client(t, p, Options{TLS: stranger}), s.URL)
@@ -110,14 +114,15 @@ func TestProxyWithTLSAndLogin(t *testing.T) {
 		t.Errorf("through the proxy: %q, %v, %d tunnels", content, err, tunnels.Load())
 	}
 	_, _, err := get(t, through("me:wr0ng@"), s.URL)
-	if f := faultOf(t, err, "proxy refused the login", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" ||
+	if f := faultOf(t, err, "proxy refused the login. Check username and password in the Secret of "+
+		"spec.proxySecretRef", "spec.proxySecretRef"); f.Reason != "AuthenticationFailed" ||
 		strings.Contains(f.Error(), "wr0ng") {
 		t.Errorf("the fault is %+v", f)
 	}
 	_, _, err = get(t, through("me:wr0ng@"), serve(t, hello).URL) // for plain HTTP the proxy answers without a tunnel
 	mustFail(t, err, "proxy refused the login")
 	_, _, err = get(t, through("me:s3cret@"), "https://127.0.0.1:1")
-	mustFail(t, err, "proxy refused the connection (HTTP 502)")
+	mustFail(t, err, "proxy refused the connection (HTTP 502). Check which hosts the proxy allows")
 }
 
 func TestLinkLocalAddressesAreRejected(t *testing.T) {
@@ -133,7 +138,9 @@ func TestLinkLocalAddressesAreRejected(t *testing.T) {
 		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",
 			"168.63.129.16"} {
 			_, _, err := get(t, c, "http://"+host+"/latest/meta-data")
-			mustFail(t, err, "is not allowed", "link-local")
+			mustFail(t, err, "is not allowed", "link-local, where clouds serve instance metadata. Use the name of "+
+				"a host outside of the node and "+
+				"its cloud's metadata")
 		}
 	}
 	if received.Load() != 0 {

@@ -211,7 +211,8 @@ func checkProxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired:
 		return fault.New(meta.AuthenticationFailedReason, "the proxy refused the login").
-			WithHint("Check username and password in the Secret of spec.proxySecretRef")
+			WithHint("Check username and password in the Secret of spec.proxySecretRef, or in HTTPS_PROXY of the " +
+				"controller")
 	case resp.StatusCode/100 != 2:
 		return failed("the proxy refused the connection (HTTP %d)", resp.StatusCode).
 			WithHint("Check which hosts the proxy allows")

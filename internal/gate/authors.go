@@ -165,6 +165,9 @@ func (v *AuthorVerifier) installedSince(ctx context.Context, p purpose) (time.Ti
 }
 
 func (p purpose) fault(problem string, err error) error {
-	return fault.New(p.reason, "%s: admission policy '%s' %s", p.disabled, p.policy, problem).Because(err).
-		WithHint("Run `sluice install`")
+	f := fault.New(p.reason, "%s: admission policy '%s' %s", p.disabled, p.policy, problem).Because(err)
+	if errors.Is(err, errAccepted) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return f.WithHint("Run `sluice install`")
+	}
+	return f // the API server has a problem of its own
 }

@@ -58,7 +58,7 @@ var responseCases = map[string]struct {
 		response: `"s3cret"`},
 	"endless response": {status: 200, terminal: true, want: "unexpected response",
 		response: strings.Repeat("s3cret", 3<<20)},
-	"redirect": {status: 301, terminal: true, want: "have moved",
+	"redirect": {status: 301, terminal: true, want: "The repository may have moved; correct the address",
 		response: `{"message":"Moved to https://internal.example.com/s3cret"}`},
 	"long message": {status: 400, terminal: true, want: "word",
 		response: `{"error":{"message":"` + strings.Repeat(`word\n`, 1000) + `"}}`},

@@ -91,7 +91,8 @@ func TestProvisionChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := h.EnsureDeployKey(testContext(t), DeployKey{Title: "cluster 22", Key: "ssh-ed25519 NEW", Writable: true})
-	if err == nil || !strings.Contains(err.Error(), "Remove the deploy key with this title") {
+	if err == nil || !strings.Contains(err.Error(), "Remove the deploy key with this title or content from the "+
+		"repository") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -134,11 +135,15 @@ func TestProvisionFailures(t *testing.T) {
 		"wrong scope": {status: 403, response: `{"message":"Resource not accessible"}`, header: "gist",
 			want: "Give the token the scope repo, or, if it is fine-grained, write permission for Contents and " +
 				"Administration; it has the scopes: gist"},
-		"not an administrator": {status: 200, response: found, want: "may not administer repository 'o/private'"},
+		"not an administrator": {status: 200, response: found, want: "may not administer repository 'o/private'. " +
+			"Use the token of an owner or administrator of the repository, with the scope repo, or, if it is " +
+			"fine-grained, write permission for Contents and Administration"},
 		"another owner": {status: 200, response: `{"login":"other"}`, personal: true,
 			want: "the login of 'other' cannot create it. Use a token of 'o', or another owner"},
 		"unknown owner": {status: 404, response: `{"message":"Not Found"}`,
-			want: "the owner does not exist, or the login may not create repositories of it"},
+			want: "the owner does not exist, or the login may not create repositories of it: status 404. Correct " +
+				"the owner, set --personal if it is a user, and use a token with the scope repo, or, if it is " +
+				"fine-grained, write permission for Contents and Administration"},
 	} {
 		server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 			if c.header != "" {

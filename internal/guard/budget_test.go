@@ -65,7 +65,8 @@ func TestWorkThatWaitsTooLongSaysSo(t *testing.T) {
 	_, err := b.Acquire(context.Background(), "the build", 50<<20)
 	f := fault.As(err)
 	if f == nil || f.Reason != ReasonWaitingForMemory || f.Terminal || f.RetryAfter == 0 || !IsMemory(err) ||
-		!strings.Contains(err.Error(), "the build needs 50.0 MiB of memory, which other work uses") {
+		!strings.Contains(err.Error(), "the build needs 50.0 MiB of memory, which other work uses. It is "+
+			"retried. If it happens often, raise the memory limit of the controller") {
 		t.Errorf("the error is %v", err)
 	}
 	b.wait = time.Hour

@@ -34,7 +34,8 @@ func checkPanic(t *testing.T, err error) {
 	if !IsPanic(err) || fault.Reason(err, "") != ReasonInternalError {
 		t.Fatalf("the error is %v", err)
 	}
-	if text := err.Error(); !strings.Contains(text, "internal error while testing") || !strings.Contains(text, Hint) ||
+	if text := err.Error(); !strings.Contains(text, "internal error while testing. This is a bug in Sluice: "+
+		"report it with the controller's log") || !strings.Contains(text, Hint) ||
 		strings.Contains(text, "interface conversion") || strings.Contains(text, secret) {
 		t.Errorf("the text is %q", text)
 	}

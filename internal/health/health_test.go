@@ -359,8 +359,10 @@ func TestResolve(t *testing.T) {
 		"kind of several groups": {
 			kind: "Event", wantErr: "several groups serve such a kind: v1, events.k8s.io",
 		},
-		"unknown kind":    {kind: "Gizmo", wantErr: "has no apiVersion"},
-		"invalid version": {apiVersion: "a/b/c", kind: "Deployment", wantErr: "is invalid"},
+		"unknown kind": {kind: "Gizmo", wantErr: "has no apiVersion, and Gizmo is not a well-known kind. Add " +
+			"the apiVersion to the entry of spec.healthChecks"},
+		"invalid version": {apiVersion: "a/b/c", kind: "Deployment", wantErr: "is invalid. Use group/version, such " +
+			"as apps/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.Watcher.Resolve(c.apiVersion, c.kind, "ns", "x")

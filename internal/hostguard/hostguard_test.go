@@ -180,7 +180,8 @@ func TestRateLimitAppliesToHostAndCaller(t *testing.T) {
 	r.RateLimited(0)
 	clock.Step(20 * time.Second)
 	f := rejected(t, g, slow, "busy")
-	if f == nil || f.RetryAfter != 40*time.Second || !strings.Contains(f.Error(), "until 2026-11-21T12:01:00Z") {
+	if f == nil || f.RetryAfter != 40*time.Second || !strings.Contains(f.Error(),
+		"until 2026-11-21T12:01:00Z. Requests resume then") {
 		t.Errorf("got fault %+v", f)
 	}
 	if f := rejected(t, g, slow, "other"); f != nil {
@@ -255,7 +256,8 @@ func TestStalledHostRejectsWaitingRequests(t *testing.T) {
 	clock.Step(2 * time.Second)
 	f := fault.As(<-queued)
 	if f == nil || f.RetryAfter != 30*time.Second ||
-		!strings.Contains(f.Error(), "host 'slow.example' stalled with 1 requests in flight") {
+		!strings.Contains(f.Error(), "host 'slow.example' stalled with 1 requests in flight. Further requests "+
+			"are sent once it answers") {
 		t.Errorf("got %v", f)
 	}
 	if f := rejected(t, g, slow, ""); f == nil {

@@ -154,20 +154,24 @@ func TestReadRequestsRejectsInvalidAnnotations(t *testing.T) {
 	}
 	for want, annotations := range map[string]map[string]string{
 		"at the same time": requests("open 10:00", "close 10:00"),
-		"at the same time, 2026-11-21T09:00:00Z": {"open.gate.fluxcd.io/requestedAt": "2026-11-21T10:00:00+01:00",
+		"at the same time, 2026-11-21T09:00:00Z. Set one of the two annotations to a later " +
+			"time": {"open.gate.fluxcd.io/requestedAt": "2026-11-21T10:00:00+01:00",
 			"close.gate.fluxcd.io/requestedAt": "2026-11-21T09:00:00Z"},
 		`"tomorrow", which is not a valid time`: {"open.gate.fluxcd.io/requestedAt": "tomorrow"},
 		`"", which is not a valid time`:         {"close.gate.fluxcd.io/requestedAt": ""},
 		`"2026-13-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "2026-13-01T00:00:00Z"},
 		`"0000-01-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "0000-01-01T00:00:00Z"},
-		`"-1h", which is not a valid window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
+		`"-1h", which is not a valid window. Set it to a positive duration such as 2h, at most ` +
+			`87600h0m0s`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"open.gate.fluxcd.io/window": "-1h"},
 		`"2562048h", which is not a valid window`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"open.gate.fluxcd.io/window": "2562048h"},
 		`"99999h", which is not a valid window`: {"close.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"close.gate.fluxcd.io/window": "99999h"},
 		"requires a reason": signed(map[string]string{"requestedBy": day + "10:00:00Z alice"}),
-		"and a requester":   signed(map[string]string{"reason": "fire"}),
+		"and a requester for the same time. Set override.gate.fluxcd.io/reason and " +
+			"override.gate.fluxcd.io/requestedBy too, or use `sluice gate open --override " +
+			"--reason`": signed(map[string]string{"reason": "fire"}),
 		"for the same time": signed(map[string]string{"reason": "fire", "requestedBy": day +
 			"09:00:00Z alice"}),
 	} {

@@ -156,8 +156,8 @@ func TestErrors(t *testing.T) {
 		want   []string
 	}{
 		"missing object": {ref: meta.ValuesReference{Kind: "Secret", Name: "none"},
-			want: []string{"spec.valuesFrom[0] (Secret 'team/none', key 'values.yaml'): the Secret does not exist. " +
-				"Create it"}},
+			want: []string{"spec.valuesFrom[0] (Secret 'team/none', key 'values.yaml'): the Secret does not " +
+				"exist. Create it in namespace 'team', or set optional: true"}},
 		"missing key": {ref: config("no", ""),
 			want: []string{"(ConfigMap 'team/app', key 'no'): the ConfigMap has no such key. " +
 				"Its keys are: broken, list, values.yaml"}},
@@ -165,20 +165,25 @@ func TestErrors(t *testing.T) {
 			want: []string{"key 'list'): invalid YAML: the content is not a map"}},
 		"broken": {ref: config("broken", ""),
 			want: []string{"key 'broken'): line 2: invalid YAML: mapping values are not allowed"}},
-		"broken secret":      {ref: secret("broken", ""), want: []string{"key 'broken'): ", "invalid YAML: "}},
-		"secret text":        {ref: secret("text", ""), want: []string{"the content is not a map", "set targetPath"}},
-		"wrong type":         {ref: secret("type", ""), want: []string{"invalid YAML"}},
-		"binary secret":      {ref: secret("binary", ""), want: []string{"key 'binary'): the key holds binary data"}},
+		"broken secret": {ref: secret("broken", ""), want: []string{"key 'broken'): ", "invalid YAML: "}},
+		"secret text":   {ref: secret("text", ""), want: []string{"the content is not a map", "set targetPath"}},
+		"wrong type": {ref: secret("type", ""), want: []string{"invalid YAML: the content cannot be " +
+			"parsed. The key must hold a map, such as 'replicas: 2'; for a single value set targetPath"}},
+		"binary secret": {ref: secret("binary", ""), want: []string{"key 'binary'): the key holds binary " +
+			"data. Values are text in UTF-8"}},
 		"control characters": {ref: secret("control", "x"), want: []string{"binary data"}},
 		"binary config":      {ref: config("blob", ""), want: []string{"binary data"}},
 		"comma": {ref: secret("commas", "x"),
 			want: []string{"cannot be set at targetPath 'x': ',' at character 2 has a meaning",
-				"Set literal: true"}},
+				"Set literal: true to take the value as it is"}},
 		"index into text": {ref: config("values.yaml", "m[0].x"), inline: `{"m": "text"}`,
-			want: []string{"cannot be set at targetPath 'm[0].x'"}},
+			want: []string{"cannot be set at targetPath 'm[0].x': the path does not fit the values so far, or " +
+				"the value is not in the syntax of --set. Check the path: names separated by dots, and indexes " +
+				"such as [0] for lists"}},
 		"kind": {ref: meta.ValuesReference{Kind: "Pod", Name: "x"},
-			want: []string{"kind 'Pod' is not supported"}},
-		"inline: list": {ref: config("values.yaml", ""), inline: `[1]`, want: []string{"spec.values is not a map"}},
+			want: []string{"kind 'Pod' is not supported. Use ConfigMap or Secret"}},
+		"inline: list": {ref: config("values.yaml", ""), inline: `[1]`, want: []string{
+			"spec.values is not a map. Write it as 'key: value'"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -190,10 +190,11 @@ func TestInvalidPoliciesAreReported(t *testing.T) {
 		reason, err string
 	}{
 		"no order": {spec: with(imagev1.ImagePolicyChoice{}), reason: "InvalidPolicy",
-			err: "has no order"},
+			err: "has no order. Set one of semver, alphabetical, numerical, createdAt and cel.order"},
 		"filter without order": {spec: cel("true", ""), reason: "InvalidPolicy", err: "has no order"},
 		"invalid range": {spec: with(semver("latest")), reason: "InvalidPolicy",
-			err: "spec.policy.semver.range 'latest'"},
+			err: `spec.policy.semver.range 'latest' is not a version range: improper constraint: "latest". Write ` +
+				"it as >=1.0.0 <2.0.0, or as >=1.0.0-0 to include prereleases"},
 		"invalid regular expression": {spec: filter("(a"), reason: "InvalidPolicy", err: "spec.filterTags.pattern"},
 		"regular expression too long": {spec: filter(strings.Repeat("a", 5000)), reason: "InvalidPolicy",
 			err: "too long"},
@@ -212,9 +213,12 @@ func TestInvalidPoliciesAreReported(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ filter, order, err string }{
-		"label that no image has": {filter: "labels.tier == 'web'", order: "tag", err: "no such key: tier"},
+		"label that no image has": {filter: "labels.tier == 'web'", order: "tag",
+			err: "no such key: tier. Check for missing values in the expression, such as " +
+				"labels.?team.orValue('') == 'shop'"},
 		"values of different types": {filter: "true", order: "tag == 'a' ? dyn(1) : dyn('x')",
-			err: "cannot be compared"},
+			err: "cannot be compared: types int and string. Let the expression return a number, a string or a " +
+				"timestamp for every tag"},
 		"map values": {filter: "true", order: "labels", err: "cannot be compared"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -336,8 +340,11 @@ func TestNumericalOrderNamesATagThatIsNoNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = p.Order(t.Context(), slices.Values([]*policy.Tag{{Name: "latest"}}))
-	if f := fault.As(err); f == nil || f.Terminal || !strings.Contains(err.Error(), "no tag is a number") ||
-		!strings.Contains(err.Error(), "'latest'") {
+	if f := fault.As(err); f == nil || f.Terminal || !strings.Contains(err.Error(),
+		"no tag is a number, for example 'latest' is none. Select tags with numbers by spec.filterTags.pattern, "+
+			"and extract the number by spec.filterTags.extract") ||
+		!strings.Contains(err.Error(), "'latest' is none. Select tags with numbers by spec.filterTags.pattern, "+
+			"and extract the number by spec.filterTags.extract") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -108,9 +108,9 @@ func invalidResponses(list func(next string, body string) func(http.ResponseWrit
 	*http.Request) bool) map[string]invalidResponse {
 	return map[string]invalidResponse{
 		"link to an earlier page": {respond: list("/v2/shop/web/tags/list?n=1000", `{"tags":["a$n"]}`),
-			err: "links to an earlier page"},
+			err: "links to an earlier page. Tags that were found before stay available. Check the registry"},
 		"endless list": {respond: list("/v2/shop/web/tags/list?last=$n", `{"tags":["a","b"]}`),
-			err: "page without new tags"},
+			err: "page without new tags. Tags that were found before stay available. Check the registry"},
 		"link to another repository": {respond: list("/v2/other/tags/list?n=1", `{"tags":["a"]}`),
 			err: "not a tag list of this repository"},
 		"not JSON":             {respond: list("", `<html>`), err: "not a JSON list"},
@@ -243,7 +243,8 @@ func TestParseName(t *testing.T) {
 		}
 	}
 	for image, want := range map[string]string{
-		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest",
+		"https://ghcr.io/org/app": "scheme", "ghcr.io/org/app:1.0": "a tag or a digest. Write it as " +
+			"ghcr.io/org/app, without scheme, tag and digest",
 		"ghcr.io/org/App": "not the name of an image repository", "": "not the name of an image repository",
 		"oci://ghcr.io/org/app": "scheme", "ghcr.io/app@sha256:" + strings.Repeat("a", 64): "a tag or a digest",
 	} {

@@ -203,7 +203,9 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 	s.NotReady(&notificationv1.Alert{}, "homeless", "DependencyNotReady", "later' not found")
 	s.NotReady(&notificationv1.Alert{}, "broken", "ValidationFailed",
 		"spec.exclusionList[0] is not a valid regular expression")
-	s.warned(notificationv1.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0]")
+	s.warned(notificationv1.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0] is not a valid "+
+		"regular expression: error parsing regexp: missing closing ]: `[`. Correct it; for the syntax see "+
+		"https://pkg.go.dev/regexp/syntax")
 	s.NotReady(&notificationv1.Alert{}, "elsewhere", "AccessDenied", "another namespace") // the controllers watch one
 	s.NotReady(&notificationv1.Provider{}, "nowhere", "ValidationFailed", "not an HTTP URL")
 	s.NotReady(&notificationv1.Provider{}, "secretless", "TokenNotFound", "login' not found")

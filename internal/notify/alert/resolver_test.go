@@ -214,7 +214,7 @@ var invalidProviders = map[string]struct {
 		want:   "correct spec.proxySecretRef",
 		change: func(s *notificationv1.ProviderSpec) { s.ProxySecretRef = ref("none") }},
 	"headers are a list": {reason: "ValidationFailed",
-		want:   "not a YAML map of strings",
+		want:   "not a YAML map of strings. Write one line NAME: VALUE for each header",
 		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("headers") }},
 	"header with a line break": {reason: "ValidationFailed", final: true,
 		want:   "header",

@@ -294,15 +294,18 @@ func TestInvalidAlerts(t *testing.T) {
 		spec         notificationv1.AlertSpec
 		reason, want string
 	}{
-		"unknown kind": {reason: "ValidationFailed", want: "spec.eventSources[0] has an unknown kind",
+		"unknown kind": {reason: "ValidationFailed", want: "spec.eventSources[0] has an unknown kind. Correct " +
+			"its kind",
 			spec: source(func(s *notificationv1.EventSource) { s.Kind = "Secret" })},
-		"wrong group": {reason: "ValidationFailed", want: "The group of Kustomization is kustomize.toolkit.fluxcd.io",
+		"wrong group": {reason: "ValidationFailed", want: "The group of Kustomization is " +
+			"kustomize.toolkit.fluxcd.io; apiVersion may be omitted",
 			spec: source(func(s *notificationv1.EventSource) { s.APIVersion = "apps/v1" })},
 		"other namespace": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "prod" })},
 		"all namespaces": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "*" })},
-		"name and labels": {reason: "ValidationFailed", want: "both a name and matchLabels",
+		"name and labels": {reason: "ValidationFailed", want: "both a name and matchLabels. Set the name to * to " +
+			"select by label",
 			spec: source(func(s *notificationv1.EventSource) {
 				s.Name, s.MatchLabels = "a", map[string]string{"a": "b"}
 			})},
@@ -311,14 +314,17 @@ func TestInvalidAlerts(t *testing.T) {
 		"invalid expression": {reason: "ValidationFailed",
 			want: "spec.exclusionList[1] is not a valid regular expression: error parsing regexp: missing closing ]",
 			spec: notificationv1.AlertSpec{ExclusionList: []string{"a", "[a"}}},
-		"long expression": {reason: "ValidationFailed", want: "spec.inclusionList[0] is longer",
+		"long expression": {reason: "ValidationFailed", want: "spec.inclusionList[0] is longer than 4096 bytes. " +
+			"Split it",
 			spec: notificationv1.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}}},
 		"expression with nested repetition": {reason: "ValidationFailed",
 			want: "spec.inclusionList[0] is not a valid regular expression",
 			spec: notificationv1.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}}},
-		"too many expressions": {reason: "ValidationFailed", want: "spec.inclusionList has more than",
+		"too many expressions": {reason: "ValidationFailed", want: "spec.inclusionList has more than 64 entries. " +
+			"Combine some of them with |",
 			spec: notificationv1.AlertSpec{InclusionList: make([]string, maxExpressions+1)}},
-		"too many sources": {reason: "ValidationFailed", want: "spec.eventSources has more than",
+		"too many sources": {reason: "ValidationFailed", want: "spec.eventSources has more than 1024 entries. " +
+			"Select by label or create a second Alert",
 			spec: notificationv1.AlertSpec{EventSources: make([]notificationv1.EventSource, maxSources+1)}},
 	} {
 		_, err := compile(&notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops"}, Spec: c.spec}, true)

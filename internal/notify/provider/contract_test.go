@@ -163,7 +163,7 @@ func TestContractStatusCodes(t *testing.T) {
 		"bad request": {status: 400, terminal: true, reason: SendFailed, body: `{"message":"invalid_blocks"}`,
 			want: "invalid_blocks"},
 		"unauthorized": {status: 401, terminal: true, reason: meta.AuthenticationFailedReason,
-			want: "Renew"},
+			want: "in the Secret"},
 		"forbidden":                  {status: 403, terminal: true, reason: meta.AuthenticationFailedReason},
 		"forbidden with Retry-After": {status: 403, retryAfter: "30", wait: 30 * time.Second, reason: SendFailed},
 		"not found":                  {status: 404, terminal: true, reason: SendFailed, want: "Check the address"},

@@ -169,9 +169,15 @@ func statusFault(host string, resp *http.Response, a response) *fault.Fault {
 			"spec.eventSeverity to error")
 	case s == http.StatusForbidden && a.wait > 0:
 		return f
-	case s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusProxyAuthRequired:
+	case s == http.StatusProxyAuthRequired:
 		f.Reason = meta.AuthenticationFailedReason
-		return f.WithHint("Renew the credentials in the Secret of the Provider and check their permissions").Final()
+		return f.WithHint("Check username and password in the Secret of spec.proxySecretRef").Final()
+	case s == http.StatusUnauthorized, s == http.StatusForbidden:
+		f.Reason = meta.AuthenticationFailedReason
+		return f.WithHint("Check the credentials in the Secret of spec.secretRef and their permissions; set it if " +
+			"the service needs a login").Final()
+	case s == http.StatusRequestEntityTooLarge:
+		return f.WithHint("The service does not take an event of this size; the next one may be smaller").Final()
 	case s == http.StatusNotFound, s == http.StatusGone:
 		return f.WithHint("Check the address and channel of the Provider; the webhook may have been deleted").Final()
 	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s >= 500:

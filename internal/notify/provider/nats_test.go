@@ -128,8 +128,7 @@ func TestNATSLogins(t *testing.T) {
 		"nkey and username":      withSecret("nkey", seed, "username", "me", "password", "wrong"),
 		"address without scheme": func(o *Options) { o.Address = address; withSecret("nkey", seed)(o) },
 		"second server": func(o *Options) {
-			o.Address = "127.0.0.1:1, " +
-				address
+			o.Address = "127.0.0.1:1, " + address
 			withSecret("nkey", seed)(o)
 		},
 	} {
@@ -147,10 +146,12 @@ func TestNATSLogins(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"wrong password": {change: withSecret("username", "me", "password", "t0kenSecret"), want: "login was rejected"},
-		"wrong nkey":     {change: withSecret("nkey", otherSeed), want: "login was rejected"},
-		"no login":       {change: func(*Options) {}, want: "login was rejected"},
-		"other subject": {want: "not allowed to publish", change: func(o *Options) {
+		"wrong password": {change: withSecret("username", "me", "password", "t0kenSecret"),
+			want: "login was rejected. Check creds, nkey, or username and password in the Secret of the Provider"},
+		"wrong nkey": {change: withSecret("nkey", otherSeed), want: "login was rejected"},
+		"no login":   {change: func(*Options) {}, want: "login was rejected"},
+		"other subject": {want: "not allowed to publish on the subject. Allow it in the NATS configuration or " +
+			"correct spec.channel", change: func(o *Options) {
 			withSecret("username", "me", "password", tokenSecret)(o)
 			o.Channel = "gitops.other"
 		}},
@@ -286,10 +287,12 @@ func TestNATSErrors(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"refused": {want: "refused",
+		"refused": {want: "refused. Check the address of the Provider and that the server is running",
 			change: func(o *Options) { o.Address = "nats://me:t0kenSecret@127.0.0.1:1" }},
-		"unknown host":      {want: "host.invalid", change: func(o *Options) { o.Address = "host.invalid" }},
-		"forbidden address": {want: "loopback", change: func(o *Options) { o.Dial = refusing.Dialer().DialContext }},
+		"unknown host": {want: "host.invalid", change: func(o *Options) { o.Address = "host.invalid" }},
+		"forbidden address": {want: "loopback address, which is the controller's own host. Check the address of " +
+			"the Provider and that the server is running",
+			change: func(o *Options) { o.Dial = refusing.Dialer().DialContext }},
 		"dial error": {want: "no route", change: func(o *Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }
 		}},

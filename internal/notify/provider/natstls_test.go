@@ -53,7 +53,8 @@ func TestNATSWithTLS(t *testing.T) {
 	plain := serveNATS(t, &server.Options{})
 	f := fault.As(newProvider(t, natsOptions(plain, func(o *Options) { o.TLS = mutual })).
 		Send(testContext(t), success()))
-	if f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not support TLS") {
+	if f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not support TLS. Check the address or "+
+		"remove spec.certSecretRef") {
 		t.Errorf("server without TLS: got %v, want a terminal fault", f)
 	}
 }

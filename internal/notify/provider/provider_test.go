@@ -34,31 +34,38 @@ var invalidOptionsCases = map[string]struct {
 		options: Options{Type: "slack", Address: "wEbHooKsEcReT"}},
 	"address with file scheme": {reason: ValidationFailed, want: "not an HTTP URL",
 		options: Options{Type: "slack", Address: "file:///etc/wEbHooKsEcReT"}},
-	"malformed address": {reason: ValidationFailed, want: "not an HTTP URL",
+	"malformed address": {reason: ValidationFailed, want: "not an HTTP URL. Write it as https://HOST/PATH",
 		options: Options{Type: "slack", Address: "https://host/%zzwEbHooKsEcReT"}},
 	"slack without token": {reason: TokenNotFound, want: "no token",
 		options: changed(chats["slack-api"], func(o *Options) { delete(o.Secret, "token") })},
-	"slack without channel": {reason: ValidationFailed, want: "spec.channel",
+	"slack without channel": {reason: ValidationFailed, want: "Set spec.channel to the name or the ID of the " +
+		"channel",
 		options: changed(chats["slack-api"], func(o *Options) { o.Channel = "" })},
 	"webex without token": {reason: TokenNotFound, want: "no token",
 		options: changed(chats["webex"], func(o *Options) { delete(o.Secret, "token") })},
-	"webex without channel": {reason: ValidationFailed, want: "spec.channel",
+	"webex without channel": {reason: ValidationFailed, want: "Set spec.channel to the ID of the space; the bot " +
+		"must be a member",
 		options: changed(chats["webex"], func(o *Options) { o.Channel = "" })},
-	"telegram with a path as token": {reason: ValidationFailed, want: "BotFather",
+	"telegram with a path as token": {reason: ValidationFailed, want: "Store the token from BotFather, " +
+		"NUMBER:LETTERS, in the key token of the Secret",
 		options: changed(chats["telegram"], func(o *Options) { o.Secret["token"] = []byte("/../t0kenSecret") })},
-	"mastodon with a channel": {reason: ValidationFailed, want: "spec.channel",
+	"mastodon with a channel": {reason: ValidationFailed, want: "Set spec.channel to public, unlisted, private, " +
+		"direct, or leave it empty for the default of the account",
 		options: changed(chats["mastodon"], func(o *Options) { o.Channel = "general" })},
-	"telegram without chat": {reason: ValidationFailed, want: "spec.channel",
+	"telegram without chat": {reason: ValidationFailed, want: "Set spec.channel to the ID of the chat or to " +
+		"@NAME of the channel; for a topic of a forum, use CHAT:TOPIC",
 		options: changed(chats["telegram"], func(o *Options) { o.Channel = "" })},
 	"telegram with invalid topic": {reason: ValidationFailed, want: "spec.channel",
 		options: changed(chats["telegram"], func(o *Options) { o.Channel = "-1:x" })},
 	"matrix without token": {reason: TokenNotFound, want: "no token",
 		options: changed(chats["matrix"], func(o *Options) { delete(o.Secret, "token") })},
-	"matrix with an alias as room": {reason: ValidationFailed, want: "spec.channel",
+	"matrix with an alias as room": {reason: ValidationFailed, want: "Set spec.channel to the internal ID of the " +
+		"room, !ID:HOST",
 		options: changed(chats["matrix"], func(o *Options) { o.Channel = "#ops:host" })},
-	"zulip without login": {reason: TokenNotFound, want: "no login",
+	"zulip without login": {reason: TokenNotFound, want: "no login for Zulip. Store the address of the bot in " +
+		"the key username of the Secret, and its API key in the key password",
 		options: changed(chats["zulip"], func(o *Options) { delete(o.Secret, "password") })},
-	"zulip without channel": {reason: ValidationFailed, want: "spec.channel",
+	"zulip without channel": {reason: ValidationFailed, want: "Set spec.channel to CHANNEL/TOPIC",
 		options: changed(chats["zulip"], func(o *Options) { o.Channel = "" })},
 	"zoom without token": {reason: TokenNotFound, want: "no token",
 		options: changed(chats["zoom"], func(o *Options) { delete(o.Secret, "token") })},
@@ -66,12 +73,14 @@ var invalidOptionsCases = map[string]struct {
 		options: changed(chats["webex"], func(o *Options) {
 			o.Secret["token"] = []byte("t0kenSecret\r\nX-Evil: 1")
 		})},
-	"login with line break": {reason: ValidationFailed, want: "line break",
+	"login with line break": {reason: ValidationFailed, want: "line break or another invalid character. Correct " +
+		"the keys username and password of the Secret",
 		options: changed(chats["zulip"], func(o *Options) { o.Secret["username"] = []byte("a\nX-Evil: 1") })},
 	"header with line break": {reason: ValidationFailed, want: "one line",
 		options: changed(chats["discord"],
 			func(o *Options) { o.Headers = http.Header{"X-A": {"t0kenSecret\r\nX-Evil: 1"}} })},
-	"header with a colon in the name": {reason: ValidationFailed, want: "not valid",
+	"header with a colon in the name": {reason: ValidationFailed, want: "not valid. Correct the key headers of " +
+		"the Secret: names consist of letters, digits and dashes, values are one line",
 		options: changed(chats["discord"], func(o *Options) { o.Headers = http.Header{"X:A": {"1"}} })},
 }
 

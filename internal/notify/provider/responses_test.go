@@ -130,3 +130,44 @@ func FuzzResponses(f *testing.F) {
 		}
 	})
 }
+
+// TestEchoedSignaturesAreRedacted uses a service that returns the credentials it received.
+func TestEchoedSignaturesAreRedacted(t *testing.T) {
+	for name, signature := range map[string]string{"azureeventhub": "sig=", "generic-hmac": "sha256=",
+		"opsgenie": "GenieKey t", "alertmanager": "bWU6dDBr"} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, strings.Repeat("x", 200)+r.Header.Get("Authorization")+" "+
+				r.Header.Get("X-Signature"))
+		})
+		err := newProvider(t, services[name].options(server)).Send(testContext(t), failure())
+		if err == nil || strings.Contains(err.Error(), signature) || !strings.Contains(err.Error(),
+			"***. Check the type, address and channel of the Provider") {
+			t.Errorf("%s: got error %v, want the signature redacted", name, err)
+		}
+		expectNoSecrets(t, err)
+	}
+}
+
+func TestHintFitsTheStatus(t *testing.T) {
+	const credentials = "Check the credentials in the Secret of spec.secretRef and their permissions; set it if the " +
+		"service needs a login"
+	for status, want := range map[int]string{
+		http.StatusUnauthorized:      credentials,
+		http.StatusForbidden:         credentials,
+		http.StatusProxyAuthRequired: "Check username and password in the Secret of spec.proxySecretRef",
+		http.StatusNotFound: "Check the address and channel of the Provider; the webhook may have been " +
+			"deleted",
+		http.StatusRequestEntityTooLarge: "The service does not take an event of this size; the next one may " +
+			"be smaller",
+		http.StatusTooManyRequests: "The event will be retried. To send fewer events, narrow spec.eventSources of " +
+			"the Alert or set spec.eventSeverity to error",
+		http.StatusBadGateway: "The event will be retried",
+		http.StatusFound:      "Set the address to the target of the redirect; redirects are not followed",
+		http.StatusBadRequest: "Check the type, address and channel of the Provider",
+	} {
+		if got := statusFault("host", &http.Response{}, response{status: status}).Hint; got != want {
+			t.Errorf("status %d: got hint %q, want %q", status, got, want)
+		}
+	}
+}

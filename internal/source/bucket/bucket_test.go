@@ -230,8 +230,10 @@ func TestLimits(t *testing.T) {
 	s := testenv.NewS3(t)
 	s.Put("apps", map[string]string{"a": "12345", "b/c/d": "12345", ".sourceignore": "x"})
 	for message, l := range map[string]limits{
-		"lists more than 2 objects":        {listed: 2, bytes: 100, depth: 9, rules: 9},
-		"exceed 10 bytes in total":         {listed: 9, bytes: 10, depth: 9, rules: 9},
+		"lists more than 2 objects. Set spec.prefix, or use a separate bucket for the files to " +
+			"deploy": {listed: 2, bytes: 100, depth: 9, rules: 9},
+		"exceed 10 bytes in total. Exclude objects with spec.prefix, spec.ignore or a .sourceignore " +
+			"object": {listed: 9, bytes: 10, depth: 9, rules: 9},
 		"nested deeper than 1 directories": {listed: 9, bytes: 100, depth: 1, rules: 9},
 		"'.sourceignore' exceeds 0 ":       {listed: 9, bytes: 100, depth: 9, rules: 0},
 	} {
@@ -263,7 +265,9 @@ func TestListErrors(t *testing.T) {
 		"wrong key": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
 			Keys: wrong}), reason: "AuthenticationFailed", message: "SignatureDoesNotMatch"},
 		"no key": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Insecure: true,
-			Keys: NoKeys()}), reason: "AuthenticationFailed", message: "AccessDenied"},
+			Keys: NoKeys()}), reason: "AuthenticationFailed", message: "AccessDenied: Access Denied. Check the " +
+			"credentials, or set spec.secretRef if it is not set. They must allow to list the bucket and to read " +
+			"its objects"},
 		"stopped server": {remote: remoteOf(t, down, "apps"), reason: "BucketOperationFailed",
 			message: "connection refused"},
 		"TLS to HTTP": {remote: newS3(t, S3{Endpoint: s.Endpoint, Bucket: "apps", Region: "us-east-1", Keys: NoKeys()}),
@@ -299,7 +303,8 @@ func TestFailedTreeKeepsFetchedObjects(t *testing.T) {
 	}
 	s.Put("apps", map[string]string{"c": "other"}) // between the listing and the fetch
 	if _, err := c.Tree(t.Context(), r, l); err == nil ||
-		!strings.Contains(err.Error(), "it changed after it was listed") {
+		!strings.Contains(err.Error(), "it changed after it was listed. The bucket is listed again and the fetch "+
+			"retried") {
 		t.Fatalf("got %v", err)
 	}
 	missing := int64(3 - len(c.index(r).Objects))

@@ -63,9 +63,12 @@ func explain(what string, err error, said response) error {
 	case said.code == "NoSuchBucket" || said.code == "ContainerNotFound":
 		return failed("%s", what).Because(cause).
 			WithHint("Create the bucket, or correct spec.bucketName, spec.endpoint and spec.region")
+	case said.code == "RequestTimeTooSkewed":
+		return refused("%s", what).Because(cause).WithHint("Correct the clock of the node that the controller runs on")
 	case said.status == http.StatusUnauthorized || said.status == http.StatusForbidden:
 		return refused("%s", what).Because(cause).
-			WithHint("Check the credentials, and that they allow to list the bucket and to read its objects")
+			WithHint("Check the credentials, or set spec.secretRef if it is not set. They must allow to list the " +
+				"bucket and to read its objects")
 	case said.status == http.StatusPreconditionFailed:
 		return failed("%s: it changed after it was listed", what).
 			WithHint("The bucket is listed again and the fetch retried")

@@ -189,7 +189,8 @@ func TestGoogleCloudStorage(t *testing.T) {
 	}
 	g.objects["other"] = "changed"
 	if _, err := cache.Tree(t.Context(), r, l); err == nil ||
-		!strings.Contains(err.Error(), "it changed after it was listed") {
+		!strings.Contains(err.Error(), "it changed after it was listed. The bucket is listed again and the fetch "+
+			"retried") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +214,8 @@ func TestGoogleErrors(t *testing.T) {
 		"wrong token": {remote: g.remote(t, "apps", fixed("wrong")), reason: "AuthenticationFailed",
 			message: "Invalid Credentials"},
 		"key of another account": {remote: g.remote(t, "apps", forged), reason: "AuthenticationFailed",
-			message: "the token exchange returned 400 Bad Request"},
+			message: "the token exchange returned 400 Bad Request. Check the service account, its key and its " +
+				"permissions"},
 		"missing bucket": {remote: g.remote(t, "none", fixed("valid")), reason: "BucketOperationFailed",
 			message: "The specified bucket does not exist"},
 		"bucket name with a path": {remote: g.remote(t, "../x?y#", fixed("valid")), reason: "BucketOperationFailed",

@@ -25,12 +25,13 @@ func TestCheckNames(t *testing.T) {
 		"not UTF-8":                         {"a\xff"},
 		"a control character":               {"a\nb"},
 		"a name that is too long":           {strings.Repeat("a/", 600)},
-		"'A' and 'a' differ in case":        {"A", "a"},
-		"'Dir' and 'dir' differ in":         {"Dir/a", "dir/b"},
-		"'a' conflicts with 'a/b'":          {"a", "a-b", "a/b"},
-		"'a/b' conflicts with":              {"a/b", "a/b/c"},
-		"'a' is listed twice":               {"a", "a"},
-		"'.' has a name that is not ":       {"."},
+		"'A' and 'a' differ in case only. Rename one of them": {"A", "a"},
+		"'Dir' and 'dir' differ in":                           {"Dir/a", "dir/b"},
+		"'a' conflicts with 'a/b'":                            {"a", "a-b", "a/b"},
+		"'a/b' conflicts with":                                {"a/b", "a/b/c"},
+		"'a' is listed twice":                                 {"a", "a"},
+		"'.' has a name that is not a valid path: it contains '.', '..' or empty parts. Rename it, or exclude it " +
+			"with spec.ignore or a .sourceignore object": {"."},
 	} {
 		var objects []Object
 		for _, n := range names {

@@ -206,13 +206,16 @@ func TestBuildRefuses(t *testing.T) {
 		"extracted directory": {copies: []Copy{{From: "@tars/more/", To: "@artifact/", Strategy: Extract}},
 			message: "cannot be extracted"},
 		"invalid YAML": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
-			{From: "@git/bad.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "'bad.yaml' is not YAML"},
+			{From: "@git/bad.yaml", To: "@artifact/a.yaml", Strategy: Merge}},
+			message: "'bad.yaml' is not YAML: yaml: line 1: did not find expected node content. Correct " +
+				"spec.artifacts[].copy or the source. The last artifact stays available"},
 		"YAML list": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
 			{From: "@git/list.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "does not contain a mapping"},
 		"YAML with duplicate key": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
 			{From: "@git/twice.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "already set"},
 		"names that differ in case": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a"},
-			{From: "@src/config.yaml", To: "@artifact/A"}}, message: "case only"},
+			{From: "@src/config.yaml", To: "@artifact/A"}}, message: "case only. Exclude or rename one of the " +
+			"files. The last artifact stays available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Build(t.Context(), c.copies, sources(t))
@@ -245,7 +248,7 @@ func TestCheckRefuses(t *testing.T) {
 		"path outside of source": {pattern: "", outputs: one(Copy{From: "@src/../x", To: "@artifact/"}),
 			message: "outside of the source"},
 		"target outside of artifact": {pattern: "", outputs: one(Copy{From: "@src/x", To: "@artifact/../x"}),
-			message: "@artifact/<path>"},
+			message: "@artifact/<path>. Correct the ArtifactGenerator. Its last artifacts stay available"},
 		"target in source": {pattern: "", outputs: one(Copy{From: "@src/x", To: "@src/x"}),
 			message: "@artifact/<path>"},
 		"invalid glob": {pattern: "", outputs: one(Copy{From: "@src/[", To: "@artifact/"}),
@@ -341,9 +344,11 @@ func TestExpandRefuses(t *testing.T) {
 		"directory that is not a valid name": {files: map[string]string{"apps/a_b/a": ""}, name: "{app}",
 			reason: extensionsv1beta1.ValidationFailedReason, message: "'a_b' is not valid"},
 		"name without captures": {files: map[string]string{"apps/a/a": "", "apps/b/a": ""}, name: "same",
-			reason: extensionsv1beta1.ValidationFailedReason, message: "both produce"},
+			reason: extensionsv1beta1.ValidationFailedReason, message: "both produce an artifact named 'same'. " +
+				"Correct the ArtifactGenerator. Its last artifacts stay available"},
 		"no directory": {files: map[string]string{"apps/file": ""}, name: "{app}", reason: meta.BuildFailedReason,
-			message: "no directory matches"},
+			message: "no directory matches spec.pathPattern '@repo/apps/{app}'. Correct it, or delete the " +
+				"ArtifactGenerator if it is no longer needed. Its last artifacts stay available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			outputs := []Output{{Name: c.name, Copies: []Copy{{From: "@repo/apps/{app}/**", To: "@artifact/"}}}}

@@ -26,7 +26,8 @@ func TestInputs(t *testing.T) {
 		}
 	}
 	for from, message := range map[string]string{
-		"@src/none.yaml":     "'none.yaml' does not exist",
+		"@src/none.yaml": "'none.yaml' does not exist in the source. Correct the file or inputsFrom. The " +
+			"last artifact stays available",
 		"@src/dir":           "not a file",
 		"@src/empty.yaml":    "does not contain a mapping",
 		"@src/list.yaml":     "does not contain a mapping",
@@ -64,7 +65,8 @@ func TestNamespaceMetadata(t *testing.T) {
 		t.Errorf("a file that does not exist: %+v, %v", m, err)
 	}
 	for name, message := range map[string]string{
-		"value.yaml": "does not match", "kind.yaml": "not NamespaceMetadata", "field.yaml": "unknown field",
+		"value.yaml": "does not match '^(gold|silver)$'. Correct the file. The Namespace keeps its " +
+			"metadata", "kind.yaml": "not NamespaceMetadata", "field.yaml": "unknown field",
 		"spec.yaml": "unknown field",
 	} {
 		m, err := NamespaceMetadata(Output{Metadata: "@src/" + name, Namespace: "x"}, allowed, trees)
@@ -89,7 +91,8 @@ func TestOptionalCopies(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if _, err := Build(t.Context(), copies[:3], sources(t)); err == nil ||
-		!strings.Contains(err.Error(), "would be empty") {
+		!strings.Contains(err.Error(), "would be empty. Correct spec.artifacts[].copy or the source, or remove "+
+			"the artifact. The last artifact stays available") {
 		t.Errorf("an artifact without files: %v", err)
 	}
 	broken := Copy{From: "@tars/broken.tgz", To: "@artifact/", Strategy: Extract, Optional: true}

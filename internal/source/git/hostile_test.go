@@ -146,9 +146,10 @@ func TestRedirects(t *testing.T) {
 		serve   http.Handler
 		wantErr string
 	}{
-		"endless":         {serve: to(func(r *http.Request) string { return r.URL.RequestURI() }), wantErr: "redirect"},
-		"to another host": {serve: elsewhere, wantErr: "refused the login"},
-		"to a file":       {serve: to(func(*http.Request) string { return "file:///etc/passwd" }), wantErr: "redirect"},
+		"endless": {serve: to(func(r *http.Request) string { return r.URL.RequestURI() }), wantErr: "redirect"},
+		"to another host": {serve: elsewhere, wantErr: "refused the login (HTTP 401). Check the Secret of " +
+			"spec.secretRef, and that its user has permission to read the repository"},
+		"to a file": {serve: to(func(*http.Request) string { return "file:///etc/passwd" }), wantErr: "redirect"},
 		"to a web page": {serve: to(func(r *http.Request) string {
 			return "/login" + strings.Repeat("/x", len(r.URL.Path)%7)
 		}), wantErr: ""},

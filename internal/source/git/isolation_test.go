@@ -115,7 +115,8 @@ func TestForgedKeysReadNoMirror(t *testing.T) {
 	secret["identity"] = forged
 	_, err = auth.Git(g.SSHURL, secret)
 	if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
-		!strings.Contains(err.Error(), "does not belong to the private key") {
+		!strings.Contains(err.Error(), "does not belong to the private key. It must be in PEM; set the key "+
+			"'password' to its passphrase, if it has one") {
 		t.Errorf("a key that does not match was accepted: %v", err)
 	}
 

@@ -184,9 +184,10 @@ func TestUpdateFailures(t *testing.T) {
 		reason, wantErr string
 	}{
 		"wrong password": {remote: Remote{URL: url, Credentials: Credentials{Username: "me", Password: "wrong-s3cret"}},
-			ref: Reference{Branch: "main"}, reason: "AuthenticationFailed", wantErr: "refused the"},
+			ref: Reference{Branch: "main"}, reason: "AuthenticationFailed", wantErr: "refused the login (HTTP 401). " +
+				"Check the Secret of spec.secretRef, and that its user has permission to read the repository"},
 		"no credentials": {remote: Remote{URL: url}, ref: Reference{Branch: "main"}, reason: "AuthenticationFailed",
-			wantErr: "spec.secretRef"},
+			wantErr: "No login is set: set spec.secretRef, or correct spec.url"},
 		"missing repository": {remote: Remote{URL: g.URL + "/none", Credentials: me}, ref: Reference{Branch: "main"},
 			reason: "GitOperationFailed", wantErr: "not found"},
 		"missing branch": {remote: Remote{URL: url, Credentials: me}, ref: Reference{Branch: "mian"},
@@ -199,17 +200,19 @@ func TestUpdateFailures(t *testing.T) {
 			reason:  "GitOperationFailed",
 			wantErr: "highest versions are: v1.2.3"},
 		"bad range": {remote: Remote{URL: url, Credentials: me}, ref: Reference{SemVer: "what"},
-			reason:  "GitOperationFailed",
-			wantErr: "not a version range"},
+			reason: "GitOperationFailed",
+			wantErr: `not a version range: improper constraint: "what". Use a range such as '>=1.2.0 <2.0.0' or ` +
+				"'~1.4'"},
 		"missing commit": {remote: Remote{URL: url, Credentials: me},
 			ref: Reference{Branch: "main", Commit: strings.Repeat("0a", 20)}, reason: "GitOperationFailed",
-			wantErr: "not found"},
+			wantErr: "not found in branch 'main'. Correct spec.ref.commit or spec.ref.branch, or remove " +
+				"spec.ref.branch to use a commit of any branch; a force push may have removed the commit"},
 		"short commit": {remote: Remote{URL: url, Credentials: me}, ref: Reference{Commit: "abc"},
-			reason:  "GitOperationFailed",
-			wantErr: "40 hexadecimal digits"},
-		"bad URL": {remote: Remote{URL: "https://"}, ref: Reference{}, reason: "URLInvalid", wantErr: "is not the URL"},
+			reason: "GitOperationFailed", wantErr: "Use all 40 hexadecimal digits, in lower case"},
+		"bad URL": {remote: Remote{URL: "https://"}, ref: Reference{}, reason: "URLInvalid", wantErr: "is not the " +
+			"URL of a repository. Use https://host/path or ssh://git@host/path"},
 		"unknown host": {remote: Remote{URL: "http://host.invalid/app"}, ref: Reference{}, reason: "GitOperationFailed",
-			wantErr: "host.invalid"},
+			wantErr: "host.invalid': DNS has no record of 'host.invalid'. Check the URL and the cluster's DNS"},
 		"connection refused": {remote: Remote{URL: "http://127.0.0.1:1/app"}, ref: Reference{},
 			reason:  "GitOperationFailed",
 			wantErr: "connection refused"},
@@ -245,16 +248,21 @@ func hostKeyCases(identity []byte, entry func(key ssh.PublicKey) []byte, host ss
 		"unknown host": {identity: identity,
 			knownHosts: []byte("example.com " + string(ssh.MarshalAuthorizedKey(stranger))),
 			wantErr:    "is unknown", only: SSHAlgorithms{}},
-		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts",
+		"other host key": {identity: identity, knownHosts: entry(stranger), wantErr: "not the one in known_hosts. " +
+			"The host has a new key, or the connection is intercepted: verify the " +
+			"key before you change known_hosts in the Secret of spec.secretRef",
 			only: SSHAlgorithms{}},
-		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the",
+		"unauthorized key": {identity: other, knownHosts: entry(host.PublicKey()), wantErr: "refused the SSH key. " +
+			"Add the public key to the repository as a deploy key with permission to read " +
+			"it, or correct 'identity' in the Secret of spec.secretRef",
 			only: SSHAlgorithms{}},
 		"allowed algorithms": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "",
 			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoECDSA256, host.PublicKey().Type()},
 				KeyExchanges: []string{ssh.KeyExchangeCurve25519}}},
 		"algorithm not allowed": {identity: identity, knownHosts: entry(host.PublicKey()),
-			wantErr: "--ssh-hostkey-algos",
-			only:    SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
+			wantErr: "--ssh-hostkey-algos allows. Add a host key with one of these algorithms: " +
+				"sk-ecdsa-sha2-nistp256@openssh.com",
+			only: SSHAlgorithms{HostKeys: []string{ssh.KeyAlgoSKECDSA256}}},
 		"unsupported key exchange": {identity: identity, knownHosts: entry(host.PublicKey()), wantErr: "key exchange",
 			only: SSHAlgorithms{KeyExchanges: []string{ssh.InsecureKeyExchangeDH1SHA1}}},
 	}

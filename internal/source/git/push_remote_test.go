@@ -57,7 +57,9 @@ func TestPushOverSSH(t *testing.T) {
 	install(t, g, "app", "pre-receive", "cat >/dev/null; echo frozen >&2; exit 1")
 	rev = updated(t, v, remote, Reference{Branch: "main"})
 	err = v.Push(t.Context(), []RefUpdate{to(mainRef, rev, change(t, v, rev, "a.yaml", "2"))}, nil)
-	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(), "frozen") {
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(),
+		"frozen. Check the branch's protection and the server's hooks, or push to another branch and open a pull "+
+			"request") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -189,7 +189,7 @@ func TestPushOverwritesOnlyExpectedCommits(t *testing.T) {
 	}{
 		"other push": {update: func(rev Revision, _, commit plumbing.Hash) RefUpdate {
 			return to(mainRef, rev, commit)
-		}, want: "changed by another push", raced: true},
+		}, want: "changed by another push. The push is retried on top of the current commit", raced: true},
 		"other history": {update: func(_ Revision, other, commit plumbing.Hash) RefUpdate {
 			return RefUpdate{Name: mainRef, Old: other, New: commit}
 		}, want: "is not a descendant"},
@@ -248,7 +248,8 @@ func TestPushNamesTheLockOfAReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, nil)
-	if !errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "the server reports: ") {
+	if !errors.Is(err, ErrRaced) || !strings.Contains(err.Error(), "the server reports: failed to update ref). "+
+		"The push is retried on top of the current commit") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Remove(lock); err != nil {
@@ -279,7 +280,8 @@ func TestPushErrorQuotesServer(t *testing.T) {
 			if f == nil || !f.Terminal || errors.Is(err, ErrRaced) || strings.Contains(err.Error(), "hunter2") {
 				t.Fatalf("got %v", err)
 			}
-			want := map[string]string{"pre-receive": "frozen until Monday; token ***",
+			want := map[string]string{"pre-receive": "frozen until Monday; token ***. Check the branch's " +
+				"protection and the server's hooks, or push to another branch and open a pull request",
 				"update": "main is protected"}[name]
 			if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), mainRef) {
 				t.Errorf("the error does not quote the hook: %v", err)
@@ -309,7 +311,8 @@ func TestHooksSeePushOptions(t *testing.T) {
 	commit := change(t, v, rev, "a.yaml", "2")
 	options := map[string]string{"ci.skip": "", "merge_request.title": "Update = all"}
 	err := v.Push(t.Context(), []RefUpdate{to(mainRef, rev, commit)}, options)
-	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(f.Error(), "does not support push options") {
+	if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(f.Error(),
+		"does not support push options. Remove spec.git.push.options") {
 		t.Errorf("a server without push options: %v", err)
 	}
 	g.Run("app", "config", "receive.advertisePushOptions", "true")

@@ -60,7 +60,8 @@ func TestVerifyCommit(t *testing.T) {
 		"OpenPGP signature of other commit": {signed: withSignature(commitText(g, "copy"), alice.pgp(t, other)),
 			wantErr: "does not match the content"},
 		"two signatures": {signed: withSignature(withSignature(other, alice.ssh(t, other)), mallory.ssh(t, other)),
-			wantErr: "2 signatures"},
+			wantErr: "2 signatures. Sign it with a key of the Secret of spec.verify.secretRef. The last artifact " +
+				"stays available"},
 		"X.509 signature": {signed: withSignature(other, x509Head+"\nMII\n-----END SIGNED MESSAGE-----\n"),
 			wantErr: "neither"},
 		"signature in message": {signed: other + "gpgsig " + alice.ssh(t, other), wantErr: "not signed"},
@@ -93,9 +94,10 @@ func TestVerifyTag(t *testing.T) {
 		"SSH signature":       {object: g.Object("app", "tag", text+alice.ssh(t, text)), wantErr: ""},
 		"OpenPGP signature":   {object: g.Object("app", "tag", text+alice.pgp(t, text)), wantErr: ""},
 		"signed tag of a tag": {object: g.Object("app", "tag", nested+alice.ssh(t, nested)), wantErr: ""},
-		"no tag object":       {object: commit, wantErr: "not an annotated tag"},
-		"no signature":        {object: inner, wantErr: "not signed"},
-		"untrusted key":       {object: g.Object("app", "tag", text+mallory.ssh(t, text)), wantErr: "not trusted"},
+		"no tag object": {object: commit, wantErr: "not an annotated tag, so it has no signature. Sign it " +
+			"with git tag -s and a key of the Secret of spec.verify.secretRef. The last artifact stays available"},
+		"no signature":  {object: inner, wantErr: "not signed"},
+		"untrusted key": {object: g.Object("app", "tag", text+mallory.ssh(t, text)), wantErr: "not trusted"},
 		"signature of other tag": {object: g.Object("app", "tag", text+alice.ssh(t, nested)),
 			wantErr: "does not match the content"},
 		"renamed older tag": {object: g.Object("app", "tag",
@@ -130,9 +132,11 @@ func TestReadTrusted(t *testing.T) {
 	}{
 		"both kinds": {data: map[string][]byte{"a.asc": alice.pgpPublic, "authorized_keys": alice.sshPublic},
 			wantErr: ""},
-		"no data":     {data: nil, wantErr: "is empty"},
+		"no data":     {data: nil, wantErr: "is empty. Add the public keys of the trusted signers"},
 		"empty value": {data: map[string][]byte{"a.asc": alice.pgpPublic, "b.pub": nil}, wantErr: "the key 'b.pub'"},
-		"other text":  {data: map[string][]byte{"a.asc": []byte("my key")}, wantErr: "the key 'a.asc'"},
+		"other text": {data: map[string][]byte{"a.asc": []byte("my key")}, wantErr: "the key 'a.asc' of the Secret " +
+			"contains no valid public keys: line 1: no SSH public key. Add armored " +
+			"OpenPGP public keys or SSH public keys to the Secret of spec.verify.secretRef"},
 	} {
 		if _, err := ReadTrusted(c.data); (err == nil) != (c.wantErr == "") ||
 			err != nil && (fault.As(err) == nil || !strings.Contains(err.Error(), c.wantErr)) {

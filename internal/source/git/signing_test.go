@@ -86,14 +86,17 @@ func TestReadSigningKeyFailures(t *testing.T) {
 		data    map[string][]byte
 		wantErr string
 	}{
-		"no data":    {wantErr: "'git.asc' of the Secret cannot be used"},
+		"no data": {wantErr: "'git.asc' of the Secret cannot be used: the file contains no armored OpenPGP " +
+			"private key. Set git.asc to the output of gpg --export-secret-keys --armor KEY, and passphrase to " +
+			"its passphrase, if it has one"},
 		"other text": {data: map[string][]byte{"git.asc": []byte("hunter2")}, wantErr: "contains no armored"},
 		"public key": {data: map[string][]byte{"git.asc": locked.public}, wantErr: "OpenPGP public key"},
 		"no passphrase": {data: map[string][]byte{"git.asc": locked.secret["git.asc"]},
 			wantErr: "no passphrase is set"},
 		"wrong passphrase": {data: map[string][]byte{"git.asc": locked.secret["git.asc"],
 			"passphrase": []byte("hunter2")}, wantErr: "does not decrypt"},
-		"no SSH key": {kind: SigningSSH, wantErr: "cannot be parsed"},
+		"no SSH key": {kind: SigningSSH, wantErr: "cannot be parsed: not a private key: ssh: no key found. It " +
+			"must be in PEM; set the key 'password' to its passphrase, if it has one"},
 		"no SSH passphrase": {kind: SigningSSH, data: map[string][]byte{"identity": sshLocked.secret["identity"]},
 			wantErr: "cannot be parsed"},
 		"wrong SSH passphrase": {kind: SigningSSH,
@@ -113,7 +116,8 @@ func TestReadSigningKeyFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := expired([]byte("tree")); err == nil || !strings.Contains(err.Error(), "expired") {
+	if _, err := expired([]byte("tree")); err == nil || !strings.Contains(err.Error(),
+		"expired, revoked, or not for signing. Replace the key in the Secret of spec.git.commit.signingKey") {
 		t.Errorf("an expired key: got %v", err)
 	}
 }

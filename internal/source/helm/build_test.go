@@ -102,7 +102,9 @@ func TestBuildTreeRefuses(t *testing.T) {
 		o                Options
 	}{
 		{at: "../app", reason: "InvalidChartReference", want: "outside of the", o: Options{}},
-		{at: "other", reason: "InvalidChartReference", want: "no chart found at 'other'", o: Options{}},
+		{at: "other", reason: "InvalidChartReference", want: "no chart found at 'other' in the source: stat " +
+			"other: file does not exist. Correct spec.chart, or check that the source does not ignore the " +
+			"path", o: Options{}},
 		{at: "nothing", reason: "InvalidChartReference", want: "Chart.yaml", o: Options{}},
 		{at: "broken", reason: "InvalidChartReference", want: "version", o: Options{}},
 		{at: "out", reason: "InvalidChartReference", want: `symlink to "../../etc/passwd"`, o: Options{}},
@@ -113,7 +115,9 @@ func TestBuildTreeRefuses(t *testing.T) {
 			o: Options{ValuesFiles: []string{"missing.yaml"}}},
 		{at: "app", reason: "ValuesFilesError", want: "outside of the",
 			o: Options{ValuesFiles: []string{"../x"}, IgnoreMissing: true}},
-		{at: "app", reason: "ValuesFilesError", want: "bad.yaml", o: Options{ValuesFiles: []string{"bad.yaml"}}},
+		{at: "app", reason: "ValuesFilesError", want: "did not find expected node content. Correct " +
+			"spec.valuesFiles, or set spec.ignoreMissingValuesFiles to skip missing files",
+			o: Options{ValuesFiles: []string{"bad.yaml"}}},
 		{at: "app", reason: "ChartPackageError", want: "metadata", o: Options{Metadata: "a b"}},
 	} {
 		test.o.Limits = DefaultLimits
@@ -148,7 +152,8 @@ func TestRepackage(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	_, err = Repackage(Offer{Name: "other", Version: "1.2.3"}, data, with)
-	requireFault(t, err, "ChartPullError", "returned chart 'app' 1.2.3 instead of chart 'other'")
+	requireFault(t, err, "ChartPullError", "returned chart 'app' 1.2.3 instead of chart 'other' 1.2.3. The index "+
+		"of the repository is wrong: publish the chart again")
 	_, err = Repackage(Offer{Name: "app", Version: "1.2.4"}, data, with)
 	requireFault(t, err, "ChartPullError")
 	_, err = Repackage(o, data, Options{Limits: DefaultLimits, ValuesFiles: []string{"../values.yaml"}})
@@ -305,15 +310,16 @@ func TestBuildTreeRefusesDependencies(t *testing.T) {
 			"- {name: a, repository: \"file://../a\"}\n",
 	}
 	for dependency, want := range map[string]string{
-		`{name: remote, version: 2.x, repository: "https://h"}`:       `matches "2.x"`,
-		`{name: remote, version: "x y", repository: "https://h"}`:     "neither a version nor a range",
-		`{name: remote, version: 1.x, repository: "https://other"}`:   "no such repository",
-		`{name: remote, version: 1.x}`:                                "not in charts/",
-		`{name: a, version: 1.x, repository: "file://../../etc"}`:     "outside of the",
-		`{name: a, version: 1.x, repository: "file:///etc"}`:          "outside of the",
-		`{name: a, version: 1.x, repository: "file://../lib/a"}`:      "form a cycle",
-		`{name: a, version: 1.x, repository: "file://../lib/nope"}`:   "not exist",
-		`{name: a, version: 1.x, repository: "@team"}`:                "is not a URL",
+		`{name: remote, version: 2.x, repository: "https://h"}`:     `matches "2.x"`,
+		`{name: remote, version: "x y", repository: "https://h"}`:   "neither a version nor a range",
+		`{name: remote, version: 1.x, repository: "https://other"}`: "no such repository",
+		`{name: remote, version: 1.x}`:                              "not in charts/",
+		`{name: a, version: 1.x, repository: "file://../../etc"}`:   "outside of the",
+		`{name: a, version: 1.x, repository: "file:///etc"}`:        "outside of the",
+		`{name: a, version: 1.x, repository: "file://../lib/a"}`:    "form a cycle",
+		`{name: a, version: 1.x, repository: "file://../lib/nope"}`: "not exist",
+		`{name: a, version: 1.x, repository: "@team"}`: "is not a URL with file://, http://, " +
+			"https:// or oci://. Names of repositories are local to a helm client: use the URL",
 		`{name: a, version: 1.x, repository: "git://u:s3cret@h/x"}`:   "is not a URL",
 		`{name: other, version: 1.x, repository: "file://../app"}`:    "form a cycle",
 		`{name: remote, version: 1.x, repository: "file://../alone"}`: "the chart at 'alone' has the name 'alone'",

@@ -125,6 +125,9 @@ func readLayer(ctx context.Context, repository *oci.Repository, manifest, mediaT
 	}
 	layer, err := image.Layer(mediaType)
 	if err != nil {
+		if f := fault.As(err); f != nil { // the hint is about spec.layerSelector, which charts do not have
+			f.Hint = "Check that the reference is a chart, and push it with helm push"
+		}
 		return nil, err
 	}
 	blob, err := layer.Open(ctx)

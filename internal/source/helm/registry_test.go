@@ -156,7 +156,7 @@ func TestRegistry(t *testing.T) {
 	_, err = c.Find(t.Context(), "app", "3.x")
 	requireFault(t, err, "InvalidChartReference", `matches "3.x"`)
 	_, err = c.Find(t.Context(), "other", "*")
-	requireFault(t, err, "InvalidChartReference", "NAME_UNKNOWN")
+	requireFault(t, err, "InvalidChartReference", "NAME_UNKNOWN: Unknown name. Check the URL and the reference")
 	_, err = c.Find(t.Context(), "../app", "*")
 	requireFault(t, err, "URLInvalid")
 	_, err = c.Find(t.Context(), "app", "x y")
@@ -172,8 +172,11 @@ func TestRegistryRefuses(t *testing.T) {
 		version, want string
 		layers        []v1.Layer
 	}{
-		{version: "1.0.0", want: "no layer of type", layers: []v1.Layer{static.NewLayer([]byte("x"), "text/plain")}},
-		{version: "1.0.1", want: "has no layer of type", layers: nil},
+		{version: "1.0.0", want: "no layer of type 'application/vnd.cncf.helm.chart.content.v1.tar+gzip'. " +
+			"Check that the reference is a chart, and push it with helm " +
+			"push", layers: []v1.Layer{static.NewLayer([]byte("x"), "text/plain")}},
+		{version: "1.0.1", want: "has no layer of type 'application/vnd.cncf.helm.chart.content.v1.tar+gzip'. " +
+			"Check that the reference is a chart, and push it with helm push", layers: nil},
 		{version: "1.0.2", want: "exceeds 100",
 			layers: []v1.Layer{static.NewLayer([]byte(strings.Repeat("x", 200)), chartLayer)}},
 	} {

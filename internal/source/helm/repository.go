@@ -84,7 +84,7 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 	if known.LastModified != "" {
 		header.Set("If-Modified-Since", known.LastModified)
 	}
-	resp, err := h.get(ctx, at, header, sourcev1.IndexationFailedReason, "the index")
+	resp, err := h.get(ctx, at, header, sourcev1.IndexationFailedReason, indexFile)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +92,17 @@ func (h *HTTP) FetchIndex(ctx context.Context, known Validators) (*IndexFile, er
 	if resp.StatusCode == http.StatusNotModified && known != (Validators{}) {
 		return nil, nil
 	}
-	if err := h.status(resp, sourcev1.IndexationFailedReason, "the index"); err != nil {
+	if err := h.status(resp, sourcev1.IndexationFailedReason, indexFile); err != nil {
 		return nil, err
 	}
 	file, digest, err := spool(resp.Body, h.Limits.Index)
 	if err != nil {
-		return nil, fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).
-			Because(err).
-			WithHint("If the index is too large, raise --helm-index-max-size")
+		f := fault.New(sourcev1.IndexationFailedReason, "cannot fetch the index of %s", fault.RedactURL(h.URL)).
+			Because(err)
+		if errors.Is(err, errIndexTooLarge) {
+			return nil, f.WithHint("Raise --helm-index-max-size, or use a repository with fewer charts")
+		}
+		return nil, f
 	}
 	return &IndexFile{File: file, Digest: digest, Validators: validators(resp)}, nil
 }
@@ -132,6 +135,11 @@ func (f *IndexFile) Parse(ctx context.Context, l Limits) (*Index, error) {
 	return index, nil
 }
 
+// indexFile is how errors name the index.
+const indexFile = "the index"
+
+var errIndexTooLarge = errors.New("the index is too large")
+
 // spool copies at most limit bytes to an unnamed file, and returns the file and its digest.
 func spool(r io.Reader, limit int64) (*os.File, string, error) {
 	f, err := os.CreateTemp("", "sluice-index-")
@@ -141,7 +149,7 @@ func spool(r io.Reader, limit int64) (*os.File, string, error) {
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
 	if err == nil && n > limit {
-		err = fmt.Errorf("it exceeds %d bytes", limit)
+		err = fmt.Errorf("%w: it exceeds %d bytes", errIndexTooLarge, limit)
 	}
 	if err = errors.Join(os.Remove(f.Name()), withoutURL(err)); err != nil {
 		return nil, "", errors.Join(err, f.Close())
@@ -261,14 +269,27 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fault.New(meta.AuthenticationFailedReason, "%s refused access to %s: status %d", at, what,
 			resp.StatusCode).
-			WithHint("Check username and password in the Secret of spec.secretRef. Set spec.passCredentials " +
-				"if charts " +
-				"are on another host")
+			WithHint("%s", h.loginHint(resp.Request.URL))
 	case http.StatusNotFound:
-		return fault.New(reason, "%s not found at %s: status %d", what, at, resp.StatusCode).WithHint("Check the URL")
+		f := fault.New(reason, "%s not found at %s: status %d", what, at, resp.StatusCode)
+		if what == indexFile {
+			return f.WithHint("Check spec.url: it must be the address of the directory with index.yaml")
+		}
+		return f.WithHint("The index lists a file that the repository does not have: publish the chart again")
 	default:
 		return fault.New(reason, "cannot fetch %s from %s: status %d", what, at, resp.StatusCode)
 	}
+}
+
+// loginHint returns what to do if a host refuses the login of a request.
+func (h *HTTP) loginHint(to *url.URL) string {
+	switch {
+	case h.Username == "":
+		return "No login is set: set spec.secretRef to a Secret with username and password, or correct spec.url"
+	case !h.PassCredentials && !h.sameHost(to):
+		return "The login is not sent to other hosts than that of spec.url. Set spec.passCredentials to send it"
+	}
+	return "Check username and password in the Secret of spec.secretRef"
 }
 
 // base returns the URL of the repository with a trailing slash.

@@ -91,7 +91,7 @@ func TestPull(t *testing.T) {
 
 	h.Password = "wrong"
 	_, err = h.Pull(t.Context(), o)
-	requireFault(t, err, "AuthenticationFailed", "401")
+	requireFault(t, err, "AuthenticationFailed", "401. Check username and password in the Secret of spec.secretRef")
 	_, err = h.FetchIndex(t.Context(), Validators{})
 	requireFault(t, err, "AuthenticationFailed", "401")
 }
@@ -114,7 +114,8 @@ func TestFetchIndexErrors(t *testing.T) {
 	}
 	defer f.Close()
 	_, err = f.Parse(t.Context(), h.Limits)
-	requireFault(t, err, "IndexationFailed", "expected a key")
+	requireFault(t, err, "IndexationFailed", "expected a key of the index. Check that spec.url is the URL of a "+
+		"Helm repository")
 
 	for _, bad := range []string{"ftp://h/", "https://", "oci://h/x", "://"} {
 		_, err := (&HTTP{URL: bad}).FetchIndex(t.Context(), Validators{})

@@ -45,7 +45,7 @@ func TestParseURL(t *testing.T) {
 	} {
 		got, err := ParseURL(raw, false)
 		if err != nil {
-			requireFault(t, err, "URLInvalid", "oci://host/path")
+			requireFault(t, err, "URLInvalid", "Write it as oci://host/path, without a tag")
 			if strings.Contains(err.Error(), "secret@") {
 				t.Errorf("%s: the error contains the password", raw)
 			}
@@ -71,10 +71,12 @@ func TestResolveChecksTheLogin(t *testing.T) {
 		"login and certificate": {a: Access{Transport: r.Transport(),
 			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "", message: ""},
 		"no login": {a: Access{Transport: r.Transport()}, reason: "AuthenticationFailed",
-			message: "No login is set"},
+			message: "No login is set: set spec.secretRef, or spec.provider for a cloud, unless the repository " +
+				"does not exist"},
 		"wrong login": {a: Access{Transport: r.Transport(),
 			Login: authn.AuthConfig{Username: "me", Password: "wrong"}}, reason: "AuthenticationFailed",
-			message: "Check the login"},
+			message: "Check the login and its permissions. Some registries return this status for missing " +
+				"repositories"},
 		"no client certificate": {a: Access{Transport: anonymous,
 			Login: authn.AuthConfig{Username: "me", Password: "secret"}}, reason: "OCIArtifactPullFailed",
 			message: "certificate required"},

@@ -24,8 +24,10 @@ func TestHintsOfRegistries(t *testing.T) {
 		"wrong login": {login: login, err: unauthorized, want: "Check the login and its permissions"},
 		"forbidden": {err: &transport.Error{StatusCode: http.StatusForbidden},
 			want: "Check the login and its permissions"},
-		"not found":  {login: login, err: &transport.Error{StatusCode: http.StatusNotFound}, want: "Check the URL"},
-		"plain HTTP": {err: fmt.Errorf("ping: %w", http.ErrSchemeMismatch), want: "set spec.insecure: true"},
+		"not found": {login: login, err: &transport.Error{StatusCode: http.StatusNotFound},
+			want: "Check the URL and the reference"},
+		"plain HTTP": {err: fmt.Errorf("ping: %w", http.ErrSchemeMismatch),
+			want: "Use a server with TLS, or set spec.insecure: true, or --insecure-registry on the command line"},
 	} {
 		err := ExplainLogin("Failed", c.login, c.err, "cannot read")
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -134,13 +134,15 @@ func TestResolveRefuses(t *testing.T) {
 		"invalid digest": {repo: "app", ref: Reference{Digest: "sha256:0"}, reason: "URLInvalid",
 			message: "spec.ref.digest"},
 		"invalid range": {repo: "app", ref: Reference{SemVer: "one"}, reason: "InvalidSemver",
-			message: "spec.ref.semver"},
+			message: "Correct spec.ref.semver; an example is >=1.0.0 <2.0.0"},
 		"invalid filter": {repo: "app", ref: Reference{SemVer: "*", SemverFilter: "("}, reason: "InvalidSemver",
 			message: "spec.ref.semverFilter"},
 		"no matching tag": {repo: "app", ref: Reference{SemVer: ">1"}, reason: "OCIArtifactPullFailed",
-			message: "no tag matches semver '>1' (1 tag checked)"},
+			message: "no tag matches semver '>1' (1 tag checked). Push a matching tag, or correct " +
+				"spec.ref.semver and spec.ref.semverFilter"},
 		"tag with a path": {repo: "app", ref: Reference{Tag: "../../other/manifests/1.0.0"}, reason: "URLInvalid",
-			message: "is not a valid tag"},
+			message: "is not a valid tag. Tags consist of letters, digits, dots, dashes and underscores, up to " +
+				"128 characters"},
 		"tag with a digest": {repo: "app", ref: Reference{Tag: "1.0.0@sha256:0"}, reason: "URLInvalid",
 			message: "is not a valid tag"},
 	} {

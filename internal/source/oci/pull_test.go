@@ -126,7 +126,10 @@ func TestPullRefusesBadLayers(t *testing.T) {
 		"symlink to the outside": {layer: archive(t, nil,
 			tar.Header{Name: "l", Linkname: "../../etc", Typeflag: tar.TypeSymlink}), message: "leads out"},
 		"hard link to the outside": {layer: archive(t, nil,
-			tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}), message: "leads to no file"},
+			tar.Header{Name: "l", Linkname: "/etc/passwd", Typeflag: tar.TypeLink}),
+			message: "leads to no file of it. A layer of type 'application/vnd.cncf.flux.content.v1.tar+gzip' " +
+				"must be " +
+				"a .tar.gz, or set spec.layerSelector.operation to copy"},
 		"device": {layer: archive(t, nil,
 			tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), message: "only files"},
 		"archive bomb": {layer: bomb(t, 2<<30), message: "unpacks to more than"},

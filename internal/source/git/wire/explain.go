@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -125,9 +126,8 @@ func (r Remote) explain(ctx context.Context, err error, operation task) error {
 		if f := explainKind(err, where, operation); f != nil {
 			f.What = r.withoutSecrets(f.What) // the remote may repeat what we sent
 			var status *statusError
-			if c := r.Credentials; errors.As(err, &status) && status.code == http.StatusUnauthorized &&
-				c.Username+c.Password+c.BearerToken == "" {
-				f.Hint = "No login is set: set spec.secretRef, or correct spec.url"
+			if errors.As(err, &status) && isAnonymous(r.Credentials) {
+				f.Hint = cmp.Or(anonymousHint(status.code), f.Hint)
 			}
 			return f
 		}
@@ -137,6 +137,22 @@ func (r Remote) explain(ctx context.Context, err error, operation task) error {
 
 // where returns the URL without secrets.
 func (r Remote) where() string { return fault.RedactURL(r.URL) }
+
+// isAnonymous reports whether nothing is set that HTTP could log in with.
+func isAnonymous(c auth.GitCredentials) bool {
+	return c.Username+c.Password+c.BearerToken == "" && len(c.ClientCert) == 0
+}
+
+// anonymousHint returns what to do about a status of a request without a login, or "".
+func anonymousHint(status int) string {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "No login is set: set spec.secretRef, or correct spec.url"
+	case http.StatusNotFound:
+		return "Check spec.url. If the repository is private, set spec.secretRef"
+	}
+	return ""
+}
 
 func explainStatus(err error, where string, operation task) *fault.Fault {
 	var status *statusError
@@ -209,9 +225,12 @@ func explainAnswer(err error, where string, operation task) *fault.Fault {
 		errors.Is(err, errNotGit):
 		return gitFault("%s did not answer like a git server", where).Because(errNotGit).
 			WithHint("Check spec.url: it may be the address of a web page or a login page")
-	case errors.Is(err, errRedirect), errors.Is(err, errTooLarge):
+	case errors.Is(err, errRedirect):
 		return gitFault("%s %s failed", operation, where).Because(err).
-			WithHint("Check spec.url, and the size of the repository")
+			WithHint("Set spec.url to the address that the server redirects to")
+	case errors.Is(err, errTooLarge):
+		return gitFault("%s %s failed", operation, where).Because(err).
+			WithHint("Make the repository smaller, or use another source")
 	}
 	return nil
 }

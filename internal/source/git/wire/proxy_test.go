@@ -110,9 +110,10 @@ func TestDialThroughSilentProxy(t *testing.T) {
 func TestParseURL(t *testing.T) {
 	for raw, wantErr := range map[string]string{
 		"https://host/path": "", "http://host:8080/path": "", "ssh://git@host:22/path": "", "ssh://host/~me/path": "",
-		"git@host:path/to": "Use ssh://git@host/path/to", "https://": "Use https", "": "Use https",
+		"git@host:path/to": "Use ssh://git@host/path/to", "https://": "Use https://host/path or " +
+			"ssh://git@host/path", "": "Use https",
 		"file:///etc":     "Use https",
-		"git://host/path": "scheme 'git'", "https:// host/": "Use https", "://": "Use https",
+		"git://host/path": "scheme 'git'. Use https, http or ssh", "https:// host/": "Use https", "://": "Use https",
 	} {
 		_, err := ParseURL(raw)
 		if f := fault.As(err); (f == nil) != (wantErr == "") ||

@@ -1,0 +1,57 @@
+package egress
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/hostguard"
+)
+
+func TestHintFitsTheNetworkError(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Err: err} }
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no route": {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)),
+			want: "Check the address of the host, network policies, and the routes of the node"},
+		"no network": {err: dial(os.NewSyscallError("connect", syscall.ENETUNREACH)),
+			want: "Check the address of the host, network policies, and the routes of the node"},
+		"refused connection": {err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)),
+			want: "Check that the server is running, and the port of the URL"},
+		"reset connection": {err: &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+			want: "Check the server, and whether it requires a client certificate"},
+		"no answer": {err: dial(os.ErrDeadlineExceeded), want: "Check the server, and the network path to it"},
+		"metadata": {err: dial(errLinkLocal),
+			want: "Use the name of a host outside of the node and its cloud's metadata"},
+		"loopback": {err: dial(errLoopback), want: "Use the name of a Service, such as HOST.NAMESPACE.svc"},
+		"no TLS": {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
+			want: "Check the scheme and the port of the URL; for a server of plain HTTP use http"},
+		"client certificate": {err: &net.OpError{Op: "remote error", Err: errors.New("certificate required")},
+			want: "If the host requires a client certificate, set tls.crt and tls.key in the Secret"},
+	} {
+		err := explain(t.Context(), c.err, hostguard.Route{Host: "git.example"})
+		if f := fault.As(err); f == nil || f.Hint != c.want {
+			t.Errorf("%s: got %v, want the hint %q", name, err, c.want)
+		}
+	}
+}
+
+func TestHintOfAProxyNamesItsSettings(t *testing.T) {
+	for status, want := range map[int]string{
+		http.StatusProxyAuthRequired: "Check username and password in the Secret of spec.proxySecretRef, or in " +
+			"HTTPS_PROXY of the controller",
+		http.StatusForbidden: "Check which hosts the proxy allows",
+	} {
+		err := checkProxyAnswer(t.Context(), nil, nil, &http.Response{StatusCode: status})
+		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("status %d: got %v, want the hint %q", status, err, want)
+		}
+	}
+}
