@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files contains the directories crd, policy, rbac, manager and tenancy.
+// Files contains the directories crd, policy, rbac, manager, tenancy and ui.
 //
-//go:embed crd policy rbac manager tenancy
+//go:embed crd policy rbac manager tenancy ui
 var Files embed.FS
 
 // Kustomization is the name of the file that makes a directory of Files a kustomize base. It declares no object.

@@ -36,6 +36,12 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&o.NetworkPolicy, "network-policy", o.NetworkPolicy,
 		"allow only Pods of the namespace to download artifacts")
 	f.StringSliceVar(&o.TolerationKeys, "toleration-keys", nil, "keys of taints that the controllers tolerate")
+	f.StringVar(&o.UI.URL, "ui-url", "", "serve the web UI in the cluster, at this URL that an Ingress leads from")
+	f.StringVar(&o.UI.Issuer, "ui-oidc-issuer", "", "URL of the OIDC provider by which people log in to the web UI")
+	f.StringVar(&o.UI.ClientID, "ui-oidc-client-id", "", "ID of the web UI at --ui-oidc-issuer")
+	f.StringVar(&o.UI.ClientSecret, "ui-oidc-client-secret", "",
+		"Secret whose key 'client-secret' is the secret of --ui-oidc-client-id")
+	f.StringVar(&o.UI.UsernameClaim, "ui-oidc-username-claim", "", "claim with the user name (default: sub)")
 	f.BoolVar(&o.WatchAll, "watch-all-namespaces", o.WatchAll,
 		"reconcile objects in all namespaces, not only in that of the controllers")
 }

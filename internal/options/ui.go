@@ -77,8 +77,8 @@ func (o *UIOptions) Certificate() Certificate {
 	return Certificate{Flags: "--ui-tls-cert-file, --ui-tls-key-file", CertFile: o.TLSCertFile, KeyFile: o.TLSKeyFile}
 }
 
-// check rejects combinations that cannot work or are not safe.
-func (o *UIOptions) check() error {
+// Check rejects combinations that cannot work or are not safe.
+func (o *UIOptions) Check() error {
 	if !o.IsEnabled() {
 		if o.Issuer != "" || o.ExternalURL != "" || o.TLSCertFile != "" || o.SessionKeyFile != "" {
 			return errors.New("--ui-addr is not set, but other flags of the web UI are: set an address to listen on, " +

@@ -174,8 +174,12 @@ func setConfigs(server *httptest.Server, ca string, r *RemoteClusters) {
 func refusesConfigs(t *testing.T, r *RemoteClusters) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"stealing": "sets audiences for a token of the controller", "plain": "an https URL",
-		"unknown": "has unknown provider 'other'", "gone": "not found", "garbage": "cannot be used",
+		"stealing": "sets audiences for a token of the controller. Name a ServiceAccount in the key " +
+			"serviceAccountName; the controller's own token is only issued for the " +
+			"address", "plain": "an https URL",
+		"unknown": "has unknown provider 'other'. Set the key provider to aws, azure, gcp or " +
+			"generic", "gone": "not found. Create it, or correct " +
+			"spec.kubeConfig", "garbage": "cannot be used",
 	} {
 		_, err := connect(t, r, name)
 		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
@@ -240,7 +244,7 @@ func TestCloudProviderFindsCluster(t *testing.T) {
 		terminal bool
 	}{
 		"other": {message: "does not lead to a cluster"},
-		"both":  {message: "has 2 audiences", terminal: true},
+		"both":  {message: "has 2 audiences. Set one: clouds check only one", terminal: true},
 		"wrong": {message: "is not the ARN", terminal: true},
 	} {
 		_, err := connect(t, r, name)

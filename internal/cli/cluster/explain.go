@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -35,7 +36,7 @@ func WithHint(err error) error {
 		hint = "Run sluice install if this is a kind of Sluice"
 	case apierrors.IsUnauthorized(err):
 		hint = "The cluster rejected the credentials: log in again, or choose another --context"
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // admission says itself what to do
 		hint = "Ask an administrator for this permission, or use another account with --context or --as"
 	case errors.As(err, &untrusted):
 		hint = "Set --certificate-authority to the CA certificate of the cluster"

@@ -45,6 +45,9 @@ func (o Options) configure(objects []*unstructured.Unstructured) ([]*unstructure
 			}
 		case kind == "PodDisruptionBudget", kind == "ServiceAccount" && own:
 			configured = append(configured, o.perDeployment(u)...)
+		case kind == "Service" && u.GetName() == uiName:
+			set(u, o.uiDeployment(), "spec", "selector", appLabel)
+			configured = append(configured, u)
 		case kind == "Service" && o.Split:
 			set(u, services[u.GetName()], "spec", "selector", appLabel)
 			configured = append(configured, u)
@@ -86,6 +89,9 @@ func (o Options) perDeployment(u *unstructured.Unstructured) []*unstructured.Uns
 // administrators of the cluster.
 func (o Options) bind(u *unstructured.Unstructured) {
 	accounts := slices.Clone(o.Deployments())
+	if u.GetName() == uiName {
+		accounts = []string{o.uiDeployment()}
+	}
 	if u.GetName() == "sluice-reconciler" {
 		accounts = slices.DeleteFunc(accounts, func(name string) bool {
 			return name != ownName && !slices.Contains(reconcilers, name)
@@ -127,6 +133,9 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 		component := ports[p.Name]
 		return component != "" && !slices.Contains(components, component)
 	})
+	if o.runsUI(components) {
+		o.addUI(pod)
+	}
 	if o.PullSecret != "" {
 		pod.ImagePullSecrets = []corev1.LocalObjectReference{{Name: o.PullSecret}}
 	}

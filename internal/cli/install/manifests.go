@@ -56,6 +56,9 @@ func Manifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.Profile == ProfileMultiTenant || o.FluxCompatible && !o.CRDsOnly {
 		dirs = append(dirs, "tenancy")
 	}
+	if o.UI.URL != "" && !o.CRDsOnly {
+		dirs = append(dirs, "ui")
+	}
 	var objects []*unstructured.Unstructured
 	for _, dir := range dirs {
 		found, err := o.read(dir)
@@ -98,7 +101,7 @@ func (o Options) read(dir string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if dir == "manager" || dir == "tenancy" {
+		if dir == "manager" || dir == "tenancy" || dir == "ui" {
 			names := strings.NewReplacer(DefaultNamespace, o.Namespace, ".svc."+DefaultClusterDomain,
 				".svc."+o.ClusterDomain)
 			for _, u := range found {

@@ -50,6 +50,7 @@ type Options struct {
 	NetworkPolicy  bool     `json:"networkPolicy"`
 	WatchAll       bool     `json:"watchAllNamespaces"` // reconcile objects of all namespaces
 	TolerationKeys []string `json:"tolerationKeys,omitempty"`
+	UI             UI       `json:"ui,omitzero"`
 }
 
 // Default returns the options of an installation of a version without flags.
@@ -118,7 +119,7 @@ func (o Options) validate() error {
 	if o.RegistryLogin != "" && o.PullSecret == "" {
 		return errors.New("--registry-creds needs --image-pull-secret, the name of the Secret to store them in")
 	}
-	return nil
+	return o.UI.validate()
 }
 
 // Runs reports whether a component is installed.

@@ -1,0 +1,102 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-gitops/sluice/internal/options"
+)
+
+// UI says how the web UI is served in the cluster. Without a URL it is not.
+type UI struct {
+	URL           string `json:"url,omitempty"` // by which browsers reach it
+	Issuer        string `json:"issuer,omitempty"`
+	ClientID      string `json:"clientID,omitempty"`
+	ClientSecret  string `json:"clientSecret,omitempty"` // name of a Secret, see uiSecretKey
+	UsernameClaim string `json:"usernameClaim,omitempty"`
+}
+
+const (
+	uiName      = "sluice-ui" // of the Service, the NetworkPolicy and the ClusterRole
+	uiPort      = 9095
+	uiDir       = "/etc/sluice-ui"
+	uiSecretKey = "client-secret" // of the Secret with the OIDC client's secret
+)
+
+// validate reports the flag that is wrong.
+func (u UI) validate() error {
+	if u == (UI{}) {
+		return nil
+	}
+	if u.URL == "" {
+		return errors.New("--ui-oidc-issuer and other flags of the web UI need --ui-url, the URL by which browsers " +
+			"reach it")
+	}
+	if problems := validation.IsDNS1123Subdomain(u.ClientSecret); u.ClientSecret != "" && len(problems) > 0 {
+		return fmt.Errorf("invalid --ui-oidc-client-secret %q: %s", u.ClientSecret, problems[0])
+	}
+	if u.UsernameClaim != "" && u.Issuer == "" {
+		return errors.New("--ui-oidc-username-claim needs --ui-oidc-issuer")
+	}
+	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour, TokenLogin: true,
+		Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecret, UsernameClaim: "sub",
+		GroupsClaim: "groups"}
+	return o.Check()
+}
+
+// runsUI reports whether a process that runs the components serves the web UI. Of several, it is the one whose account
+// may do everything already.
+func (o Options) runsUI(components []string) bool {
+	host := options.KustomizeController
+	if !o.Runs(host) {
+		host = o.Components[0]
+	}
+	return o.UI.URL != "" && slices.Contains(components, host)
+}
+
+// uiDeployment returns the name of the Deployment that serves the web UI.
+func (o Options) uiDeployment() string {
+	if !o.Split {
+		return ownName
+	}
+	for _, c := range o.Components {
+		if o.runsUI([]string{c}) {
+			return c
+		}
+	}
+	return ""
+}
+
+// uiArgs returns the arguments of the process that serves the web UI.
+func (o Options) uiArgs() []string {
+	args := []string{fmt.Sprintf("--ui-addr=:%d", uiPort), "--ui-external-url=" + o.UI.URL}
+	if o.UI.Issuer != "" {
+		args = append(args, "--ui-oidc-issuer="+o.UI.Issuer, "--ui-oidc-client-id="+o.UI.ClientID)
+	}
+	if o.UI.ClientSecret != "" {
+		args = append(args, "--ui-oidc-client-secret-file="+path.Join(uiDir, uiSecretKey))
+	}
+	if o.UI.UsernameClaim != "" {
+		args = append(args, "--ui-oidc-username-claim="+o.UI.UsernameClaim)
+	}
+	return args
+}
+
+// addUI lets a pod serve the web UI.
+func (o Options) addUI(pod *corev1.PodSpec) {
+	c := &pod.Containers[0]
+	c.Args = append(c.Args, o.uiArgs()...)
+	c.Ports = append(c.Ports, corev1.ContainerPort{Name: "ui", ContainerPort: uiPort})
+	if o.UI.ClientSecret == "" {
+		return
+	}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "ui", MountPath: uiDir, ReadOnly: true})
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "ui", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: o.UI.ClientSecret}}})
+}

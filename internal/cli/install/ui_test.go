@@ -1,0 +1,53 @@
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestUIIsServedByOneDeployment(t *testing.T) {
+	for name, split := range map[string]bool{"sluice": false, "kustomize-controller": true} {
+		o := Default("v1")
+		o.Split = split
+		if got := manifests(t, o); got["Service/sluice-ui"] != nil || got["ClusterRole/sluice-ui"] != nil {
+			t.Error("the UI is installed without --ui-url")
+		}
+		o.UI = UI{URL: "https://ui.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
+			ClientSecret: "login", UsernameClaim: "email"}
+		got := manifests(t, o)
+		for key, u := range got {
+			if !strings.HasPrefix(key, "Deployment/") {
+				continue
+			}
+			args, text := argsOf(t, u), fmt.Sprint(u.Object)
+			serves := slices.Contains(args, "--ui-external-url=https://ui.example.com") &&
+				slices.Contains(args, "--ui-oidc-client-secret-file=/etc/sluice-ui/client-secret") &&
+				slices.Contains(args, "--ui-oidc-username-claim=email") &&
+				strings.Contains(text, "secretName:login") && strings.Contains(text, "containerPort:9095")
+			if serves != (key == "Deployment/"+name) || !serves && strings.Contains(text, "--ui-") {
+				t.Errorf("%s, split %v: the arguments are %q", key, split, args)
+			}
+		}
+		selected, _, _ := unstructured.NestedString(got["Service/sluice-ui"].Object, "spec", "selector", appLabel)
+		subjects, _, _ := unstructured.NestedSlice(got["ClusterRoleBinding/sluice-ui"].Object, "subjects")
+		if selected != name || len(subjects) != 1 || subjects[0].(map[string]any)["name"] != name ||
+			got["NetworkPolicy/sluice-ui"] == nil {
+			t.Errorf("split %v: the Service selects '%s', the subjects are %v", split, selected, subjects)
+		}
+	}
+	for flag, ui := range map[string]UI{"--ui-url": {Issuer: "https://a"},
+		"--ui-oidc-client-secret": {URL: "https://a", ClientSecret: "a b"},
+		"--ui-oidc-client-id":     {URL: "https://a", Issuer: "https://a"},
+		"--ui-oidc-issuer":        {URL: "https://a", Issuer: "http://a", ClientID: "c"},
+		"needs --ui-oidc-issuer":  {URL: "https://a", UsernameClaim: "email"}} {
+		o := Default("v1")
+		o.UI = ui
+		if _, err := Manifests(o); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%+v: got %v", ui, err)
+		}
+	}
+}
