@@ -73,6 +73,21 @@ func Summarize(changes []Change) Summary {
 	return s
 }
 
+// Add adds the counts of another summary.
+func (s *Summary) Add(o Summary) {
+	s.Created += o.Created
+	s.Configured += o.Configured
+	s.Unchanged += o.Unchanged
+	s.Deleted += o.Deleted
+	s.Skipped += o.Skipped
+}
+
+// Fields returns the counts as keys and values of a log entry.
+func (s Summary) Fields() []any {
+	return []any{string(Created), s.Created, string(Configured), s.Configured, string(Unchanged), s.Unchanged,
+		string(Deleted), s.Deleted}
+}
+
 // String lists the counts that are not zero, such as "1 created, 2 unchanged".
 func (s Summary) String() string {
 	var parts []string

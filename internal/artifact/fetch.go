@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -25,8 +27,12 @@ type Fetcher struct {
 	// not meant for users. Client is used when nil.
 	External *http.Client
 
+	// Clock measures for how long an artifact is missing; nil is the real one.
+	Clock clock.PassiveClock
+
 	fetching guard.Flight[*Tree]
 	unpacked recent
+	absent   absence
 }
 
 // Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
@@ -45,9 +51,15 @@ func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
+		f.absent.init(f.Clock)
+		failed := fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
 			Because(err).WithHint("It is retried. If the artifact is lost or damaged, the source stores it again")
+		if isAbsent(err) && !key.isExternal() && f.absent.isRecent(id) {
+			return nil, failed.Passing(absentRetry)
+		}
+		return nil, failed
 	}
+	f.absent.found(id)
 	return tree, nil
 }
 
@@ -108,11 +120,11 @@ func (f *Fetcher) download(ctx context.Context, key Key, a meta.Artifact) (*Tree
 func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error) {
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))
+		return nil, &absentError{fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))}
 	}
 	defer resp.Body.Close() // its error does not matter: the content is verified, or not used
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)
+		return nil, &absentError{fmt.Errorf("%s answered with status %d", fault.RedactURL(a.URL), resp.StatusCode)}
 	}
 	tree, err := readVerified(req.Context(), resp.Body, a.Digest, maxDownload)
 	if err != nil {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -160,3 +163,31 @@ type sized int64
 
 func (s sized) Size(string) (int64, error)  { return int64(s), nil }
 func (s sized) Read(string) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// TestAbsentArtifactIsNoFailureAtOnce covers the start over statuses of another server, whose artifacts are gone.
+func TestAbsentArtifactIsNoFailureAtOnce(t *testing.T) {
+	_, a, server := serving(t, map[string]string{"a": "x"})
+	absent := *a
+	absent.URL = server.URL + "/gitrepository/apps/webapp/x.tar.gz"
+	clock := clocktesting.NewFakeClock(time.Now())
+	f := &Fetcher{Client: http.DefaultClient, Clock: clock}
+	for n, step := range []struct {
+		wait        time.Duration
+		isTemporary bool
+	}{{isTemporary: true}, {wait: 59 * time.Second, isTemporary: true}, {wait: time.Second}, {wait: time.Hour}} {
+		clock.Step(step.wait)
+		_, err := f.Fetch(t.Context(), webapp, absent)
+		got := fault.As(err)
+		if got == nil || got.Reason != meta.ArtifactFailedReason || got.Temporary != step.isTemporary {
+			t.Errorf("step %d: %+v, want temporary %v", n, got, step.isTemporary)
+		}
+	}
+	damaged := *a
+	damaged.Digest = "sha256:" + strings.Repeat("0", 64)
+	if _, err := f.Fetch(t.Context(), webapp, damaged); fault.As(err) == nil || fault.As(err).Temporary {
+		t.Errorf("a damaged artifact is expected to pass: %v", err)
+	}
+	if _, err := f.Fetch(t.Context(), webapp, *a); err != nil {
+		t.Error(err)
+	}
+}

@@ -25,6 +25,8 @@ type Fault struct {
 	Terminal bool
 	// RetryAfter is how long the remote server asked us to wait; zero if it did not.
 	RetryAfter time.Duration
+	// Temporary is true if the cause is expected to pass by itself soon: the object keeps its Ready condition.
+	Temporary bool
 }
 
 // New returns a fault. Reason is the condition reason; format and args describe what failed.
@@ -49,6 +51,9 @@ func (f *Fault) WithHint(format string, args ...any) *Fault {
 
 // Final marks the fault as terminal.
 func (f *Fault) Final() *Fault { f.Terminal = true; return f }
+
+// Passing marks the fault as temporary: it is tried again after a time, and no failure until then.
+func (f *Fault) Passing(after time.Duration) *Fault { f.Temporary = true; return f.After(after) }
 
 // After sets RetryAfter.
 func (f *Fault) After(d time.Duration) *Fault { f.RetryAfter = d; return f }

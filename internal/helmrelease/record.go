@@ -23,7 +23,7 @@ func (r *run) recordWork(client *kube.Client) {
 	if client == nil {
 		return
 	}
-	r.report.AddChanges(rollout.Effective(client.Changes()))
+	r.report.AddChanges(client.Changes())
 	text := strings.Join(rollout.FirstLines(client.Warnings()), "\n")
 	if text != "" && text != r.state.warnings {
 		r.state.warnings = text

@@ -115,7 +115,7 @@ func (r *run) compare(ctx context.Context, owner apply.Owner, rel *helmrelease.R
 	r.worked, r.report.Corrected = true, true
 	result, err := r.target.Cluster.Apply(ctx, request)
 	if result != nil {
-		r.report.AddChanges(rollout.Effective(result.Changes))
+		r.report.AddChanges(result.Changes)
 	}
 	if err != nil {
 		r.state.checked = ""

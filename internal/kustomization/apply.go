@@ -51,7 +51,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	s.lastAppliedDigest = ""
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
-		r.report.AddChanges(rollout.Effective(result.Changes))
+		r.report.AddChanges(result.Changes)
 		r.warn(result.Warnings)
 	}
 	if err != nil {

@@ -29,7 +29,9 @@ func (r *run) notDeployed(err error) reconcile.Outcome {
 
 // failed reports a failed pass.
 func (r *run) failed(err error) reconcile.Outcome {
-	r.recordHistory(err)
+	if f := fault.As(err); f == nil || !f.Temporary {
+		r.recordHistory(err)
+	}
 	return r.outcome(reconcile.Failed(err))
 }
 

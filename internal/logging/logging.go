@@ -46,8 +46,14 @@ type oneLine struct{ zapcore.Core }
 // With implements [zapcore.Core].
 func (c oneLine) With(fields []zapcore.Field) zapcore.Core { return oneLine{c.Core.With(fields)} }
 
+// isDetail has the messages that controller-runtime logs at INFO for each of its servers.
+var isDetail = map[string]bool{"starting server": true, "shutting down server": true}
+
 // Check implements [zapcore.Core].
 func (c oneLine) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level == zapcore.InfoLevel && isDetail[e.Message] {
+		e.Level = zapcore.DebugLevel
+	}
 	if c.Enabled(e.Level) {
 		return checked.AddCore(e, c)
 	}

@@ -22,6 +22,7 @@ func TestEntriesAreOneLine(t *testing.T) {
 			"goroutine 1:\n\tmain.go")
 		logger.Error(errors.New("it\nfailed"), "failed", "reason", "Failed")
 		logger.V(1).Info("a detail")
+		logger.Info("starting server", "addr", ":9090")
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if len(lines) != 2 || !strings.Contains(lines[0], "2 created; ConfigMap a; ConfigMap b") {
 			t.Errorf("%s: got %q, want one line for each of 2 entries", name, lines)

@@ -51,6 +51,10 @@ func setConditions(obj Object, o Outcome) {
 		setHeld(obj, o)
 		return
 	}
+	if o.keepReady && apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady) != nil {
+		Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressing, o.message)
+		return
+	}
 	obj.CommonStatus().ObservedGeneration = obj.GetGeneration()
 	switch o.state {
 	case ready:

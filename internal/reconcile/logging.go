@@ -23,7 +23,12 @@ func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, dura
 	if revision := revisionOf(o); revision != "" {
 		logger = logger.WithValues("revision", revision)
 	}
+	logger = logger.WithValues(o.counts...)
+	inOneLine := o.state == ready && len(o.counts) > 0 // the line of the outcome says what changed
 	for _, n := range o.notes {
+		if inOneLine && n.reason == meta.ProgressingReason {
+			continue
+		}
 		logger.Info(firstLine(n.message), "reason", n.reason)
 	}
 	logger = logger.WithValues("duration", duration.Round(time.Millisecond).String())
@@ -39,7 +44,7 @@ func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, dura
 		}
 	case ready:
 		recovered := l.known.reset(key)
-		logAt(logger, recovered || changed || o.eventReason != "").
+		logAt(logger, recovered || changed || inOneLine || o.eventReason != "").
 			Info(firstLine(o.message), "reason", o.reason, "recovered", recovered)
 	case held:
 		if is != nil && is.Status != metav1.ConditionUnknown {

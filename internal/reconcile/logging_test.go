@@ -29,7 +29,8 @@ func TestLogHasOneLineForEachTransition(t *testing.T) {
 	for n, step := range []struct {
 		outcome Outcome
 		wait    time.Duration
-		want    []string // texts of the only line; none: no line
+		want    []string // texts of the first line; none: no line
+		more    int      // number of further lines
 	}{
 		{outcome: Progressing(time.Second, "1 of 2 ready"), want: []string{"1 of 2 ready"}},
 		{outcome: Progressing(time.Second, "2 of 2 ready")},
@@ -37,6 +38,11 @@ func TestLogHasOneLineForEachTransition(t *testing.T) {
 			`"recovered"=false`}},
 		{outcome: applied},
 		{outcome: applied.Note("Progressing", "2 created\nConfigMap a created"), want: []string{`"msg"="2 created"`}},
+		{outcome: applied.Changed([]any{"created", 2}, "2 created\nConfigMap a created"),
+			want: []string{`"msg"="Applied revision: v1"`, `"created"=2`}},
+		{outcome: Progressing(time.Second, "1 of 2 ready").Changed([]any{"created", 2}, "2 created"),
+			want: []string{`"msg"="2 created"`, `"created"=2`}, more: 1},
+		{outcome: applied, want: []string{`"msg"="Applied revision: v1"`}},
 		{outcome: down, want: []string{`"msg"="failed"`, `"error"="it failed"`}},
 		{outcome: down, wait: time.Minute},
 		{outcome: down, wait: time.Hour, want: []string{`"error"="it failed"`}},
@@ -51,7 +57,7 @@ func TestLogHasOneLineForEachTransition(t *testing.T) {
 		setConditions(k, step.outcome)
 		lines = nil
 		l.logOutcome(ctx, k, before, step.outcome, 3*time.Millisecond)
-		if len(lines) != min(len(step.want), 1) || slices.ContainsFunc(step.want, func(want string) bool {
+		if len(lines) != min(len(step.want), 1)+step.more || slices.ContainsFunc(step.want, func(want string) bool {
 			return !strings.Contains(lines[0], want)
 		}) {
 			t.Errorf("step %d: got %q, want one line with %q", n, lines, step.want)

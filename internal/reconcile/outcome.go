@@ -42,8 +42,10 @@ type Outcome struct {
 	notes       []note
 	metadata    map[string]string
 	unchanged   bool
+	keepReady   bool          // progressing: Ready stays as it is
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
 	pending     *meta.Pending // held: the change that waits
+	counts      []any         // keys and numbers of changed objects, for the log
 }
 
 // note is an event in addition to the one for a change of Ready.
@@ -85,8 +87,12 @@ func Failed(err error) Outcome {
 	var f *fault.Fault
 	if errors.As(err, &f) {
 		o.reason, o.after = fault.Reason(err, ReasonFailed), f.RetryAfter
-		if f.Terminal {
+		switch {
+		case f.Terminal:
 			o.state = stalled
+		case f.Temporary:
+			return Outcome{state: progressing, reason: ReasonProgressing, message: o.message, keepReady: true,
+				after: max(o.after, time.Millisecond)}
 		}
 	}
 	return o
@@ -117,6 +123,12 @@ func (o Outcome) Warn(reason, format string, args ...any) Outcome {
 func (o Outcome) note(eventType, reason, message string) Outcome {
 	o.notes = append(o.notes[:len(o.notes):len(o.notes)], note{eventType: eventType, reason: reason, message: message})
 	return o
+}
+
+// Changed adds a note about changed objects, and their numbers by action for the log, such as "created", 2.
+func (o Outcome) Changed(counts []any, summary string) Outcome {
+	o.counts = counts
+	return o.Note(meta.ProgressingReason, "%s", summary)
 }
 
 // After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.

@@ -26,6 +26,7 @@ type Report struct {
 	Corrected bool // the changes correct drift: the declaration did not change
 
 	changes []apply.Change
+	counts  apply.Summary
 	written map[apply.Ref]string // the resource versions of written objects, by references without a version
 	events  []event
 }
@@ -36,8 +37,10 @@ type event struct {
 	reason, message string
 }
 
-// AddChanges adds changes of objects in the cluster.
-func (r *Report) AddChanges(changes []apply.Change) {
+// AddChanges adds changes of objects in the cluster. Objects that were unchanged or skipped are counted only.
+func (r *Report) AddChanges(all []apply.Change) {
+	r.counts.Add(apply.Summarize(all))
+	changes := Effective(all)
 	for _, c := range changes {
 		if c.ResourceVersion == "" {
 			continue
@@ -72,7 +75,7 @@ func (r *Report) Outcome(o reconcile.Outcome) reconcile.Outcome {
 	case r.Corrected:
 		o = o.Note(meta.DriftCorrectedReason, "corrected drift: %s", Summary(r.Owner.Kind, r.changes))
 	default:
-		o = o.Note(meta.ProgressingReason, "%s", Summary(r.Owner.Kind, r.changes))
+		o = o.Changed(r.counts.Fields(), Summary(r.Owner.Kind, r.changes))
 	}
 	for _, e := range r.events {
 		if e.warning {
