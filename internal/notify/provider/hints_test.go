@@ -23,7 +23,7 @@ func TestHintFitsTheErrorCode(t *testing.T) {
 			want: "Add the egress address of the cluster to the IP allowlist of the bot"},
 		{check: bot.checkResponse, body: fmt.Sprintf(`{"code":%d}`, larkBadWords),
 			want: "Remove the keywords from the " +
-			"security settings of the bot, or add one to spec.summary of the Alert"},
+				"security settings of the bot, or add one to spec.summary of the Alert"},
 		{check: bot.checkResponse, body: `{"code":1}`,
 			want: "Check the address of the Provider; the bot may have been deleted"},
 		{check: api.checkResponse, body: `{"error":"token_revoked"}`,
