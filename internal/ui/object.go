@@ -22,7 +22,6 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
@@ -107,7 +106,7 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 		d.Pending = g.Held().Pending
 	}
 	if d.Events, err = eventsOf(ctx, u, k, o); err != nil {
-		d.EventError = cluster.WithHint(err).Error()
+		d.EventError = explain(err)
 	}
 	text, err := yamlOf(u, o)
 	if err != nil {

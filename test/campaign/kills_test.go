@@ -28,7 +28,7 @@ const (
 func TestCampaignKills(t *testing.T) {
 	const short, full = 4, 1000
 	e := begin(t, short, full)
-	k := newKilled(t, e)
+	k := newKilled(t, e, t.TempDir())
 	e.each(func(i int, random *rand.Rand) {
 		k.change(random)
 		k.work(time.Duration(random.IntN(1500))*time.Millisecond, random.IntN(2) == 0)
@@ -69,7 +69,7 @@ type killed struct {
 	slowest  time.Duration
 }
 
-func newKilled(t *testing.T, e *experiment) *killed {
+func newKilled(t *testing.T, e *experiment, storage string) *killed {
 	t.Helper()
 	k := &killed{tenant: newTenant(t, testenv.NewGit(t)), registry: testenv.NewRegistry(t), inbox: newInbox(t),
 		events: freeAddress(t), wanted: map[string]string{}, posted: map[string]bool{}, held: -1}
@@ -79,7 +79,7 @@ func newKilled(t *testing.T, e *experiment) *killed {
 		"image: %s:1.0.0 # {\"$imagepolicy\": \"%s:image\"}\n", k.image(), k.namespace)})
 	k.declareAll(k.registry, k.inbox.URL)
 	k.declareImages()
-	k.controller = start(t, settings{namespace: k.namespace, isAlone: true, flags: []string{
+	k.controller = start(t, settings{storage: storage, namespace: k.namespace, isAlone: true, flags: []string{
 		"--events-addr", k.events, "--insecure-events-unauthenticated"}})
 	k.settle()
 	return k

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -190,8 +191,16 @@ func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Del
 
 var errNoRoom = errors.New("posted events may fill only half of the queue of a provider")
 
-// enqueue adds a delivery to the queue of its provider. Posted events leave half of the queue to others.
-func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
+// diskRetry is how long an event waits in its intake while the disk does not take its deliveries.
+const diskRetry = time.Second
+
+// isDiskFailure reports whether an error is of the disk as a whole, so that it may pass without anything being lost.
+func isDiskFailure(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO)
+}
+
+// store adds a delivery to the queue of its provider. Posted events leave half of the queue to others.
+func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) error {
 	d.mu.Lock() // so that the worker does not end before add
 	defer d.mu.Unlock()
 	w, err := d.worker(ctx, sendCtx, delivery.Provider)
@@ -200,6 +209,23 @@ func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at
 	}
 	if err == nil {
 		err = w.add(queuedDelivery{Delivery: delivery}, at)
+	}
+	return err
+}
+
+// enqueue stores a delivery. While the disk is full or fails, it tries again until ctx is done: the event has been
+// acknowledged and must not be lost.
+func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
+	err := d.store(ctx, sendCtx, delivery, at, posted)
+	for isDiskFailure(err) {
+		log.FromContext(ctx).V(1).Info("cannot store a notification yet", "provider", delivery.Provider.String(),
+			"error", err.Error())
+		select {
+		case <-ctx.Done():
+			return // the event is not removed from the intake
+		case <-d.Clock.After(diskRetry):
+		}
+		err = d.store(ctx, sendCtx, delivery, at, posted)
 	}
 	if errors.Is(err, queue.ErrShare) {
 		d.Reporter.Report(delivery.Alert, delivery.Provider, ReasonDropped,

@@ -1,0 +1,31 @@
+package ui
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestErrorsSayWhatToDoInABrowser(t *testing.T) {
+	gates := schema.GroupResource{Resource: "gates"}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{err: apierrors.NewForbidden(gates, "release", nil), want: "Ask an administrator for this permission."},
+		{err: apierrors.NewUnauthorized("expired"), want: "start it again."},
+		{err: &apimeta.NoKindMatchError{}, want: "Run sluice check: a definition is missing."},
+		{err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: "This page tries again by itself."},
+		{err: errors.New("something else"), want: "something else"},
+	} {
+		got := explain(c.err)
+		if !strings.HasPrefix(got, c.err.Error()) || !strings.HasSuffix(got, c.want) || strings.Contains(got, "--") {
+			t.Errorf("got %q, want %q at the end", got, c.want)
+		}
+	}
+}
