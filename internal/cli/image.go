@@ -9,10 +9,10 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/kind"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/image/history"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
+	"github.com/sluice-gitops/sluice/internal/kind"
 )
 
 func newImageCommand(e *env) *cobra.Command {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-gitops/sluice/internal/cli/kind"
+	"github.com/sluice-gitops/sluice/internal/kind"
 )
 
 // kindAnnotation marks the commands that take names of objects of one kind. Its value is the name of the kind.

@@ -130,17 +130,17 @@ func (l logLines) once(s *logged, text, reason string, commits ...string) {
 // counts checks how many objects the line about an applied revision counts.
 func (l logLines) counts(s *logged, commit string, created, configured, unchanged, deleted float64) {
 	s.Helper()
-	for _, e := range l.find(func(e entry) bool {
+	found := l.find(func(e entry) bool {
 		return strings.HasPrefix(e.text("msg"), "Applied revision") && strings.HasSuffix(e.text("revision"), commit) &&
 			e["created"] != nil
-	}) {
-		want := []any{created, configured, unchanged, deleted}
-		if got := []any{e["created"], e["configured"], e["unchanged"], e["deleted"]}; !slices.Equal(got, want) {
-			s.Errorf("%s: created, configured, unchanged and deleted are %v, want %v", commit, got, want)
-		}
-		return
+	})
+	if len(found) == 0 {
+		s.Fatalf("no line counts the objects of %s", commit)
 	}
-	s.Errorf("no line counts the objects of %s", commit)
+	e, want := found[0], []any{created, configured, unchanged, deleted}
+	if got := []any{e["created"], e["configured"], e["unchanged"], e["deleted"]}; !slices.Equal(got, want) {
+		s.Errorf("%s: created, configured, unchanged and deleted are %v, want %v", commit, got, want)
+	}
 }
 
 // failedOnce checks that a failure and the recovery from it are one line each.
