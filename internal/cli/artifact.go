@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -42,6 +43,10 @@ func (r *registryAccess) open(ctx context.Context, raw string) (*oci.Repository,
 	if err != nil {
 		return nil, ref, usageError{err}
 	}
+	if !slices.Contains(registryProviders, r.provider) {
+		return nil, ref, usageError{fmt.Errorf("--provider '%s' is not one of %s", r.provider,
+			strings.Join(registryProviders, ", "))}
+	}
 	var auth authn.Authenticator
 	switch {
 	case r.creds != "":
@@ -69,6 +74,10 @@ func (r *registryAccess) open(ctx context.Context, raw string) (*oci.Repository,
 	opened, err := oci.Open(url, oci.Access{Transport: transport, Login: *login, Insecure: r.insecure})
 	return opened, ref, err
 }
+
+// registryProviders are the values of --provider.
+var registryProviders = []string{sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+	sourcev1.ProviderGCP}
 
 func cloudIdentity(ctx context.Context, provider, url string) (authn.Authenticator, error) {
 	return (&auth.Identities{}).Registry(ctx, provider, url, nil)

@@ -255,8 +255,8 @@ var invalidArtifactLines = map[string]struct {
 	},
 	"unknown provider": {
 		line: "list artifacts {registry}/app --provider ibm --insecure-registry",
-		code: exitFailed,
-		want: "ibm",
+		code: exitUsage,
+		want: "--provider 'ibm' is not one of generic, aws, azure, gcp",
 	},
 }
 

@@ -166,9 +166,8 @@ func TestAutomationsOfSameValueStop(t *testing.T) {
 		}
 		for i := range all.Items {
 			if c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady); c != nil &&
-				c.Reason == "UpdateFailed" && strings.Contains(c.Message, "reverted to 'two' each time. Let only "+
-				"one automation set this value: correct the marker, the bindings or spec.policySelector. "+
-				"Then request a reconciliation") &&
+				c.Reason == "UpdateFailed" && strings.HasSuffix(c.Message, "each time. Let only one automation set this "+
+				"value: correct the marker, the bindings or spec.policySelector. Then request a reconciliation") &&
 				strings.HasPrefix(c.Message, "values.yaml:2") {
 				return nil
 			}
