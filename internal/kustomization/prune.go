@@ -15,7 +15,7 @@ func (r *run) prune(ctx context.Context, stale, applied apply.Inventory) (apply.
 		retained = r.handover(ctx, r.obj, r.source, stale).objects
 		stale = stale.Without(retained)
 		pruned, err := r.target.Cluster.Prune(ctx, rollout.OwnerOf(refOf(r.obj)), stale)
-		r.report.AddChanges(pruned)
+		r.report.AddPruned(pruned)
 		if err != nil {
 			// Stale objects stay in the inventory until they are deleted, so that none is lost.
 			r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(stale).With(retained))

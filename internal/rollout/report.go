@@ -37,10 +37,16 @@ type event struct {
 	reason, message string
 }
 
-// AddChanges adds changes of objects in the cluster. Objects that were unchanged or skipped are counted only.
-func (r *Report) AddChanges(all []apply.Change) {
+// AddChanges adds changes of objects that were applied. Objects that were unchanged or skipped are counted only.
+func (r *Report) AddChanges(applied []apply.Change) { r.add(applied, Effective(applied)) }
+
+// AddPruned adds changes of objects that are no longer declared. Objects that were skipped stay in the cluster, so they
+// are reported, too.
+func (r *Report) AddPruned(pruned []apply.Change) { r.add(pruned, pruned) }
+
+// add counts all changes, and reports some of them.
+func (r *Report) add(all, changes []apply.Change) {
 	r.counts.Add(apply.Summarize(all))
-	changes := Effective(all)
 	for _, c := range changes {
 		if c.ResourceVersion == "" {
 			continue
