@@ -165,10 +165,10 @@ func TestAutomationsOfSameValueStop(t *testing.T) {
 			return err
 		}
 		for i := range all.Items {
-			if c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady); c != nil &&
-				c.Reason == "UpdateFailed" && strings.HasSuffix(c.Message, "each time. Let only one automation set this "+
-				"value: correct the marker, the bindings or spec.policySelector. Then request a reconciliation") &&
-				strings.HasPrefix(c.Message, "values.yaml:2") {
+			c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady)
+			if c != nil && c.Reason == "UpdateFailed" && strings.HasPrefix(c.Message, "values.yaml:2") &&
+				strings.HasSuffix(c.Message, "each time. Let only one automation set this value: correct the "+
+					"marker, the bindings or spec.policySelector. Then request a reconciliation") {
 				return nil
 			}
 		}
