@@ -79,8 +79,14 @@ var (
 	limitRange    = regexp.MustCompile(`(maximum|minimum) [\w./-]+ usage per |max limit to request ratio`)
 	noAccount     = regexp.MustCompile(`error looking up service account ([\w./-]+):`)
 	noPriority    = regexp.MustCompile(`no PriorityClass with name ([\w.-]+) was found`)
-	rbac          = regexp.MustCompile(` cannot \w+ resource |attempting to grant RBAC permissions`)
+	rbac          = regexp.MustCompile(` cannot \w+ (resource|path) |attempting to grant RBAC permissions`)
 )
+
+// IsMissingRight reports whether the API server refused a request since RBAC does not allow it. Status 403 alone does
+// not tell: admission uses it, too, and says itself what to do.
+func IsMissingRight(err error) bool {
+	return apierrors.IsForbidden(err) && rbac.MatchString(err.Error())
+}
 
 // forbiddenHint returns what to do about status 403, which the API server also uses for admission plugins.
 func forbiddenHint(err error, owner Owner) string {
@@ -103,7 +109,7 @@ func forbiddenHint(err error, owner Owner) string {
 		return "Change the pod template, or the Pod Security level of the namespace"
 	case limitRange.MatchString(text):
 		return "Change the requests and limits of the containers, or the LimitRange of the namespace"
-	case rbac.MatchString(text):
+	case IsMissingRight(err):
 		return adviceFor(owner).right
 	}
 	return "An admission plugin of the API server refuses the object. Change the object as the message says"

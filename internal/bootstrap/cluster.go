@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -166,7 +165,7 @@ func clusterFault(what string, err error) error {
 	var network *net.OpError
 	var request *url.Error
 	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // admission says itself what to do
+	case apply.IsMissingRight(err):
 		return f.WithHint("Use an account that may administer the cluster, with --context or --as")
 	case apierrors.IsUnauthorized(err):
 		return f.WithHint("The cluster rejected the credentials: log in again, or choose another --context")

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 // changedSince is the answer to a decision on what has changed since it was shown.
@@ -59,7 +61,7 @@ func explain(err error) string {
 	switch {
 	case apimeta.IsNoMatchError(err):
 		hint = "Run sluice check: a definition is missing."
-	case apierrors.IsForbidden(err):
+	case apply.IsMissingRight(err):
 		hint = "Ask an administrator for this permission."
 	case apierrors.IsUnauthorized(err):
 		hint = "The cluster rejected the credentials of this server: start it again."

@@ -17,7 +17,12 @@ func TestErrorsSayWhatToDoInABrowser(t *testing.T) {
 		err  error
 		want string
 	}{
-		{err: apierrors.NewForbidden(gates, "release", nil), want: "Ask an administrator for this permission."},
+		{
+			err: apierrors.NewForbidden(gates, "release",
+				errors.New(`User "u" cannot get resource "gates" in API group ""`)),
+			want: "Ask an administrator for this permission.",
+		},
+		{err: apierrors.NewForbidden(gates, "release", errors.New("not an approver")), want: "not an approver"},
 		{err: apierrors.NewUnauthorized("expired"), want: "start it again."},
 		{err: &apimeta.NoKindMatchError{}, want: "Run sluice check: a definition is missing."},
 		{err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: "This page tries again by itself."},

@@ -27,7 +27,8 @@ func TestExplain(t *testing.T) {
 	}{
 		"unknown kind": {err: &apimeta.NoKindMatchError{}, want: "cannot list: this kind is not installed in the " +
 			"cluster. Run sluice install"},
-		"forbidden": {err: apierrors.NewForbidden(resource, "app", errors.New(`u cannot get x`)),
+		"forbidden": {err: apierrors.NewForbidden(resource, "app",
+			errors.New(`User "u" cannot get resource "kustomizations" in API group "kustomize.toolkit.fluxcd.io"`)),
 			want: "Ask an administrator"},
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), want: "log in again"},
 		"timeout":      {err: fmt.Errorf("get: %w", context.DeadlineExceeded), want: "Raise --timeout"},

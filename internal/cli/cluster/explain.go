@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
 // Explain returns an error that begins with what failed and, for known causes, ends with what to do. It returns nil for
@@ -36,7 +37,7 @@ func WithHint(err error) error {
 		hint = "Run sluice install if this is a kind of Sluice"
 	case apierrors.IsUnauthorized(err):
 		hint = "The cluster rejected the credentials: log in again, or choose another --context"
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // admission says itself what to do
+	case apply.IsMissingRight(err):
 		hint = "Ask an administrator for this permission, or use another account with --context or --as"
 	case errors.As(err, &untrusted):
 		hint = "Set --certificate-authority to the CA certificate of the cluster"
