@@ -28,7 +28,7 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	if !p.UI.IsEnabled() {
 		return nil
 	}
-	external, err := incluster.ParseExternalURL(p.UI.ExternalURL)
+	external, err := p.UI.External()
 	if err != nil {
 		return fmt.Errorf("--ui-external-url: %w", err)
 	}

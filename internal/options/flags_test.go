@@ -84,6 +84,20 @@ func TestIdentityServiceAccount(t *testing.T) {
 	}
 }
 
+func TestExternalURLOfTheUI(t *testing.T) {
+	u := UIOptions{ExternalURL: "https://Sluice.example.com/"}
+	if external, err := u.External(); err != nil || external.String() != "https://sluice.example.com" {
+		t.Errorf("got %v, %v", external, err)
+	}
+	for _, text := range []string{"", "sluice.example.com", "http://sluice.example.com", "https://a/b", "https://u@a",
+		"https://a?b", "ftp://a", "https://a#b", "%"} {
+		o := UIOptions{Addr: ":1", ExternalURL: text, TokenLogin: true, Session: time.Hour}
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), "--ui-external-url") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // The tables of docs/flags.md are generated: run this test with -update after a change.
 func TestDocumentationListsEveryFlag(t *testing.T) {
 	var used, unused, onOff strings.Builder

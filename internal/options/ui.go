@@ -96,6 +96,9 @@ func (o *UIOptions) checkServing() error {
 	if o.ExternalURL == "" {
 		return errors.New("--ui-addr needs --ui-external-url, the URL by which browsers reach it")
 	}
+	if _, err := o.External(); err != nil {
+		return fmt.Errorf("--ui-external-url: %w", err)
+	}
 	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
 		return errors.New("--ui-tls-cert-file and --ui-tls-key-file: set both or none")
 	}
@@ -129,6 +132,21 @@ func (o *UIOptions) checkLogin() error {
 	return nil
 }
 
+// External returns the address by which browsers reach the UI: its scheme and host.
+func (o *UIOptions) External() (*url.URL, error) {
+	u, err := url.Parse(o.ExternalURL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%q is not a URL", o.ExternalURL)
+	case u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("%q must be a scheme and a host only, such as https://sluice.example.com", o.ExternalURL)
+	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(strings.ToLower(u.Hostname()))):
+		return nil, fmt.Errorf("%q must start with https://: only loopback addresses may use http://", o.ExternalURL)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
+}
+
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -47,6 +47,9 @@ func (u UI) validate() error {
 	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour, TokenLogin: true,
 		Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecret, UsernameClaim: "sub",
 		GroupsClaim: "groups"}
+	if _, err := o.External(); err != nil {
+		return fmt.Errorf("--ui-url: %w", err)
+	}
 	return o.Check()
 }
 

@@ -40,10 +40,11 @@ func TestUIIsServedByOneDeployment(t *testing.T) {
 		}
 	}
 	for flag, ui := range map[string]UI{"--ui-url": {Issuer: "https://a"},
-		"--ui-oidc-client-secret": {URL: "https://a", ClientSecret: "a b"},
-		"--ui-oidc-client-id":     {URL: "https://a", Issuer: "https://a"},
-		"--ui-oidc-issuer":        {URL: "https://a", Issuer: "http://a", ClientID: "c"},
-		"needs --ui-oidc-issuer":  {URL: "https://a", UsernameClaim: "email"}} {
+		"--ui-url: \"http://a\" must start with https://": {URL: "http://a"},
+		"--ui-oidc-client-secret":                         {URL: "https://a", ClientSecret: "a b"},
+		"--ui-oidc-client-id":                             {URL: "https://a", Issuer: "https://a"},
+		"--ui-oidc-issuer":                                {URL: "https://a", Issuer: "http://a", ClientID: "c"},
+		"needs --ui-oidc-issuer":                          {URL: "https://a", UsernameClaim: "email"}} {
 		o := Default("v1")
 		o.UI = ui
 		if _, err := Manifests(o); err == nil || !strings.Contains(err.Error(), flag) {

@@ -5,7 +5,6 @@ package incluster
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -147,17 +146,3 @@ func ownPath(next string) string {
 
 // isUnsafe reports characters that browsers treat as "/" or remove.
 func isUnsafe(r rune) bool { return r == '\\' || r <= ' ' || r == 0x7f }
-
-// ParseExternalURL parses the address by which browsers reach the UI.
-func ParseExternalURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%q is not a URL", text)
-	case u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("%q must be a scheme and a host only, such as https://sluice.example.com", text)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return nil, fmt.Errorf("%q must start with https://: only loopback addresses may use http://", text)
-	}
-	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
-}

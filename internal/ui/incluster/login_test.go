@@ -153,10 +153,7 @@ func TestOtherHostsAreRefused(t *testing.T) {
 }
 
 func TestCookiesAreProtected(t *testing.T) {
-	external, err := ParseExternalURL("https://Sluice.example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	external := &url.URL{Scheme: "https", Host: "sluice.example.com"}
 	seal, err := newSealer([]byte(strings.Repeat("k", minKey)))
 	if err != nil {
 		t.Fatal(err)
@@ -176,11 +173,5 @@ func TestCookiesAreProtected(t *testing.T) {
 	}
 	if _, err := newSealer([]byte("short")); err == nil {
 		t.Error("a short key is accepted")
-	}
-	for _, text := range []string{"", "sluice.example.com", "http://sluice.example.com", "https://a/b", "https://u@a",
-		"https://a?b", "ftp://a", "https://a#b", "%"} {
-		if u, err := ParseExternalURL(text); err == nil {
-			t.Errorf("%q is accepted as %s", text, u)
-		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -260,12 +259,6 @@ func (l *Login) begin(w http.ResponseWriter, s session, user string) error {
 	}
 	l.Log.Info("login to the UI", "user", user, "groups", s.Groups)
 	return nil
-}
-
-// isLoopback reports whether a host is this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 var _ ui.Login = (*Login)(nil)

@@ -60,7 +60,7 @@ func newSite(t *testing.T, change ...func(*Options)) *site {
 	}
 	server := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + server.Listener.Addr().String()
-	external, err := ParseExternalURL(s.url)
+	external, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
 	}
