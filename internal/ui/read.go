@@ -42,11 +42,18 @@ func (s *Server) filter(ctx context.Context, u *User) (view.Filter, error) {
 	return u.See(ctx, s.Model.Scopes())
 }
 
-func (s *Server) overview(ctx context.Context, u *User, _ *http.Request) (any, error) {
-	may, err := s.filter(ctx, u)
-	if err != nil {
-		return nil, err
+// filtered returns a handler that answers with what the user may see of the model.
+func (s *Server) filtered(answer func(may view.Filter, r *http.Request) (any, error)) handler {
+	return func(ctx context.Context, u *User, r *http.Request) (any, error) {
+		may, err := s.filter(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		return answer(may, r)
 	}
+}
+
+func (s *Server) overview(may view.Filter, _ *http.Request) (any, error) {
 	return view.NewOverview(s.Model.List(may), s.Now()), nil
 }
 
@@ -58,13 +65,9 @@ type page struct {
 }
 
 // items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after.
-func (s *Server) items(ctx context.Context, u *User, r *http.Request) (any, error) {
+func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
-	if err != nil {
-		return nil, err
-	}
-	may, err := s.filter(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +111,7 @@ func number(text string, byDefault, maximum int) (int, error) {
 }
 
 // graph connects items. Parameters: root (an ID), or the filters of items.
-func (s *Server) graph(ctx context.Context, u *User, r *http.Request) (any, error) {
-	may, err := s.filter(ctx, u)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) graph(may view.Filter, r *http.Request) (any, error) {
 	if root := r.URL.Query().Get("root"); root != "" {
 		return view.NewGraph(s.Model.List(may), root), nil
 	}
@@ -120,19 +119,11 @@ func (s *Server) graph(ctx context.Context, u *User, r *http.Request) (any, erro
 }
 
 // why answers where a change is. Parameter: q.
-func (s *Server) why(ctx context.Context, u *User, r *http.Request) (any, error) {
-	may, err := s.filter(ctx, u)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) why(may view.Filter, r *http.Request) (any, error) {
 	return view.Why(s.Model.List(may), r.URL.Query().Get("q")), nil
 }
 
 // changes lists what waits and what was changed, newest first, in groups of one revision.
-func (s *Server) changes(ctx context.Context, u *User, r *http.Request) (any, error) {
-	may, err := s.filter(ctx, u)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) changes(may view.Filter, r *http.Request) (any, error) {
 	return view.Changes(s.Model.List(matching(may, r))), nil
 }

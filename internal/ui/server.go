@@ -164,12 +164,12 @@ func (s *Server) routes(mux *http.ServeMux) {
 	object := "/api/v1/objects/{kind}/{namespace}/{name}"
 	for pattern, h := range map[string]handler{
 		"GET /api/v1/me":               s.me,
-		"GET /api/v1/overview":         s.overview,
-		"GET /api/v1/items":            s.items,
-		"GET /api/v1/graph":            s.graph,
-		"GET /api/v1/why":              s.why,
+		"GET /api/v1/overview":         s.filtered(s.overview),
+		"GET /api/v1/items":            s.filtered(s.items),
+		"GET /api/v1/graph":            s.filtered(s.graph),
+		"GET /api/v1/why":              s.filtered(s.why),
 		"GET /api/v1/gates":            s.gates,
-		"GET /api/v1/changes":          s.changes,
+		"GET /api/v1/changes":          s.filtered(s.changes),
 		"GET /api/v1/logs":             s.logs,
 		"GET " + object:                s.object,
 		"GET " + object + "/tree":      s.tree,
