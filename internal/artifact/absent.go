@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // An artifact that its server does not have, or whose server does not answer, does not fail its consumers at once:
@@ -23,30 +21,17 @@ func (e *absentError) Unwrap() error { return e.error }
 
 func isAbsent(err error) bool { return errors.As(err, new(*absentError)) }
 
-// absence knows since when artifacts are absent. Its zero value must be initialized before use.
+// absence knows since when artifacts are absent.
 type absence struct {
 	mu    sync.Mutex
-	clock clock.PassiveClock
 	since map[string]time.Time
-}
-
-func (a *absence) init(c clock.PassiveClock) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.since != nil {
-		return
-	}
-	if a.since, a.clock = map[string]time.Time{}, c; c == nil {
-		a.clock = clock.RealClock{}
-	}
 }
 
 // isRecent reports whether an artifact was found absent for the first time less than a minute ago. If there are too
 // many, those that were found absent more than an hour ago are forgotten.
-func (a *absence) isRecent(id string) bool {
+func (a *absence) isRecent(id string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.clock.Now()
 	since, ok := a.since[id]
 	if ok {
 		return now.Sub(since) < absentPatience
@@ -60,6 +45,9 @@ func (a *absence) isRecent(id string) bool {
 	}
 	if len(a.since) >= maxAbsent {
 		return false
+	}
+	if a.since == nil {
+		a.since = map[string]time.Time{}
 	}
 	a.since[id] = now
 	return true

@@ -35,6 +35,13 @@ type Fetcher struct {
 	absent   absence
 }
 
+func (f *Fetcher) now() time.Time {
+	if f.Clock == nil {
+		return time.Now()
+	}
+	return f.Clock.Now()
+}
+
 // Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
 // returned only if it belongs to this object. A download is used only if its digest is that of the artifact.
 func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
@@ -51,10 +58,9 @@ func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		f.absent.init(f.Clock)
 		failed := fault.New(meta.ArtifactFailedReason, "cannot get the artifact of revision %s", a.Revision).
 			Because(err).WithHint("It is retried. If the artifact is lost or damaged, the source stores it again")
-		if isAbsent(err) && !key.isExternal() && f.absent.isRecent(id) {
+		if isAbsent(err) && !key.isExternal() && f.absent.isRecent(id, f.now()) {
 			return nil, failed.Passing(absentRetry)
 		}
 		return nil, failed

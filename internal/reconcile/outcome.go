@@ -91,8 +91,8 @@ func Failed(err error) Outcome {
 		case f.Terminal:
 			o.state = stalled
 		case f.Temporary:
-			return Outcome{state: progressing, reason: ReasonProgressing, message: o.message, keepReady: true,
-				after: max(o.after, time.Millisecond)}
+			o = Progressing(o.after, "%s", o.message)
+			o.keepReady = true
 		}
 	}
 	return o
