@@ -3,22 +3,17 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-)
 
-var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
 
 // TestBootstrapPage runs the commands of docs/bootstrap.md in their order and in one shell. Only the hosts of their
 // URLs are replaced.
 func TestBootstrapPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "bootstrap.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := newGitHost(t, "my-org/fleet", "s3cret-token")
 	for _, repository := range []string{"org/fleet", "fleet"} {
 		h.git.Init(repository)
@@ -33,8 +28,8 @@ func TestBootstrapPage(t *testing.T) {
 	hosts := strings.NewReplacer("ssh://git@example.com", h.git.SSHURL, "ssh://git@git.internal", h.git.SSHURL,
 		"https://example.com", "https://"+h.address)
 	count := 0
-	for _, block := range shell.FindAllStringSubmatch(string(page), -1) {
-		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
+	for _, block := range testenv.Blocks(t, "bootstrap.md", "sh") {
+		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 			if variable, ok := strings.CutPrefix(line, "export "); ok {
 				name, _, _ := strings.Cut(variable, "=")
 				t.Setenv(name, h.token)

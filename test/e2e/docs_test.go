@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
@@ -17,8 +15,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-var example = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 func TestDocumentationExamples(t *testing.T) {
 	root, err := testenv.Root()
@@ -37,13 +33,9 @@ func TestDocumentationExamples(t *testing.T) {
 	}
 	applied := 0
 	for _, page := range pages {
-		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range example.FindAllSubmatch(b, -1) {
+		for _, block := range testenv.Blocks(t, filepath.Base(page), "yaml") {
 			o := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict(match[1], &o.Object); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(block), &o.Object); err != nil {
 				t.Errorf("%s: %v", filepath.Base(page), err)
 				continue
 			}

@@ -3,20 +3,17 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
-
-var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
 // TestGetStartedPage runs all commands of docs/get-started.md in their order and in one shell. Only the ports are
 // others, and the binaries are those that are built already.
@@ -29,19 +26,11 @@ func TestGetStartedPage(t *testing.T) {
 	if _, err := testenv.Binary("playground"); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(filepath.Dir(sluice), "..", "docs", "get-started.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var script strings.Builder
-	script.WriteString("set -euxo pipefail\n")
-	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
-		script.WriteString(block[1])
-	}
+	script := "set -euxo pipefail\n" + strings.Join(testenv.Blocks(t, "get-started.md", "sh"), "")
 	commands := strings.NewReplacer("make build\n", "", "$PWD/bin:", filepath.Dir(sluice)+":",
-		"127.0.0.1:8088", freeAddress(t),
+		"127.0.0.1:8088", system.FreeAddress(t),
 		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
-			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(script.String())
+			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", commands)
@@ -68,15 +57,4 @@ func TestGetStartedPage(t *testing.T) {
 	if t.Failed() {
 		t.Logf("%s", out)
 	}
-}
-
-// freeAddress returns an address of the loopback interface that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it serves nothing
-	return l.Addr().String()
 }
