@@ -217,9 +217,11 @@ func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at t
 // acknowledged and must not be lost.
 func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
 	err := d.store(ctx, sendCtx, delivery, at, posted)
-	for isDiskFailure(err) {
-		log.FromContext(ctx).V(1).Info("cannot store a notification yet", "provider", delivery.Provider.String(),
-			"error", err.Error())
+	for tries := 1; isDiskFailure(err); tries++ {
+		if tries == 1 {
+			log.FromContext(ctx).Error(err, "notifications wait for the disk of --storage-path. Free space on it, or "+
+				"replace it", "provider", delivery.Provider.String())
+		}
 		select {
 		case <-ctx.Done():
 			return // the event is not removed from the intake
