@@ -14,6 +14,7 @@ import (
 // TestBootstrapPage runs the commands of docs/bootstrap.md in their order and in one shell. Only the hosts of their
 // URLs are replaced.
 func TestBootstrapPage(t *testing.T) {
+	blocks := testenv.Blocks(t, "bootstrap.md", "sh")
 	h := newGitHost(t, "my-org/fleet", "s3cret-token")
 	for _, repository := range []string{"org/fleet", "fleet"} {
 		h.git.Init(repository)
@@ -28,7 +29,7 @@ func TestBootstrapPage(t *testing.T) {
 	hosts := strings.NewReplacer("ssh://git@example.com", h.git.SSHURL, "ssh://git@git.internal", h.git.SSHURL,
 		"https://example.com", "https://"+h.address)
 	count := 0
-	for _, block := range testenv.Blocks(t, "bootstrap.md", "sh") {
+	for _, block := range blocks {
 		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 			if variable, ok := strings.CutPrefix(line, "export "); ok {
 				name, _, _ := strings.Cut(variable, "=")
