@@ -58,7 +58,7 @@ func (s settings) merge() ([]Rule, error) {
 	for _, name := range s.Disable {
 		n := index(name)
 		if n < 0 {
-			problems = append(problems, fmt.Errorf("disable: there is no built-in rule %.70q. "+
+			problems = append(problems, fmt.Errorf("disable: no built-in rule has the name %.70q. "+
 				"List them with 'sluice preview --list-rules'", name))
 			continue
 		}

@@ -41,8 +41,8 @@ func TestParseErrors(t *testing.T) {
 	for content, want := range map[string]string{
 		"rule: []":                                   "unknown field",
 		"prunePercent: 101":                          "prunePercent is 101",
-		"disable: [nothing]":                         `no built-in rule "nothing"`,
-		"disable: [ordinary]":                        `no built-in rule "ordinary"`,
+		"disable: [nothing]":                         `no built-in rule has the name "nothing"`,
+		"disable: [ordinary]":                        `no built-in rule has the name "ordinary"`,
 		rule + "}, {name: a}]":                       "declared twice",
 		"rules: [{name: A b}]":                       "lower case",
 		"rules: [{name: ordinary}]":                  "cannot be changed",
