@@ -266,8 +266,8 @@ const manyDefinitions = 300
 // BenchmarkReleasesWithDefinitions installs HelmReleases in a cluster with few definitions, with 300 more, and with few
 // again, as each installation leaves its objects to the next.
 func BenchmarkReleasesWithDefinitions(b *testing.B) {
-	t := newTable(fmt.Sprintf("%d HelmReleases, new", *releaseCount), "", "time s", "x few", "CPU s", "API server CPU s",
-		"most memory, MB")
+	t := newTable(fmt.Sprintf("%d HelmReleases, new", *releaseCount), "", "time s", "x few", "CPU s",
+		"API server CPU s", "most memory, MB")
 	for b.Loop() {
 		before, beforeMemory := newReleases(b).install()
 		r := newReleases(b)
@@ -282,7 +282,8 @@ func BenchmarkReleasesWithDefinitions(b *testing.B) {
 		after, afterMemory := newReleases(b).install()
 		few := mean(before, after)
 		row := func(name string, m measured, memory float64) {
-			t.row(name, m.took.Seconds(), m.took.Seconds()/few.took.Seconds(), m.cpu.Seconds(), m.server.Seconds(), memory)
+			t.row(name, m.took.Seconds(), m.took.Seconds()/few.took.Seconds(), m.cpu.Seconds(),
+				m.server.Seconds(), memory)
 		}
 		row("few definitions", before, beforeMemory)
 		row(fmt.Sprintf("%d more", manyDefinitions), many, memory)
