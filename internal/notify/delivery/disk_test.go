@@ -184,7 +184,7 @@ func TestMemoryOfEventsIsBounded(t *testing.T) {
 		}
 	}
 	if held < 10 || held*len(long) > maxHeld/2 {
-		t.Errorf("%d events of one namespace wait, so there is no room for others", held)
+		t.Errorf("%d events of one namespace wait, which leaves nothing for others", held)
 	}
 	before = testutil.ToFloat64(lost)
 	d.own.drop()

@@ -74,7 +74,7 @@ func (l *lazyQueue) opened() *queue.Queue {
 	return l.queue
 }
 
-// remove deletes the queue, and opens it anew at its next use.
+// remove deletes the queue. Its next use opens a new one.
 func (l *lazyQueue) remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
