@@ -81,6 +81,14 @@ type Pending struct {
 	// +optional
 	Changes []string `json:"changes,omitempty"`
 
+	// Risk of the change: low, medium or high.
+	// +optional
+	Risk string `json:"risk,omitempty"`
+
+	// Change identifies the content of the change. Approvals that the rules of a gate require name it.
+	// +optional
+	Change string `json:"change,omitempty"`
+
 	// Message explains why the changes could not be determined, if they could not.
 	// +optional
 	Message string `json:"message,omitempty"`

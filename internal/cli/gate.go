@@ -200,8 +200,11 @@ func (a *gateApproval) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	approval := request.Approval{User: user, Groups: a.groups, Revision: a.revision, Comment: a.comment,
+	approval, err := request.Approval{User: user, Groups: a.groups, Revision: a.revision, Comment: a.comment,
 		Expires: a.expires}.Object(g, time.Now())
+	if err != nil {
+		return err
+	}
 	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
 		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
 	}

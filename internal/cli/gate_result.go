@@ -121,6 +121,18 @@ func (a *gateApproval) report(ctx context.Context, c client.Client, g *gatingv1.
 		return nil
 	case !observed.Counts:
 		return fmt.Errorf("%s, but it does not count: %s", recorded, term.OneLine(observed.Message))
+	case len(approval.Spec.Changes) > 0:
+		approved := map[string]bool{}
+		for _, c := range g.Status.ApprovedChanges {
+			approved[c.Change] = slices.Contains(approval.Spec.Changes, c.Change)
+		}
+		enough := 0
+		for _, is := range approved {
+			if is {
+				enough++
+			}
+		}
+		a.Done("%s. %d of its %d changes have enough approvals", recorded, enough, len(approval.Spec.Changes))
 	case !isOpen(g):
 		a.Done("%s. Gate '%s' is still closed: %s", recorded, client.ObjectKeyFromObject(g), why(g))
 	default:

@@ -91,6 +91,9 @@ func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatin
 			changes = fmt.Sprintf(" (%d created, %d configured, %d deleted)", ptr.Deref(w.Created, 0),
 				ptr.Deref(w.Configured, 0), ptr.Deref(w.Deleted, 0))
 		}
+		if w.Risk != "" {
+			changes += ", risk " + w.Risk
+		}
 		fmt.Fprintf(s.Out, "  %s/%s/%s %s%s\n", w.Kind, w.Namespace, w.Name, term.OneLine(w.Revision), changes)
 		if s.diff && w.Kind == kustomizev1.KustomizationKind {
 			s.printPending(ctx, c, types.NamespacedName{Namespace: w.Namespace, Name: w.Name})

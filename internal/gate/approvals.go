@@ -29,7 +29,7 @@ const (
 // addApprovals adds the approvals of a gate to the input. Unverified is not nil if the API server does not verify their
 // authors; they do not count then.
 func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) (unverified, err error) {
-	if in.Rule == nil {
+	if len(approvalRules(g)) == 0 {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList
@@ -45,6 +45,7 @@ func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *ver
 		approval := verdict.Approval{
 			Name: a.Name, User: a.Spec.User, Groups: a.Spec.Groups, At: a.CreationTimestamp.Time,
 			Revision:  a.Spec.Revision,
+			Changes:   a.Spec.Changes,
 			Withdrawn: a.Spec.Withdrawn || !a.DeletionTimestamp.IsZero(),
 		}
 		if a.Spec.ExpiresAt != nil {

@@ -18,6 +18,8 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
+	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/seal"
@@ -59,6 +61,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	if !c.sealer.verify(c.Seals, g) {
 		g.Status.Checks = nil
 	}
+	g.Status.ApprovedChanges = nil
 	d, err := c.decide(ctx, g, now)
 	if err != nil {
 		d.Verdict = errorVerdict(err)
@@ -100,6 +103,9 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 	if err != nil {
 		return decision{}, err
 	}
+	if _, err := ruling.Compile(g.Spec.Rules); err != nil {
+		return decision{}, err
+	}
 	if err := c.checkCycle(ctx, g); err != nil {
 		return decision{}, err
 	}
@@ -117,7 +123,12 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		in.Checks = append(in.Checks, verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message})
 	}
 	v := verdict.Of(in, now)
-	return decision{Verdict: v, next: earliest(v.Review, due),
+	changes, expiry := approvedChanges(g, in, now)
+	g.Status.ApprovedChanges = changes
+	if request.RequiresChanges(g) {
+		v.Approvals = observer(g, in).Observe(in.Approvals, in.ClosedAt(now), now)
+	}
+	return decision{Verdict: v, next: earliest(v.Review, due, expiry),
 		problem: cmp.Or(unverifiedRequests, unverifiedApprovals, c.CheckSelection(ctx, g))}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/seal"
 )
@@ -51,6 +52,8 @@ type entry struct {
 	gate     *gatingv1.Gate // with an empty status if no controller wrote its status
 	state    string         // see stateOf
 	sequence int64          // the highest one of the seals of the gate
+	rules    *ruling.Rules
+	problem  error // why the rules could not be compiled
 }
 
 // newEntry returns the entry of a gate. A status without a valid seal, and one that is older than the last one, is not
@@ -67,6 +70,7 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 		e.gate.Status = gatingv1.GateStatus{}
 	}
 	e.state = stateOf(e.gate)
+	e.rules, e.problem = ruling.Compile(g.Spec.Rules)
 	return e
 }
 
@@ -75,7 +79,8 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 func stateOf(g *gatingv1.Gate) string {
 	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		g.Status.ObservedGeneration == g.Generation,
-		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun)
+		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
+		isOverridden(g), changesOf(g.Status.ApprovedChanges))
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -174,11 +179,15 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 				"is in another namespace: cross-namespace references have been blocked"
 		case e == nil:
 			c.Reason, c.State = meta.GateNotFoundReason, "is not found"
-		case manual && e.gate.Spec.AllowManual:
+		case manual && e.gate.Spec.AllowManual && len(e.gate.Spec.Rules) == 0:
 			continue
 		case len(e.gate.Status.ApprovedRevisions) == 0 && Allows(e.gate, "", now):
-			continue
+			if c.Judge = e.judge(obj, now); c.Judge == nil {
+				continue
+			}
+			c.Open = true
 		default:
+			c.Judge = e.judge(obj, now)
 			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop
 			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
 			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Allows(r[0]) {

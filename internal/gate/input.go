@@ -50,12 +50,18 @@ func InputOf(g *gatingv1.Gate) (verdict.Input, error) {
 		}
 	}
 	if a := g.Spec.Approvals; a != nil {
-		in.Rule = &verdict.Rule{Required: int(a.Required), Users: a.Users, Groups: a.Groups, ValidFor: in.Window}
-		if a.ValidFor != nil {
-			in.Rule.ValidFor = a.ValidFor.Duration
-		}
+		in.Rule = ruleOf(a, in.Window)
 	}
 	return in, nil
+}
+
+// ruleOf returns the approvals that a gate or one of its rules requires.
+func ruleOf(a *gatingv1.Approvals, window time.Duration) *verdict.Rule {
+	rule := &verdict.Rule{Required: int(a.Required), Users: a.Users, Groups: a.Groups, ValidFor: window}
+	if a.ValidFor != nil {
+		rule.ValidFor = a.ValidFor.Duration
+	}
+	return rule
 }
 
 // managerOf returns the field manager that wrote an annotation (metadata.managedFields), empty if there is none.

@@ -20,7 +20,10 @@ type sealedStatus struct {
 	Next     *gatingv1.Transition   `json:"next,omitempty"`
 	Approved []string               `json:"approved,omitempty"`
 	Checks   []gatingv1.CheckResult `json:"checks,omitempty"`
-	From     int64                  `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
+
+	Changes    []gatingv1.ApprovedChange `json:"changes,omitempty"`
+	Overridden bool                      `json:"overridden,omitempty"`
+	From       int64                     `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
 }
 
 // A seal is an authentication code, and after this separator the Unix time since when the status holds. Seals of older
@@ -45,6 +48,7 @@ func sealedParts(g *gatingv1.Gate, from, generation, sequence int64) []string {
 	status, err := json.Marshal(sealedStatus{
 		Opened: apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		Next:   g.Status.NextTransition, Approved: g.Status.ApprovedRevisions, Checks: g.Status.Checks,
+		Changes: g.Status.ApprovedChanges, Overridden: isOverridden(g),
 		From: from,
 	})
 	if err != nil {

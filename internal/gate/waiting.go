@@ -61,7 +61,8 @@ func (x *Index) SetWaiting(ref reconcile.Ref, closed []reconcile.ClosedGate, pen
 		}
 		previous := w.objects[g][ref]
 		w.objects[g][ref] = pending
-		if previous == nil || previous.Revision != pending.Revision || counts(previous) != counts(pending) {
+		if previous == nil || previous.Revision != pending.Revision || counts(previous) != counts(pending) ||
+			previous.Change != pending.Change {
 			x.enqueueGate(g)
 		}
 	}
@@ -111,7 +112,7 @@ func (x *Index) Waiting(gate types.NamespacedName, limit int) ([]gatingv1.Waitin
 		pending := w.objects[gate][ref]
 		o := gatingv1.WaitingObject{
 			Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
-			Revision: pending.Revision, Since: pending.Since,
+			Revision: pending.Revision, Since: pending.Since, Risk: pending.Risk, Change: pending.Change,
 		}
 		if len(pending.Changes) > 0 {
 			o.Created, o.Configured, o.Deleted = count(pending.Created), count(pending.Configured),

@@ -6,24 +6,37 @@ import (
 	"fmt"
 	"strings"
 
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// dryRun returns the manifest of the release that an install or upgrade would store.
-func (r *run) dryRun(ctx context.Context, o *observed) (string, error) {
+// dryRun is the release that an install or upgrade would store.
+type dryRun struct {
+	manifest string
+	hooks    []*helmrelease.Hook
+	chart    *chart.Chart
+}
+
+// dryRun renders the chart as an install or upgrade would.
+func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	release := render.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Revision: 1, IsInstall: true}
 	if o.last != nil {
 		release.Revision, release.IsInstall, release.IsUpgrade = o.last.Version+1, false, true
 	}
-	_, result, err := r.renderFiles(ctx, release, r.values)
+	loaded, result, err := r.renderFiles(ctx, release, r.values)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	a, err := r.newAction()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	files := map[string]string{}
 	for _, f := range result.Files {
@@ -31,20 +44,96 @@ func (r *run) dryRun(ctx context.Context, o *observed) (string, error) {
 			files[f.Name] = f.Content
 		}
 	}
-	_, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
+	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var all bytes.Buffer
 	for _, m := range manifests {
 		fmt.Fprintf(&all, "---\n# Source: %s\n%s\n", m.Name, m.Content)
 	}
+	out := &dryRun{manifest: all.String(), hooks: hooks, chart: loaded.chart}
 	if a.PostRenderer == nil {
-		return all.String(), nil
+		return out, nil
 	}
 	rendered, err := a.PostRenderer.Run(&all)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return rendered.String(), nil
+	out.manifest = rendered.String()
+	return out, nil
+}
+
+// preview returns what an install or upgrade to the declared release would change.
+func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
+	o, err := r.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	next, err := r.dryRun(ctx, o)
+	if err != nil {
+		return nil, r.redact(err)
+	}
+	objects, err := r.objectsOf(&helmrelease.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(),
+		Manifest: next.manifest})
+	if err != nil {
+		return nil, err
+	}
+	request := apply.Request{Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, MaxDiffs: rollout.MaxDiffs,
+		Secrets: r.secrets, Inspect: true}
+	if o.last != nil {
+		before, err := r.objectsOf(o.last)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range before {
+			request.Previous = append(request.Previous, refTo(b).Entry())
+		}
+	}
+	planned, err := r.target.Cluster.Diff(ctx, request)
+	if err != nil {
+		return nil, r.redact(err)
+	}
+	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, r.desired.decision(r.obj), planned,
+		r.secrets...)
+	others, err := next.others(o.last)
+	p.Change.Objects = append(p.Change.Objects, others...)
+	return p, r.redact(err)
+}
+
+// others returns the hooks and the definitions in the directory crds that the last release did not have. They are not
+// part of the manifest, but an action creates them.
+func (d *dryRun) others(last *helmrelease.Release) ([]risk.Object, error) {
+	known := map[string]bool{}
+	if last != nil {
+		for _, h := range last.Hooks {
+			known[h.Manifest] = true
+		}
+		if last.Chart != nil {
+			for _, c := range last.Chart.CRDObjects() {
+				known[string(c.File.Data)] = true
+			}
+		}
+	}
+	var texts []string
+	for _, h := range d.hooks {
+		texts = append(texts, h.Manifest)
+	}
+	for _, c := range d.chart.CRDObjects() {
+		texts = append(texts, string(c.File.Data))
+	}
+	var out []risk.Object
+	for _, text := range texts {
+		if known[text] {
+			continue
+		}
+		objects, err := kube.Decode(strings.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			out = append(out, risk.NewObject(risk.Created, nil, o))
+		}
+	}
+	return out, nil
 }

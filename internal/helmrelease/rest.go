@@ -138,7 +138,7 @@ func (r *run) driftRequest(owner apply.Owner, rel *helmrelease.Release) (apply.R
 	if err != nil {
 		return apply.Request{}, err
 	}
-	objects, err := r.objectsOf(rel)
+	objects, err := r.comparable(rel)
 	return apply.Request{
 		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...),
 		SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
@@ -175,8 +175,16 @@ func refTo(o *unstructured.Unstructured) apply.Ref {
 		Name: o.GetName()}
 }
 
-// objectsOf returns the objects of a stored release as Helm applies them, without those that are excluded from drift
-// detection by annotation.
+// comparable returns the objects of a stored release without those that are excluded from drift detection by
+// annotation.
+func (r *run) comparable(rel *helmrelease.Release) ([]*unstructured.Unstructured, error) {
+	objects, err := r.objectsOf(rel)
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return strings.EqualFold(o.GetAnnotations()[helmv2.DriftDetectionAnnotation], "disabled")
+	}), err
+}
+
+// objectsOf returns the objects of a stored release as Helm applies them.
 func (r *run) objectsOf(rel *helmrelease.Release) ([]*unstructured.Unstructured, error) {
 	objects, err := kube.Decode(strings.NewReader(rel.Manifest))
 	if err != nil {
@@ -184,9 +192,6 @@ func (r *run) objectsOf(rel *helmrelease.Release) ([]*unstructured.Unstructured,
 	}
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
-		if strings.EqualFold(o.GetAnnotations()[helmv2.DriftDetectionAnnotation], "disabled") {
-			continue
-		}
 		kube.SetMetadata(o, rel.Name, rel.Namespace)
 		gvk := o.GroupVersionKind()
 		mapping, err := r.target.Cluster.Mapper().RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -196,37 +201,4 @@ func (r *run) objectsOf(rel *helmrelease.Release) ([]*unstructured.Unstructured,
 		out = append(out, o)
 	}
 	return out, nil
-}
-
-// preview returns what an install or upgrade to the declared release would change.
-func (r *run) preview(ctx context.Context) ([]apply.Change, error) {
-	o, err := r.observe(ctx)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := r.dryRun(ctx, o)
-	if err != nil {
-		return nil, r.redact(err)
-	}
-	next := &helmrelease.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Manifest: manifest}
-	objects, err := r.objectsOf(next)
-	if err != nil {
-		return nil, err
-	}
-	request := apply.Request{Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, MaxDiffs: rollout.MaxDiffs,
-		Secrets: r.secrets}
-	if o.last != nil {
-		before, err := r.objectsOf(o.last)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range before {
-			request.Previous = append(request.Previous, refTo(b).Entry())
-		}
-	}
-	planned, err := r.target.Cluster.Diff(ctx, request)
-	if err != nil {
-		return planned, r.redact(err)
-	}
-	return planned, nil
 }

@@ -24,6 +24,7 @@ type state struct {
 	heldProblem string
 	health      rollout.Health
 	preview     rollout.PendingPreview
+	decided     rollout.Decided
 	warnings    string // the last reported ones
 	// waits is the release whose objects are waited for, and for how long.
 	waits       string

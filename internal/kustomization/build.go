@@ -48,6 +48,10 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		}
 		return nil, err
 	}
+	if r.pass.HasRules() && !r.held && !r.state.decided.Allows(decision(r.obj, "sha256:"+result.Digest)) {
+		return nil, fault.New(meta.ReconciliationFailedReason,
+			"variables or keys changed while gates decided about the build").WithHint("It is decided about again")
+	}
 	r.recordBuild(in, result)
 	return result, nil
 }

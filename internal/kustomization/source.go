@@ -50,6 +50,16 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 	return source.GetArtifact(), nil
 }
 
+// isVerified reports whether the source has verified the signature of an artifact that it still has.
+func (c *Controller) isVerified(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) bool {
+	ref := obj.Spec.SourceRef
+	source := sourcev1.NewSource(ref.Kind)
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
+	err := c.Client.Get(ctx, key, source)
+	return err == nil && source.GetArtifact().HasRevision(a.Revision) &&
+		apimeta.IsStatusConditionTrue(source.CommonStatus().Conditions, sourcev1.SourceVerifiedCondition)
+}
+
 func unreadable(kind string, key types.NamespacedName, err error) *reconcile.Outcome {
 	return ptr.To(reconcile.Failed(fault.New(meta.ArtifactFailedReason, "cannot read %s '%s'", kind, key).
 		Because(err)))

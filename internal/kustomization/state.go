@@ -23,6 +23,7 @@ type state struct {
 	apply   applyState
 	health  rollout.Health
 	preview rollout.PendingPreview
+	decided rollout.Decided
 }
 
 // buildState is the last build.

@@ -25,8 +25,8 @@ type Gatekeeper interface {
 	// GatesFor lists the gates that apply to an object, by name or by selector, in order. The object must be enqueued
 	// when one of them changes.
 	GatesFor(ref Ref, obj Gated) []Ref
-	// ClosedGates returns which of the gates are closed to the object now. manual: the pass was requested by
-	// annotation.
+	// ClosedGates returns which of the gates may hold the object now: those that are closed, and those with rules.
+	// manual: the pass was requested by annotation.
 	ClosedGates(gates []Ref, obj Gated, manual bool) []ClosedGate
 	// SetWaiting records the change of an object that waits at closed gates; a nil change clears the record.
 	SetWaiting(ref Ref, at []ClosedGate, pending *meta.Pending)
@@ -34,13 +34,29 @@ type Gatekeeper interface {
 	WaitForSync(ctx context.Context) error
 }
 
-// ClosedGate is a gate that is closed to an object.
+// ClosedGate is a gate that may hold an object.
 type ClosedGate struct {
 	Gate          Ref
 	Reason        string                     // GateClosed, GateNotFound or AccessDenied
 	State         string                     // for messages, such as "is closed"
 	Allows        func(revision string) bool // reports whether the gate admits a revision; nil admits none
 	StopsProgress bool                       // the gate also stops work that is in progress
+
+	// Judge returns why the rules of the gate hold a change to a revision, for messages; empty if they admit it. A nil
+	// change is one that cannot be computed. It is nil for a gate without rules.
+	Judge func(revision string, change Change) (state string)
+	Open  bool // without its rules, the gate would be open
+}
+
+// Change is what an object would change. Gates with rules know its type.
+type Change interface {
+	// Digest identifies the content of the change.
+	Digest() string
+}
+
+// allows reports whether the gate admits a revision, without its rules.
+func (c ClosedGate) allows(revision string) bool {
+	return c.Open || c.Allows != nil && c.Allows(revision)
 }
 
 // GateBehavior is what a closed gate does to the objects of a kind.
@@ -72,9 +88,21 @@ func IsHeld(err error) bool { return errors.As(err, new(*heldError)) }
 // admission is the answer of the gates to one pass. A nil admission admits everything.
 type admission struct {
 	gates    []Ref
-	closed   []ClosedGate
-	admitted bool // all closed gates allowed the revision that was asked for
-	manual   bool // the gates would be closed if the pass had not been requested
+	asked    []ClosedGate // those that may hold the object
+	closed   []ClosedGate // those that hold it: before a revision is asked for, those that are closed
+	admitted bool         // all gates allowed the revision that was asked for
+	manual   bool         // the gates would be closed if the pass had not been requested
+}
+
+// newAdmission returns the admission of a pass by gates, of which some may hold the object.
+func newAdmission(gates []Ref, asked []ClosedGate) *admission {
+	return &admission{gates: gates, asked: asked,
+		closed: slices.DeleteFunc(slices.Clone(asked), func(c ClosedGate) bool { return c.Open })}
+}
+
+// hasRules reports whether a gate decides by the content of a change.
+func (a *admission) hasRules() bool {
+	return a != nil && slices.ContainsFunc(a.asked, func(c ClosedGate) bool { return c.Judge != nil })
 }
 
 // blocking returns the gates that hold the pass; none if a revision was admitted.
@@ -85,16 +113,48 @@ func (a *admission) blocking() []ClosedGate {
 	return a.closed
 }
 
-func (a *admission) admit(revision string) error {
-	if a == nil || len(a.closed) == 0 {
-		return nil
-	}
-	a.admitted = !slices.ContainsFunc(a.closed, func(c ClosedGate) bool {
-		return c.Allows == nil || !c.Allows(revision)
+// admit asks the gates about a revision. Gates with rules decide by the change; a nil change cannot be computed.
+func (a *admission) admit(revision string, change Change) error {
+	return a.decide(revision, func(c *ClosedGate) bool {
+		if c.Judge == nil {
+			return c.allows(revision)
+		}
+		c.State = c.Judge(revision, change)
+		return c.State == ""
 	})
-	if a.admitted {
+}
+
+// admitUnchanged asks the gates about a revision that changes nothing. Gates with rules have nothing to decide then.
+func (a *admission) admitUnchanged(revision string) error {
+	return a.decide(revision, func(c *ClosedGate) bool { return c.Judge != nil || c.allows(revision) })
+}
+
+// refuse holds a revision at the gates with rules, as what it changes cannot be computed.
+func (a *admission) refuse(revision string, err error) error {
+	return a.decide(revision, func(c *ClosedGate) bool {
+		if c.Judge == nil {
+			return c.allows(revision)
+		}
+		c.State = "has rules, but the change cannot be computed: " + err.Error()
+		return false
+	})
+}
+
+// decide records which gates hold a revision.
+func (a *admission) decide(revision string, admits func(*ClosedGate) bool) error {
+	if a == nil || len(a.asked) == 0 {
 		return nil
 	}
+	var closed []ClosedGate
+	for _, c := range a.asked {
+		if !admits(&c) {
+			closed = append(closed, c)
+		}
+	}
+	if a.admitted = len(closed) == 0; a.admitted {
+		return nil
+	}
+	a.closed = closed
 	return &heldError{revision, a.states()}
 }
 
@@ -135,8 +195,8 @@ func (l *loop[T]) admissionOf(obj T, manual bool) *admission {
 	if len(gates) == 0 {
 		return nil
 	}
-	a := &admission{gates: gates, closed: l.Gates.ClosedGates(gates, gated, manual)}
-	a.manual = manual && len(a.closed) < len(l.Gates.ClosedGates(gates, gated, false))
+	a := newAdmission(gates, l.Gates.ClosedGates(gates, gated, manual))
+	a.manual = manual && len(a.asked) < len(l.Gates.ClosedGates(gates, gated, false))
 	return a
 }
 

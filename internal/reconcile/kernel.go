@@ -72,15 +72,38 @@ type Pass[T Object] struct {
 // the revision, and calls it again if the revision changes within the pass. When it returns an error, the step returns
 // [Held] or [Failed] with that error.
 func (p *Pass[T]) Admit(revision string) error {
-	err := p.admission.admit(revision)
-	if err != nil && revision != "" && revision == p.CurrentRevision && p.WasAdmitted(revision) &&
-		p.admitted.Generation == p.Object.GetGeneration() {
-		err = nil
+	return p.record(revision, p.admission.admit(revision, nil))
+}
+
+// HasRules reports whether a gate decides by the content of a change.
+func (p *Pass[T]) HasRules() bool { return p.admission.hasRules() }
+
+// AdmitChange is [Pass.Admit] for a kind whose changes can be computed. Gates with rules decide by what change returns,
+// which is called only if there is one: nil if nothing changes, so that nothing has to be decided.
+func (p *Pass[T]) AdmitChange(revision string, change func() (Change, error)) error {
+	if !p.HasRules() {
+		return p.Admit(revision)
 	}
-	if err == nil {
+	what, err := change()
+	switch {
+	case err != nil:
+		return p.record(revision, p.admission.refuse(revision, err))
+	case what == nil:
+		return p.record(revision, p.admission.admitUnchanged(revision))
+	}
+	return p.record(revision, p.admission.admit(revision, what))
+}
+
+// record records a revision that gates let through.
+func (p *Pass[T]) record(revision string, held error) error {
+	if held != nil && revision != "" && revision == p.CurrentRevision && p.WasAdmitted(revision) &&
+		p.admitted.Generation == p.Object.GetGeneration() {
+		held = nil
+	}
+	if held == nil {
 		p.revision = revision
 	}
-	return err
+	return held
 }
 
 // WasAdmitted reports whether a revision is the last one that gates let through before, for this generation or an

@@ -5,9 +5,11 @@ package risk
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Level is how much harm a change may do. The zero value is None.
@@ -113,6 +115,7 @@ func (o Owner) String() string { return o.Kind + "/" + o.Namespace + "/" + o.Nam
 type Change struct {
 	Owner     Owner
 	Inventory int      // number of objects that the owner applied before
+	Revision  string   // that the owner would move to
 	Objects   []Object // without objects that do not change
 	Author    string   // of the commit, as name <address>
 	Signed    bool     // the signature of the commit was verified
@@ -168,3 +171,12 @@ func redact(text string, secrets []string) string {
 	}
 	return text
 }
+
+// Redact masks the secrets of the change in a text.
+func (c *Change) Redact(text string) string { return redact(text, c.Secrets) }
+
+// defaults are the built-in rules, compiled once.
+var defaults = sync.OnceValue(Default)
+
+// Level returns the level of the change by the built-in rules.
+func (c *Change) Level(ctx context.Context) Level { return defaults().Classify(ctx, c).Level }

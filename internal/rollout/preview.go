@@ -1,14 +1,48 @@
 package rollout
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 // maxPendingChanges is the maximum number of objects that status.pending names.
 const maxPendingChanges = 20
+
+// Proposal is what an object would change.
+type Proposal struct {
+	Build   string         // identifies what would be applied
+	Planned []apply.Change // of a request that says Inspect
+	Change  risk.Change    // has no objects if nothing changes
+}
+
+// NewProposal returns the proposal of an owner, which applied a number of objects before, to move to a revision.
+func NewProposal(owner reconcile.Ref, inventory int, revision, build string, planned []apply.Change,
+	secrets ...string) *Proposal {
+	return &Proposal{Build: build, Planned: planned, Change: risk.Change{
+		Owner:     risk.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
+		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, secrets...), Secrets: secrets,
+	}}
+}
+
+// Pending returns the proposal as a change that waits.
+func (p *Proposal) Pending(ctx context.Context) meta.Pending {
+	pending := meta.Pending{Revision: p.Change.Revision}
+	s := apply.Summarize(p.Planned)
+	pending.Created, pending.Configured, pending.Deleted = int32(s.Created), int32(s.Configured), int32(s.Deleted)
+	planned := Effective(p.Planned)
+	for _, c := range planned[:min(len(planned), maxPendingChanges)] {
+		pending.Changes = append(pending.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
+	}
+	if len(p.Change.Objects) > 0 {
+		pending.Risk, pending.Change = p.Change.Level(ctx).String(), p.Change.Digest()
+	}
+	return pending
+}
 
 // PendingPreview is the preview of a change that closed gates hold. It is kept between passes, so that each change is
 // previewed once.
@@ -18,24 +52,55 @@ type PendingPreview struct {
 }
 
 // Get returns the pending change to a revision. key identifies the change; a change with another key than the last one
-// is previewed by plan. An error of plan becomes the message of the pending change, and plan is called again for the
-// next pass.
-func (p *PendingPreview) Get(key, revision string, plan func() ([]apply.Change, error)) meta.Pending {
-	if p.key == key {
+// is previewed by propose, and each one if the key is empty. An error of propose becomes the message of the pending
+// change, and propose is called again for the next pass.
+func (p *PendingPreview) Get(ctx context.Context, key, revision string,
+	propose func() (*Proposal, error)) meta.Pending {
+	if p.key == key && key != "" {
 		return *p.pending.DeepCopy()
 	}
-	pending := meta.Pending{Revision: revision}
-	planned, err := plan()
+	proposed, err := propose()
 	if err != nil {
-		pending.Message = err.Error()
-		return pending
+		return meta.Pending{Revision: revision, Message: err.Error()}
 	}
-	s := apply.Summarize(planned)
-	pending.Created, pending.Configured, pending.Deleted = int32(s.Created), int32(s.Configured), int32(s.Deleted)
-	planned = Effective(planned)
-	for _, c := range planned[:min(len(planned), maxPendingChanges)] {
-		pending.Changes = append(pending.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
+	p.key, p.pending = key, proposed.Pending(ctx)
+	return *p.pending.DeepCopy()
+}
+
+// Decided is what gates with rules let through last. What was let through is not decided about again, so that a change
+// that needs several passes is not held halfway.
+type Decided struct{ what string }
+
+// Admit asks the gates of a pass about a revision. what identifies what would be applied; it is called only if a gate
+// has rules, and so is propose, if something else was decided about last.
+func Admit[T reconcile.Object](d *Decided, pass *reconcile.Pass[T], revision string, what func() (string, error),
+	propose func() (*Proposal, error)) error {
+	asked := ""
+	err := pass.AdmitChange(revision, func() (reconcile.Change, error) {
+		var err error
+		if asked, err = what(); err != nil {
+			return nil, err
+		}
+		if asked == d.what && asked != "" {
+			return nil, nil
+		}
+		proposed, err := propose()
+		if err != nil || len(proposed.Change.Objects) == 0 {
+			return nil, err
+		}
+		return &proposed.Change, nil
+	})
+	if err == nil {
+		d.what = asked
 	}
-	p.key, p.pending = key, pending
-	return *pending.DeepCopy()
+	return err
+}
+
+// Allows reports whether gates with rules let through what is about to be applied. If not, the next pass asks again.
+func (d *Decided) Allows(what string) bool {
+	if d.what == what {
+		return true
+	}
+	d.what = ""
+	return false
 }

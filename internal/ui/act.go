@@ -147,8 +147,12 @@ func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, actio
 		}
 	}
 	if action == actApprove {
-		return u.Client.Create(ctx, request.Approval{User: u.Name, Groups: body.Groups, Revision: body.Revision,
-			Comment: body.Reason, Expires: window}.Object(g, s.Now()), fieldOwner)
+		approval, err := request.Approval{User: u.Name, Groups: body.Groups, Revision: body.Revision,
+			Comment: body.Reason, Expires: window}.Object(g, s.Now())
+		if err != nil {
+			return badRequest("%s", err)
+		}
+		return u.Client.Create(ctx, approval, fieldOwner)
 	}
 	if action == actOverride && body.Reason == "" {
 		return badRequest("an override needs a reason: it is recorded in the history of the gate")

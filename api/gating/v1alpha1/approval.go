@@ -16,6 +16,8 @@ const GateApprovalKind = "GateApproval"
 // +>  self.groups == oldSelf.groups)",message="an approval cannot be changed: withdraw it and make another"
 // +kubebuilder:validation:XValidation:rule="has(self.revision) == has(oldSelf.revision) && (!has(self.revision) ||
 // +>  self.revision == oldSelf.revision)",message="an approval cannot be changed: withdraw it and make another"
+// +kubebuilder:validation:XValidation:rule="has(self.changes) == has(oldSelf.changes) && (!has(self.changes) ||
+// +>  self.changes == oldSelf.changes)",message="an approval cannot be changed: withdraw it and make another"
 // +kubebuilder:validation:XValidation:rule="has(self.expiresAt) == has(oldSelf.expiresAt) && (!has(self.expiresAt) ||
 // +>  self.expiresAt == oldSelf.expiresAt)",message="an approval cannot be changed: withdraw it and make another"
 // +kubebuilder:validation:XValidation:rule="has(self.comment) == has(oldSelf.comment) && (!has(self.comment) ||
@@ -44,6 +46,13 @@ type GateApprovalSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Revision string `json:"revision,omitempty"`
+
+	// Changes that are approved for the rules of the gate, as status.pending.change of the waiting objects. An
+	// approval that names changes, but no revision, is for these changes only.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=100
+	// +optional
+	Changes []string `json:"changes,omitempty"`
 
 	// ExpiresAt is the time at which the approval expires.
 	// +optional

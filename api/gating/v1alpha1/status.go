@@ -28,6 +28,7 @@ const (
 	InvalidWindowReason    = "InvalidWindow"   // spec.window is invalid
 	InvalidScheduleReason  = "InvalidSchedule" // spec.schedule is invalid
 	InvalidCheckReason     = "InvalidCheck"    // spec.checks is invalid
+	InvalidRuleReason      = "InvalidRule"     // spec.rules is invalid
 	CheckCycleReason       = "CheckCycle"      // the gate waits for itself through the checks of other gates
 	PolicyMissingReason    = "PolicyMissing"   // the API server does not verify the authors of approvals
 	CheckFailedReason      = WhyCheckFailed    // a check does not hold
@@ -62,6 +63,11 @@ type GateStatus struct {
 	// +optional
 	Approvals []ObservedApproval `json:"approvals,omitempty"`
 
+	// ApprovedChanges are the changes that have the approvals which a rule requires.
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	ApprovedChanges []ApprovedChange `json:"approvedChanges,omitempty"`
+
 	// Checks and their results.
 	// +listType=map
 	// +listMapKey=name
@@ -93,6 +99,19 @@ type Seal struct {
 	// Value is a message authentication code of the fields, with a key of the controllers.
 	// +required
 	Value string `json:"value"`
+}
+
+// ApprovedChange is a change with the approvals that a rule requires.
+type ApprovedChange struct {
+	// Rule that requires the approvals.
+	// +required
+	Rule string `json:"rule"`
+	// Change that is approved, as status.pending.change of the object that waits.
+	// +required
+	Change string `json:"change"`
+	// Until is the time at which too few approvals are left.
+	// +optional
+	Until *meta.Time `json:"until,omitempty"`
 }
 
 // Transition is a future change of a gate.
@@ -191,6 +210,12 @@ type WaitingObject struct {
 	// Deleted is the number of objects that the change would delete.
 	// +optional
 	Deleted *int64 `json:"deleted,omitempty"`
+	// Risk of the change: low, medium or high.
+	// +optional
+	Risk string `json:"risk,omitempty"`
+	// Change identifies the change to approvals, if a rule of the gate requires them.
+	// +optional
+	Change string `json:"change,omitempty"`
 }
 
 // HistoryEntry is a past transition.

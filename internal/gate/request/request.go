@@ -3,7 +3,9 @@
 package request
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +56,9 @@ type Approval struct {
 	Expires  time.Duration // zero for the default of the gate
 }
 
-// Object returns the GateApproval to create.
-func (a Approval) Object(g *gatingv1.Gate, now time.Time) *gatingv1.GateApproval {
+// Object returns the GateApproval to create. If rules of the gate require approvals, it names the changes that wait
+// with the revision, at most 100 of those that the status lists. The error says that there is none to approve.
+func (a Approval) Object(g *gatingv1.Gate, now time.Time) (*gatingv1.GateApproval, error) {
 	o := &gatingv1.GateApproval{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
 		Spec: gatingv1.GateApprovalSpec{
@@ -66,5 +69,32 @@ func (a Approval) Object(g *gatingv1.Gate, now time.Time) *gatingv1.GateApproval
 	if a.Expires > 0 {
 		o.Spec.ExpiresAt = &meta.Time{Time: now.Add(a.Expires)}
 	}
-	return o
+	if !RequiresChanges(g) {
+		return o, nil
+	}
+	for _, w := range g.Status.Waiting {
+		if w.Change != "" && isOf(w.Revision, a.Revision) && len(o.Spec.Changes) < maxChanges {
+			o.Spec.Changes = append(o.Spec.Changes, w.Change)
+		}
+	}
+	if len(o.Spec.Changes) == 0 && g.Spec.Approvals == nil {
+		return nil, fmt.Errorf("no change waits at Gate '%s/%s': its rules require approvals of single changes, so "+
+			"approve when a change waits", g.Namespace, g.Name)
+	}
+	return o, nil
+}
+
+// maxChanges is the maximum number of changes that an approval names.
+const maxChanges = 100
+
+// isOf reports whether a revision is the approved one, which may leave out the name before the "@". An empty one
+// approves any.
+func isOf(revision, approved string) bool {
+	_, digest, _ := strings.Cut(revision, "@")
+	return approved == "" || approved == revision || approved == digest
+}
+
+// RequiresChanges reports whether approvals of a gate must name changes, as a rule requires approvals.
+func RequiresChanges(g *gatingv1.Gate) bool {
+	return slices.ContainsFunc(g.Spec.Rules, func(r gatingv1.Rule) bool { return r.Approvals != nil })
 }

@@ -19,9 +19,13 @@ type Approval struct {
 	At         time.Time
 	ExpiresAt  time.Time // zero: the approval sets no end
 	Revision   string    // empty: any
+	Changes    []string  // digests; if there are any, an empty revision approves nothing else
 	Withdrawn  bool
 	Unverified string // why the author cannot be trusted; empty: the API server verified it
 }
+
+// isForChanges reports whether the approval is for the changes that it names only, not for a revision.
+func (a Approval) isForChanges() bool { return a.Revision == "" && len(a.Changes) > 0 }
 
 // Rule is the approvals that a gate requires.
 type Rule struct {
@@ -79,7 +83,7 @@ func (r Rule) count(approvals []Approval, closed, t time.Time) tally {
 	authors := map[string]map[string]bool{"": {}} // users by revision
 	everyone := map[string]bool{}
 	for _, a := range approvals {
-		if r.objection(a, closed, t) == "" {
+		if r.objection(a, closed, t) == "" && !a.isForChanges() {
 			if authors[a.Revision] == nil {
 				authors[a.Revision] = map[string]bool{}
 			}
@@ -99,8 +103,8 @@ func (r Rule) count(approvals []Approval, closed, t time.Time) tally {
 	return result
 }
 
-// observe returns the approvals for the status, newest first.
-func (r Rule) observe(approvals []Approval, closed, t time.Time) []gatingv1.ObservedApproval {
+// Observe returns the approvals for the status, newest first.
+func (r Rule) Observe(approvals []Approval, closed, t time.Time) []gatingv1.ObservedApproval {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b Approval) int {
 		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name))
@@ -120,3 +124,49 @@ func (r Rule) observe(approvals []Approval, closed, t time.Time) []gatingv1.Obse
 }
 
 func (r Rule) missing(t tally) string { return fmt.Sprintf("%d of %d approvals", t.most, r.Required) }
+
+// ApprovedChange is a change that enough users approve.
+type ApprovedChange struct {
+	Digest string
+	Until  time.Time // when too few approvals are left; zero: unknown
+}
+
+// Changes returns the changes that enough users approve at t, by digest. An approval counts for the changes that it
+// names only: one of a whole revision does not say what its user has seen.
+func (r Rule) Changes(approvals []Approval, closed, t time.Time) []ApprovedChange {
+	expiries := map[string]map[string]time.Time{} // by change and user
+	for _, a := range approvals {
+		if r.objection(a, closed, t) != "" {
+			continue
+		}
+		for _, change := range a.Changes {
+			if expiries[change] == nil {
+				expiries[change] = map[string]time.Time{}
+			}
+			if before, ok := expiries[change][a.User]; !ok || later(r.expiry(a), before) {
+				expiries[change][a.User] = r.expiry(a)
+			}
+		}
+	}
+	var out []ApprovedChange
+	for change, users := range expiries {
+		if len(users) < r.Required {
+			continue
+		}
+		ends := slices.SortedFunc(maps.Values(users), func(x, y time.Time) int {
+			switch {
+			case later(x, y):
+				return -1
+			case later(y, x):
+				return 1
+			}
+			return 0
+		})
+		out = append(out, ApprovedChange{Digest: change, Until: ends[r.Required-1]})
+	}
+	slices.SortFunc(out, func(x, y ApprovedChange) int { return strings.Compare(x.Digest, y.Digest) })
+	return out
+}
+
+// later reports whether an expiry is later than another. Zero is never.
+func later(x, y time.Time) bool { return !y.IsZero() && (x.IsZero() || x.After(y)) }

@@ -136,3 +136,60 @@ func TestOpenRequestForOneRevision(t *testing.T) {
 		t.Errorf("approval of another revision: got %+v", v)
 	}
 }
+
+func TestChangesAreApprovedByDigest(t *testing.T) {
+	of := func(a Approval, changes ...string) Approval { a.Changes = changes; return a }
+	until := func(a Approval, clock string) Approval { a.ExpiresAt = at(clock); return a }
+	byEve := Approval{User: "eve", At: at("10:00")}
+	rule := Rule{Required: 2, Users: []string{"alice", "bob"}}
+	for name, tc := range map[string]struct {
+		approvals []Approval
+		want      string
+	}{
+		"none": {want: "[]"},
+		"one of two": {
+			approvals: []Approval{of(byAlice, "x")},
+			want:      "[]"},
+		"two": {
+			approvals: []Approval{of(byAlice, "x"), of(byBob, "x", "y")},
+			want:      "[x never]"},
+		"two of one user": {
+			approvals: []Approval{of(byAlice, "x"), of(byAlice, "x")},
+			want:      "[]"},
+		"different changes": {
+			approvals: []Approval{of(byAlice, "x"), of(byBob, "y")},
+			want:      "[]"},
+		"a revision names no change": {
+			approvals: []Approval{of(byAlice, "x"), byBob},
+			want:      "[]"},
+		"not an approver": {
+			approvals: []Approval{of(byAlice, "x"), of(byEve, "x")},
+			want:      "[]"},
+		"ends with the first to expire": {
+			approvals: []Approval{until(of(byAlice, "x"), "11:00"), until(of(byBob, "x"), "12:00")},
+			want:      "[x 11:00]"},
+		"expired": {
+			approvals: []Approval{until(of(byAlice, "x"), "10:25"), of(byBob, "x")},
+			want:      "[]"},
+		"renewed": {
+			approvals: []Approval{until(of(byAlice, "x"), "11:00"), of(byAlice, "x"), until(of(byBob, "x"), "12:00")},
+			want:      "[x 12:00]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := []string{}
+			for _, c := range rule.Changes(tc.approvals, time.Time{}, at("10:30")) {
+				end := "never"
+				if !c.Until.IsZero() {
+					end = c.Until.Format("15:04")
+				}
+				got = append(got, c.Digest+" "+end)
+			}
+			if text := fmt.Sprint(got); text != tc.want {
+				t.Errorf("got %s, want %s", text, tc.want)
+			}
+		})
+	}
+	if got := rule.count([]Approval{of(byAlice, "x"), of(byBob, "x")}, time.Time{}, at("10:30")); got.enough() {
+		t.Error("approvals of changes open the gate for all revisions")
+	}
+}

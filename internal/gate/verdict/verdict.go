@@ -55,7 +55,7 @@ const maxBoundaries = 100
 func Of(in Input, now time.Time) Verdict {
 	v := in.at(now)
 	if in.Rule != nil {
-		v.Approvals = in.Rule.observe(in.Approvals, in.closedAt(now), now)
+		v.Approvals = in.Rule.Observe(in.Approvals, in.ClosedAt(now), now)
 	}
 	v.Review = in.boundary(now)
 	for t, i := v.Review, 0; !t.IsZero() && i < maxBoundaries; t, i = in.boundary(t), i+1 {
@@ -69,7 +69,7 @@ func Of(in Input, now time.Time) Verdict {
 
 // at returns the verdict at t without Next, Review and Approvals.
 func (in Input) at(t time.Time) Verdict {
-	if o := in.Requests.Override; o != nil && o.active(in.Window, t) && !in.closedAt(t).After(o.At) {
+	if o := in.Requests.Override; o != nil && o.active(in.Window, t) && !in.ClosedAt(t).After(o.At) {
 		v := in.requested(o, true, false, t)
 		v.Reason, v.Why = gatingv1.WhyOverridden, "Overridden by "+o.By+": "+o.Reason
 		return v
@@ -77,7 +77,7 @@ func (in Input) at(t time.Time) Verdict {
 	v := in.base(t)
 	var approved tally
 	if in.Rule != nil {
-		approved = in.Rule.count(in.Approvals, in.closedAt(t), t)
+		approved = in.Rule.count(in.Approvals, in.ClosedAt(t), t)
 		if !v.Open && approved.enough() && in.approvable(t) {
 			v.Open, v.Reason, v.By, v.From = true, gatingv1.WhyApproved, "", ""
 			v.Message = "Gate opened by approval"
@@ -217,7 +217,7 @@ func (in Input) latest(t time.Time) (*Request, bool) {
 }
 
 // closedAt returns the time of the latest request to close that took effect by t; zero: none.
-func (in Input) closedAt(t time.Time) time.Time {
+func (in Input) ClosedAt(t time.Time) time.Time {
 	if r := in.Requests.Close; r != nil && !r.At.After(t) {
 		return r.At
 	}

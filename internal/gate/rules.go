@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/ruling"
+	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/risk"
+)
+
+// judge returns the decision of a gate's rules about changes of an object; nil if the gate has none, or if an override
+// is in effect.
+func (e *entry) judge(obj reconcile.Gated, now time.Time) func(string, reconcile.Change) string {
+	if len(e.gate.Spec.Rules) == 0 || isOverridden(e.gate) && Allows(e.gate, "", now) {
+		return nil
+	}
+	return func(revision string, c reconcile.Change) string {
+		change, ok := c.(*risk.Change)
+		if !ok {
+			return "has rules about changes of objects, which only a Kustomization or a HelmRelease makes"
+		}
+		if e.problem != nil {
+			return e.problem.Error()
+		}
+		// the deadline is that of the rules
+		r := e.rules.Of(context.Background(), change, ruling.Asker{Kind: change.Owner.Kind, Namespace: obj.GetNamespace(),
+			Name: obj.GetName(), Labels: obj.GetLabels()})
+		return e.heldBy(r, revision, change, now)
+	}
+}
+
+// heldBy returns why a ruling holds a change; empty if it does not.
+func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now time.Time) string {
+	switch {
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.Rule == nil && Allows(e.gate, revision, now):
+		return ""
+	case r.Rule == nil:
+		return "is closed, and none of its rules applies"
+	case r.Rule.Outcome == gatingv1.OutcomePass:
+		return ""
+	case r.Rule.Outcome == gatingv1.OutcomeDeny:
+		return withMessage(fmt.Sprintf("denies the change by rule '%s'", r.Rule.Name), r.Rule)
+	}
+	if isChangeApproved(e.gate, r.Rule.Name, c.Digest(), now) {
+		return ""
+	}
+	return withMessage(fmt.Sprintf("requires %s of this change by rule '%s'", approvalsOf(r.Rule), r.Rule.Name), r.Rule)
+}
+
+func withMessage(text string, r *gatingv1.Rule) string {
+	if r.Message == "" {
+		return text
+	}
+	return text + ": " + r.Message
+}
+
+// approvalsOf describes the approvals that a rule requires, such as "2 approvals".
+func approvalsOf(r *gatingv1.Rule) string {
+	if r.Approvals.Required == 1 {
+		return "1 approval"
+	}
+	return fmt.Sprintf("%d approvals", r.Approvals.Required)
+}
+
+// isOverridden reports whether an override is in effect. The seal covers it.
+func isOverridden(g *gatingv1.Gate) bool {
+	return g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyOverridden
+}
+
+// isChangeApproved reports whether a change has the approvals that a rule requires, according to the status.
+func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool {
+	if g.Status.ObservedGeneration != g.Generation || !g.DeletionTimestamp.IsZero() || digest == "" {
+		return false
+	}
+	for _, a := range g.Status.ApprovedChanges {
+		if a.Rule == rule && a.Change == digest && (a.Until == nil || now.Before(a.Until.Time)) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxApprovedChanges bounds how many approved changes a status lists.
+const maxApprovedChanges = 1000
+
+// approvedChanges returns the changes that have the approvals which the rules of a gate require, and when the first of
+// them expires.
+func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time) (all []gatingv1.ApprovedChange,
+	review time.Time) {
+	for _, r := range g.Spec.Rules {
+		if r.Approvals == nil {
+			continue
+		}
+		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, in.ClosedAt(now), now) {
+			review = earliest(review, c.Until)
+			a := gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)}
+			if len(all) < maxApprovedChanges {
+				all = append(all, a)
+			}
+		}
+	}
+	return all, review
+}
+
+// approvalRules returns the approvals that the gate and its rules require.
+func approvalRules(g *gatingv1.Gate) []*gatingv1.Approvals {
+	var all []*gatingv1.Approvals
+	if g.Spec.Approvals != nil {
+		all = append(all, g.Spec.Approvals)
+	}
+	for _, r := range g.Spec.Rules {
+		if r.Approvals != nil {
+			all = append(all, r.Approvals)
+		}
+	}
+	return all
+}
+
+// observer returns whose approvals count for the gate or for any of its rules.
+func observer(g *gatingv1.Gate, in verdict.Input) verdict.Rule {
+	out, anybody := verdict.Rule{ValidFor: in.Window}, false
+	for _, a := range approvalRules(g) {
+		anybody = anybody || len(a.Users)+len(a.Groups) == 0
+		out.Users, out.Groups = append(out.Users, a.Users...), append(out.Groups, a.Groups...)
+	}
+	if anybody {
+		out.Users, out.Groups = nil, nil
+	}
+	return out
+}
+
+// changesOf returns a text that differs if the approved changes do.
+func changesOf(list []gatingv1.ApprovedChange) string {
+	var text strings.Builder
+	for _, c := range list {
+		fmt.Fprintf(&text, "%s %s %v\n", c.Rule, c.Change, c.Until)
+	}
+	return text.String()
+}

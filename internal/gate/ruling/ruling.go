@@ -1,0 +1,100 @@
+// Package ruling decides about a change by the rules of a gate, which are CEL expressions over the content of the
+// change. It is stateless and sends no requests.
+package ruling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/risk"
+)
+
+const (
+	maxTime    = 10 * time.Second // of all rules of a gate for one change
+	maxMessage = 300              // characters
+)
+
+// variables are those of the expressions.
+var variables = []string{"change", "object"}
+
+// Rules are the compiled rules of a gate. They are safe for concurrent use.
+type Rules struct{ rules []rule }
+
+type rule struct {
+	gatingv1.Rule
+	condition *expression.Expression
+}
+
+// Compile compiles the rules of a gate. The error is a terminal fault.
+func Compile(spec []gatingv1.Rule) (*Rules, error) {
+	out := &Rules{}
+	for _, r := range spec {
+		condition, err := expression.Compile(r.Expression, variables...)
+		if err == nil && (r.Outcome == gatingv1.OutcomeApprovals) != (r.Approvals != nil) {
+			err = errors.New("approvals must be set if the outcome is approvals, and only then")
+		}
+		if err != nil {
+			return nil, fault.New(gatingv1.InvalidRuleReason, "rule '%s' is invalid", r.Name).Because(err).
+				WithHint("Correct it in spec.rules; no change passes until then").Final()
+		}
+		out.rules = append(out.rules, rule{Rule: r, condition: condition})
+	}
+	return out, nil
+}
+
+// Asker is the object that asks a gate.
+type Asker struct {
+	Kind, Namespace, Name string
+	Labels                map[string]string
+}
+
+// Ruling is what the rules say about a change.
+type Ruling struct {
+	Rule *gatingv1.Rule // that decides; nil if none applies
+	Err  error          // why the rules could not be evaluated: the change must not pass
+}
+
+// Of returns the first rule that applies to a change. Rules after it are not evaluated.
+func (r *Rules) Of(ctx context.Context, c *risk.Change, by Asker) Ruling {
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	labels := map[string]any{}
+	for k, v := range by.Labels {
+		labels[k] = v
+	}
+	vars := expression.Map{"change": known(ctx, c), "object": map[string]any{
+		"kind": by.Kind, "namespace": by.Namespace, "name": by.Name, "labels": labels}}
+	for i := range r.rules {
+		applies, err := r.rules[i].condition.Holds(ctx, vars)
+		switch {
+		case err != nil:
+			text := c.Redact(excerpt.Line(err.Error(), maxMessage))
+			return Ruling{Err: fmt.Errorf("its rule '%s' cannot be evaluated: %s", r.rules[i].Name, text)}
+		case applies:
+			return Ruling{Rule: &r.rules[i].Rule}
+		}
+	}
+	return Ruling{}
+}
+
+// known returns the value of a change without what is not known, so that an expression which asks for it fails instead
+// of taking nothing for an answer.
+func known(ctx context.Context, c *risk.Change) map[string]any {
+	value := c.Value(c.Level(ctx))
+	if c.Author == "" {
+		delete(value, "author")
+	}
+	if c.Message == "" {
+		delete(value, "message")
+	}
+	if c.Files == nil {
+		delete(value, "files")
+	}
+	return value
+}
