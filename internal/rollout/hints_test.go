@@ -46,7 +46,8 @@ func wantHint(t *testing.T, what string, err error, want string) {
 func TestHintsOfDependencies(t *testing.T) {
 	named := func(name, on, expr string) *kustomizev1.Kustomization {
 		k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name}}
-		k.Spec.DependsOn = []meta.DependencyReference{{Name: on, ReadyExpr: expr}}
+		k.Spec.DependsOn = []meta.DependencyReference{{
+			NamespacedName: meta.NamespacedName{Name: on}, ReadyExpr: expr}}
 		return k
 	}
 	for want, all := range map[string]objects{
@@ -61,8 +62,7 @@ func TestHintsOfDependencies(t *testing.T) {
 		wantHint(t, "dependency", fmt.Errorf("%s", outcome), want)
 	}
 	_, err := (&Health{}).Expressions(&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Generation: 1}},
-		[]meta.HealthCheckExpr{{APIVersion: "v1", Kind: "Pod", HealthCheckExpressions: meta.HealthCheckExpressions{
-			Current: "status +"}}})
+		[]meta.HealthCheckExpr{{APIVersion: "v1", Kind: "Pod", Current: "status +"}})
 	wantHint(t, "health check", err, "Correct the expression. It can use the fields of the object by name, such as "+
 		"status")
 }
