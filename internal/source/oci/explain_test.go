@@ -61,15 +61,16 @@ func TestHintsOfLayers(t *testing.T) {
 		"spec.layerSelector.mediaType")
 }
 
-// noTLS is the transport to a server that does not answer over TLS.
-type noTLS struct{}
+// redirecting is the transport to a server that redirects to plain HTTP.
+type redirecting struct{}
 
-func (noTLS) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("connection refused")
+func (redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTemporaryRedirect, Body: http.NoBody, Request: req,
+		Header: http.Header{"Location": {"http://plain.example" + req.URL.Path}}}, nil
 }
 
 func TestHintOfPlainHTTP(t *testing.T) {
-	repo, err := Open("oci://10.1.2.3/app", Access{Transport: noTLS{}}) // requests also try plain HTTP, as it is private
+	repo, err := Open("oci://registry.example/app", Access{Transport: redirecting{}})
 	if err != nil {
 		t.Fatal(err)
 	}
