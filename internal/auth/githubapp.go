@@ -56,7 +56,8 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"),
 		owner: text("githubAppInstallationOwner")}
 	if !isID(a.id) {
-		return invalid("has no number in the key githubAppID", "Set it to the App ID that GitHub shows on the page of the app")
+		return invalid("has no number in the key githubAppID", "Set it to the App ID that GitHub shows on the page "+
+			"of the app")
 	}
 	if a.installation == "" && a.owner == "" {
 		return invalid("needs one of the keys githubAppInstallationID and githubAppInstallationOwner",

@@ -167,7 +167,8 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 
 func TestComponentsOutsideAreRefused(t *testing.T) {
 	for c, hint := range map[string]string{"/comp": "Give a path relative to spec.path",
-		"../../comp": "Give a path relative to spec.path", "https://example.com/comp": "Give a path relative to spec.path",
+		"../../comp": "Give a path relative to spec.path", "https://example.com/comp": "Give a path relative to " +
+			"spec.path",
 		"github.com/a/b": "Give a path relative to spec.path",
 		"none":           "Correct the path, which is relative to spec.path, or set spec.ignoreMissingComponents"} {
 		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"app/a.yaml": cm("a")}),

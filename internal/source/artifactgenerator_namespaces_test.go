@@ -310,8 +310,8 @@ func TestGeneratorsCannotTakeNamespaces(t *testing.T) {
 		g.PathPattern, g.Artifacts[0].Namespace = "@mono/tenants/kube-{tenant}", "kube-{tenant}"
 		g.Artifacts[0].Copy[0].From, g.ManagedNamespaces.AllowedNames = "@mono/tenants/**", []string{"true"}
 	})
-	s.NotReady(g, "captured", "AccessDenied", "Namespace 'kube-system' is never managed by a generator. Choose another "+
-		"namespace in spec.artifacts, or rename the directory that it is captured from")
+	s.NotReady(g, "captured", "AccessDenied", "Namespace 'kube-system' is never managed by a generator. Choose "+
+		"another namespace in spec.artifacts, or rename the directory that it is captured from")
 
 	t.Log("names that no expression allows are refused, also if an expression fails")
 	s.tenants("refused", func(g *extensionsv1beta1.ArtifactGeneratorSpec) {

@@ -214,8 +214,8 @@ func TestGitInclude(t *testing.T) {
 	s.GitRepository("outside", include("base"), func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.Include[0].FromPath = s.Git.URL+"/app", "../.."
 	})
-	const wrongPath = "Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, and " +
-		"fromPath must exist there"
+	const wrongPath = "Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, " +
+		"and fromPath must exist there"
 	s.NotReady(g, "outside", "CopyFailure", wrongPath)
 	s.GitRepository("missing", include("base"), func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.Include[0].FromPath = s.Git.URL+"/app", "none"

@@ -340,7 +340,8 @@ func TestInvalidHelmRepositories(t *testing.T) {
 		name, reason, message string
 		spec                  sourcev1.HelmRepositorySpec
 	}{
-		{name: "scheme", reason: "URLInvalid", message: "Set spec.url to a URL such as https://HOST/PATH, or set spec.type: oci for a registry",
+		{name: "scheme", reason: "URLInvalid", message: "Set spec.url to a URL such as https://HOST/PATH, or set " +
+			"spec.type: oci for a registry",
 			spec: sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
 		{name: "web", reason: "URLInvalid", message: "oci://",
 			spec: sourcev1.HelmRepositorySpec{URL: "https://h.example/x",

@@ -69,9 +69,10 @@ func TestHintsOfGenerators(t *testing.T) {
 	deleted.DeletionTimestamp = &now
 	g := &ArtifactGenerator{NoCrossNamespaceRefs: true, OneNamespace: true, Outputs: Outputs{Reader: given{deleted}}}
 
-	_, outcome := g.source(t.Context(), obj, extensionsv1beta1.SourceReference{Alias: "x", Name: "x", Namespace: "other"})
-	wantHint(t, "source of another namespace", fmt.Errorf("%s", outcome), "Move it to namespace 'apps', or ask whoever "+
-		"runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false")
+	_, outcome := g.source(t.Context(), obj, extensionsv1beta1.SourceReference{Alias: "x", Name: "x",
+		Namespace: "other"})
+	wantHint(t, "source of another namespace", fmt.Errorf("%s", outcome), "Move it to namespace 'apps', or ask "+
+		"whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false")
 	_, err := (&writers{generator: g, obj: obj}).of(t.Context(), "other")
 	wantHint(t, "artifact of another namespace", err, "Remove the field namespace of spec.artifacts")
 	_, err = g.Outputs.takeOver(t.Context(), client.ObjectKeyFromObject(deleted))

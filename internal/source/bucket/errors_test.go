@@ -17,10 +17,14 @@ func TestHintsOfSettings(t *testing.T) {
 	_, login := AzureLoginFrom(map[string][]byte{"accountKey": []byte("no base64!")},
 		"https://acme.blob.core.windows.net", http.DefaultTransport, nil)
 	for want, err := range map[string]error{
-		"Write spec.endpoint as a host, or host:port, without a path":                                                  endpoint,
-		"Set spec.bucketName to the name of the bucket alone, without a path":                                          name,
-		"Copy it again to the key sasKey of the Secret, or to spec.endpoint":                                           signature,
-		"Check tenantId, clientCertificate and its password, or accountKey, which must be in base64 as shown by Azure": login,
+		"Write spec.endpoint as a host, or host:port, without a " +
+			"path": endpoint,
+		"Set spec.bucketName to the name of the bucket alone, without a " +
+			"path": name,
+		"Copy it again to the key sasKey of the Secret, or to " +
+			"spec.endpoint": signature,
+		"Check tenantId, clientCertificate and its password, or accountKey, which must be in base64 as shown by " +
+			"Azure": login,
 	} {
 		if f := fault.As(err); f == nil || f.Hint != want {
 			t.Errorf("got %v, want the hint %q", err, want)

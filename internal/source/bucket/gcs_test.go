@@ -239,7 +239,8 @@ func TestGoogleRefusesOtherTypesOfKeys(t *testing.T) {
 		if text == "" {
 			want = "Set it to the JSON key of a service account, or correct spec.secretRef"
 		}
-		if fault.Reason(err, "") != "AuthenticationFailed" || fault.As(err).Hint != want || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+		if fault.Reason(err, "") != "AuthenticationFailed" || fault.As(err).Hint != want ||
+			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -232,7 +232,8 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 	}
 	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {
 		if _, err := v.Tree(t.Context(), rev, Options{Directories: []string{bad}}); fault.As(err) == nil ||
-			!fault.As(err).Terminal || fault.As(err).Hint != "Correct spec.sparseCheckout: use paths such as deploy/prod" {
+			!fault.As(err).Terminal || fault.As(err).Hint != "Correct spec.sparseCheckout: use paths such as "+
+			"deploy/prod" {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

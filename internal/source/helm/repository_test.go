@@ -108,8 +108,8 @@ func TestFetchIndexErrors(t *testing.T) {
 	s.Write("index.yaml", []byte(strings.Repeat("x", 2000)))
 	h.Limits.Index = 1000
 	_, err = h.FetchIndex(t.Context(), Validators{})
-	requireFault(t, err, "IndexationFailed", "exceeds 1000 bytes. Raise --helm-index-max-size, or use a repository with "+
-		"fewer charts")
+	requireFault(t, err, "IndexationFailed", "exceeds 1000 bytes. Raise --helm-index-max-size, or use a repository "+
+		"with fewer charts")
 
 	h = s.client()
 	f, err := h.FetchIndex(t.Context(), Validators{})
@@ -123,8 +123,8 @@ func TestFetchIndexErrors(t *testing.T) {
 
 	for _, bad := range []string{"ftp://h/", "https://", "oci://h/x", "://"} {
 		_, err := (&HTTP{URL: bad}).FetchIndex(t.Context(), Validators{})
-		requireFault(t, err, "URLInvalid", "Set spec.url to a URL such as https://HOST/PATH, or set spec.type: oci for a "+
-			"registry")
+		requireFault(t, err, "URLInvalid", "Set spec.url to a URL such as https://HOST/PATH, or set spec.type: oci "+
+			"for a registry")
 	}
 
 	cancelled, cancel := context.WithCancel(t.Context())

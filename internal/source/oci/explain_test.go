@@ -75,8 +75,8 @@ func TestHintOfPlainHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = repo.Resolve(t.Context(), Reference{})
-	requireFault(t, err, insecureReason, "Use a server with TLS, or set spec.insecure: true, or --insecure-registry on "+
-		"the command line")
+	requireFault(t, err, insecureReason, "Use a server with TLS, or set spec.insecure: true, or --insecure-registry "+
+		"on the command line")
 }
 
 func TestNearestTags(t *testing.T) {

@@ -45,7 +45,8 @@ func dial(ctx context.Context, direct *net.Dialer, rawProxy, address string) (ne
 // invalidProxy is the fault for an address that is not that of a proxy.
 func invalidProxy() error {
 	return fault.New(meta.URLInvalidReason, "the proxy address is not a URL of an HTTP or SOCKS5 proxy").
-		WithHint("Correct 'address' in the Secret of spec.proxySecretRef; it is a URL such as http://proxy.example:3128")
+		WithHint("Correct 'address' in the Secret of spec.proxySecretRef; it is a URL such as " +
+			"http://proxy.example:3128")
 }
 
 // connect opens a connection through an HTTP proxy (RFC 9110, 9.3.6).

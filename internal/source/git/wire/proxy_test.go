@@ -47,7 +47,8 @@ func TestDialThroughProxies(t *testing.T) {
 		"not a URL": {proxy: "proxy", wantErr: "Correct 'address' in the Secret of spec.proxySecretRef; it is a URL " +
 			"such as http://proxy.example:3128"},
 		"unsupported scheme": {proxy: "ftp://proxy:21", wantErr: "not a URL"},
-		"unreachable": {proxy: "http://127.0.0.1:1", wantErr: "Check 'address' in the Secret of spec.proxySecretRef, and " +
+		"unreachable": {proxy: "http://127.0.0.1:1", wantErr: "Check 'address' in the Secret of " +
+			"spec.proxySecretRef, and " +
 			"that the controller can reach the proxy"},
 	} {
 		t.Run(reason, func(t *testing.T) {
