@@ -27,6 +27,24 @@ func TestHintsOfReferenceNames(t *testing.T) {
 	}
 }
 
+func TestHintsOfReferences(t *testing.T) {
+	g := testenv.NewGit(t)
+	g.Commit("app", map[string]string{"a.yaml": "1"})
+	g.Run("app", "tag", "tree", "main^{tree}")
+	for _, c := range []struct {
+		ref  Reference
+		want string
+	}{
+		{ref: Reference{SemVer: "*"}, want: "The remote has no tag that is a version"},
+		{ref: Reference{Tag: "tree"}, want: "Correct spec.ref: the reference points to an object of another type"},
+		{ref: Reference{Commit: strings.Repeat("0a", 20)},
+			want: "Check spec.ref.commit, and set spec.ref.branch to the branch of the commit"},
+	} {
+		_, err := open(t).Update(t.Context(), Remote{URL: g.URL + "/app"}, c.ref, false)
+		wantHint(t, c.want, err, c.want)
+	}
+}
+
 func TestHintsOfMirrors(t *testing.T) {
 	g := testenv.NewGit(t)
 	g.Commit("app", map[string]string{".sourceignore": "# " + randomText(t, 100)})

@@ -176,8 +176,6 @@ func TestUpdateFailures(t *testing.T) {
 	g := testenv.NewGit(t, "--username", "me", "--password", "right")
 	g.Commit("app", map[string]string{"a.yaml": "1"})
 	g.Run("app", "tag", "v1.2.3", "main")
-	g.Commit("plain", map[string]string{"a.yaml": "1"})
-	g.Run("plain", "tag", "tree", "main^{tree}")
 	me := auth.GitCredentials{Username: "me", Password: "right"}
 	url := g.URL + "/app"
 	for name, c := range map[string]struct {
@@ -201,15 +199,6 @@ func TestUpdateFailures(t *testing.T) {
 		"no version in range": {remote: Remote{URL: url, Credentials: me}, ref: Reference{SemVer: ">=2"},
 			reason:  "GitOperationFailed",
 			wantErr: "The highest versions are: v1.2.3"},
-		"tag without a version": {remote: Remote{URL: g.URL + "/plain", Credentials: me},
-			ref: Reference{SemVer: "*"}, reason: "GitOperationFailed",
-			wantErr: "The remote has no tag that is a version"},
-		"tag of a tree": {remote: Remote{URL: g.URL + "/plain", Credentials: me},
-			ref: Reference{Tag: "tree"}, reason: "GitOperationFailed",
-			wantErr: "Correct spec.ref: the reference points to an object of another type"},
-		"unknown commit": {remote: Remote{URL: url, Credentials: me},
-			ref: Reference{Commit: strings.Repeat("0a", 20)}, reason: "GitOperationFailed",
-			wantErr: "Check spec.ref.commit, and set spec.ref.branch to the branch of the commit"},
 		"bad range": {remote: Remote{URL: url, Credentials: me}, ref: Reference{SemVer: "what"},
 			reason: "GitOperationFailed",
 			wantErr: `not a version range: improper constraint: "what". Use a range such as '>=1.2.0 <2.0.0' or ` +
