@@ -29,6 +29,10 @@ type Request struct {
 	// Corrections of drift are always reported with a diff.
 	MaxDiffs int
 
+	// Inspect makes a preview return the objects before and after each change. Objects that the account may read, but
+	// not dry-run, are compared with their declaration; those that it may not read are Hidden. Neither is an error.
+	Inspect bool
+
 	// Secrets are values that are masked in diffs, in any field.
 	Secrets []string
 
@@ -108,6 +112,7 @@ type plan struct {
 	live          *unstructured.Unstructured // before the write; nil unless the diff is reported
 	diff          string                     // of a preview
 	previousOwner Owner                      // another owner of the live object; zero if there is none
+	before, after *unstructured.Unstructured // of a preview that inspects
 }
 
 // outcome is what was done about an object.
@@ -117,6 +122,7 @@ type outcome struct {
 	uid           types.UID // of an object that a direct write created
 	diff          string
 	previousOwner Owner
+	before, after *unstructured.Unstructured // of a preview that inspects
 }
 
 func (c *Cluster) newRun(req Request) (*run, error) {

@@ -3,6 +3,8 @@ package apply
 import (
 	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Action is what was done to an object.
@@ -15,6 +17,7 @@ const (
 	Unchanged  Action = "unchanged"
 	Deleted    Action = "deleted"
 	Skipped    Action = "skipped" // an annotation or a label excludes the object
+	Hidden     Action = "hidden"  // in a preview: the account has no right to see what would be done
 )
 
 // Change is what was done to an object, or in a preview what would be done.
@@ -24,6 +27,11 @@ type Change struct {
 	ResourceVersion string // of the object after it was written; empty if it was not
 	Diff            string // changed fields of an object that existed, in the format of [diff.Text]; may be empty
 	PreviousOwner   Owner  // another owner that applied the object before; zero if there is none
+	Recreated       bool   // the object was created after it was deleted, as an immutable field changes
+
+	// Before and After are the object before and after the change, if the request says Inspect. Before is nil for an
+	// object that would be created, After for one that would be deleted.
+	Before, After *unstructured.Unstructured
 }
 
 func (r *run) changes() []Change {
@@ -31,7 +39,8 @@ func (r *run) changes() []Change {
 	for _, s := range r.steps {
 		if o := s.outcome; o != nil {
 			out = append(out, Change{Ref: s.ref, Action: o.action, ResourceVersion: o.version, Diff: o.diff,
-				PreviousOwner: o.previousOwner})
+				PreviousOwner: o.previousOwner, Recreated: s.plan != nil && s.plan.recreate, Before: o.before,
+				After: o.after})
 		}
 	}
 	return out

@@ -71,6 +71,7 @@ func (r *run) checkStep(ctx context.Context, s *step) (err error) {
 			return err
 		}
 	case r.missesDeclaredObject(s, err), dryRunUnsupported(err):
+	case r.preview && r.req.Inspect && lacksRight(err): // estimated from the live object
 	default:
 		return r.explain(s.object, err)
 	}
@@ -196,6 +197,7 @@ func (r *run) planCreate(p *plan) *plan {
 	p.action = Created
 	if r.preview {
 		p.diff = r.difference(nil, p.desired)
+		r.inspect(p, nil, p.desired)
 	}
 	return p
 }

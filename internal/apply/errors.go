@@ -148,6 +148,13 @@ func serverMessage(o *object, err error) string {
 	return excerpt.Bytes(message, maxServerMessage)
 }
 
+// lacksRight reports whether the API server refused a request as the account has no right to make it.
+func lacksRight(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && apierrors.IsForbidden(err) &&
+		missingRight.MatchString(refusalPrefix.ReplaceAllString(status.Status().Message, ""))
+}
+
 // withoutLongValue removes a refused value, such as a whole pod template, from a message.
 func withoutLongValue(message string) string {
 	value, found := strings.CutPrefix(message, "Invalid value: ")

@@ -41,7 +41,8 @@ func (c *Cluster) runPreview(ctx context.Context, req Request, track bool) ([]Ch
 		if track && (s.plan.action == Created || s.plan.action == Configured) {
 			c.trackDrifted(req.Owner, s.object)
 		}
-		s.outcome = &outcome{action: s.plan.action, diff: s.plan.diff, previousOwner: s.plan.previousOwner}
+		s.outcome = &outcome{action: s.plan.action, diff: s.plan.diff, previousOwner: s.plan.previousOwner,
+			before: s.plan.before, after: s.plan.after}
 		if s.plan.recreate {
 			s.outcome.action = Created
 		}
@@ -50,6 +51,9 @@ func (c *Cluster) runPreview(ctx context.Context, req Request, track bool) ([]Ch
 	problems = append(append(problems, unread...), each(ctx, c.options.Concurrency, stale,
 		func(ctx context.Context, o *staleObject) error {
 			_, err := c.checkStale(ctx, req.Owner, o)
+			if req.Inspect {
+				return c.inspectStale(ctx, o, err)
+			}
 			return err
 		})...)
 	return append(r.changes(), staleChanges(stale)...), join(problems, "%d problems")
@@ -74,9 +78,31 @@ func (r *run) planDiff(p *plan, live, result *unstructured.Unstructured) {
 		r.managers.dropUnowned(result, r.req.Owner.Group)
 	}
 	p.diff = r.difference(live, result)
+	r.inspect(p, live, result)
 }
 
-// estimate returns the plan of an object that the server cannot dry-run yet; nil unless it is for a preview.
+// inspect records the objects before and after a change, if the request asks for them.
+func (r *run) inspect(p *plan, before, after *unstructured.Unstructured) {
+	if r.preview && r.req.Inspect {
+		p.before, p.after = before, after
+	}
+}
+
+// inspectStale reads an object that would be deleted. An object that the account has no right to see becomes Hidden.
+func (c *Cluster) inspectStale(ctx context.Context, o *staleObject, err error) error {
+	if err == nil && o.action == Deleted {
+		o.before, err = c.client(o.resource, o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			o.action, err = "", nil // deleted meanwhile
+		}
+	}
+	if lacksRight(err) {
+		o.action, err = Hidden, nil
+	}
+	return err
+}
+
+// estimate returns the plan of an object that cannot be dry-run, or not yet; nil unless it is for a preview.
 func (r *run) estimate(ctx context.Context, s *step) (*plan, error) {
 	if !r.preview {
 		return nil, nil
@@ -91,12 +117,17 @@ func (r *run) estimate(ctx context.Context, s *step) (*plan, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return r.planCreate(&plan{desired: s.manifest}), nil
+	case r.req.Inspect && lacksRight(err):
+		return &plan{action: Hidden}, nil
 	case err != nil:
 		return nil, r.explain(s.object, err)
 	}
 	p := &plan{action: Configured, previousOwner: otherOwner(live, r.req.Owner)}
-	if p.diff = r.difference(live, diff.Overlay(live, s.manifest)); p.diff == "" {
+	result := diff.Overlay(live, s.manifest)
+	if p.diff = r.difference(live, result); p.diff == "" {
 		p.action = Unchanged
+	} else {
+		r.inspect(p, live, result)
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -18,7 +19,8 @@ import (
 type staleObject struct {
 	ref      Ref
 	resource schema.GroupVersionResource
-	action   Action // Deleted or Skipped; empty if there is nothing to do
+	action   Action                     // Deleted or Skipped; empty if there is nothing to do
+	before   *unstructured.Unstructured // of a preview that inspects
 }
 
 func (o *staleObject) reference() Ref { return o.ref }
@@ -27,7 +29,7 @@ func staleChanges(stale []*staleObject) []Change {
 	var out []Change
 	for _, o := range stale {
 		if o.action != "" {
-			out = append(out, Change{Ref: o.ref, Action: o.action})
+			out = append(out, Change{Ref: o.ref, Action: o.action, Before: o.before})
 		}
 	}
 	return out
