@@ -33,7 +33,7 @@ func (s *site) store(number int, manifest string) {
 }
 
 func manifestOf(kind, name, field, value string) string {
-	return "---\napiVersion: v1\nkind: " + kind + "\nmetadata: {name: " + name + "}\n" + field + ": {a: " + value + "}\n"
+	return fmt.Sprintf("---\napiVersion: v1\nkind: %s\nmetadata: {name: %s}\n%s: {a: %s}\n", kind, name, field, value)
 }
 
 func TestVersionsOfAHelmReleaseAreCompared(t *testing.T) {

@@ -51,7 +51,7 @@ func (u UI) validate() error {
 		return err
 	}
 	if u.Issuer == "" && u.NoTokenLogin {
-		return errors.New("--ui-token-login=false needs --ui-oidc-issuer: otherwise nobody can log in")
+		return errors.New("--ui-token-login=false needs --ui-oidc-issuer, as a way to log in")
 	}
 	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour,
 		TokenLogin: !u.NoTokenLogin, Issuer: u.Issuer, ClientID: u.ClientID,
