@@ -47,9 +47,9 @@ func TestCampaignWritePoints(t *testing.T) {
 		}
 	})
 	k.settle()
-	e.note("%d operations failed (%s); %d commits, %d image commits; %d of %d posted events acknowledged, all delivered; "+
-		"%d starts failed; slowest recovery %s", failed, disk.Kinds(), k.commits, k.robotCommits(), len(k.posted), k.posts,
-		ends, k.slowest.Round(time.Second))
+	e.note("%d operations failed (%s); %d commits, %d image commits; %d of %d posted events acknowledged, all "+
+		"delivered; %d starts failed; slowest recovery %s", failed, disk.Kinds(), k.commits, k.robotCommits(),
+		len(k.posted), k.posts, ends, k.slowest.Round(time.Second))
 }
 
 // begin starts the process, and again each time it ends before it answers, as the kubelet does. It returns how often it

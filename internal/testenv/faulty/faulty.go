@@ -30,8 +30,8 @@ type Disk struct {
 	kinds  map[string]int // operations that failed, by kind
 }
 
-// Mount mounts a file system until the test ends. The test is skipped if that is not possible, for example as an account
-// other than root.
+// Mount mounts a file system until the test ends. The test is skipped if that is not possible, for example without the
+// rights of root.
 func Mount(tb testing.TB) *Disk {
 	tb.Helper()
 	root, err := fs.NewLoopbackRoot(tb.TempDir())
