@@ -2,7 +2,9 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -212,7 +215,7 @@ func BenchmarkReleases(b *testing.B) {
 		quiet(b)
 		log, wait := testenv.NewAuditLog(b), r.follow("1.0.0")
 		start := usage{at: time.Now(), server: cpuTime(b, testenv.ClusterPID(b))}
-		p := startController(b, r.namespace, releaseWorkers)
+		p := startController(b, r.namespace, releaseWorkers, "--watch-all-namespaces")
 		wait()
 		ours := since(start, p.usage())
 		asked := p.requests(log, testenv.Request{})
@@ -251,6 +254,7 @@ func (r *releases) idle(p *process) {
 	for _, q := range log.Requests(b, testenv.Request{UserAgent: "sluice"}) {
 		if q.Verb != "watch" {
 			requests++
+			b.Logf("while idle: %+v", q)
 		}
 	}
 	t.row(100*passed.cpu.Seconds()/passed.took.Seconds(), p.memory("VmRSS"), requests)
@@ -259,38 +263,50 @@ func (r *releases) idle(p *process) {
 
 const manyDefinitions = 300
 
-// BenchmarkReleasesWithDefinitions installs HelmReleases in a cluster with few definitions, and then with 300 more.
+// BenchmarkReleasesWithDefinitions installs HelmReleases in a cluster with few definitions, with 300 more, and with few
+// again, as each installation leaves its objects to the next.
 func BenchmarkReleasesWithDefinitions(b *testing.B) {
-	few := newReleases(b)
-	t := newTable(fmt.Sprintf("%d HelmReleases, new", few.count), "", "time s", "x few", "most memory, MB")
+	t := newTable(fmt.Sprintf("%d HelmReleases, new", *releaseCount), "", "time s", "x few", "CPU s",
+		"API server CPU s", "most memory, MB")
 	for b.Loop() {
-		first, memory := few.install()
-		t.row("few definitions", first.Seconds(), 1.0, memory)
+		before, beforeMemory := newReleases(b).install()
+		r := newReleases(b)
+		var definitions []*unstructured.Unstructured
 		for n := range manyDefinitions {
-			few.definition(n)
+			definitions = append(definitions, r.definition(n))
 		}
-		many := newReleases(b)
-		second, memory := many.install()
-		t.row(fmt.Sprintf("%d more", manyDefinitions), second.Seconds(), second.Seconds()/first.Seconds(), memory)
-		b.ReportMetric(second.Seconds()/first.Seconds(), "many/few")
+		many, memory := r.install()
+		for _, d := range definitions {
+			r.remove(d)
+		}
+		after, afterMemory := newReleases(b).install()
+		few := mean(before, after)
+		row := func(name string, m measured, memory float64) {
+			t.row(name, m.took.Seconds(), m.took.Seconds()/few.took.Seconds(), m.cpu.Seconds(),
+				m.server.Seconds(), memory)
+		}
+		row("few definitions", before, beforeMemory)
+		row(fmt.Sprintf("%d more", manyDefinitions), many, memory)
+		row("few again", after, afterMemory)
+		b.ReportMetric(many.took.Seconds()/few.took.Seconds(), "many/few")
 		b.ReportMetric(memory, "MB")
 	}
 }
 
-// install returns how long the HelmReleases take to become Ready, and the memory of that.
-func (r *releases) install() (took time.Duration, memory float64) {
+// install returns what it takes until the HelmReleases are Ready, and the most memory.
+func (r *releases) install() (took measured, memory float64) {
 	r.b.Helper()
 	r.create()
 	quiet(r.b)
-	wait, start := r.follow("1.0.0"), time.Now()
+	wait, start := r.follow("1.0.0"), usage{at: time.Now(), server: cpuTime(r.b, testenv.ClusterPID(r.b))}
 	p := startController(r.b, r.namespace, releaseWorkers)
 	defer p.stop()
 	wait()
-	return time.Since(start), p.memoryWithChildren()
+	return since(start, p.usage()), p.memoryWithChildren()
 }
 
-// definition creates a definition until the end of the benchmark.
-func (r *releases) definition(n int) {
+// definition creates a definition.
+func (r *releases) definition(n int) *unstructured.Unstructured {
 	group, plural := fmt.Sprintf("g%d.bench.example.com", n%50), fmt.Sprintf("things%d", n)
 	crd := &unstructured.Unstructured{}
 	text := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
@@ -307,11 +323,26 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `, group, plural, n)
 	if err := yaml.Unmarshal([]byte(text), &crd.Object); err != nil {
-		r.b.Error(err)
-		return
+		r.b.Fatal(err)
 	}
-	if err := r.client.Create(r.b.Context(), crd); client.IgnoreAlreadyExists(err) != nil {
-		r.b.Error(err)
+	if err := r.client.Create(r.b.Context(), crd); err != nil {
+		r.b.Fatal(err)
 	}
 	r.b.Cleanup(func() { _ = r.client.Delete(context.Background(), crd) })
+	return crd
+}
+
+// remove deletes an object, and waits until it is gone.
+func (r *releases) remove(o client.Object) {
+	r.b.Helper()
+	if err := r.client.Delete(r.b.Context(), o); err != nil {
+		r.b.Fatal(err)
+	}
+	testenv.Eventually(r.b, "the object is deleted", func() error {
+		err := r.client.Get(r.b.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return cmp.Or(err, errors.New("it still exists"))
+	})
 }

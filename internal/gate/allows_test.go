@@ -29,3 +29,37 @@ func TestAGateThatOpenedLaterThanNowIsClosedUntilItIsEvaluated(t *testing.T) {
 		t.Errorf("after an evaluation the gate is closed; its history begins at %s", g.Status.History[0].At)
 	}
 }
+
+func TestAGateIsClosedBeforeTheTimeOfItsSeal(t *testing.T) {
+	opened := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	evaluated := opened.Add(30 * time.Hour)
+	var s sealer
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "u"}}
+	evaluate := func(now, next time.Time) {
+		setStatus(g, verdict.Verdict{Open: true, Reason: "Default", Message: "open", Why: "open", Next: next}, nil, now)
+		s.seal(testSeals, g, now)
+		if !isSealed(testSeals, g) {
+			t.Fatal("the seal is not valid")
+		}
+	}
+	evaluate(opened, opened.Add(time.Hour))
+	evaluate(evaluated, evaluated.Add(time.Hour)) // it may have been closed meanwhile
+	if Allows(g, "main@sha1:a", evaluated.Add(-2*time.Hour)) {
+		t.Error("the gate is open at a time that it was not evaluated for")
+	}
+	before := g.Status.Seal.Value
+	evaluate(evaluated.Add(time.Minute), evaluated.Add(time.Hour))
+	if g.Status.Seal.Value != before {
+		t.Error("the seal of an unchanged state has changed")
+	}
+	earlier := evaluated.Add(-2 * time.Hour)
+	evaluate(earlier, evaluated.Add(time.Hour))
+	if !Allows(g, "main@sha1:a", earlier) || !Allows(g, "main@sha1:a", evaluated) {
+		t.Error("the gate is closed after its evaluation")
+	}
+	forged := g.DeepCopy()
+	forged.Status.Seal.Value, _ = splitSeal(g.Status.Seal.Value)
+	if isSealed(testSeals, forged) {
+		t.Error("the time of the seal is not sealed")
+	}
+}

@@ -106,7 +106,7 @@ func newGate(namespace, name string, state gatingv1.State, change ...func(*gatin
 		c(g)
 	}
 	g.Status.Seal = &gatingv1.Seal{Sequence: 1,
-		Value: testSeals.Seal(sealedParts(g, g.Status.ObservedGeneration, 1)...)}
+		Value: testSeals.Seal(sealedParts(g, 0, g.Status.ObservedGeneration, 1)...)}
 	return g
 }
 

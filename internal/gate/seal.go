@@ -3,6 +3,7 @@ package gate
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,13 +20,32 @@ type sealedStatus struct {
 	Next     *gatingv1.Transition   `json:"next,omitempty"`
 	Approved []string               `json:"approved,omitempty"`
 	Checks   []gatingv1.CheckResult `json:"checks,omitempty"`
+	From     int64                  `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
 }
 
-// sealedParts returns what the seal of a gate covers, for a generation that its status is about.
-func sealedParts(g *gatingv1.Gate, generation, sequence int64) []string {
+// A seal is an authentication code, and after this separator the Unix time since when the status holds. Seals of older
+// versions have no time.
+const sealSeparator = "."
+
+// splitSeal returns the authentication code and the time of a seal.
+func splitSeal(value string) (code string, from int64) {
+	code, text, ok := strings.Cut(value, sealSeparator)
+	if !ok {
+		return code, 0
+	}
+	from, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return "", 0 // valid for no status
+	}
+	return code, from
+}
+
+// sealedParts returns what the seal of a gate covers, from a time on, for a generation that its status is about.
+func sealedParts(g *gatingv1.Gate, from, generation, sequence int64) []string {
 	status, err := json.Marshal(sealedStatus{
 		Opened: apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		Next:   g.Status.NextTransition, Approved: g.Status.ApprovedRevisions, Checks: g.Status.Checks,
+		From: from,
 	})
 	if err != nil {
 		return nil // cannot happen: the types have no other form
@@ -37,7 +57,20 @@ func sealedParts(g *gatingv1.Gate, generation, sequence int64) []string {
 // isSealed reports whether a controller wrote the state of a gate.
 func isSealed(key *seal.Key, g *gatingv1.Gate) bool {
 	s := g.Status.Seal
-	return s != nil && key.Verify(s.Value, sealedParts(g, g.Status.ObservedGeneration, s.Sequence)...)
+	if s == nil {
+		return false
+	}
+	code, from := splitSeal(s.Value)
+	return key.Verify(code, sealedParts(g, from, g.Status.ObservedGeneration, s.Sequence)...)
+}
+
+// isSealedLater reports whether the state of a gate is known only for times after now.
+func isSealedLater(g *gatingv1.Gate, now time.Time) bool {
+	if g.Status.Seal == nil {
+		return false
+	}
+	_, from := splitSeal(g.Status.Seal.Value)
+	return from > now.Unix()
 }
 
 // sealer seals the status of gates. A new state has a higher sequence number than all states before, so that an
@@ -61,17 +94,21 @@ func (s *sealer) verify(key *seal.Key, g *gatingv1.Gate) bool {
 	return true
 }
 
-// seal seals the status of a gate for its current generation. It keeps a seal that is valid still.
+// seal seals the status of a gate for its current generation. It keeps a seal that is valid still: the state, with its
+// next transition, holds from the time of the seal on.
 func (s *sealer) seal(key *seal.Key, g *gatingv1.Gate, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.last[g.UID]
-	if current := g.Status.Seal; current != nil && current.Sequence == last &&
-		key.Verify(current.Value, sealedParts(g, g.Generation, last)...) {
-		return
+	if current := g.Status.Seal; current != nil && current.Sequence == last && !isSealedLater(g, now) {
+		code, from := splitSeal(current.Value)
+		if from > 0 && key.Verify(code, sealedParts(g, from, g.Generation, last)...) {
+			return
+		}
 	}
 	next := max(last+1, now.UnixMilli()) // the first one of a process follows those of earlier processes
-	g.Status.Seal = &gatingv1.Seal{Sequence: next, Value: key.Seal(sealedParts(g, g.Generation, next)...)}
+	code := key.Seal(sealedParts(g, now.Unix(), g.Generation, next)...)
+	g.Status.Seal = &gatingv1.Seal{Sequence: next, Value: code + sealSeparator + strconv.FormatInt(now.Unix(), 10)}
 	s.set(g.UID, next)
 }
 

@@ -48,7 +48,8 @@ type Controller struct {
 	mu     sync.Mutex
 	states map[types.UID]*state
 
-	stored storedWatches
+	stored rollout.PerTarget[*storedWatch]
+	served rollout.PerTarget[*served]
 }
 
 // Options are set by flags.

@@ -59,3 +59,20 @@ func TestTemplatesSeeKindsThatOthersInstall(t *testing.T) {
 	h.ready("app", 2)
 	h.configMap("app-config", "monitored")
 }
+
+// TestReleasesShareWhatTheClusterServes counts requests for the version of the cluster, which each action needs.
+func TestReleasesShareWhatTheClusterServes(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("first")
+	h.ready("first", 1)
+	log := testenv.NewAuditLog(t)
+	for _, name := range []string{"second", "third", "fourth"} {
+		h.release(name)
+		h.ready(name, 1)
+	}
+	// one if what the cluster serves became outdated meanwhile
+	if n := log.Count(t, testenv.Request{Verb: "get", URI: "/version"}); n > 1 {
+		t.Errorf("%d requests for the version of the cluster by three releases", n)
+	}
+}

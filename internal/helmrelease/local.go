@@ -21,7 +21,7 @@ func ReleaseName(obj *helmv2.HelmRelease) string { return releaseName(obj) }
 
 // Capabilities returns what templates see of a cluster.
 func Capabilities(c *apply.Cluster) (*common.Capabilities, error) {
-	return capabilitiesOf(&rollout.Target{Cluster: c})
+	return new(served).read(c.Discovery())
 }
 
 // Lookup returns the function lookup of templates for a cluster.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	helmaction "helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,27 +64,11 @@ func (r *run) newUninstall() *action.Run {
 	}
 }
 
-// capabilities returns what the templates of the release see as .Capabilities.
+// capabilities returns what the templates of the release see as .Capabilities. Callers must not change it.
 func (r *run) capabilities() (*common.Capabilities, error) {
 	r.target.RefreshDiscovery(r.Clock.Now(), maxDiscoveryAge)
-	return capabilitiesOf(r.target)
-}
-
-// capabilitiesOf returns what a cluster serves, as far as discovery is not outdated.
-func capabilitiesOf(t *rollout.Target) (*common.Capabilities, error) {
-	discovery := t.Cluster.Discovery()
-	version, err := discovery.ServerVersion()
-	if err != nil {
-		return nil, err
-	}
-	versions, err := helmaction.GetVersionSet(discovery)
-	if err != nil {
-		return nil, err
-	}
-	return &common.Capabilities{
-		APIVersions: versions, HelmVersion: common.DefaultCapabilities.HelmVersion,
-		KubeVersion: common.KubeVersion{Version: version.GitVersion, Major: version.Major, Minor: version.Minor},
-	}, nil
+	s := r.served.Of(r.target, func() *served { return &served{} }, func(*served) {})
+	return s.read(r.target.Cluster.Discovery())
 }
 
 // render renders the chart for an action.

@@ -53,7 +53,7 @@ func (r *run) setTarget() {
 	if s.target == r.target {
 		return
 	}
-	r.stored.forget(s.target, refOf(r.obj))
+	r.forgetStored(s.target, refOf(r.obj))
 	s.target, s.checked, s.settled = r.target, "", settled{}
 }
 
@@ -62,7 +62,7 @@ func (c *Controller) forget(obj *helmv2.HelmRelease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.states[obj.UID]; s != nil && s.target != nil {
-		c.stored.forget(s.target, refOf(obj))
+		c.forgetStored(s.target, refOf(obj))
 		s.target.Forget(refOf(obj))
 	}
 	delete(c.states, obj.UID)

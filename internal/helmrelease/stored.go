@@ -99,42 +99,16 @@ func (s *storedWatch) close() {
 	s.store.Close()
 }
 
-// storedWatches are the watches of all targets.
-type storedWatches struct {
-	mu       sync.Mutex
-	byTarget map[*rollout.Target]*storedWatch
+// storedWatch returns the watch of the releases in the target, which ends with the target.
+func (r *run) storedWatch() *storedWatch {
+	return r.stored.Of(r.target, func() *storedWatch {
+		return newStoredWatch(kubewatch.Metadata(r.target.Cluster.Metadata()))
+	}, (*storedWatch).close)
 }
 
-// of returns the watch of a target's releases, which ends with the target.
-func (s *storedWatches) of(t *rollout.Target) *storedWatch {
-	s.mu.Lock()
-	w := s.byTarget[t]
-	isNew := w == nil
-	if isNew {
-		w = newStoredWatch(kubewatch.Metadata(t.Cluster.Metadata()))
-		if s.byTarget == nil {
-			s.byTarget = map[*rollout.Target]*storedWatch{}
-		}
-		s.byTarget[t] = w
-	}
-	s.mu.Unlock()
-	if isNew {
-		t.OnClose(func() {
-			w.close()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.byTarget, t)
-		})
-	}
-	return w
-}
-
-// forget ends what a HelmRelease looks at in a target.
-func (s *storedWatches) forget(t *rollout.Target, owner reconcile.Ref) {
-	s.mu.Lock()
-	w := s.byTarget[t]
-	s.mu.Unlock()
-	if w != nil {
+// forgetStored ends what a HelmRelease looks at in a target.
+func (c *Controller) forgetStored(t *rollout.Target, owner reconcile.Ref) {
+	if w, ok := c.stored.Get(t); ok {
 		w.forget(owner)
 	}
 }
@@ -156,7 +130,7 @@ func (r *run) look() settled {
 	}
 	s := r.obj.Status.History[0]
 	return settled{
-		stored:  r.stored.of(r.target).version(refOf(r.obj), r.storage.namespace, s.Name, s.Version),
+		stored:  r.storedWatch().version(refOf(r.obj), r.storage.namespace, s.Name, s.Version),
 		release: s.Digest, generation: r.obj.Generation, chart: r.chart, config: r.configDigest,
 		postRenderers: r.postRenderersDigest, commonMetadata: r.commonMetadataDigest,
 	}

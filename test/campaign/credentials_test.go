@@ -8,8 +8,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ func TestCampaignCredentials(t *testing.T) {
 	n.commit("1")
 	c := start(t, settings{namespace: n.namespace, isAlone: true, flags: []string{"--log-level", "error"}})
 	c.runs()
+	logins := map[string]string{} // by source
 	e.each(func(i int, random *rand.Rand) {
 		value := make([]byte, 1+random.IntN(40))
 		for j := range value {
@@ -43,7 +46,9 @@ func TestCampaignCredentials(t *testing.T) {
 		other[at] = '!' + (other[at]-'!'+byte(1+random.IntN(89)))%90
 		form := []string{"password", "username", "bearerToken"}[random.IntN(3)]
 		for j, v := range [][]byte{value, other} {
-			n.login(fmt.Sprintf("pair-%d-%d", i, j), form, v)
+			name := fmt.Sprintf("pair-%d-%d", i, j)
+			n.login(name, form, v)
+			logins[name] = form + " " + string(v)
 		}
 		mismatched(n, i, random)
 	})
@@ -51,26 +56,41 @@ func TestCampaignCredentials(t *testing.T) {
 		c.mustLive()
 		return n.pairsDone()
 	})
-	shared, mirrors := 0, 0
+	mirrors := n.mirrors(c, logins)
+	different := len(slices.Compact(slices.Sorted(maps.Values(logins))))
+	if mirrors != different {
+		t.Errorf("%d mirrors of %d different logins", mirrors, different)
+	}
+	e.note("%d mirrors of %d different logins, %d mismatched keys refused", mirrors, different, e.count)
+}
+
+// mirrors returns the number of mirrors, and fails the test if sources with different logins share one. Short random
+// logins may be equal.
+func (n *tenant) mirrors(c *controller, logins map[string]string) int {
+	n.Helper()
+	var sources sourcev1.GitRepositoryList
+	if err := n.client.List(context.Background(), &sources, client.InNamespace(n.namespace)); err != nil {
+		n.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, g := range sources.Items {
+		names["user-"+string(g.UID)] = g.Name
+	}
 	users, err := filepath.Glob(filepath.Join(c.storage, "mirrors", "*", "user-*"))
 	if err != nil {
-		t.Fatal(err)
+		n.Fatal(err)
 	}
-	owners := map[string]int{}
+	first := map[string]string{}
 	for _, u := range users {
-		owners[filepath.Dir(u)]++
-	}
-	for dir, count := range owners {
-		mirrors++
-		if count > 1 {
-			shared++
-			t.Errorf("%d sources share the mirror %s", count, dir)
+		dir, name := filepath.Dir(u), names[filepath.Base(u)]
+		if first[dir] == "" {
+			first[dir] = name
+		}
+		if logins[name] != logins[first[dir]] {
+			n.Errorf("%s and %s share the mirror %s", first[dir], name, dir)
 		}
 	}
-	if mirrors < 2*e.count {
-		t.Errorf("%d mirrors of %d pairs", mirrors, e.count)
-	}
-	e.note("%d mirrors, %d shared, %d mismatched keys refused", mirrors, shared, e.count)
+	return len(first)
 }
 
 // login creates a source with a login.

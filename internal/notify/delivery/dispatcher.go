@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +23,7 @@ type Dispatcher struct {
 	Options
 	own, posted *intake
 	available   chan struct{} // signals events in an intake
+	holding     chan struct{} // signals events that wait in memory
 	flusher     *flusher
 
 	mu      sync.Mutex
@@ -32,25 +31,13 @@ type Dispatcher struct {
 	running guard.WaitGroup                  // workers
 }
 
-// intake is a queue of accepted events. Events of this process and those that others post have one each, so that the
-// others can neither drop the events of this process from its queue nor suppress them as duplicates.
-type intake struct {
-	recent *recentEvents
-	queue  func() (*queue.Queue, error)
-}
-
-func newIntake(o Options, name string) *intake {
-	return &intake{newRecentEvents(o.RateLimit), sync.OnceValues(func() (*queue.Queue, error) {
-		return queue.Open(filepath.Join(o.Dir, name), o.Limits)
-	})}
-}
-
 // New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start], so a replica that
 // is not the leader does not touch the disk.
 func New(o Options) *Dispatcher {
 	o.setDefaults()
 	return &Dispatcher{
-		Options: o, own: newIntake(o, "intake"), posted: newIntake(o, "posted"), available: make(chan struct{}, 1),
+		Options: o, own: newIntake(o, "intake", maxHeld), posted: newIntake(o, "posted", 0),
+		available: make(chan struct{}, 1), holding: make(chan struct{}, 1),
 		workers: map[types.NamespacedName]*worker{}, flusher: newFlusher(),
 	}
 }
@@ -64,11 +51,11 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("duplicate event, suppressed; next accepted in %s", e.Wait.Round(time.Second))
 }
 
-// Post accepts an event of this process: it is stored when the error is nil. The error is a [*DuplicateError], or
-// storing failed.
+// Post accepts an event of this process: it is stored when the error is nil, or waits in memory for the disk. The error
+// is a [*DuplicateError], or storing failed and too many events wait.
 func (d *Dispatcher) Post(e event.Event) error { return d.accept(d.own, e) }
 
-// PostForeign is like [Dispatcher.Post], for an event of another program.
+// PostForeign is like [Dispatcher.Post], for an event of another program. It does not wait in memory.
 func (d *Dispatcher) PostForeign(e event.Event) error { return d.accept(d.posted, e) }
 
 func (d *Dispatcher) accept(in *intake, e event.Event) error {
@@ -81,17 +68,18 @@ func (d *Dispatcher) accept(in *intake, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	intake, err := in.queue()
-	if err == nil {
-		err = intake.Append(data, now)
-	}
+	stored, err := in.add(data, now)
 	if err != nil {
 		accepted.WithLabelValues("lost").Inc()
 		return fmt.Errorf("cannot store the event: %w", err)
 	}
 	in.recent.add(e, now)
 	accepted.WithLabelValues("taken").Inc()
-	d.flusher.add(intake)
+	if stored == nil {
+		signal(d.holding)
+		return nil
+	}
+	d.flusher.add(stored)
 	signal(d.available)
 	return nil
 }
@@ -108,13 +96,13 @@ func (d *Dispatcher) NeedLeaderElection() bool { return true }
 
 // Start delivers the events of an earlier process and new ones until ctx is done.
 func (d *Dispatcher) Start(ctx context.Context) error {
-	own, err := d.own.queue()
+	own, err := d.own.wait(ctx, d)
 	if err != nil {
-		return fmt.Errorf("cannot open the event queue: %w", err)
+		return nil // the process ends
 	}
-	posted, err := d.posted.queue()
+	posted, err := d.posted.wait(ctx, d)
 	if err != nil {
-		return fmt.Errorf("cannot open the queue of posted events: %w", err)
+		return nil
 	}
 	sendCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -127,17 +115,36 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		cancel()
 	})
 	defer stop()
-	if err := d.resume(ctx, sendCtx); err != nil {
-		return err
-	}
+	d.resume(ctx, sendCtx)
 	var flushing guard.WaitGroup
 	flushing.Go("writing event queues", func() {
 		guard.Keep(ctx, "writing event queues", func() { d.flusher.run(ctx, d.Clock, d.FlushInterval) })
 	})
+	flushing.Go("storing events", func() { guard.Keep(ctx, "storing events", func() { d.storeHeld(ctx) }) })
 	d.routeEvents(ctx, sendCtx, own, posted)
 	flushing.Wait()
 	d.running.Wait()
 	return d.close(own, posted)
+}
+
+// storeHeld stores the events that wait in memory as soon as the disk takes them, until ctx is done.
+func (d *Dispatcher) storeHeld(ctx context.Context) {
+	for ctx.Err() == nil {
+		stored, left := d.own.flush()
+		if stored != nil {
+			d.flusher.add(stored)
+			signal(d.available)
+		}
+		var retry <-chan time.Time
+		if left > 0 {
+			retry = d.Clock.After(diskRetry)
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.holding:
+		case <-retry:
+		}
+	}
 }
 
 // routeEvents moves events from the intakes to the queues of providers until ctx is done. Posted events come
@@ -151,9 +158,14 @@ func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, own, posted *queu
 			r, ok = next(ctx, posted)
 		}
 		if !ok {
+			var retry <-chan time.Time
+			if own.Len()+posted.Len() > 0 { // the disk does not return them
+				retry = d.Clock.After(diskRetry)
+			}
 			select {
 			case <-ctx.Done():
 			case <-d.available:
+			case <-retry:
 			}
 			continue
 		}
@@ -191,30 +203,19 @@ func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Del
 
 var errNoRoom = errors.New("posted events may fill only half of the queue of a provider")
 
-// diskRetry is how long an event waits in its intake while the disk does not take its deliveries.
-const diskRetry = time.Second
-
-// isDiskFailure reports whether an error is of the disk as a whole, so that it may pass without anything being lost.
-func isDiskFailure(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EIO)
-}
-
 // store adds a delivery to the queue of its provider. Posted events leave half of the queue to others.
 func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) error {
 	d.mu.Lock() // so that the worker does not end before add
 	defer d.mu.Unlock()
-	w, err := d.worker(ctx, sendCtx, delivery.Provider)
-	if err == nil && posted && w.queue.Size() > d.Limits.Bytes/2 {
-		err = errNoRoom
+	w := d.worker(ctx, sendCtx, delivery.Provider)
+	if posted && w.outbox.size() > d.Limits.Bytes/2 {
+		return errNoRoom
 	}
-	if err == nil {
-		err = w.add(queuedDelivery{Delivery: delivery}, at)
-	}
-	return err
+	return w.add(queuedDelivery{Delivery: delivery}, at)
 }
 
-// enqueue stores a delivery. While the disk is full or fails, it tries again until ctx is done: the event has been
-// acknowledged and must not be lost.
+// enqueue stores a delivery. While neither queue of the provider can be written, it tries again until ctx is done: the
+// event has been acknowledged and must not be lost.
 func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
 	err := d.store(ctx, sendCtx, delivery, at, posted)
 	for tries := 1; isDiskFailure(err); tries++ {
@@ -242,46 +243,32 @@ func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at
 }
 
 // worker returns the worker of a provider and starts it if necessary.
-func (d *Dispatcher) worker(ctx, sendCtx context.Context, provider types.NamespacedName) (*worker, error) {
+func (d *Dispatcher) worker(ctx, sendCtx context.Context, provider types.NamespacedName) *worker {
 	if w := d.workers[provider]; w != nil {
-		return w, nil
-	}
-	q, err := queue.Open(d.dir(provider), d.Limits)
-	if err != nil {
-		return nil, err
+		return w
 	}
 	w := &worker{
-		Dispatcher: d, provider: provider, queue: q,
+		Dispatcher: d, provider: provider, outbox: newOutbox(d.Dir, provider, d.Limits),
 		available: make(chan struct{}, 1), retryNow: make(chan struct{}, 1),
 	}
 	d.workers[provider] = w
 	d.running.Go("delivering notifications", func() {
 		guard.Keep(ctx, "delivering notifications", func() { w.run(ctx, sendCtx) })
 	})
-	return w, nil
-}
-
-const providersDir = "providers"
-
-func (d *Dispatcher) dir(provider types.NamespacedName) string {
-	return filepath.Join(d.Dir, providersDir, filepath.Base(provider.Namespace), filepath.Base(provider.Name))
+	return w
 }
 
 // resume starts workers for the provider queues of an earlier process.
-func (d *Dispatcher) resume(ctx, sendCtx context.Context) error {
-	dirs, err := filepath.Glob(filepath.Join(d.Dir, providersDir, "*", "*"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot list the provider queues: %w", err)
-	}
+func (d *Dispatcher) resume(ctx, sendCtx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, dir := range dirs {
-		provider := types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
-		if _, err := d.worker(ctx, sendCtx, provider); err != nil {
-			return fmt.Errorf("cannot open the queue of Provider '%s': %w", provider, err)
+	for _, parent := range []string{providersDir, spareDir} {
+		dirs, _ := filepath.Glob(filepath.Join(d.Dir, parent, "*", "*")) // the pattern is valid
+		for _, dir := range dirs {
+			d.worker(ctx, sendCtx, types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)),
+				Name: filepath.Base(dir)})
 		}
 	}
-	return nil
 }
 
 // Forget drops all pending deliveries of a deleted provider.
@@ -289,9 +276,9 @@ func (d *Dispatcher) Forget(provider types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.workers[provider]; w != nil {
-		if err := w.queue.Clear(); err != nil {
-			log.Log.WithName("notifications").
-				Error(err, "cannot drop the pending notifications of a deleted Provider", "provider", provider.String())
+		if err := w.outbox.clear(); err != nil {
+			logger().Error(err, "cannot drop the pending notifications of a deleted Provider",
+				"provider", provider.String())
 		}
 		signal(w.retryNow)
 	}
@@ -313,7 +300,7 @@ func (d *Dispatcher) Pending() map[types.NamespacedName]int {
 	defer d.mu.Unlock()
 	pending := make(map[types.NamespacedName]int, len(d.workers))
 	for provider, w := range d.workers {
-		pending[provider] = w.queue.Len()
+		pending[provider] = w.outbox.len()
 	}
 	return pending
 }
@@ -329,9 +316,11 @@ func (d *Dispatcher) acknowledge(ctx context.Context, q *queue.Queue, r queue.Re
 func (d *Dispatcher) close(own, posted *queue.Queue) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.own.flush()
+	d.own.drop()
 	err := errors.Join(own.Close(), posted.Close())
 	for _, w := range d.workers {
-		err = errors.Join(err, w.queue.Close())
+		err = errors.Join(err, w.outbox.close())
 	}
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("cannot write the event queues to disk: %w", err)

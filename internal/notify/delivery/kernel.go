@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -56,7 +55,7 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 		}.Clean())
 	}
 	if err != nil && !errors.As(err, new(*DuplicateError)) {
-		log.Log.WithName("notifications").Error(err, "cannot accept an event, no notification is sent",
+		logger().Error(err, "cannot accept an event, no notification is sent",
 			"kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
 }

@@ -207,7 +207,7 @@ func TestPostedEventsLeaveRoomInProviderQueue(t *testing.T) {
 		}
 		if i%20 == 0 { // the intake has the same limit
 			eventually(t, "the intake is empty", func() bool {
-				intake, err := d.posted.queue()
+				intake, err := d.posted.queue.open()
 				return err == nil && intake.Len() == 0
 			})
 		}

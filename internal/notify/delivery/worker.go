@@ -21,13 +21,13 @@ const (
 	maxParallelAttempts = 8         // each for a different object
 )
 
-// worker sends the deliveries of one provider. It is the only reader of the provider's queue. While attempts
+// worker sends the deliveries of one provider. It is the only reader of the provider's outbox. While attempts
 // succeed, several are in flight, so that a provider with a high latency keeps up. After a failure they are
 // made one by one.
 type worker struct {
 	*Dispatcher
 	provider  types.NamespacedName
-	queue     *queue.Queue
+	outbox    *outbox
 	available chan struct{} // signals deliveries in the queue
 	retryNow  chan struct{} // ends the backoff
 
@@ -45,6 +45,7 @@ type queuedDelivery struct {
 // attempt is one attempt to send a delivery, and its result.
 type attempt struct {
 	queuedDelivery
+	queue  *queue.Queue // that has the record
 	record queue.Record
 	err    error
 }
@@ -55,33 +56,36 @@ func (w *worker) add(d queuedDelivery, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = w.queue.Append(data, at)
-	if n := w.queue.TakeDropped(); n > 0 {
+	stored, err := w.outbox.append(data, at)
+	if n := w.outbox.takeDropped(); n > 0 {
 		count(w.provider, "dropped", n)
 		w.Reporter.Report(d.Alert, w.provider, ReasonDropped,
 			fmt.Sprintf("The notification queue is full, oldest notifications dropped: %d. Fix or suspend "+
 				"the Provider", n))
 	}
-	w.flusher.add(w.queue)
+	if stored != nil {
+		w.flusher.add(stored)
+	}
 	signal(w.available)
 	return err
 }
 
-// run sends deliveries until the queue is empty for IdleTimeout or ctx is done.
+// run sends deliveries until the outbox is empty for IdleTimeout or ctx is done.
 func (w *worker) run(ctx, sendCtx context.Context) {
+	w.reopen(ctx)
 	for ctx.Err() == nil {
 		limit := maxParallelAttempts
 		if w.failures > 0 {
 			limit = 1
 		}
-		records := w.queue.NextBatch(limit)
+		from, records := w.outbox.next(limit)
 		if len(records) == 0 {
 			if w.waitForWork(ctx) {
 				return
 			}
 			continue
 		}
-		attempts := w.selectAttempts(ctx, records)
+		attempts := w.selectAttempts(ctx, from, records)
 		var sending guard.WaitGroup
 		for _, a := range attempts {
 			sending.Go("sending a notification", func() { a.err = w.send(sendCtx, a.Delivery) })
@@ -93,13 +97,13 @@ func (w *worker) run(ctx, sendCtx context.Context) {
 
 // selectAttempts returns the deliveries that may be sent in parallel: the oldest one of each object, since the
 // events of an object are sent in order.
-func (w *worker) selectAttempts(ctx context.Context, records []queue.Record) (attempts []*attempt) {
+func (w *worker) selectAttempts(ctx context.Context, from *queue.Queue, records []queue.Record) (attempts []*attempt) {
 	objects := map[string]bool{}
 	for _, r := range records {
-		a := &attempt{record: r}
+		a := &attempt{queue: from, record: r}
 		if err := json.Unmarshal(r.Data, &a.queuedDelivery); err != nil {
 			count(w.provider, "dropped", 1)
-			w.acknowledge(ctx, w.queue, r)
+			w.acknowledge(ctx, from, r)
 			continue
 		}
 		if o := objectOf(a.Event); !objects[o] {
@@ -122,16 +126,27 @@ func (w *worker) waitForWork(ctx context.Context) (ended bool) {
 		return false
 	case <-idle.C():
 	}
+	isComplete := w.reopen(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.queue.Len() > 0 {
+	if !isComplete || w.outbox.len() > 0 {
 		return false
 	}
 	delete(w.workers, w.provider)
-	if err := w.queue.Remove(); err != nil {
+	if err := w.outbox.remove(); err != nil {
 		log.FromContext(ctx).Error(err, "cannot remove an empty notification queue", "provider", w.provider.String())
 	}
 	return true
+}
+
+// reopen opens the queues of an earlier process. It reports whether there is none that cannot be opened.
+func (w *worker) reopen(ctx context.Context) bool {
+	err := w.outbox.reopen()
+	if err != nil {
+		log.FromContext(ctx).Error(err, "cannot open a queue of a Provider, its notifications wait. Check the disk of "+
+			"--storage-path", "provider", w.provider.String())
+	}
+	return err == nil
 }
 
 // send makes one attempt. A panic of the sender is a terminal failure of this delivery.
@@ -156,7 +171,7 @@ func (w *worker) handle(ctx context.Context, attempts []*attempt) {
 		case a.err == nil:
 			count(w.provider, "delivered", 1)
 			w.failures, w.hasDeferred = 0, false
-			w.done(ctx, a.record)
+			w.done(ctx, a)
 		case ctx.Err() != nil: // the process ends; the next one retries
 		case f != nil && f.Terminal:
 			w.fail(ctx, a)
@@ -180,7 +195,7 @@ func (w *worker) retry(ctx context.Context, a *attempt) {
 			w.Reporter.Report(a.Alert, w.provider, ReasonDelayed,
 				fmt.Sprintf("Notification about %s is delayed: %s", a.subject(), a.err))
 		}
-		if (a.Deferred || w.attempts >= attemptsUntilDefer) && !w.hasDeferred && w.queue.Len() > 1 {
+		if (a.Deferred || w.attempts >= attemptsUntilDefer) && !w.hasDeferred && w.outbox.len() > 1 {
 			w.moveToEnd(ctx, a)
 		}
 	}
@@ -192,11 +207,11 @@ func (w *worker) fail(ctx context.Context, a *attempt) {
 	count(w.provider, "failed", 1)
 	w.Reporter.Report(a.Alert, w.provider, ReasonFailed,
 		fmt.Sprintf("Notification about %s failed and will not be retried: %s", a.subject(), a.err))
-	w.done(ctx, a.record)
+	w.done(ctx, a)
 }
 
-func (w *worker) done(ctx context.Context, r queue.Record) {
-	w.acknowledge(ctx, w.queue, r)
+func (w *worker) done(ctx context.Context, a *attempt) {
+	w.acknowledge(ctx, a.queue, a.record)
 	w.attempts = 0
 }
 
@@ -207,7 +222,7 @@ func (w *worker) moveToEnd(ctx context.Context, a *attempt) {
 	if err := w.add(a.queuedDelivery, a.record.Time); err != nil {
 		return // it keeps its position
 	}
-	w.done(ctx, a.record)
+	w.done(ctx, a)
 	w.hasDeferred = true
 }
 

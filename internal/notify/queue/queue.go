@@ -9,6 +9,8 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"sync"
@@ -22,6 +24,8 @@ type Limits struct {
 	// Owner returns whom a record counts for. If several have records, each may use at most as much of the queue as it
 	// leaves free. Nil: the queue is not divided.
 	Owner func(data []byte) string
+	// ReadRetry is how long records that the disk does not return are kept, before they are dropped; 0: a minute.
+	ReadRetry time.Duration
 }
 
 // ErrShare is the error of a record whose owner has used up its share, while others have records in the queue.
@@ -179,7 +183,7 @@ func (q *Queue) sealLast() {
 }
 
 // Next returns the oldest record that is not acknowledged, and whether there is one. Damaged records are
-// skipped and counted as dropped.
+// skipped and counted as dropped. Those that the disk does not return are kept for a while: call it again later.
 func (q *Queue) Next() (Record, bool) {
 	if batch := q.NextBatch(1); len(batch) > 0 {
 		return batch[0], true
@@ -188,7 +192,7 @@ func (q *Queue) Next() (Record, bool) {
 }
 
 // NextBatch returns up to limit of the oldest records that are not acknowledged, oldest first. The batch is
-// empty only if there is no such record.
+// empty only if there is no such record, or the disk does not return it.
 func (q *Queue) NextBatch(limit int) []Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +200,8 @@ func (q *Queue) NextBatch(limit int) []Record {
 		oldest := q.segments[0]
 		q.readOffset = max(q.readOffset, oldest.base)
 		if oldest.pending > 0 {
-			if batch := q.readBatch(oldest, limit); len(batch) > 0 {
+			batch, err := q.readBatch(oldest, limit)
+			if len(batch) > 0 || err != nil && oldest.mayRecover(q.limits.ReadRetry) {
 				return batch
 			}
 			q.dropped += oldest.pending
@@ -212,21 +217,25 @@ func (q *Queue) NextBatch(limit int) []Record {
 	return nil
 }
 
-// readBatch reads records of the oldest segment up to the first damaged one.
-func (q *Queue) readBatch(oldest *segment, limit int) (batch []Record) {
+// readBatch reads records of the oldest segment up to the first damaged one. The error is of the disk.
+func (q *Queue) readBatch(oldest *segment, limit int) (batch []Record, err error) {
 	for offset := q.readOffset; offset < oldest.end() && len(batch) < limit; {
 		if end, ok := q.acked[offset]; ok {
 			offset = end
 			continue
 		}
 		r, err := oldest.readAt(q.dir, offset)
-		if err != nil {
-			break
+		if errors.Is(err, errTorn) || errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
+			return batch, nil
 		}
+		if err != nil {
+			return batch, err
+		}
+		oldest.unreadable = time.Time{}
 		batch = append(batch, r)
 		offset = r.end
 	}
-	return batch
+	return batch, nil
 }
 
 // advance moves readOffset forward and forgets the acknowledgements before it.
@@ -344,26 +353,4 @@ func (q *Queue) Clear() error {
 		q.dropOldest()
 	}
 	return q.writeMark()
-}
-
-// Remove closes the queue and deletes its directory with all records. The queue must not be used afterwards.
-func (q *Queue) Remove() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.segments) > 0 { // before the mark: acknowledged records must not return
-		q.dropOldest()
-	}
-	if q.mark != nil {
-		_ = q.mark.Close()
-		q.mark = nil
-	}
-	q.dirDirty, q.markDirty = false, false
-	return os.RemoveAll(q.dir)
-}
-
-// dropOldest deletes the oldest segment. A file that cannot be deleted is ignored later, since it is before the mark.
-func (q *Queue) dropOldest() {
-	q.segments[0].close()
-	_ = os.Remove(q.segments[0].path(q.dir))
-	q.segments = q.segments[1:]
 }

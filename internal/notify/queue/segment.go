@@ -2,23 +2,27 @@ package queue
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // segment is a file of records.
 type segment struct {
 	base, size int64 // offset of the first record in the stream; bytes of complete records
 	owned      map[string]int64
-	pending    int      // records that are not acknowledged
-	file       *os.File // nil while the segment is not read or written
-	sealed     bool     // nothing is written to it any more
-	dirty      bool     // it has records that are not synced
+	pending    int       // records that are not acknowledged
+	file       *os.File  // nil while the segment is not read or written
+	unreadable time.Time // since when the disk does not return its records; zero: it does
+	sealed     bool      // nothing is written to it any more
+	dirty      bool      // it has records that are not synced
 }
 
 const extension = ".records"
@@ -43,11 +47,18 @@ func baseOf(file string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSuffix(file, extension), 10, 64)
 }
 
-// create creates the segment that begins at base.
+// create creates the segment that begins at base. A file of this name has no complete record: it is left from a failure
+// of the disk.
 func create(dir string, base int64) (*segment, error) {
+	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	s := &segment{base: base}
 	var err error
-	if s.file, err = os.OpenFile(s.path(dir), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if s.file, err = os.OpenFile(s.path(dir), flags, 0o600); errors.Is(err, fs.ErrExist) {
+		if err = os.Remove(s.path(dir)); err == nil {
+			s.file, err = os.OpenFile(s.path(dir), flags, 0o600)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot create a queue segment: %w", err)
 	}
 	return s, nil
@@ -58,6 +69,17 @@ func (s *segment) close() {
 		_ = s.file.Close() // Sync reports write errors
 		s.file = nil
 	}
+}
+
+// mayRecover reports whether a read that the disk refused is tried again: for a minute, unless limited otherwise.
+func (s *segment) mayRecover(retry time.Duration) bool {
+	if s.unreadable.IsZero() {
+		s.unreadable = time.Now()
+	}
+	if s.sealed && !s.dirty {
+		s.close() // the next read opens it again
+	}
+	return time.Since(s.unreadable) < cmp.Or(retry, time.Minute)
 }
 
 // readAt reads the record that begins at an offset of the stream.
@@ -114,9 +136,7 @@ func (q *Queue) load() error {
 			return fmt.Errorf("cannot read a queue segment: %w", err)
 		}
 		if s.pending == 0 {
-			if err := os.Remove(s.path(q.dir)); err != nil {
-				return fmt.Errorf("cannot delete a queue segment: %w", err)
-			}
+			_ = os.Remove(s.path(q.dir)) // if it is left, it is ignored again
 			continue
 		}
 		q.segments = append(q.segments, s)
