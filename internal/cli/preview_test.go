@@ -81,7 +81,8 @@ func TestPreviewOffline(t *testing.T) {
 	}
 	for _, format := range []string{"markdown", "json", "sarif"} {
 		out := run(t, append(args, "-o", format)...).wants(t, 1).out
-		if strings.Contains(out, "hunter") || strings.Contains(out, "aHVudGVy") || !strings.Contains(out, "stateful-deletion") {
+		if strings.Contains(out, "hunter") || strings.Contains(out, "aHVudGVy") ||
+			!strings.Contains(out, "stateful-deletion") {
 			t.Errorf("%s:\n%s", format, out)
 		}
 		if format != "markdown" && !json.Valid([]byte(out)) {
@@ -104,8 +105,9 @@ func TestPreviewErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no branch":     {args: append(base, "--to", "none"), want: "'none' is not in the clone"},
-		"no repository": {args: []string{"preview", "--clone", t.TempDir(), "--offline"}, want: "not in a git repository"},
+		"no branch": {args: append(base, "--to", "none"), want: "'none' is not in the clone"},
+		"no repository": {args: []string{"preview", "--clone", t.TempDir(), "--offline"},
+			want: "not in a git repository"},
 		"one directory": {args: []string{"preview", "--from-dir", dir}, want: "need each other"},
 		"level":         {args: append(base, "--fail-on", "severe"), want: "use low, medium or high"},
 		"format":        {args: append(base, "-o", "xml"), want: "xml"},
@@ -150,7 +152,8 @@ func TestPreviewComment(t *testing.T) {
 		run(t, "preview", "--clone", dir, "--from", from, "--to", "my-branch", "--offline", "--comment",
 			host.URL+"/o/r/pulls/4").wants(t, code)
 	}
-	if strings.Join(methods, ", ") != "POST /api/v1/repos/o/r/issues/4/comments, PATCH /api/v1/repos/o/r/issues/comments/7" ||
+	want := "POST /api/v1/repos/o/r/issues/4/comments, PATCH /api/v1/repos/o/r/issues/comments/7"
+	if strings.Join(methods, ", ") != want ||
 		!strings.Contains(posted[0], "1 configured") || !strings.Contains(posted[1], "No object would change") {
 		t.Errorf("%v: %q", methods, posted)
 	}

@@ -65,7 +65,8 @@ func TestPreviewIsTrue(t *testing.T) {
 }
 
 func (f *fleetTest) config(name, extra, value string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s%s}\ndata: {a: \"%s\"}\n", name, extra, value)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s%s}\ndata: {a: \"%s\"}\n", name,
+		extra, value)
 }
 
 func (f *fleetTest) kustomization(name, path, more string) string {

@@ -25,14 +25,18 @@ var pullFormats = []struct {
 	{kind: GitHub, middle: []string{"pull"}},
 }
 
+// pullFormat is how the addresses of change requests look.
+var pullFormat = addressFormat{example: "https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
+	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER"}
+
 // ParsePull parses the address of the web page of a change request. The kind of its host is that of the path, since each
 // host has its own.
 func ParsePull(address string) (repository Repository, number int, err error) {
-	u, err := locate(address)
+	u, err := locate(address, pullFormat)
 	if err != nil {
 		return Repository{}, 0, err
 	}
-	parts, err := pathSegments(u)
+	parts, err := pathSegments(u, pullFormat)
 	if err != nil {
 		return Repository{}, 0, err
 	}
@@ -50,9 +54,7 @@ func ParsePull(address string) (repository Repository, number int, err error) {
 			return repository, number, err
 		}
 	}
-	return Repository{}, 0, invalid("the address is not a pull request or merge request of a known host").
-		WithHint("Use the format https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
-			"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER")
+	return Repository{}, 0, pullFormat.invalid("the address is not a pull request or merge request of a known host")
 }
 
 // CloneURL returns the address from which a repository is cloned.

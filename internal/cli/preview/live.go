@@ -98,7 +98,8 @@ func (r *run) findSources(ctx context.Context) error {
 	for _, key := range r.Sources {
 		parts := strings.Split(key, "/")
 		if len(parts) != 3 || sourcev1.NewSource(parts[0]) == nil {
-			return fmt.Errorf("--source %q: use KIND/NAMESPACE/NAME, such as GitRepository/flux-system/flux-system", key)
+			return fmt.Errorf("--source %q: use KIND/NAMESPACE/NAME, such as GitRepository/flux-system/flux-system",
+				key)
 		}
 		obj := sourcev1.NewSource(parts[0]).(client.Object)
 		err := r.Cluster.Client.Get(ctx, types.NamespacedName{Namespace: parts[1], Name: parts[2]}, obj)
@@ -126,8 +127,8 @@ func (r *run) findSources(ctx context.Context) error {
 		}
 	}
 	if len(r.sources) == 0 {
-		return fmt.Errorf("no GitRepository in the cluster follows branch '%s' of this repository. Name its source with "+
-			"--source; the cluster has %s", r.Branch, cmp.Or(strings.Join(others[:min(len(others), 5)], ", "), "none"))
+		return fmt.Errorf("no GitRepository in the cluster follows branch '%s' of this repository. Name its source "+
+			"with --source; the cluster has %s", r.Branch, cmp.Or(strings.Join(others[:min(len(others), 5)], ", "), "none"))
 	}
 	return nil
 }

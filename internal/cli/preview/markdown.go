@@ -59,7 +59,8 @@ func (r *Result) Markdown(maxBytes int) string {
 		}
 	}
 	if omitted > 0 {
-		fmt.Fprintf(&b, "\n%s left out, to stay within the size of a comment.\n", count(omitted, "object is", "objects are"))
+		fmt.Fprintf(&b, "\n%s left out, to stay within the size of a comment.\n",
+			count(omitted, "object is", "objects are"))
 	}
 	return excerpt.Bytes(b.String(), maxBytes)
 }
@@ -180,8 +181,8 @@ func count(n int, one, many string) string {
 
 // escape makes a text safe for a line of Markdown: it cannot start a table cell, a link, HTML or a mention.
 func escape(text string) string {
-	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*", "_",
-		"\\_", "`", "\\`", "@", "&#64;", "#", "&#35;", "\n", " ", "\r", " ").Replace(text)
+	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*",
+		"_", "\\_", "`", "\\`", "@", "&#64;", "#", "&#35;", "\n", " ", "\r", " ").Replace(text)
 }
 
 func html(text string) string {

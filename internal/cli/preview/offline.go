@@ -95,7 +95,8 @@ func (r *run) complete(ctx context.Context, before, after *rendered) {
 		return
 	}
 	fill := func(side *Snapshot, x, other *rendered) {
-		if x.built == nil && x.err == nil && other.built != nil && !x.obj.Spec.Suspend && r.sources[sourceKey(x.obj)] != nil {
+		if x.built == nil && x.err == nil && other.built != nil && !x.obj.Spec.Suspend &&
+			r.sources[sourceKey(x.obj)] != nil {
 			x.built, x.err = r.build(ctx, side, x.obj)
 		}
 	}

@@ -40,7 +40,8 @@ type Cluster struct {
 
 // Run computes a preview. Owners that cannot be computed are part of the result, with their error.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	r := &run{Options: o, result: &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
+	r := &run{Options: o,
+		result:  &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
 		reaches: map[reachKey]*reach{}, changes: map[string]*changeSet{}, configs: map[string]bool{}}
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
 	for _, s := range o.To.submodules {

@@ -166,10 +166,12 @@ func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmReleas
 		options.Path = dir
 	case r.Cluster == nil:
 		return nil, errors.New("its chart is not in the repository, and --offline fetches none")
-	case !n.exists || !meta.Equal(obj.Spec.Chart, n.live.Spec.Chart) || !meta.Equal(obj.Spec.ChartRef, n.live.Spec.ChartRef):
+	case !n.exists || !meta.Equal(obj.Spec.Chart, n.live.Spec.Chart) ||
+		!meta.Equal(obj.Spec.ChartRef, n.live.Spec.ChartRef):
 		return nil, errChartUnknown
 	}
-	return localrelease.New(options, access, func(m string) { r.note("%s", m) }).BuildObject(ctx, obj, n != nil && n.exists)
+	builder := localrelease.New(options, access, func(m string) { r.note("%s", m) })
+	return builder.BuildObject(ctx, obj, n != nil && n.exists)
 }
 
 const maxChart = 64 << 20 // bytes

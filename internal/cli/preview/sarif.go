@@ -49,8 +49,10 @@ func (r *Result) SARIF(out io.Writer, version string, rules []risk.Rule) error {
 			return
 		}
 		results = append(results, sarifResult{RuleID: f.Rule, Level: sarifLevels[f.Level],
-			Message:      sarifText{Text: name + ": " + f.Message},
-			Locations:    []sarifLocation{{Logical: []map[string]string{{"fullyQualifiedName": name, "kind": "resource"}}}},
+			Message: sarifText{Text: name + ": " + f.Message},
+			Locations: []sarifLocation{{Logical: []map[string]string{
+				{"fullyQualifiedName": name, "kind": "resource"},
+			}}},
 			Fingerprints: map[string]string{"object": f.Rule + "/" + name}})
 	}
 	for _, o := range r.Owners {

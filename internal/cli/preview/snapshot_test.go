@@ -78,7 +78,8 @@ func TestTreeLeavesOutIgnoredFiles(t *testing.T) {
 func TestReach(t *testing.T) {
 	t.Parallel()
 	s := snapshot(t, map[string]string{
-		"apps/web/kustomization.yaml":  "resources: [../../base, own.yaml]\nconfigMapGenerator: [{name: c, files: [k=../../shared/f.txt]}]\n",
+		"apps/web/kustomization.yaml": "resources: [../../base, own.yaml]\n" +
+			"configMapGenerator: [{name: c, files: [k=../../shared/f.txt]}]\n",
 		"apps/web/own.yaml":            "a: 1",
 		"base/kustomization.yaml":      "resources: [deep]\n",
 		"base/deep/kustomization.yaml": "resources: [x.yaml]\ngenerators: [../gen.yaml]\n",
@@ -128,7 +129,8 @@ func TestMarkdownIsBounded(t *testing.T) {
 	}
 	o.Level, r.Level, r.Owners = risk.High, risk.High, []*Owner{o}
 	text := r.Markdown(60_000)
-	for _, want := range []string{"500 configured, risk high", "c499", "left out", "&lt;b&gt;\\|&#64;all", "**high** `r`"} {
+	for _, want := range []string{"500 configured, risk high", "c499", "left out", "&lt;b&gt;\\|&#64;all",
+		"**high** `r`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the comment has no %q", want)
 		}
@@ -155,7 +157,8 @@ func TestSameRepository(t *testing.T) {
 // TestInOrder checks that owners come after those that they depend on, also in a cycle.
 func TestInOrder(t *testing.T) {
 	t.Parallel()
-	a, b, c := newOwner("K", typesName("n", "a")), newOwner("K", typesName("n", "b")), newOwner("K", typesName("n", "c"))
+	named := func(name string) *Owner { return newOwner("K", typesName("n", name)) }
+	a, b, c := named("a"), named("b"), named("c")
 	a.dependsOn, b.dependsOn, c.dependsOn = []risk.Owner{c.Owner}, []risk.Owner{a.Owner}, []risk.Owner{c.Owner}
 	var names []string
 	for _, o := range inOrder([]*Owner{b, a, c}) {
@@ -170,7 +173,8 @@ func FuzzReferences(f *testing.F) {
 	f.Add("resources: [../base, a.yaml]\nconfigMapGenerator: [{files: [k=v.txt]}]", "b/x")
 	f.Add("resources: [kustomization.yaml, '=', '..', /]", "a/kustomization.yaml")
 	f.Fuzz(func(t *testing.T, content, changed string) {
-		s := snapshot(t, map[string]string{"a/kustomization.yaml": content, "b/x": "1", "b/kustomization.yaml": content})
+		s := snapshot(t, map[string]string{"a/kustomization.yaml": content, "b/x": "1",
+			"b/kustomization.yaml": content})
 		newReach(s.tree).touches("a", []string{content}, newChangeSet([]string{changed}))
 	})
 }
