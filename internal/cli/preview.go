@@ -73,7 +73,8 @@ exit code is 1 only for changes of that risk or a higher one.`,
 	f.StringSliceVar(&p.sources, "source", nil, "sources of the repository, as KIND/NAMESPACE/NAME; "+
 		"default: GitRepositories with its URL and branch")
 	f.StringVar(&p.rules, "rules", "", "file with rules, instead of .sluice/risk.yaml of the repository")
-	f.StringVar(&p.failOn, "fail-on", "", "exit with 1 only for changes of this risk or a higher one: low, medium, high")
+	f.StringVar(&p.failOn, "fail-on", "",
+		"exit with 1 only for changes of this risk or a higher one: low, medium, high")
 	f.BoolVar(&p.offline, "offline", false, "compare what is rendered before and after, without a cluster")
 	f.BoolVar(&p.strict, "strict-substitute", true, "fail if a variable is not set and has no default")
 	f.BoolVar(&p.listRules, "list-rules", false, "list the rules, and preview nothing")
@@ -295,7 +296,8 @@ func (p *previewChange) printOwner(o *preview.Owner) {
 }
 
 func (p *previewChange) printFindings(indent string, found []risk.Finding) {
-	for _, f := range slices.DeleteFunc(slices.Clone(found), func(f risk.Finding) bool { return f.Rule == risk.Ordinary }) {
+	isOrdinary := func(f risk.Finding) bool { return f.Rule == risk.Ordinary }
+	for _, f := range slices.DeleteFunc(slices.Clone(found), isOrdinary) {
 		colour := map[risk.Level]string{risk.Medium: term.Yellow, risk.High: term.Red}[f.Level]
 		text := fmt.Sprintf("%s! %s: %s (%s)", indent, f.Level, term.OneLine(f.Message), f.Rule)
 		if colour != "" {

@@ -276,7 +276,8 @@ func (f *fleetTest) settled() error {
 	}
 	for _, k := range list.Items {
 		if !strings.HasSuffix(k.Status.LastAppliedRevision, head) || k.Status.ObservedGeneration != k.Generation {
-			return fmt.Errorf("Kustomization %s is at %s: %v", k.Name, k.Status.LastAppliedRevision, k.Status.Conditions)
+			return fmt.Errorf("Kustomization %s is at %s: %v", k.Name, k.Status.LastAppliedRevision,
+				k.Status.Conditions)
 		}
 	}
 	var release corev1.ConfigMap

@@ -29,8 +29,8 @@ var pullFormats = []struct {
 var pullFormat = addressFormat{example: "https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
 	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER"}
 
-// ParsePull parses the address of the web page of a change request. The kind of its host is that of the path, since each
-// host has its own.
+// ParsePull parses the address of the web page of a change request. The kind of its host is that of the path, as each host
+// has its own.
 func ParsePull(address string) (repository Repository, number int, err error) {
 	u, err := locate(address, pullFormat)
 	if err != nil {
@@ -115,6 +115,7 @@ func (h *gitlab) pull(ctx context.Context, number int) (Pull, error) {
 		Target string `json:"target_branch"`
 		SHA    string `json:"sha"`
 	}
-	err := h.do(ctx, "the merge request", http.MethodGet, []string{"merge_requests", strconv.Itoa(number)}, nil, nil, &m)
+	err := h.do(ctx, "the merge request", http.MethodGet, []string{"merge_requests", strconv.Itoa(number)}, nil,
+		nil, &m)
 	return Pull{Base: m.Target, Head: m.SHA, Ref: "refs/merge-requests/" + strconv.Itoa(number) + "/head"}, err
 }

@@ -128,7 +128,8 @@ func (r *run) findSources(ctx context.Context) error {
 	}
 	if len(r.sources) == 0 {
 		return fmt.Errorf("no GitRepository in the cluster follows branch '%s' of this repository. Name its source "+
-			"with --source; the cluster has %s", r.Branch, cmp.Or(strings.Join(others[:min(len(others), 5)], ", "), "none"))
+			"with --source; the cluster has %s", r.Branch,
+			cmp.Or(strings.Join(others[:min(len(others), 5)], ", "), "none"))
 	}
 	return nil
 }

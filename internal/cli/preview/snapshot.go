@@ -20,7 +20,7 @@ import (
 
 const (
 	maxTreeDepth = 256
-	maxChanged   = 100_000 // changed files that are told apart
+	maxChanged   = 100_000 // changed files that are listed
 	maxRules     = 1 << 20 // bytes of an ignore file
 )
 
