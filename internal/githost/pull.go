@@ -29,8 +29,8 @@ var pullFormats = []struct {
 var pullFormat = addressFormat{example: "https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
 	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER"}
 
-// ParsePull parses the address of the web page of a change request. The kind of its host is that of the path, as each host
-// has its own.
+// ParsePull parses the address of the web page of a change request. The path tells the kind of the host: each kind has
+// its own.
 func ParsePull(address string) (repository Repository, number int, err error) {
 	u, err := locate(address, pullFormat)
 	if err != nil {
