@@ -53,7 +53,7 @@ func TestHintOfTheProxyOfTheEnvironment(t *testing.T) {
 	_, invalid := url.Parse("http://:x")
 	own := rt.(*transport)
 	own.base.Proxy = func(*http.Request) (*url.URL, error) { return nil, invalid } // the environment is read only once
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host.example", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host.example", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
