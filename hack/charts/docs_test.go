@@ -10,8 +10,10 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/cli/install"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 func installPage(t *testing.T) string {
@@ -89,4 +91,23 @@ func TestKustomizationOfPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, decode(t, string(manifests)), install.Default("v1.2.3"))
+}
+
+// TestValuesOfUIPage renders the chart with the values of docs/ui.md. They are what the command of the page installs.
+func TestValuesOfUIPage(t *testing.T) {
+	values := map[string]any{}
+	for _, block := range testenv.Blocks(t, "ui.md", "text") {
+		if strings.HasPrefix(block, "ui:") {
+			if err := yaml.UnmarshalStrict([]byte(block), &values); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Fatal("docs/ui.md has no values")
+	}
+	o := install.Default("latest")
+	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
+		ClientSecret: "sluice-ui", UsernameClaim: "email"}
+	wantEqual(t, rendered(t, load(t), o.Namespace, values), o, "Namespace")
 }

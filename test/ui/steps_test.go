@@ -31,9 +31,10 @@ func (b *bench) steps() map[string]func() (string, error) {
 			return "", nil
 		},
 	}
-	for _, name := range []string{"doomed", "appears", "after-outage", "after-restart"} {
+	for name, namespace := range map[string]string{"doomed": "shop", "appears": "shop", "after-outage": "shop",
+		"after-restart": "shop", "visible": "shop", "hidden": "payments"} {
 		steps["create-"+name] = func() (string, error) {
-			return "", b.Client.Create(b.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
+			return "", b.Client.Create(b.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 				Name: name}})
 		}
 	}

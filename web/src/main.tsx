@@ -144,7 +144,7 @@ function Content({ place, me }: { place: Place; me: Me }) {
     case '/changes':
       return <Changes place={place} />;
     case '/images':
-      return <Images />;
+      return <Images place={place} />;
   }
   return (
     <>

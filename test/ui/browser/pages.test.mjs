@@ -67,6 +67,27 @@ test('HTML in messages and commits is shown as text', async () => {
   await close(page);
 });
 
+test('the graph folds, unfolds, and shows the objects that were made', async () => {
+  const page = await open(browser);
+  await page.goto(new URL(`/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, world.address).href);
+  const picture = page.getByRole('group', { name: 'Picture of the graph' });
+  const node = (id) => picture.locator('.node', { hasText: id }).first(); // by its title, which starts with the ID
+  await node('Kustomization/shop/checkout:').waitFor();
+  await picture.getByRole('button', { name: 'what follows GitRepository/shop/app' }).focus();
+  await page.keyboard.press('Enter');
+  await node('Kustomization/shop/checkout:').waitFor({ state: 'detached' });
+  await node('GitRepository/shop/app:').waitFor();
+  await page.getByRole('button', { name: 'Unfold all' }).click();
+  await node('Kustomization/shop/checkout:').waitFor();
+  await picture.getByRole('button', { name: 'objects of Kustomization/shop/web' }).click();
+  await node('Deployment/shop/web:').waitFor();
+  await node('Pod/shop/web').waitFor();
+  await checkAccessibility(page, 'graph with objects');
+  await picture.getByRole('button', { name: 'objects of Kustomization/shop/web' }).click();
+  await node('Pod/shop/web').waitFor({ state: 'detached' });
+  await close(page);
+});
+
 test('every page fits 360 px', async () => {
   const page = await open(browser, { viewport: { width: 360, height: 740 } });
   for (const p of pages) {
@@ -108,7 +129,7 @@ test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
   await page.goto(new URL('/graph', world.address).href);
   const picture = page.getByRole('group', { name: 'Picture of the graph' });
   await picture.focus();
-  const place = () => picture.locator('svg > g').getAttribute('transform');
+  const place = () => picture.locator('.canvas').evaluate((e) => e.style.transform);
   const first = await eventually(place);
   await page.keyboard.press('ArrowLeft');
   await eventually(async () => assert.notEqual(await place(), first));
