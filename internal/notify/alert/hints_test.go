@@ -19,5 +19,6 @@ func numbered(n int) map[string]string {
 func TestHintOfTooMuchMetadata(t *testing.T) {
 	_, err := compile(&notificationv1.Alert{Spec: notificationv1.AlertSpec{EventMetadata: numbered(maxMetadata + 1)}},
 		false)
-	expectFault(t, "metadata", err, "ValidationFailed", "Remove keys that the receivers of the events do not need", true)
+	expectFault(t, "metadata", err, "ValidationFailed", "Remove keys that the receivers of the events do not need",
+		true)
 }
