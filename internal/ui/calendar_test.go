@@ -44,7 +44,8 @@ func TestCalendarOfAGateHasNoGaps(t *testing.T) {
 	}
 	const hour = "01-02T15"
 	for n, p := range got.Periods {
-		text := fmt.Sprintf("%s %s opened=%t known=%t %s", p.From.Format(hour), p.To.Format(hour), p.Opened, p.Known, p.By)
+		text := fmt.Sprintf("%s %s opened=%t known=%t %s", p.From.Format(hour), p.To.Format(hour), p.Opened, p.Known,
+			p.By)
 		if text != want[n] {
 			t.Errorf("period %d is %q, want %q", n, text, want[n])
 		}

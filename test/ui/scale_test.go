@@ -33,8 +33,8 @@ const (
 	scaleTimeout    = 25 * time.Minute
 )
 
-// TestScale prints what the UI costs with many objects: memory of the server, first paint, and the time from a change in
-// the cluster to the screen. It asserts no time: docs/ui.md records the numbers with the load of the machine.
+// TestScale prints what the UI costs with many objects: memory of the server, first paint, and the time from a change
+// in the cluster to the screen. It asserts no time: docs/ui.md records the numbers with the load of the machine.
 func TestScale(t *testing.T) {
 	if *objects == 0 || *browser == "" {
 		t.Skip("measures with -objects and -browser")
