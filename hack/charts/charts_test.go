@@ -156,6 +156,20 @@ func TestChartEqualsInstall(t *testing.T) {
 		}},
 		"tolerations": {values{"tolerations": []any{values{"key": "a", "operator": "Exists"}}},
 			func(o *install.Options) { o.TolerationKeys = []string{"a"} }},
+		"ui": {values{"ui": values{"url": "https://a.example"}},
+			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example"} }},
+		"ui without policy": {values{"networkPolicy": false, "ui": values{"url": "http://localhost:9095"}},
+			func(o *install.Options) {
+				o.NetworkPolicy, o.UI = false, install.UI{URL: "http://localhost:9095"}
+			}},
+		"ui with login": {values{"profile": "multi-tenant", "ui": values{"url": "https://a.example",
+			"tokenLogin": false, "oidc": values{"issuer": "https://b.example", "clientID": "c", "clientSecret": "d",
+				"usernameClaim": "email", "usernamePrefix": "u:", "groupsClaim": "g", "groupsPrefix": "oidc: {"}}},
+			func(o *install.Options) {
+				o.Profile, o.UI = "multi-tenant", install.UI{URL: "https://a.example", Issuer: "https://b.example",
+					ClientID: "c", ClientSecret: "d", UsernameClaim: "email", UsernamePrefix: "u:", GroupsClaim: "g",
+					GroupsPrefix: "oidc: {", NoTokenLogin: true}
+			}},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
 	}
@@ -198,12 +212,20 @@ func TestChartHasResourcesAndArguments(t *testing.T) {
 func TestChartRefusesWrongValues(t *testing.T) {
 	c := load(t)
 	for name, values := range map[string]map[string]any{
-		"component": {"components": []any{"other"}},
-		"logLevel":  {"logLevel": "loud"},
-		"profile":   {"profile": "other"},
-		"digest":    {"image": map[string]any{"digest": "latest"}},
-		"typo":      {"networkPolicies": false},
-		"domain":    {"clusterDomain": "a b"},
+		"component":    {"components": []any{"other"}},
+		"logLevel":     {"logLevel": "loud"},
+		"profile":      {"profile": "other"},
+		"digest":       {"image": map[string]any{"digest": "latest"}},
+		"typo":         {"networkPolicies": false},
+		"domain":       {"clusterDomain": "a b"},
+		"ui over HTTP": {"ui": map[string]any{"url": "http://a.example"}},
+		"ui path":      {"ui": map[string]any{"url": "https://a.example/b"}},
+		"no ui":        {"ui": map[string]any{"oidc": map[string]any{"issuer": "https://a.example"}}},
+		"no client": {"ui": map[string]any{"url": "https://a.example",
+			"oidc": map[string]any{"issuer": "https://a.example"}}},
+		"no issuer": {"ui": map[string]any{"url": "https://a.example",
+			"oidc": map[string]any{"clientSecret": "a"}}},
+		"no login": {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},
 	} {
 		if _, err := render(t, c, "flux-system", values); err == nil {
 			t.Errorf("%s: a wrong value was accepted", name)

@@ -15,6 +15,7 @@ import (
 const (
 	anyNamespace = "sluice-release-namespace"
 	anyDomain    = "sluice-cluster-domain"
+	anySecret    = "sluice-ui-client-secret"
 )
 
 // variant is an installation without one thing.
@@ -33,6 +34,8 @@ type source struct {
 func complete() install.Options {
 	o := install.Default("")
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
+	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
+		ClientSecret: anySecret}
 	return o
 }
 
@@ -43,7 +46,9 @@ func newSource() (*source, error) {
 		return nil, err
 	}
 	without := map[string]func(*install.Options){
-		".Values.networkPolicy": func(o *install.Options) { o.NetworkPolicy = false },
+		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
+		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
+		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
 		fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant): func(o *install.Options) { o.Profile = "" },
 	}
 	for _, c := range options.AllControllers {

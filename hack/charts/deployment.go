@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -18,10 +20,16 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 	}
 	pod, _ := field.(map[string]any)
 	c := firstContainer(u)
-	for _, name := range []string{"args", "ports"} {
+	for _, name := range []string{"args", "ports", "volumeMounts"} {
 		items, _ := c[name].([]any)
 		if len(items) == 0 {
 			return errors.New("the container has no " + name)
+		}
+		tail := ""
+		if name == "args" {
+			items = slices.DeleteFunc(slices.Clone(items), isUIArg)
+			tail = "        {{- with include \"sluice.uiArgs\" . }}\n" +
+				"        {{- . | trim | nindent 8 }}\n        {{- end }}\n"
 		}
 		var inserted func(any) string
 		if name == "args" {
@@ -36,12 +44,26 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 		err := t.items(c, name, items, func(other *unstructured.Unstructured) []any {
 			found, _ := firstContainer(other)[name].([]any)
 			return found
-		}, inserted)
+		}, inserted, tail)
 		if err != nil {
 			return err
 		}
 	}
+	volumes, _ := pod["volumes"].([]any)
+	err = t.items(pod, "volumes", volumes, func(other *unstructured.Unstructured) []any {
+		found, _, _ := unstructured.NestedSlice(other.Object, "spec", "template", "spec", "volumes")
+		return found
+	}, nil, "")
+	if err != nil {
+		return err
+	}
 	return t.pod(pod, c)
+}
+
+// isUIArg reports whether an argument is one of the web UI. They depend on values, so a template by hand has them.
+func isUIArg(item any) bool {
+	text, _ := item.(string)
+	return strings.HasPrefix(text, "--ui-")
 }
 
 // pod turns the other fields of the pod and its container into templates.

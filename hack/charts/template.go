@@ -100,10 +100,11 @@ func (t *objectTemplate) text() (string, error) {
 // escape returns a template whose output is the text.
 func escape(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
-// ofRelease replaces the namespace and the domain by those of the release.
+// ofRelease replaces the namespace, the domain and the Secret by those of the release.
 func ofRelease(text string) string {
 	text = strings.ReplaceAll(text, ": "+anyNamespace+"\n", ": {{ .Release.Namespace | quote }}\n")
 	text = strings.ReplaceAll(text, anyNamespace, "{{ .Release.Namespace }}")
+	text = strings.ReplaceAll(text, anySecret, "{{ .Values.ui.oidc.clientSecret | quote }}")
 	return strings.ReplaceAll(text, anyDomain, "{{ .Values.clusterDomain }}")
 }
 
@@ -123,13 +124,13 @@ func (t *objectTemplate) list(u *unstructured.Unstructured, name string) error {
 	return t.items(u.Object, name, items, func(u *unstructured.Unstructured) []any {
 		found, _, _ := unstructured.NestedSlice(u.Object, name)
 		return found
-	}, nil)
+	}, nil, "")
 }
 
 // items replaces a list by a template of its items. find returns the list of another variant of the object. If set,
-// inserted is added before the first item with a condition of its own.
+// inserted is added before the first item with a condition of its own. Tail follows the last item.
 func (t *objectTemplate) items(fields map[string]any, name string, items []any,
-	find func(*unstructured.Unstructured) []any, inserted func(item any) string) error {
+	find func(*unstructured.Unstructured) []any, inserted func(item any) string, tail string) error {
 	var texts []string
 	for _, item := range items {
 		b, err := yaml.Marshal([]any{item})
@@ -155,8 +156,7 @@ func (t *objectTemplate) items(fields map[string]any, name string, items []any,
 			}
 			group += indent + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+indent) + "\n"
 		}
-		out += when(condition, group, indent)
-		return out
+		return out + when(condition, group, indent) + tail
 	})
 	return nil
 }

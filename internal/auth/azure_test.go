@@ -99,7 +99,8 @@ func TestACRWithIdentityOfServiceAccount(t *testing.T) {
 	}
 	_, err = i.Registry(within(t), Azure, "oci://team.azurecr.io/charts/app",
 		&types.NamespacedName{Namespace: "team", Name: "bare"})
-	mustFail(t, err, clientAnnotation, tenantAnnotation)
+	mustFail(t, err, clientAnnotation, tenantAnnotation, "Set them to the client ID and the tenant ID of the managed "+
+		"identity")
 	for _, host := range []string{"azurecr.io", "evil.com", "team.azurecr.io.evil.com", "team.azurecr.io@evil.com",
 		"evil.com?team.azurecr.io"} {
 		_, err = i.Registry(within(t), Azure, "oci://"+host+"/x", &app)

@@ -107,7 +107,8 @@ func (i *Identities) managed(r ClusterRequest) (managed, error) {
 // complete sets the missing fields from the endpoint, and checks the address of the request.
 func (a *ClusterAccess) complete(r ClusterRequest, e endpoint) error {
 	if len(e.addresses) == 0 {
-		return authFault("cluster '%s' has no address yet", r.Cluster).WithHint("Wait until it is created")
+		return authFault("cluster '%s' has no address yet", r.Cluster).WithHint("Wait until it is created, or " +
+			"enable one of its endpoints")
 	}
 	var known []string
 	for _, address := range e.addresses {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -240,6 +241,14 @@ func TestGKEWithFederation(t *testing.T) {
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: "projects/a/locations/b/clusters/../../x",
 		Account: &app})
 	mustFail(t, err, "is not the name of a cluster. Use the form projects/PROJECT/locations/LOCATION/clusters/NAME")
+	c.servers["container.googleapis.com"] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		answer(w, "{}")
+	}))
+	t.Cleanup(c.servers["container.googleapis.com"].Close)
+	_, err = i.Cluster(within(t), ClusterRequest{Provider: GCP, Cluster: gkeID + "2", Account: &app,
+		Audience: "https://own-audience"})
+	mustFail(t, err, "has no address yet. Wait until it is created, or enable one of its endpoints")
 	_, err = i.Cluster(within(t), ClusterRequest{Provider: "other", Cluster: gkeID})
 	mustFail(t, err, "provider 'other' does not support workload identity")
 }

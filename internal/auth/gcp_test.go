@@ -100,15 +100,23 @@ func TestGCPOnGKEWithImpersonation(t *testing.T) {
 func TestInvalidAnnotations(t *testing.T) {
 	t.Parallel()
 	nowhere := newClouds(t, nil)
-	for _, annotations := range []map[string]string{
-		{gcpProviderAnnotation: "projects/x"},
-		{gcpProviderAnnotation: appProvider, gcpAccountAnnotation: "me@evil.com"},
-		{gcpProviderAnnotation: appProvider, gcpAccountAnnotation: "x/../y@project.iam.gserviceaccount.com"},
-		{}, // the cluster is not on GKE
+	const accountHint = "Use the form NAME@PROJECT.iam.gserviceaccount.com"
+	for _, c := range []struct {
+		annotations map[string]string
+		hint        string
+	}{
+		{annotations: map[string]string{gcpProviderAnnotation: "projects/x"}, hint: "Use the form " +
+			"projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER"},
+		{annotations: map[string]string{gcpProviderAnnotation: appProvider, gcpAccountAnnotation: "me@evil.com"},
+			hint: accountHint},
+		{annotations: map[string]string{gcpProviderAnnotation: appProvider,
+			gcpAccountAnnotation: "x/../y@project.iam.gserviceaccount.com"}, hint: accountHint},
+		{annotations: map[string]string{}, // the cluster is not on GKE
+			hint: "Set the annotation to the workload identity provider that trusts the cluster"},
 	} {
-		i := &Identities{Accounts: accounts{app: annotations}, Transport: nowhere, Metadata: nowhere}
+		i := &Identities{Accounts: accounts{app: c.annotations}, Transport: nowhere, Metadata: nowhere}
 		_, err := i.GCP(within(t), &app)
-		mustFail(t, err, "service account 'team/app'")
+		mustFail(t, err, "service account 'team/app'", c.hint)
 	}
 	if nowhere.total() != 0 {
 		t.Errorf("%d requests were made", nowhere.total())
@@ -144,4 +152,8 @@ func TestGCPTokensOfProcess(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", config)
 	a, err := (&Identities{}).Registry(within(t), GCP, "gcr.io/project/app", nil)
 	expect(t, "the password", login(t, a, err).Password, "ambient")
+	s.Close()
+	_, err = (&Identities{}).Registry(within(t), GCP, "gcr.io/project/app", nil)
+	mustFail(t, err, "Check that the ServiceAccount of the controller has an identity of the cloud with the required "+
+		"permissions")
 }

@@ -25,8 +25,8 @@ type GitCredentials struct {
 func Git(rawURL string, data map[string][]byte) (GitCredentials, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return GitCredentials{}, fault.New(meta.URLInvalidReason, "the URL is not valid").
-			WithHint("Correct spec.url").Final()
+		return GitCredentials{}, fault.New(meta.URLInvalidReason, "spec.url is not a URL").
+			WithHint("Use https://host/path or ssh://git@host/path").Final()
 	}
 	if u.Scheme == "ssh" {
 		return gitSSH(u, data)

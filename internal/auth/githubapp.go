@@ -56,7 +56,8 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	a := &GitHubApp{id: text("githubAppID"), installation: text("githubAppInstallationID"),
 		owner: text("githubAppInstallationOwner")}
 	if !isID(a.id) {
-		return invalid("has no number in the key githubAppID", "GitHub shows it on the page of the app")
+		return invalid("has no number in the key githubAppID", "Set it to the App ID that GitHub shows on the page "+
+			"of the app")
 	}
 	if a.installation == "" && a.owner == "" {
 		return invalid("needs one of the keys githubAppInstallationID and githubAppInstallationOwner",
@@ -64,7 +65,7 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 	}
 	if a.installation != "" && !isID(a.installation) {
 		return invalid("has no number in the key githubAppInstallationID",
-			"It is the last part of the URL of the installation's page")
+			"Set it to the number at the end of the URL of the installation's page")
 	}
 	if a.owner != "" && strings.Trim(a.owner,
 		"-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
@@ -221,7 +222,7 @@ func (a *GitHubApp) call(ctx context.Context, client *http.Client, method string
 	// the cause is omitted, since it may quote the token
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(answer); err != nil {
 		return authFault("host '%s' did not answer with the JSON of the GitHub API", a.api.Host).
-			WithHint("Check githubAppBaseURL")
+			WithHint("Set githubAppBaseURL to the address of the API, such as https://HOST/api/v3")
 	}
 	return nil
 }

@@ -151,10 +151,12 @@ func TestGitHubAppFailures(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"wrong key": {status: 401, answer: `{"message":"s3cret"}`, want: "githubAppPrivateKey"},
+		"wrong key": {status: 401, answer: `{"message":"s3cret"}`, want: "Check githubAppID and " +
+			"githubAppPrivateKey, and the clock of the controller"},
 		"suspended": {status: 403, answer: `{"message":"s3cret"}`, want: "(HTTP 403). Check that the " +
 			"installation is not suspended"},
-		"not JSON": {status: 201, answer: `<html>s3cret`, want: "githubAppBaseURL"},
+		"not JSON": {status: 201, answer: `<html>s3cret`,
+			want: "Set githubAppBaseURL to the address of the API, such as https://HOST/api/v3"},
 		"no token": {status: 201, answer: `{"s3cret":1}`, want: "returned no token"},
 		"answer is too long": {status: 201, answer: `{"token":"` + strings.Repeat("s3cret", 1<<20),
 			want: "githubAppBaseURL"},
@@ -188,10 +190,11 @@ func TestInvalidGitHubAppSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, changes := range map[string][]string{
-		"githubAppID ": {"githubAppID", "s3cret"},
+		"Set it to the App ID that GitHub shows on the page of the app": {"githubAppID", "s3cret"},
 		"one of the keys githubAppInstallationID and githubAppInstallationOwner. " +
 			"Set one of them": {"githubAppInstallationID", ""},
-		"installation'": {"githubAppInstallationID", "34/../../x"},
+		"Set it to the number at the end of the URL of the installation's page": {"githubAppInstallationID",
+			"34/../../x"},
 		"organization or user in the key githubAppInstallationOwner. Use the name in the URL of its " +
 			"repositories": {"githubAppInstallationID", "", "githubAppInstallationOwner", "a/b"},
 		"Use the form https://HOST/api/v3": {"githubAppBaseURL", "github.example.com"},

@@ -252,7 +252,8 @@ func accountFault(err error, format string, args ...any) *fault.Fault {
 func exchangeFault(err error, s subject, format string, args ...any) error {
 	f := authFault(format, args...)
 	if s.isProcess() {
-		f = f.WithHint("Check the workload identity of the controller")
+		f = f.WithHint("Check that the ServiceAccount of the controller has an identity of the cloud with the " +
+			"required permissions")
 	} else {
 		f = f.WithHint("Check the annotations of service account '%s', and the trust between the cloud and the cluster",
 			s.account)

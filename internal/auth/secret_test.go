@@ -9,6 +9,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
+func TestHintsOfGitSecrets(t *testing.T) {
+	_, err := Git("https://host/%zz", nil)
+	mustFail(t, err, "Use https://host/path or ssh://git@host/path")
+	for _, data := range []map[string][]byte{nil, {"identity": []byte("x")}} {
+		_, err = Git("ssh://git@host/app", data)
+		mustFail(t, err, "Set 'identity' to a private key and 'known_hosts' to the output of ssh-keyscan HOST")
+	}
+}
+
 func TestTLSFromSecret(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]map[string][]byte{

@@ -152,7 +152,8 @@ func (r *run) do(ctx context.Context, s step) error {
 
 func (o *Options) check() error {
 	if err := git.CheckRef("refs/heads/" + o.Branch); err != nil {
-		return failed("'%s' is not the name of a branch", o.Branch).WithHint("Correct --branch").Final()
+		return failed("'%s' is not the name of a branch", o.Branch).WithHint("Set --branch to the name of a branch, " +
+			"such as main").Final()
 	}
 	clean, err := CleanPath(o.Path)
 	o.Path = clean

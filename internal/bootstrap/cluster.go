@@ -84,7 +84,7 @@ func (r *run) checkPath() error {
 	}
 	return failed("the cluster manages itself from path '%s', not from '%s': it would delete everything that the new "+
 		"path does not contain", r.state.path, r.specPath()).
-		WithHint("Set --path=%s, or --force to move the cluster", current).Final()
+		WithHint("Set --path=%s, or --force to move the cluster", r.state.path).Final()
 }
 
 // install applies the manifests of the controllers, unless the cluster manages itself already: then it applies the

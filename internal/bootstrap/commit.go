@@ -148,7 +148,8 @@ func readKustomization(files *git.Files, dir string) (name string, content []byt
 			continue
 		}
 		if !file.Regular {
-			return "", nil, failed("'%s' is not a regular file", at).WithHint("Replace it by a file").Final()
+			return "", nil, failed("'%s' is not a regular file", at).WithHint("Replace it by a file and push, then " +
+				"run the command again").Final()
 		}
 		if content, err = files.Read(file.Hash, maxFile); err == nil && content == nil {
 			err = fmt.Errorf("it has more than %d bytes", maxFile)

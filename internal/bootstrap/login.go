@@ -76,8 +76,7 @@ func (r *run) findKnownHosts(ctx context.Context, rawURL string) error {
 	r.Output.Live("asking %s for its host keys", address)
 	keys, err := sshkey.Scan(ctx, address)
 	if err != nil {
-		return failed("the SSH host of the repository cannot be reached").Because(err).
-			WithHint("Correct the address, or set --ssh-hostname to the name and port of the SSH server")
+		return failed("the SSH host of the repository cannot be reached").Because(err).WithHint("%s", r.addressHint())
 	}
 	r.Output.Step("%s has these host keys, which the cluster will trust. Compare them with those that its owner "+
 		"publishes:", hostOf(rawURL))
@@ -86,6 +85,14 @@ func (r *run) findKnownHosts(ctx context.Context, rawURL string) error {
 	}
 	r.state.knownHosts = keys.KnownHosts
 	return nil
+}
+
+// addressHint says how to correct the address of the SSH server.
+func (r *run) addressHint() string {
+	if r.Repository.Host == nil {
+		return "Correct the host or the port in --url, or check that this machine can reach it"
+	}
+	return "Set --ssh-hostname to the name and port of the SSH server, or check that this machine can reach it"
 }
 
 func hostOf(rawURL string) string {
@@ -135,7 +142,7 @@ func (r *run) deployKey() (data map[string][]byte, isNew bool, err error) {
 		private, err := sshkey.Generate(r.Login.Key)
 		if err != nil {
 			return nil, false, failed("cannot create an SSH key").Because(err).
-				WithHint("Correct the --ssh flags").Final()
+				WithHint("Correct --ssh-key-algorithm, --ssh-ecdsa-curve or --ssh-rsa-bits").Final()
 		}
 		from = map[string][]byte{identityKey: private}
 	}

@@ -145,7 +145,8 @@ func (h *Host) sshURL(told string) (string, error) {
 		u.Host = h.SSHHostname
 	}
 	if u.Hostname() == "" {
-		return "", failed("'%s' is not a host", h.SSHHostname).WithHint("Correct --ssh-hostname").Final()
+		return "", failed("'%s' is not a host", h.SSHHostname).WithHint("Set --ssh-hostname to a name or address, " +
+			"and a port if it is not 22").Final()
 	}
 	return u.String(), nil
 }

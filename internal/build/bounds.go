@@ -247,7 +247,7 @@ func (s *scale) bound(n *yaml.Node, w weight) error {
 		return refusal("%s: more than %d levels of nesting", s.at(n), maxLevels)
 	case w.lists > maxLists:
 		return refusal("%s: more than %d lists of objects are nested in each other", s.at(n), maxLists).
-			WithHint("List the objects themselves")
+			WithHint("List the objects themselves, without lists in lists")
 	case w.aliased > maxAliased:
 		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).
 			WithHint("Use fewer nested aliases")

@@ -85,7 +85,8 @@ var costlySources = map[string]struct {
 		strings.Repeat("[", 20000)}, says: "a.yaml is not valid YAML: line 4: exceeded max depth"},
 	"nested lists of objects": {files: map[string]string{
 		"a.yaml": strings.Repeat("{apiVersion: v1, kind: List, items: [", 80) + strings.Repeat("]}", 80)},
-		says: "more than 4 lists of objects"},
+		says: "more than 4 lists of objects are nested in each other. List the objects themselves, without lists in " +
+			"lists"},
 	"lists whose kind is an alias": {files: map[string]string{
 		"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
 			strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},

@@ -153,7 +153,7 @@ var refusedSources = map[string]struct {
 	says  string
 }{
 	"a path that does not exist": {files: map[string]string{"deploy/a.yaml": cm("a")}, path: "depoly",
-		says: "the source has: deploy"},
+		says: "do not leave it out; the source has: deploy"},
 	"a path out of the source": {files: map[string]string{"a.yaml": cm("a")}, path: "../x",
 		says: "reaches out of the source. Give a path below the root of the source"},
 	"a base out of the source": {files: map[string]string{"a/kustomization.yaml": "resources: [../../../etc]\n"},
@@ -182,7 +182,15 @@ var refusedSources = map[string]struct {
 		says: `names "a.yaml", which is not in the source. Correct the path, and check that spec.ignore and ` +
 			".sourceignore do not leave it out"},
 	"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
-		says: "HelmRelease"},
+		says: "which would run a program. Deliver the chart with a HelmRelease"},
+	"a directory of plugins that does more": {files: map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\ntransformers: [ts]\n", "a.yaml": cm("a"),
+		"ts/kustomization.yaml": "namePrefix: x-\nresources: [t.yaml]\n", "ts/t.yaml": cm("t")},
+		says: "must do nothing else. Keep only resources in it, and write the complete configurations into files"},
+	"binary data in a plugin": {files: map[string]string{
+		"kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]\n", "a.yaml": cm("a"),
+		"t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: !!binary aHR0cA==\n"},
+		says: "t.yaml, line 4, holds binary data. Write it as text"},
 	"invalid YAML": {files: map[string]string{"dir/bad.yaml": "a: b\nc: [\n"},
 		says: "dir/bad.yaml is not valid YAML: line 2"},
 	"invalid YAML in a base": {files: map[string]string{"kustomization.yaml": "resources: [bad.yaml]\n",

@@ -3,6 +3,8 @@ package build
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path"
 	"strings"
 	"testing"
 
@@ -32,6 +34,16 @@ func TestRemoteManifestsAreFetchedOnlyByWhoIsGivenForIt(t *testing.T) {
 	result, err = Build(t.Context(), req)
 	if err == nil || !strings.Contains(err.Error(), "cannot be fetched: no route") ||
 		strings.Contains(err.Error(), "hunter2") || !result.Again {
+		t.Errorf("got %v", err)
+	}
+
+	many := "resources:\n"
+	for n := range maxRemotes + 1 {
+		many += fmt.Sprintf("- https://example.com/%d.yaml\n", n)
+	}
+	_, err = Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"kustomization.yaml": many}),
+		Fetch: func(_ context.Context, url string) ([]byte, error) { return []byte(cm(path.Base(url))), nil }})
+	if err == nil || !strings.HasSuffix(err.Error(), "remote manifests. Copy them into the repository") {
 		t.Errorf("got %v", err)
 	}
 

@@ -166,10 +166,15 @@ func TestSettingsAreMergedIntoTheKustomization(t *testing.T) {
 }
 
 func TestComponentsOutsideAreRefused(t *testing.T) {
-	for _, c := range []string{"/comp", "../../comp", "https://example.com/comp", "github.com/a/b", "none"} {
+	for c, hint := range map[string]string{"/comp": "Give a path relative to spec.path",
+		"../../comp": "Give a path relative to spec.path", "https://example.com/comp": "Give a path relative to " +
+			"spec.path",
+		"github.com/a/b": "Give a path relative to spec.path",
+		"none":           "Correct the path, which is relative to spec.path, or set spec.ignoreMissingComponents"} {
 		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"app/a.yaml": cm("a")}),
 			Path: "app", Components: []string{c}})
-		if err == nil || !strings.Contains(err.Error(), "spec.components") {
+		if err == nil || !strings.Contains(err.Error(), "spec.components") ||
+			!strings.HasSuffix(err.Error(), ". "+hint) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}

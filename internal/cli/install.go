@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,9 +43,31 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.UI.ClientSecret, "ui-oidc-client-secret", "",
 		"Secret whose key 'client-secret' is the secret of --ui-oidc-client-id")
 	f.StringVar(&o.UI.UsernameClaim, "ui-oidc-username-claim", "", "claim with the user name (default: sub)")
+	f.StringVar(&o.UI.UsernamePrefix, "ui-oidc-username-prefix", "",
+		"prefix of user names, as of kube-apiserver (default: the issuer and # unless the claim is email; - for none)")
+	f.StringVar(&o.UI.GroupsClaim, "ui-oidc-groups-claim", "", "claim with the groups (default: groups)")
+	f.StringVar(&o.UI.GroupsPrefix, "ui-oidc-groups-prefix", "", "prefix of groups, as of kube-apiserver")
+	f.VarPF(negated{&o.UI.NoTokenLogin}, "ui-token-login", "",
+		"let people log in to the web UI with the token of a ServiceAccount").NoOptDefVal = "true"
 	f.BoolVar(&o.WatchAll, "watch-all-namespaces", o.WatchAll,
 		"reconcile objects in all namespaces, not only in that of the controllers")
 }
+
+// negated is a flag that is true if the variable is false.
+type negated struct{ variable *bool }
+
+// String implements [pflag.Value].
+func (n negated) String() string { return strconv.FormatBool(!*n.variable) }
+
+// Set implements [pflag.Value].
+func (n negated) Set(text string) error {
+	value, err := strconv.ParseBool(text)
+	*n.variable = !value
+	return err
+}
+
+// Type implements [pflag.Value].
+func (n negated) Type() string { return "bool" }
 
 // complete validates the flags and derives options from them.
 func (o *installFlags) complete(e *env) error {

@@ -93,6 +93,24 @@ func TestHostileExpressionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestLongJoinsAreBounded joins texts with separators of many lengths. Those that are allowed allocate little enough.
+func TestLongJoinsAreBounded(t *testing.T) {
+	allowed := 0
+	for n := 250; n <= 5000; n += 250 {
+		source := fmt.Sprintf("lists.range(2000).map(v, string(v)).join(lists.range(%d).map(v, string(v)).join(''))", n)
+		units, allocated, err := evaluated(t, source, variablesOfTests())
+		if allocated > maxAllocated {
+			t.Errorf("%d numbers: cost %d, %d MiB", n, units, allocated>>20)
+		}
+		if err == nil {
+			allowed++
+		}
+	}
+	if allowed == 0 {
+		t.Error("no join is allowed")
+	}
+}
+
 // TestUsualExpressionsAreCheap has expressions as they are in use, on large objects.
 func TestUsualExpressionsAreCheap(t *testing.T) {
 	for source, most := range map[string]int64{

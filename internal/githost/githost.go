@@ -228,7 +228,7 @@ func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 	}
 	if len(r.Labels) > 0 && !t.labels {
 		return "", failed("change requests of %s do not support labels", c.repo.Kind).
-			WithHint("Remove the labels").Final()
+			WithHint("Remove spec.git.pullRequest.labels").Final()
 	}
 	r.Title, r.Body = excerpt.Chars(singleLine(r.Title), titleMax), excerpt.Chars(r.Body, t.bodyMax)
 	o, err := c.host.find(ctx, r)
@@ -241,7 +241,7 @@ func (c *Client) OpenRequest(ctx context.Context, r Request) (string, error) {
 		}
 		if o.ID == 0 {
 			return "", failed("%s did not create the change request", c.repo.Base.Host).
-				WithHint("Check the address and the type of the host").Final()
+				WithHint(otherHostHint).Final()
 		}
 	} else if o.Title != r.Title || !equalText(o.Body, r.Body) {
 		if err := c.host.edit(ctx, o, r); err != nil {

@@ -1,8 +1,10 @@
 package githost
 
 import (
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/clock"
@@ -10,6 +12,49 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
+
+func TestHintsOfChangeRequests(t *testing.T) {
+	t.Parallel()
+	r := Request{Head: "a", Base: "b", Title: "t", Labels: []string{"l"}}
+	_, err := newClient(t, startScript(t, ""), Bitbucket, "https://bitbucket.org/o/r", "token", "s3cret").
+		OpenRequest(testContext(t), r)
+	if f := fault.As(err); f == nil || f.Hint != "Remove spec.git.pullRequest.labels" {
+		t.Errorf("got %v", err)
+	}
+	for name, response := range map[string]string{"no change request": "{}", "web page": "<html>"} {
+		server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				_, _ = io.WriteString(w, "[]")
+				return
+			}
+			_, _ = io.WriteString(w, response)
+		})
+		_, err = newClient(t, server, GitHub, hosts[GitHub], "token", "s3cret").OpenRequest(testContext(t), r)
+		if f := fault.As(err); f == nil || f.Hint != "Check the address and the type of the host, and the login" {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestHintsOfGrants(t *testing.T) {
+	t.Parallel()
+	for missing, want := range map[string]string{
+		http.MethodGet: "Check the host, the owner and the repository; the token needs the scope repo",
+		http.MethodPut: "Correct the name of the group; the token must be allowed to see it",
+	} {
+		server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == missing {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			_, _ = io.WriteString(w, "[]")
+		})
+		_, err := newClient(t, server, GitHub, hosts[GitHub], "token", "s3cret").EnsureGrant(testContext(t), Project{},
+			Grant{Group: "team"})
+		if f := fault.As(err); f == nil || !strings.HasPrefix(f.Hint, want) {
+			t.Errorf("%s: got %v, want the hint %q", missing, err, want)
+		}
+	}
+}
 
 func TestHintFitsTheStatusOfTheHost(t *testing.T) {
 	r := &rest{api: url.URL{Host: "git.example"}, clock: clock.RealClock{}}

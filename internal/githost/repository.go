@@ -40,23 +40,22 @@ var scp = regexp.MustCompile(`^(?:[^@/:]+@)?([A-Za-z0-9._-]+):([^/].*|/[^/].*)$`
 // Parse parses the address of a repository in a browser or of a git remote: http, https, ssh, or git@host:path. The
 // error is a fault that does not contain the address.
 func Parse(kind Kind, address string) (Repository, error) {
-	u, err := locate(address)
-	if err != nil {
-		return Repository{}, err
-	}
-	parts, err := pathSegments(u)
-	if err != nil {
-		return Repository{}, err
-	}
 	format, ok := addressFormats[kind]
 	if !ok {
 		return Repository{}, unknownKind(kind)
 	}
+	u, err := locate(address, format)
+	if err != nil {
+		return Repository{}, err
+	}
+	parts, err := pathSegments(u, format)
+	if err != nil {
+		return Repository{}, err
+	}
 	prefix, owner, name, ok := format.split(u.Host, parts)
 	name = strings.TrimSuffix(name, ".git")
 	if !ok || name == "" {
-		return Repository{}, invalid("the address is not a %s repository", kind).
-			WithHint("Use the format %s", format.example)
+		return Repository{}, format.invalid("the address is not a %s repository", kind)
 	}
 	r := Repository{Kind: kind, Owner: owner, Name: name, Base: url.URL{Scheme: u.Scheme, Host: u.Host}}
 	if len(prefix) > 0 {
@@ -66,20 +65,20 @@ func Parse(kind Kind, address string) (Repository, error) {
 }
 
 // locate returns the address as a URL with scheme and host of the API.
-func locate(address string) (*url.URL, error) {
+func locate(address string, format addressFormat) (*url.URL, error) {
 	if len(address) > maxAddress {
-		return nil, invalid("the address of the repository is longer than %d bytes", maxAddress)
+		return nil, format.invalid("the address of the repository is longer than %d bytes", maxAddress)
 	}
 	if !strings.Contains(address, "://") {
 		m := scp.FindStringSubmatch(address)
 		if m == nil {
-			return nil, invalid("the address is not a URL").WithHint("Use the format https://HOST/OWNER/REPOSITORY")
+			return nil, format.invalid("the address is not a URL")
 		}
 		address = "ssh://" + m[1] + "/" + strings.TrimPrefix(m[2], "/")
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
-		return nil, invalid("the address is not a URL").WithHint("Use the format https://HOST/OWNER/REPOSITORY")
+		return nil, format.invalid("the address is not a URL")
 	}
 	switch u.Scheme {
 	case "ssh": // the API has another port and sometimes another host
@@ -94,22 +93,20 @@ func locate(address string) (*url.URL, error) {
 		}
 	case "http", "https":
 	default:
-		return nil, invalid("the address has the scheme %s", excerpt.Chars(singleLine(u.Scheme), 20)).
-			WithHint("Use https or ssh")
+		return nil, format.invalid("the address has the scheme %s", excerpt.Chars(singleLine(u.Scheme), 20))
 	}
 	u.Host = strings.ToLower(u.Host)
 	return u, nil
 }
 
 // pathSegments returns the unescaped segments of the path. Segments such as ".." are rejected.
-func pathSegments(u *url.URL) ([]string, error) {
+func pathSegments(u *url.URL, format addressFormat) ([]string, error) {
 	var parts []string
 	for _, part := range strings.Split(strings.Trim(u.EscapedPath(), "/"), "/") {
 		plain, err := url.PathUnescape(part)
 		if err != nil || plain == "" || plain == "." || plain == ".." || len(plain) > maxSegment ||
 			strings.ContainsFunc(plain, func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }) {
-			return nil, invalid("the address has no valid repository path").
-				WithHint("Use the format https://HOST/OWNER/REPOSITORY")
+			return nil, format.invalid("the address has no valid repository path")
 		}
 		parts = append(parts, plain)
 	}
@@ -124,11 +121,14 @@ func escaped(parts []string) []string {
 	return out
 }
 
-// addressFormats are the address formats by kind.
-var addressFormats = map[Kind]struct {
+// addressFormat is how the addresses of a kind of host look.
+type addressFormat struct {
 	example string // for hints
 	split   func(host string, parts []string) (prefix []string, owner, name string, ok bool)
-}{
+}
+
+// addressFormats are the address formats by kind.
+var addressFormats = map[Kind]addressFormat{
 	GitHub: {example: "https://github.com/OWNER/REPOSITORY",
 		split: func(_ string, p []string) ([]string, string, string, bool) {
 			if len(p) != 2 {
@@ -218,8 +218,10 @@ func (r Repository) commitURL(commit string) string {
 	return r.Base.JoinPath(path...).String()
 }
 
-func invalid(format string, args ...any) *fault.Fault {
-	return fault.New(meta.URLInvalidReason, format, args...).Final()
+// invalid returns the fault for an address that does not have the format.
+func (f addressFormat) invalid(format string, args ...any) error {
+	return fault.New(meta.URLInvalidReason, format, args...).
+		WithHint("Use an address such as %s", f.example).Final()
 }
 
 func unknownKind(kind Kind) error {

@@ -116,6 +116,13 @@ func TestParse(t *testing.T) {
 				continue
 			}
 			_ = expectTerminal(t, err)
+			want := "Use an address such as " + addressFormats[c.kind].example
+			if c.kind == "gitbucket" {
+				want = "Use github, gitlab, gitea, bitbucket, bitbucketserver or azuredevops"
+			}
+			if !strings.HasSuffix(err.Error(), ". "+want) {
+				t.Errorf("%s %s: got %v, want the hint %q", c.kind, c.address, err, want)
+			}
 			if strings.Contains(err.Error(), "repo/") || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s %s: unexpected error %v", c.kind, c.address, err)
 			}

@@ -141,7 +141,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	u.RawQuery = all.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, invalid("the address of %s is not valid", r.api.Host)
+		return nil, fault.New(meta.URLInvalidReason, "the address of %s is not valid", r.api.Host).Final()
 	}
 	login, err := r.login(ctx)
 	if err != nil {
@@ -177,10 +177,13 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	if len(raw) > maxResponse || json.Unmarshal(raw, out) != nil {
 		return nil, failed("unexpected response of %s for %s: not the documented format of %s", r.api.Host, what,
 			r.kind).
-			WithHint("Check the address and the type of the provider, and the login").Final()
+			WithHint(otherHostHint).Final()
 	}
 	return resp.Header, nil
 }
+
+// otherHostHint is the hint if responses are not those of the API that the type of the host has.
+const otherHostHint = "Check the address and the type of the host, and the login"
 
 // explain returns the fault of a rejection.
 func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.GitCredentials) error {

@@ -33,5 +33,5 @@ func (d Destination) ExplainMissingAccount(ctx context.Context, reader client.Re
 	}
 	return fault.New(fault.Reason(err, meta.ReconciliationFailedReason),
 		"ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
-		Because(err).WithHint("Create it, with a RoleBinding that grants what it applies")
+		Because(err).WithHint("Create it, and bind a role to it that allows what it applies")
 }

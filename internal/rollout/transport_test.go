@@ -59,7 +59,8 @@ func TestRequestsToUnresponsiveClusterArePaused(t *testing.T) {
 	transports.FirstTimeout = 50 * time.Millisecond
 
 	err := send(t, transports, server.URL)
-	if f := fault.As(err); f == nil || f.RetryAfter != 0 || f.Hint == "" {
+	if f := fault.As(err); f == nil || f.RetryAfter != 0 ||
+		f.Hint != "Check the address of spec.kubeConfig, and that the controller can reach it" {
 		t.Fatalf("the first request: got %v, want a fault with a hint", err)
 	}
 	err = send(t, transports, server.URL)

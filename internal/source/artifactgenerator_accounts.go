@@ -33,7 +33,7 @@ func (w *writers) of(ctx context.Context, namespace string) (Outputs, error) {
 	if namespace != w.obj.Namespace && w.generator.OneNamespace {
 		return Outputs{}, fault.New(meta.AccessDeniedReason,
 			"namespace '%s' is not that of the generator, and Sluice runs with --watch-all-namespaces=false",
-			namespace).WithHint("Remove spec.artifacts[].namespace")
+			namespace).WithHint("Remove the field namespace of spec.artifacts")
 	}
 	return w.account(ctx)
 }
@@ -57,7 +57,7 @@ func (w *writers) account(ctx context.Context) (Outputs, error) {
 	case w.isMissing(ctx):
 		return Outputs{}, fault.New(meta.AccessDeniedReason,
 			"ServiceAccount '%s' not found, which spec.serviceAccountName or --default-service-account names", key).
-			WithHint("Create it, with a RoleBinding that grants what it writes")
+			WithHint("Create it, and bind a role to it that allows what it writes")
 	}
 	c, err := w.generator.Impersonate(key)
 	if err != nil {

@@ -44,7 +44,8 @@ func (n *managedNamespaces) metadata(name string) (compose.Metadata, error) {
 		return m, fault.New(extensionsv1beta1.ValidationFailedReason,
 			"the metadata of Namespace '%s' sets the annotation %s, which only others may set", name,
 			extensionsv1beta1.ExternalFinalizerAnnotation).
-			WithHint("Remove it from the ArtifactGenerator or its source")
+			WithHint("Remove it from spec.commonMetadata, spec.managedNamespaces.metadata.from or the file in the " +
+				"source")
 	}
 	maps.Copy(m.Labels, n.reserved())
 	return m, nil
@@ -86,7 +87,8 @@ func (n *managedNamespaces) file(name string, spec extensionsv1beta1.NamespaceMe
 		case from.Metadata != o.Metadata:
 			return compose.Metadata{}, fault.New(meta.BuildFailedReason,
 				"the metadata of Namespace '%s' is in two files, '%s' and '%s'", name, from.Metadata, o.Metadata).
-				WithHint("Use only captures in managedNamespaces.metadata.fromSource.path that the namespace contains")
+				WithHint("Use only captures in spec.managedNamespaces.metadata.fromSource.path that the namespace " +
+					"of the artifact contains")
 		}
 	}
 	return compose.NamespaceMetadata(*from, spec, n.trees)

@@ -164,9 +164,9 @@ func (n *managedNamespaces) check(ctx context.Context, name string) error {
 		}
 	}
 	f := fault.New(meta.AccessDeniedReason, "spec.managedNamespaces.allowedNames does not allow Namespace '%s'", name).
-		WithHint("Add an expression, or choose another namespace")
+		WithHint("Add an expression that allows it, or choose another namespace in spec.artifacts")
 	if cause != nil {
-		f = f.Because(cause)
+		f = f.Because(cause).WithHint("Correct the expression, or choose another namespace in spec.artifacts")
 	}
 	return f
 }
@@ -193,7 +193,7 @@ func (g *ArtifactGenerator) live(ctx context.Context, name string) (*corev1.Name
 func (n *managedNamespaces) mayManage(ctx context.Context, live *corev1.Namespace) error {
 	if !live.DeletionTimestamp.IsZero() {
 		return fault.New(meta.ReconciliationFailedReason, "Namespace '%s' is being deleted", live.Name).
-			WithHint("It is created again when it is gone")
+			WithHint(createdAgainHint)
 	}
 	uid := live.Labels[extensionsv1beta1.GeneratorLabel]
 	if uid == string(n.obj.UID) {

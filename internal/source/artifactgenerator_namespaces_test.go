@@ -247,9 +247,12 @@ func TestArtifactsInOtherNamespacesNeedAnAccount(t *testing.T) {
 	g := &extensionsv1beta1.ArtifactGenerator{}
 
 	s.tenants("none", func(*extensionsv1beta1.ArtifactGeneratorSpec) {})
-	s.NotReady(g, "none", "AccessDenied", "needs a service account")
+	s.NotReady(g, "none", "AccessDenied", "needs a service account that is allowed to. "+
+		"Set spec.serviceAccountName, and grant the account what it writes")
 	s.tenants("absent", func(g *extensionsv1beta1.ArtifactGeneratorSpec) { g.ServiceAccountName = "absent" })
-	s.NotReady(g, "absent", "AccessDenied", "ServiceAccount '"+s.Namespace+"/absent' not found")
+	s.NotReady(g, "absent", "AccessDenied", "ServiceAccount '"+s.Namespace+"/absent' not found, which "+
+		"spec.serviceAccountName or --default-service-account names. Create it, and bind a role to it that allows "+
+		"what it writes")
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "tenant"}})
 	s.GrantAll("tenant")
 	s.tenants("tenant", func(g *extensionsv1beta1.ArtifactGeneratorSpec) { g.ServiceAccountName = "tenant" })
@@ -307,14 +310,21 @@ func TestGeneratorsCannotTakeNamespaces(t *testing.T) {
 		g.PathPattern, g.Artifacts[0].Namespace = "@mono/tenants/kube-{tenant}", "kube-{tenant}"
 		g.Artifacts[0].Copy[0].From, g.ManagedNamespaces.AllowedNames = "@mono/tenants/**", []string{"true"}
 	})
-	s.NotReady(g, "captured", "AccessDenied", "Namespace 'kube-system' is never managed")
+	s.NotReady(g, "captured", "AccessDenied", "Namespace 'kube-system' is never managed by a generator. Choose "+
+		"another namespace in spec.artifacts, or rename the directory that it is captured from")
 
 	t.Log("names that no expression allows are refused, also if an expression fails")
 	s.tenants("refused", func(g *extensionsv1beta1.ArtifactGeneratorSpec) {
 		s.managed(g)
 		g.ManagedNamespaces.AllowedNames = []string{"ns.name == 'x'", "ns == 'other'"}
 	})
-	s.NotReady(g, "refused", "AccessDenied", "does not allow Namespace '"+s.Namespace+"-")
+	s.NotReady(g, "refused", "AccessDenied", "Correct the expression, or choose another namespace in spec.artifacts")
+	s.tenants("others", func(g *extensionsv1beta1.ArtifactGeneratorSpec) {
+		s.managed(g)
+		g.ManagedNamespaces.AllowedNames = []string{"ns == 'other'"}
+	})
+	s.NotReady(g, "others", "AccessDenied", "Add an expression that allows it, or choose another namespace in "+
+		"spec.artifacts")
 	s.tenants("invalid", func(g *extensionsv1beta1.ArtifactGeneratorSpec) {
 		s.managed(g)
 		g.ManagedNamespaces.AllowedNames = []string{"ns +"}
@@ -323,7 +333,7 @@ func TestGeneratorsCannotTakeNamespaces(t *testing.T) {
 
 	t.Log("an existing Namespace is not taken over, nor deleted with the generator")
 	s.tenants("thief", s.managed)
-	s.NotReady(g, "thief", "AccessDenied", "kubectl label namespace")
+	s.NotReady(g, "thief", "AccessDenied", "To hand it over, run: kubectl label namespace "+s.Namespace+"-")
 	if ns := s.namespaceOf("a", anyNamespace); ns.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("the Namespace was written: %+v", ns)
 	}

@@ -27,6 +27,9 @@ const maxFailures = 5
 // namespaceKind is the kind of inventory entries of managed Namespaces.
 const namespaceKind = "Namespace"
 
+// createdAgainHint is the hint if an object that a generator needs is being deleted.
+const createdAgainHint = "It is created again when it is gone"
+
 // isArtifact reports whether an entry of an inventory is an ExternalArtifact.
 func isArtifact(e extensionsv1beta1.InventoryEntry) bool { return e.Kind != namespaceKind }
 

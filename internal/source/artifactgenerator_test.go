@@ -298,7 +298,8 @@ func TestFailingGenerators(t *testing.T) {
 
 	s.Create(&sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "theirs"}})
 	s.generate("thief", "", []string{"app"}, system.ArtifactOutput("theirs", "@app/**"))
-	s.NotReady(g, "thief", "ReconciliationFailed", "already exists")
+	s.NotReady(g, "thief", "ReconciliationFailed",
+		"belongs to another owner. Delete it, or choose another name in spec.artifacts")
 	s.generate("second", "", []string{"app"}, system.ArtifactOutput("fine", "@app/**"))
 	s.NotReady(g, "second", "ReconciliationFailed", "already exists")
 
@@ -313,7 +314,7 @@ func TestFailingGenerators(t *testing.T) {
 				loop.Spec.Sources[0].Name = sourcev1.ExternalArtifactKind, of[1]
 		})
 	}
-	s.NotReady(g, "loop", "ValidationFailed", "depend on themselves")
+	s.NotReady(g, "loop", "ValidationFailed", "Remove one of these from spec.sources")
 }
 
 func TestSuspendedGenerator(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -156,12 +157,19 @@ func (w Outputs) takeOver(ctx context.Context, key types.NamespacedName) (*sourc
 		"ExternalArtifact '%s' already exists and belongs to another owner", key).
 		WithHint("Delete it, or choose another name in spec.artifacts")
 	uid, ref := o.Labels[extensionsv1beta1.GeneratorLabel], o.Spec.SourceRef
-	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind || !o.DeletionTimestamp.IsZero() {
+	if !o.DeletionTimestamp.IsZero() {
+		return nil, fault.New(meta.ReconciliationFailedReason, "ExternalArtifact '%s' is being deleted", key).
+			WithHint(createdAgainHint)
+	}
+	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind {
 		return nil, refused
 	}
 	var other extensionsv1beta1.ArtifactGenerator
 	err := w.Reader.Get(ctx, ownerOf(&o), &other)
-	if err == nil && string(other.UID) == uid || client.IgnoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil {
+		return nil, failedOn(key, fmt.Errorf("cannot read its owner: %w", err))
+	}
+	if err == nil && string(other.UID) == uid {
 		return nil, refused
 	}
 	return &o, nil

@@ -37,7 +37,7 @@ func (g *GitRepository) included(ctx context.Context, obj *sourcev1.GitRepositor
 		if other.Status.Artifact == nil {
 			return nil, reconcile.WaitingFor(fault.New(reasonNoArtifact, "included GitRepository '%s/%s' has no "+
 				"artifact yet", other.Namespace, other.Name).
-				WithHint("See its conditions. This object continues when it has an artifact"))
+				WithHint(noArtifactHint))
 		}
 		artifacts = append(artifacts, other.Status.Artifact)
 	}
@@ -66,7 +66,7 @@ func (g *GitRepository) checkCycle(ctx context.Context, obj, other *sourcev1.Git
 	if other.Name == obj.Name {
 		return fault.New(reasonCopyFailure, "GitRepository '%s/%s' includes itself, directly or through others",
 			obj.Namespace, obj.Name).
-			WithHint("Remove one of the inclusions")
+			WithHint("Remove one of the entries of spec.include")
 	}
 	if seen[other.Name] {
 		return nil
@@ -105,7 +105,8 @@ func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree
 	composed, err := artifact.Compose(layers...)
 	if err != nil {
 		return nil, fault.New(reasonCopyFailure, "cannot copy the artifacts of spec.include").Because(err).
-			WithHint("Check fromPath and toPath: they must be relative to the root of the artifact")
+			WithHint("Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, and "+
+				"fromPath must exist there")
 	}
 	return composed, nil
 }

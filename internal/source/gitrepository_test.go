@@ -149,7 +149,8 @@ func verifyTags(t *testing.T, s *harness, g *sourcev1.GitRepository, golden func
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{Mode: "Tag",
 			SecretRef: meta.LocalObjectReference{Name: "signers"}}
 	})
-	s.NotReady(g, "tag", "InvalidVerificationMode", "spec.ref does not select a tag")
+	s.NotReady(g, "tag", "InvalidVerificationMode", "Set spec.ref.tag, spec.ref.semver or a name below refs/tags/, "+
+		"or set the mode to HEAD")
 	s.GitRepository("keyless", func(g *sourcev1.GitRepository) {
 		g.Spec.URL = s.Git.URL + "/app"
 		g.Spec.Verification = &sourcev1.GitRepositoryVerification{SecretRef: meta.LocalObjectReference{Name: "none"}}
@@ -186,7 +187,7 @@ func TestGitInclude(t *testing.T) {
 		})
 	})
 	g := &sourcev1.GitRepository{}
-	s.NotReady(g, "app", "NotFound", "continues when it exists")
+	s.NotReady(g, "app", "NotFound", "Create it, or correct spec.include. This object continues when it exists")
 	if condition(g, "IncludeUnavailable").Status != metav1.ConditionTrue {
 		t.Errorf("%+v", g.Status.Conditions)
 	}
@@ -209,15 +210,17 @@ func TestGitInclude(t *testing.T) {
 
 	t.Log("errors of includes are reported")
 	s.GitRepository("self", include("self"), func(g *sourcev1.GitRepository) { g.Spec.URL = s.Git.URL + "/app" })
-	s.NotReady(g, "self", "CopyFailure", "includes itself")
+	s.NotReady(g, "self", "CopyFailure", "Remove one of the entries of spec.include")
 	s.GitRepository("outside", include("base"), func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.Include[0].FromPath = s.Git.URL+"/app", "../.."
 	})
-	s.NotReady(g, "outside", "CopyFailure", "fromPath")
+	const wrongPath = "Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, " +
+		"and fromPath must exist there"
+	s.NotReady(g, "outside", "CopyFailure", wrongPath)
 	s.GitRepository("missing", include("base"), func(g *sourcev1.GitRepository) {
 		g.Spec.URL, g.Spec.Include[0].FromPath = s.Git.URL+"/app", "none"
 	})
-	s.NotReady(g, "missing", "CopyFailure", "none")
+	s.NotReady(g, "missing", "CopyFailure", wrongPath)
 }
 
 func TestGitRepositoriesShareFetch(t *testing.T) {
@@ -384,7 +387,8 @@ func TestProxyAndLegacyFields(t *testing.T) {
 		g.Spec.AccessFrom = &meta.AccessFrom{
 			NamespaceSelectors: []meta.NamespaceSelector{{MatchLabels: map[string]string{"a": "b"}}}}
 	})
-	s.NotReady(g, "legacy", "AccessDenied", "spec.accessFrom")
+	s.NotReady(g, "legacy", "AccessDenied", "Nothing was fetched. Remove the field; use --no-cross-namespace-refs to "+
+		"keep other namespaces from the artifact")
 	if condition(g, "Stalled").Status != metav1.ConditionTrue {
 		t.Errorf("%+v", g.Status.Conditions)
 	}

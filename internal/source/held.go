@@ -51,10 +51,13 @@ func (c *Controller[T, R]) held(ctx context.Context, pass *reconcile.Pass[T], re
 }
 
 var errNotAvailable = fault.New(meta.StorageOperationFailedReason, "the source no longer offers this revision").
-	WithHint("Open the gates to fetch the current revision")
+	WithHint(openGatesHint)
 
 var errNotAdmitted error = fault.New(meta.StorageOperationFailedReason, "it is not known that gates let it through").
-	WithHint("Open the gates to fetch the current revision")
+	WithHint(openGatesHint)
+
+// openGatesHint is the hint if an artifact cannot be restored while a gate is closed.
+const openGatesHint = "Open the gates to fetch the current revision"
 
 // restore makes the artifact again that the source had. Resolved is the current revision, nil if it is unknown.
 func (c *Controller[T, R]) restore(ctx context.Context, req Request[T], previous *meta.Artifact, resolved *R) error {

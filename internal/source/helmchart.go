@@ -186,10 +186,13 @@ func (h *HelmChart) readSource(ctx context.Context, obj *sourcev1.HelmChart, int
 	return err
 }
 
+// noArtifactHint is the hint if an object has no artifact that another one needs.
+const noArtifactHint = "See its conditions. This object continues when it has an artifact"
+
 // noArtifact is the error of a source that has no artifact yet.
 func noArtifact(kind, namespace, name string) error {
 	return fault.New(sourcev1.NoSourceArtifactReason, "%s '%s/%s' has no artifact yet", kind, namespace, name).
-		WithHint("See its conditions. This object continues when it has an artifact")
+		WithHint(noArtifactHint)
 }
 
 // packagedMessage is the message of the condition Ready of a chart that was packaged.

@@ -4,6 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -178,6 +183,20 @@ func TestHelmChartWithWrongDigest(t *testing.T) {
 	}
 }
 
+// cosignKey returns a new public key.
+func cosignKey(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
 func TestHelmProvenanceVerification(t *testing.T) {
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
@@ -203,7 +222,7 @@ func TestHelmProvenanceVerification(t *testing.T) {
 	_, stranger := newKey()
 	s.Secret("stranger", map[string]string{"pubring.gpg": stranger})
 	s.Secret("trusted", map[string]string{"pubring.gpg": public})
-	s.Secret("other", map[string]string{"cosign.pub": "x"})
+	s.Secret("other", map[string]string{"cosign.pub": cosignKey(t)})
 	s.HelmRepository(h)
 	by := func(secret string) func(*sourcev1.HelmChartSpec) {
 		return func(c *sourcev1.HelmChartSpec) {
@@ -230,7 +249,8 @@ func TestHelmProvenanceVerification(t *testing.T) {
 		t.Errorf("%+v", c.Status)
 	}
 	s.updateChart("app", by("other"))
-	s.NotReady(c, "app", "ChartVerificationError", "cosign.pub")
+	s.NotReady(c, "app", "ChartVerificationError",
+		"Set spec.verify.secretRef to a Secret whose key 'pubring.gpg' has the output of: gpg --export KEY")
 	s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.Verify = nil })
 	c, _ = s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	if v := apimeta.FindStatusCondition(c.Status.Conditions, sourcev1.SourceVerifiedCondition); v != nil {
@@ -320,7 +340,8 @@ func TestInvalidHelmRepositories(t *testing.T) {
 		name, reason, message string
 		spec                  sourcev1.HelmRepositorySpec
 	}{
-		{name: "scheme", reason: "URLInvalid", message: "set spec.type: oci for a registry",
+		{name: "scheme", reason: "URLInvalid", message: "Set spec.url to a URL such as https://HOST/PATH, or set " +
+			"spec.type: oci for a registry",
 			spec: sourcev1.HelmRepositorySpec{URL: "oci://h.example/x"}},
 		{name: "web", reason: "URLInvalid", message: "oci://",
 			spec: sourcev1.HelmRepositorySpec{URL: "https://h.example/x",

@@ -79,9 +79,9 @@ func (c *pulledChart) signer(ctx context.Context, data []byte) (string, error) {
 	registry, ok := c.repository.(*helm.Registry)
 	if !ok {
 		return "", fault.New(sourcev1.VerificationErrorReason,
-			"the Secret of spec.verify.secretRef has no keyring, which is required for charts of a repository "+
-				"over HTTP").
-			WithHint("Add the key '%s' with the output of: gpg --export KEY", helm.KeyringKey).Final()
+			"charts of a repository over HTTP are verified with an OpenPGP keyring, and spec.verify has none").
+			WithHint("Set spec.verify.secretRef to a Secret whose key '%s' has the output of: gpg --export KEY",
+				helm.KeyringKey).Final()
 	}
 	image, options, err := registry.Signed(ctx, c.offer)
 	if err != nil {

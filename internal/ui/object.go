@@ -19,8 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
@@ -48,6 +47,7 @@ type detail struct {
 	EventError string             `json:"eventError,omitempty"` // why events cannot be shown
 	History    []version          `json:"history"`
 	Pending    *meta.Pending      `json:"pending,omitempty"`
+	Diff       string             `json:"diff,omitempty"`       // what an ImageUpdateJob changed or would change
 	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
 	Actions    []string           `json:"actions"`
 	YAML       string             `json:"yaml"`
@@ -60,15 +60,6 @@ type event struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	Count   int32     `json:"count"`
-}
-
-// version is something that was applied or released before, or the state that a gate was in.
-type version struct {
-	At     time.Time `json:"at"`
-	Name   string    `json:"name"`
-	Status string    `json:"status"`
-	By     string    `json:"by,omitempty"`
-	Text   string    `json:"text,omitempty"`
 }
 
 // pathOf returns the kind and the name in the path of a request.
@@ -100,10 +91,15 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	if err != nil {
 		return nil, err
 	}
-	d := detail{Item: view.Of(k, o), Conditions: o.CommonStatus().Conditions, History: historyOf(o),
+	item := view.Of(k, o)
+	d := detail{Item: item, Conditions: o.CommonStatus().Conditions,
+		History: historyOf(o, s.repositoryOf(ctx, u, item)),
 		Actions: actionsOf(k, o), Suspension: o.GetAnnotations()[suspendedBy]}
 	if g, ok := o.(reconcile.Gated); ok {
 		d.Pending = g.Held().Pending
+	}
+	if job, ok := o.(*imagev1alpha1.ImageUpdateJob); ok {
+		d.Diff = job.Status.Diff
 	}
 	if d.Events, err = eventsOf(ctx, u, k, o); err != nil {
 		d.EventError = explain(err)
@@ -146,28 +142,6 @@ func eventsOf(ctx context.Context, u *User, k *kind.Kind, o client.Object) ([]ev
 	return events[:min(len(events), maxEvents)], nil
 }
 
-// historyOf returns what was applied or released before, newest first.
-func historyOf(o reconcile.Object) []version {
-	history := []version{}
-	switch o := o.(type) {
-	case *kustomizev1.Kustomization:
-		for _, h := range o.Status.History {
-			history = append(history, version{At: h.LastReconciled.Time, Name: h.Metadata["revision"],
-				Status: h.LastReconciledStatus, Text: h.Digest})
-		}
-	case *helmv2.HelmRelease:
-		for _, h := range o.Status.History {
-			history = append(history, version{At: h.LastDeployed.Time, Status: h.Status,
-				Name: fmt.Sprintf("%s %s, version %d", h.ChartName, h.ChartVersion, h.Version), Text: h.Digest})
-		}
-	case *gatingv1.Gate:
-		for _, h := range o.Status.History {
-			history = append(history, version{At: h.At.Time, Name: string(h.State), By: h.By, Text: h.Message})
-		}
-	}
-	return history
-}
-
 // transition is a future change of a gate.
 type transition struct {
 	At     time.Time `json:"at"`
@@ -194,7 +168,7 @@ func (s *Server) calendar(ctx context.Context, u *User, r *http.Request) (any, e
 	for _, t := range list {
 		next = append(next, transition{At: t.At, Entry: t.Entry, Opened: t.Opened, Why: t.Why})
 	}
-	return map[string]any{"next": next, "more": more, "past": historyOf(g)}, nil
+	return map[string]any{"next": next, "more": more, "past": historyOf(g, "")}, nil
 }
 
 // logs returns the last lines of a container. Parameters: namespace, pod, container, lines and previous.

@@ -72,6 +72,7 @@ type Server struct {
 	Hosts   []string // that requests may name; default: the address of the listener, and localhost
 
 	streams streams
+	heavy   turns
 }
 
 // Serve serves on a listener until the context ends.
@@ -169,11 +170,15 @@ func (s *Server) routes(mux *http.ServeMux) {
 		"GET /api/v1/graph":            s.filtered(s.graph),
 		"GET /api/v1/why":              s.filtered(s.why),
 		"GET /api/v1/gates":            s.gates,
+		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
+		"GET /api/v1/images":           s.images,
+		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
 		"GET " + object:                s.object,
 		"GET " + object + "/tree":      s.tree,
 		"GET " + object + "/calendar":  s.calendar,
+		"GET " + object + "/diff":      s.diffReleases,
 		"POST " + object + "/{action}": s.act,
 	} {
 		mux.HandleFunc(pattern, s.answer(h))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,9 +32,10 @@ func (b *bench) steps() map[string]func() (string, error) {
 			return "", nil
 		},
 	}
-	for _, name := range []string{"doomed", "appears", "after-outage", "after-restart"} {
+	for name, namespace := range map[string]string{"doomed": "shop", "appears": "shop", "after-outage": "shop",
+		"after-restart": "shop", "visible": "shop", "hidden": "payments"} {
 		steps["create-"+name] = func() (string, error) {
-			return "", b.Client.Create(b.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
+			return "", b.Client.Create(b.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 				Name: name}})
 		}
 	}
@@ -73,9 +75,8 @@ func (w *world) awaitPending(name, commit string) {
 	})
 }
 
-// serveSteps lets the browser tests run steps, by POST /NAME.
-func (b *bench) serveSteps() string {
-	steps := b.steps()
+// serve lets the browser tests run steps, by POST /NAME.
+func serve(t testing.TB, steps map[string]func() (string, error)) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		do := steps[strings.TrimPrefix(r.URL.Path, "/")]
 		if do == nil {
@@ -89,6 +90,6 @@ func (b *bench) serveSteps() string {
 		}
 		fmt.Fprint(w, answer)
 	}))
-	b.Cleanup(server.Close)
+	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -18,16 +18,18 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/oidcprovider"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 var (
 	browser = flag.String("browser", "", "path of Chromium; without it the tests are skipped")
+	only    = flag.String("only", ".", "run the browser tests whose names match")
 	images  = flag.String("images", "", "folder to write screenshots of the pages to")
 )
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
-var tests = []string{"browser/pages.test.mjs", "browser/while-shown.test.mjs"}
+var tests = []string{"browser/pages.test.mjs", "browser/in-cluster.test.mjs", "browser/while-shown.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.
 const browserTimeout = 8 * time.Minute
@@ -51,23 +53,26 @@ func TestBrowser(t *testing.T) {
 	if *browser == "" {
 		t.Skip("needs Chromium and Node: run make test-ui")
 	}
-	s := system.NewImages(t, func(o *options.Options) { o.WatchAllNamespaces = true })
+	cluster := newInCluster(t)
+	s := system.NewImages(t, func(o *options.Options) { o.WatchAllNamespaces, o.UI = true, cluster.options })
 	b := &bench{world: newWorld(s)}
+	cluster.people(b.world)
 	b.connect()
 	if err := b.startUI(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.ui.stop() })
 	origin, _, _ := strings.Cut(b.ui.address, "/login")
-	where, err := json.Marshal(map[string]string{"control": b.serveSteps(), "address": origin, "browser": *browser,
+	where, err := json.Marshal(map[string]string{"control": serve(b, b.steps()), "address": origin,
+		"inCluster": cluster.options.ExternalURL, "password": oidcprovider.Password, "browser": *browser,
 		"images": *images})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
 	defer cancel()
-	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec"},
-		tests...)...)
+	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec",
+		"--test-name-pattern=" + *only}, tests...)...)
 	node.Env = append(os.Environ(), "SLUICE_UI_WORLD="+string(where))
 	node.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
 	out, err := node.CombinedOutput()

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -51,7 +52,7 @@ func newWorld(s *system.Images) *world {
 // shop is an application with two parts, and a third one behind a gate.
 func (w *world) shop() {
 	w.Git.Commit("app", map[string]string{
-		"web/web.yaml":      system.WebDeployment("registry.example/web:1.2.0", ""),
+		"web/web.yaml":      system.WebDeployment(w.Registry.Host+"/web:1.1.0", ""),
 		"web/settings.yaml": configMap("web", "1"),
 		"api/api.yaml":      configMap("api", "1"), "checkout/checkout.yaml": configMap("checkout", "1"),
 	})
@@ -61,10 +62,10 @@ func (w *world) shop() {
 	w.Git.SetRef("app", "refs/heads/main", commit)
 	w.GitRepository("app")
 	w.Gate("release")
-	w.Gate("nights", func(g *gatingv1.Gate) {
-		g.Spec.Schedule = []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
-			Duration: &meta.Duration{Duration: 6 * time.Hour}}}
-	})
+	w.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nights"},
+		Spec: gatingv1.GateSpec{Interval: meta.DurationOf(time.Minute), Default: gatingv1.Closed,
+			Schedule: []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
+				Duration: &meta.Duration{Duration: 6 * time.Hour}}}}})
 	w.Kustomization("web", "app", "web", system.WaitForHealth(2*time.Minute))
 	w.Kustomization("api", "app", "api", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "web"}}}
@@ -104,12 +105,13 @@ func (w *world) fails(o reconcile.Object, name, text string) {
 	})
 }
 
-// images is an image with a policy.
+// images is an image with a policy that selects a newer one than the one that runs, and what can commit it.
 func (w *world) images() {
 	w.Push("web", time.Now(), "1.0.0", "1.1.0", "1.2.0")
 	w.ImageRepository("web")
 	w.ImagePolicy("web", "web", system.BySemVer(">=1"))
 	w.Latest("web", "1.2.0")
+	w.ImageUpdateAutomation("releases", "app", func(a *imagev1.ImageUpdateAutomation) { a.Spec.Suspend = true })
 }
 
 // payments is a namespace that belongs to another team.

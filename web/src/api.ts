@@ -145,6 +145,16 @@ export interface Version {
   status: string;
   by?: string;
   text?: string;
+  version?: number;
+  commit?: string;
+  compare?: string;
+}
+
+export interface ReleaseDiff {
+  from: number;
+  to: number;
+  changes: { object: string; action: string; diff: string }[];
+  omitted: number;
 }
 
 export interface Detail {
@@ -154,9 +164,41 @@ export interface Detail {
   eventError?: string;
   history: Version[];
   pending?: Pending;
+  diff?: string;
   suspension?: string;
   actions: string[];
   yaml: string;
+}
+
+export interface WorkloadImage {
+  workload: string;
+  container: string;
+  image: string;
+  runs: string;
+  selected?: string;
+  isNewer: boolean;
+  policy?: string;
+  release?: string;
+}
+
+export interface ImagePage {
+  images: WorkloadImage[];
+  total: number;
+  newer: number;
+  next?: string;
+  automations: string[];
+  notes: string[];
+}
+
+// Release is the body of a request for a release.
+export interface Release {
+  automation: string;
+  workloads: string[];
+  container?: string;
+  images: string[];
+  author?: string;
+  reason?: string;
+  dryRun: boolean;
 }
 
 export interface Node {
@@ -191,6 +233,23 @@ export interface Calendar {
   next: { at: string; entry?: string; opened: boolean; why: string }[];
   more: boolean;
   past: Version[];
+}
+
+export interface Period {
+  from: string;
+  to: string;
+  opened: boolean;
+  known: boolean;
+  why?: string;
+  by?: string;
+}
+
+export interface GatesCalendar {
+  from: string;
+  now: string;
+  to: string;
+  gates: { gate: string; periods: Period[]; error?: string; more: boolean }[];
+  omitted: number;
 }
 
 // Order is the body of an action.
@@ -263,6 +322,12 @@ function post(address: string, body: unknown): Promise<unknown> {
 // act asks for an action on an object.
 export async function act(id: string, action: string, order: Order): Promise<void> {
   await post(`/api/v1/objects/${path(id)}/${action}`, order);
+}
+
+// release asks for a release, and returns the ID of the ImageUpdateJob.
+export async function release(order: Release): Promise<string> {
+  const job = (await post('/api/v1/releases', order)) as { id: string };
+  return job.id;
 }
 
 // logIn starts a session with the token of a ServiceAccount.

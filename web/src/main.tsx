@@ -140,11 +140,11 @@ function Content({ place, me }: { place: Place; me: Me }) {
     case '/why':
       return <Why place={place} />;
     case '/gates':
-      return <Gates />;
+      return <Gates place={place} />;
     case '/changes':
       return <Changes place={place} />;
     case '/images':
-      return <Images />;
+      return <Images place={place} />;
   }
   return (
     <>

@@ -152,6 +152,18 @@ export function Text({ children, label }: { children: string; label: string }) {
   );
 }
 
+// DiffText shows a diff; its signs are in the text, so that colours are not needed to read it.
+export function DiffText({ children, label }: { children: string; label: string }) {
+  const looks: Record<string, string> = { '+': 'added', '-': 'removed', '~': 'changed' };
+  return (
+    <pre tabIndex={0} aria-label={label} class="diff">
+      {children.split('\n').map((line) => (
+        <span class={looks[line[0] ?? '']}>{line + '\n'}</span>
+      ))}
+    </pre>
+  );
+}
+
 // Tabs shows one of several parts.
 export function Tabs({ parts }: { parts: { name: string; show: () => ComponentChildren }[] }) {
   const [index, setIndex] = useState(0);

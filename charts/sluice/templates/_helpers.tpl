@@ -36,3 +36,31 @@
 - {{ . | quote }}
 {{- end }}
 {{- end }}
+
+{{- /* Arguments of the web UI, as sluice install sets them. */}}
+{{- define "sluice.uiArgs" -}}
+{{- $oidc := .Values.ui.oidc }}
+{{- if .Values.ui.url }}
+- --ui-addr=:9095
+- {{ printf "--ui-external-url=%s" .Values.ui.url | quote }}
+{{- if $oidc.issuer }}
+- {{ printf "--ui-oidc-issuer=%s" $oidc.issuer | quote }}
+- {{ printf "--ui-oidc-client-id=%s" (required "ui.oidc.clientID is needed with ui.oidc.issuer" $oidc.clientID) | quote }}
+{{- if $oidc.clientSecret }}
+- --ui-oidc-client-secret-file=/etc/sluice-ui/client-secret
+{{- end }}
+{{- range $flag, $value := dict "1username-claim" $oidc.usernameClaim "2username-prefix" $oidc.usernamePrefix "3groups-claim" $oidc.groupsClaim "4groups-prefix" $oidc.groupsPrefix }}
+{{- if $value }}
+- {{ printf "--ui-oidc-%s=%s" (substr 1 -1 $flag) $value | quote }}
+{{- end }}
+{{- end }}
+{{- else if or $oidc.clientID $oidc.clientSecret $oidc.usernameClaim $oidc.usernamePrefix $oidc.groupsClaim $oidc.groupsPrefix (not .Values.ui.tokenLogin) }}
+{{- fail "other values of ui.oidc, and ui.tokenLogin=false, need ui.oidc.issuer" }}
+{{- end }}
+{{- if not .Values.ui.tokenLogin }}
+- --ui-token-login=false
+{{- end }}
+{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret }}
+{{- fail "ui.oidc needs ui.url, the URL by which browsers reach the web UI" }}
+{{- end }}
+{{- end }}

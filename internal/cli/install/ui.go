@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -20,6 +21,11 @@ type UI struct {
 	ClientID      string `json:"clientID,omitempty"`
 	ClientSecret  string `json:"clientSecret,omitempty"` // name of a Secret, see uiSecretKey
 	UsernameClaim string `json:"usernameClaim,omitempty"`
+
+	UsernamePrefix string `json:"usernamePrefix,omitempty"`
+	GroupsClaim    string `json:"groupsClaim,omitempty"`
+	GroupsPrefix   string `json:"groupsPrefix,omitempty"`
+	NoTokenLogin   bool   `json:"noTokenLogin,omitempty"` // people cannot log in with the token of a ServiceAccount
 }
 
 const (
@@ -41,16 +47,39 @@ func (u UI) validate() error {
 	if problems := validation.IsDNS1123Subdomain(u.ClientSecret); u.ClientSecret != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid --ui-oidc-client-secret %q: %s", u.ClientSecret, problems[0])
 	}
-	if u.UsernameClaim != "" && u.Issuer == "" {
-		return errors.New("--ui-oidc-username-claim needs --ui-oidc-issuer")
+	if err := u.needIssuer(); err != nil {
+		return err
 	}
-	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour, TokenLogin: true,
-		Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecret, UsernameClaim: "sub",
-		GroupsClaim: "groups"}
+	if u.Issuer == "" && u.NoTokenLogin {
+		return errors.New("--ui-token-login=false needs --ui-oidc-issuer, as a way to log in")
+	}
+	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour,
+		TokenLogin: !u.NoTokenLogin, Issuer: u.Issuer, ClientID: u.ClientID,
+		UsernameClaim: cmp.Or(u.UsernameClaim, "sub"), UsernamePrefix: u.UsernamePrefix,
+		GroupsClaim: cmp.Or(u.GroupsClaim, "groups"), GroupsPrefix: u.GroupsPrefix}
 	if _, err := o.External(); err != nil {
 		return fmt.Errorf("--ui-url: %w", err)
 	}
-	return o.Check()
+	return o.Check() // its other flags have the same names here
+}
+
+// needIssuer reports the flag that makes no sense without a login provider.
+func (u UI) needIssuer() error {
+	if u.Issuer != "" {
+		return nil
+	}
+	for _, f := range []struct{ flag, value string }{
+		{flag: "--ui-oidc-client-secret", value: u.ClientSecret},
+		{flag: "--ui-oidc-username-claim", value: u.UsernameClaim},
+		{flag: "--ui-oidc-username-prefix", value: u.UsernamePrefix},
+		{flag: "--ui-oidc-groups-claim", value: u.GroupsClaim},
+		{flag: "--ui-oidc-groups-prefix", value: u.GroupsPrefix},
+	} {
+		if f.value != "" {
+			return fmt.Errorf("%s needs --ui-oidc-issuer", f.flag)
+		}
+	}
+	return nil
 }
 
 // runsUI reports whether a process that runs the components serves the web UI. Of several, it is the one whose account
@@ -85,8 +114,18 @@ func (o Options) uiArgs() []string {
 	if o.UI.ClientSecret != "" {
 		args = append(args, "--ui-oidc-client-secret-file="+path.Join(uiDir, uiSecretKey))
 	}
-	if o.UI.UsernameClaim != "" {
-		args = append(args, "--ui-oidc-username-claim="+o.UI.UsernameClaim)
+	for _, f := range []struct{ flag, value string }{
+		{flag: "--ui-oidc-username-claim=", value: o.UI.UsernameClaim},
+		{flag: "--ui-oidc-username-prefix=", value: o.UI.UsernamePrefix},
+		{flag: "--ui-oidc-groups-claim=", value: o.UI.GroupsClaim},
+		{flag: "--ui-oidc-groups-prefix=", value: o.UI.GroupsPrefix},
+	} {
+		if f.value != "" {
+			args = append(args, f.flag+f.value)
+		}
+	}
+	if o.UI.NoTokenLogin {
+		args = append(args, "--ui-token-login=false")
 	}
 	return args
 }

@@ -17,7 +17,7 @@ func TestUIIsServedByOneDeployment(t *testing.T) {
 			t.Error("the UI is installed without --ui-url")
 		}
 		o.UI = UI{URL: "https://ui.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
-			ClientSecret: "login", UsernameClaim: "email"}
+			ClientSecret: "login", UsernameClaim: "email", GroupsPrefix: "oidc:", NoTokenLogin: true}
 		got := manifests(t, o)
 		for key, u := range got {
 			if !strings.HasPrefix(key, "Deployment/") {
@@ -27,6 +27,8 @@ func TestUIIsServedByOneDeployment(t *testing.T) {
 			serves := slices.Contains(args, "--ui-external-url=https://ui.example.com") &&
 				slices.Contains(args, "--ui-oidc-client-secret-file=/etc/sluice-ui/client-secret") &&
 				slices.Contains(args, "--ui-oidc-username-claim=email") &&
+				slices.Contains(args, "--ui-oidc-groups-prefix=oidc:") &&
+				slices.Contains(args, "--ui-token-login=false") &&
 				strings.Contains(text, "secretName:login") && strings.Contains(text, "containerPort:9095")
 			if serves != (key == "Deployment/"+name) || !serves && strings.Contains(text, "--ui-") {
 				t.Errorf("%s, split %v: the arguments are %q", key, split, args)
@@ -44,7 +46,12 @@ func TestUIIsServedByOneDeployment(t *testing.T) {
 		"--ui-oidc-client-secret":                         {URL: "https://a", ClientSecret: "a b"},
 		"--ui-oidc-client-id":                             {URL: "https://a", Issuer: "https://a"},
 		"--ui-oidc-issuer":                                {URL: "https://a", Issuer: "http://a", ClientID: "c"},
-		"needs --ui-oidc-issuer":                          {URL: "https://a", UsernameClaim: "email"}} {
+		"--ui-oidc-client-secret needs":                   {URL: "https://a", ClientSecret: "a"},
+		"--ui-oidc-username-claim needs --ui-oidc-issuer": {URL: "https://a", UsernameClaim: "email"},
+		"--ui-oidc-groups-prefix needs --ui-oidc-issuer":  {URL: "https://a", GroupsPrefix: "oidc:"},
+		"--ui-token-login=false needs":                    {URL: "https://a", NoTokenLogin: true},
+		"must not start with 'system:'": {URL: "https://a", Issuer: "https://b", ClientID: "c",
+			UsernamePrefix: "system:"}} {
 		o := Default("v1")
 		o.UI = ui
 		if _, err := Manifests(o); err == nil || !strings.Contains(err.Error(), flag) {

@@ -91,22 +91,41 @@ func Images(ctx context.Context, c client.Reader, namespace string, only Ref) ([
 		if only.Kind != "" && k.name != only.Kind {
 			continue
 		}
-		list := k.list()
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, fmt.Errorf("cannot list %s objects: %w", k.name, err)
-		}
-		objects, err := apimeta.ExtractList(list)
-		if err != nil {
-			return nil, err
-		}
-		for _, raw := range objects {
-			o := raw.(client.Object)
+		err := eachObject(ctx, c, namespace, k.list, func(o client.Object) {
 			if only.Name == "" || o.GetName() == only.Name {
 				images = append(images, imagesOf(k.name, o, policies)...)
 			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot list %s objects: %w", k.name, err)
 		}
 	}
 	return images, nil
+}
+
+// listPage is how many workloads are read at once: a cluster can have many thousands, and few fields of each are kept.
+const listPage = 500
+
+// eachObject calls visit for the objects of a kind in a namespace, or in all if it is "".
+func eachObject(ctx context.Context, c client.Reader, namespace string, newList func() client.ObjectList,
+	visit func(client.Object)) error {
+	for token := ""; ; {
+		list := newList()
+		err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(listPage), client.Continue(token))
+		if err != nil {
+			return err
+		}
+		objects, err := apimeta.ExtractList(list)
+		if err != nil {
+			return err
+		}
+		for _, raw := range objects {
+			visit(raw.(client.Object))
+		}
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
 }
 
 // policiesByImage returns the policies that have selected an image, by the canonical name of that image.

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
@@ -160,39 +160,9 @@ func revision(metadata map[string]string) (short, link string) {
 		source = origin // an artifact: the commit it was built from
 	}
 	if at := commit.FindStringSubmatch(source); at != nil {
-		link = commitURL(metadata[event.OriginURL], at[1])
+		link = githost.CommitPage(metadata[event.OriginURL], at[1])
 	}
 	return short, link
-}
-
-// scp matches host and path of an address such as git@host:path.
-var scp = regexp.MustCompile(`^(?:[\w.-]+@)?([\w.-]+):([^/].*)$`)
-
-// commitURL returns the web page of a commit, with the path that the git host documents; empty if it is unknown.
-func commitURL(repository, hash string) string {
-	if at := scp.FindStringSubmatch(repository); at != nil && !strings.Contains(repository, "://") {
-		repository = "ssh://" + at[1] + "/" + at[2]
-	}
-	u, err := url.Parse(repository)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	path := strings.TrimSuffix(strings.Trim(u.EscapedPath(), "/"), ".git")
-	scheme, host := u.Scheme, u.Host
-	if scheme != "https" && scheme != "http" {
-		scheme, host = "https", u.Hostname() // without the SSH port
-	}
-	page := "/commit/"
-	switch {
-	case path == "", strings.HasPrefix(path, "scm/"), host == "ssh.dev.azure.com",
-		strings.Contains(host, "amazonaws.com"):
-		return ""
-	case host == "bitbucket.org":
-		page = "/commits/"
-	case strings.Contains(host, "gitlab"):
-		page = "/-/commit/"
-	}
-	return (&url.URL{Scheme: scheme, Host: host}).String() + "/" + path + page + hash
 }
 
 // sanitize masks credentials and removes control characters, except line breaks, and characters that change the

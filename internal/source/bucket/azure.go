@@ -53,7 +53,7 @@ func NewAzure(o Azure) (Remote, error) {
 	signature, sigErr := url.ParseQuery(strings.TrimPrefix(o.Login.SAS, "?"))
 	if err != nil || sigErr != nil { // the errors are not included, as they may contain the signature
 		return nil, refused("the shared access signature is not valid").
-			WithHint("Copy it to the key sasKey of the Secret again")
+			WithHint("Copy it again to the key sasKey of the Secret, or to spec.endpoint")
 	}
 	for key, values := range signature {
 		query[key] = values
@@ -78,7 +78,7 @@ func NewAzure(o Azure) (Remote, error) {
 	}
 	if err != nil {
 		return nil, failed("cannot use the endpoint of the bucket").Because(redacted(err)).
-			WithHint("Correct spec.endpoint").Final()
+			WithHint(azureEndpointHint).Final()
 	}
 	return &azure{client: client, name: o.Container, id: id}, nil
 }
@@ -88,10 +88,12 @@ func accountURL(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, failed("the endpoint of the bucket is not a URL").
-			WithHint("Write spec.endpoint as https://ACCOUNT.blob.core.windows.net").Final()
+			WithHint(azureEndpointHint).Final()
 	}
 	return u, nil
 }
+
+const azureEndpointHint = "Write spec.endpoint as https://ACCOUNT.blob.core.windows.net"
 
 // ID implements [Remote].
 func (r *azure) ID() string { return r.id }

@@ -329,7 +329,7 @@ func TestAzureEndpoints(t *testing.T) {
 	}
 	for _, endpoint := range []string{"", "acme.blob.core.windows.net", "ftp://x", "https://"} {
 		if _, err := NewAzure(Azure{Endpoint: endpoint, Container: "apps"}); fault.As(err) == nil || !fault.As(err).
-			Terminal {
+			Terminal || fault.As(err).Hint != "Write spec.endpoint as https://ACCOUNT.blob.core.windows.net" {
 			t.Errorf("endpoint %q: %v", endpoint, err)
 		}
 	}

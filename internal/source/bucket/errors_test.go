@@ -9,6 +9,29 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
+func TestHintsOfSettings(t *testing.T) {
+	_, endpoint := NewS3(S3{Endpoint: "s3.example/path", Bucket: "apps", Keys: NoKeys()})
+	_, name := NewS3(S3{Endpoint: "s3.example", Bucket: "apps/dir", Keys: NoKeys()})
+	_, signature := NewAzure(Azure{Endpoint: "https://acme.blob.core.windows.net", Container: "apps",
+		Login: AzureLogin{SAS: "sig=%zz"}})
+	_, login := AzureLoginFrom(map[string][]byte{"accountKey": []byte("no base64!")},
+		"https://acme.blob.core.windows.net", http.DefaultTransport, nil)
+	for want, err := range map[string]error{
+		"Write spec.endpoint as a host, or host:port, without a " +
+			"path": endpoint,
+		"Set spec.bucketName to the name of the bucket alone, without a " +
+			"path": name,
+		"Copy it again to the key sasKey of the Secret, or to " +
+			"spec.endpoint": signature,
+		"Check tenantId, clientCertificate and its password, or accountKey, which must be in base64 as shown by " +
+			"Azure": login,
+	} {
+		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("got %v, want the hint %q", err, want)
+		}
+	}
+}
+
 func TestHintFitsTheResponse(t *testing.T) {
 	credentials := "Check the credentials, or set spec.secretRef if it is not set. They must allow to list the " +
 		"bucket and to read its objects"

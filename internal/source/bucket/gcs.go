@@ -76,7 +76,7 @@ func NewGCS(o GCS) (Remote, error) {
 	}
 	if check, err := url.Parse(u.String()); err != nil || u.Host == "" || check.Host != u.Host {
 		return nil, failed("the endpoint '%s' of the bucket is not a host, or host:port", shorten(o.Endpoint)).
-			WithHint("Correct spec.endpoint").Final()
+			WithHint(endpointHint).Final()
 	}
 	return &gcs{
 		objects: u.String() + "/storage/v1/b/" + url.PathEscape(o.Bucket) + "/o",

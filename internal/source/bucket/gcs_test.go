@@ -235,13 +235,19 @@ func TestGoogleRefusesOtherTypesOfKeys(t *testing.T) {
 		`{"type":"authorized_user","refresh_token":"s3cr3t"}`,
 	} {
 		_, err := ServiceAccountTokens(map[string][]byte{"serviceaccount": []byte(text)}, http.DefaultTransport)
-		if fault.Reason(err, "") != "AuthenticationFailed" || strings.Contains(fmt.Sprint(err), "s3cr3t") {
+		want := "Only keys of type service_account are supported: other types can refer to files and programs"
+		if text == "" {
+			want = "Set it to the JSON key of a service account, or correct spec.secretRef"
+		}
+		if fault.Reason(err, "") != "AuthenticationFailed" || fault.As(err).Hint != want ||
+			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, endpoint := range []string{"", "a/b", "user@host", "host?x", "::"} {
-		if _, err := NewGCS(GCS{Endpoint: endpoint, Bucket: "apps"}); err == nil {
-			t.Errorf("endpoint %q was accepted", endpoint)
+		if _, err := NewGCS(GCS{Endpoint: endpoint, Bucket: "apps"}); fault.As(err) == nil ||
+			fault.As(err).Hint != "Write spec.endpoint as a host, or host:port, without a path" {
+			t.Errorf("endpoint %q: %v", endpoint, err)
 		}
 	}
 }

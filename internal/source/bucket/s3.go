@@ -33,6 +33,8 @@ type s3 struct {
 	id     string
 }
 
+const endpointHint = "Write spec.endpoint as a host, or host:port, without a path"
+
 // NewS3 returns a client of the bucket. It sends no request.
 func NewS3(o S3) (Remote, error) {
 	if _, host, ok := strings.Cut(o.Endpoint, "://"); ok {
@@ -44,11 +46,11 @@ func NewS3(o S3) (Remote, error) {
 	})
 	if err != nil {
 		return nil, failed("the endpoint '%s' of the bucket is not a host, or host:port", shorten(o.Endpoint)).
-			WithHint("Correct spec.endpoint").Final()
+			WithHint(endpointHint).Final()
 	}
 	if err := s3utils.CheckValidBucketName(o.Bucket); err != nil {
 		return nil, failed("'%s' is not a valid name of a bucket", shorten(o.Bucket)).Because(err).
-			WithHint("Correct spec.bucketName").Final()
+			WithHint("Set spec.bucketName to the name of the bucket alone, without a path").Final()
 	}
 	return &s3{client: minio.Core{Client: client}, bucket: o.Bucket, id: "s3 " + o.Endpoint + " " + o.Bucket}, nil
 }

@@ -142,7 +142,8 @@ func TestKeysAreRenewedBeforeTheyExpire(t *testing.T) {
 
 func TestKeysFromRequiresBothKeys(t *testing.T) {
 	for _, data := range []map[string][]byte{{}, {"accesskey": []byte("x")}, {"secretkey": []byte("x")}} {
-		if _, err := KeysFrom(data); fault.Reason(err, "") != "AuthenticationFailed" {
+		if _, err := KeysFrom(data); fault.Reason(err, "") != "AuthenticationFailed" ||
+			fault.As(err).Hint != "Set both keys, or correct spec.secretRef" {
 			t.Errorf("%v: %v", data, err)
 		}
 	}

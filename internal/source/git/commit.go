@@ -127,7 +127,7 @@ func (w *writer) add(kind plumbing.ObjectType, data []byte) plumbing.Hash {
 func (w *writer) commit(c NewCommit) (plumbing.Hash, error) {
 	if strings.TrimSpace(c.Message) == "" {
 		return plumbing.ZeroHash, gitFault("the commit message is empty").
-			WithHint("Correct the template of the message").Final()
+			WithHint("Correct spec.git.commit.messageTemplate").Final()
 	}
 	var root plumbing.Hash
 	if !c.Parent.IsZero() {

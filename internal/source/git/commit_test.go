@@ -116,7 +116,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 	} {
 		_, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit), Edits: edits, Author: author,
 			Message: "x"})
-		if f := fault.As(err); f == nil || !f.Terminal {
+		if f := fault.As(err); f == nil || !f.Terminal || f.Hint != "Edit regular files of the repository only" {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -130,7 +130,8 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}
 	if _, err := v.Commit(t.Context(), NewCommit{Parent: plumbing.NewHash(rev.Commit),
 		Edits:  []Edit{{Path: "a.yaml", Content: nil}},
-		Author: author, Message: " \n"}); fault.As(err) == nil {
+		Author: author, Message: " \n"}); fault.As(err) == nil ||
+		fault.As(err).Hint != "Correct spec.git.commit.messageTemplate" {
 		t.Errorf("a commit without a message: %v", err)
 	}
 }

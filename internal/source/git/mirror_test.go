@@ -198,7 +198,7 @@ func TestUpdateFailures(t *testing.T) {
 			wantErr: "v1.2.3"},
 		"no version in range": {remote: Remote{URL: url, Credentials: me}, ref: Reference{SemVer: ">=2"},
 			reason:  "GitOperationFailed",
-			wantErr: "highest versions are: v1.2.3"},
+			wantErr: "The highest versions are: v1.2.3"},
 		"bad range": {remote: Remote{URL: url, Credentials: me}, ref: Reference{SemVer: "what"},
 			reason: "GitOperationFailed",
 			wantErr: `not a version range: improper constraint: "what". Use a range such as '>=1.2.0 <2.0.0' or ` +

@@ -70,7 +70,7 @@ func CheckRef(name string) error {
 	}
 	if bad {
 		return gitFault("'%s' is not a full reference name", wire.Printable(name)).
-			WithHint("Use the form refs/heads/BRANCH").Final()
+			WithHint("Use the form refs/heads/BRANCH, with a valid name").Final()
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (p *push) command(u RefUpdate, current plumbing.Hash) (wire.Command, error)
 	}
 	if !p.from[u.New].descends(u.New, current) {
 		return c, gitFault("commit %s is not a descendant of '%s' of %s", u.New, u.Name, fault.RedactURL(p.remote.URL)).
-			WithHint("Use a force push, or push to another branch").Final()
+			WithHint("Push to another branch").Final()
 	}
 	return c, nil
 }

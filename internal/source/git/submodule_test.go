@@ -225,14 +225,15 @@ func TestSparseCheckoutDirectories(t *testing.T) {
 	}
 	for _, missing := range []string{"none", "top.yaml", "deploy/none"} {
 		_, err := v.Tree(t.Context(), rev, Options{Directories: []string{"deploy", missing}})
-		if f := fault.As(err); f == nil || f.Terminal ||
-			!strings.Contains(err.Error(), "directory '"+missing+"' of spec.sparseCheckout does not exist") {
+		if f := fault.As(err); f == nil || f.Terminal || f.Hint != "Correct spec.sparseCheckout, or add the directory "+
+			"to the repository" || !strings.Contains(err.Error(), "directory '"+missing+"' of spec.sparseCheckout") {
 			t.Errorf("%s: got error %v", missing, err)
 		}
 	}
 	for _, bad := range []string{"..", "../x", "a/../../b", "a//b", "a/./b"} {
 		if _, err := v.Tree(t.Context(), rev, Options{Directories: []string{bad}}); fault.As(err) == nil ||
-			!fault.As(err).Terminal {
+			!fault.As(err).Terminal || fault.As(err).Hint != "Correct spec.sparseCheckout: use paths such as "+
+			"deploy/prod" {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

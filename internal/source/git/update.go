@@ -344,7 +344,7 @@ func (u *update) notFound(t target, err error) error {
 		return err
 	}
 	return gitFault("'%s' is not a reference to a commit", t.Ref).
-		WithHint("Correct spec.ref: the tag points to another type of object")
+		WithHint("Correct spec.ref: the reference points to an object of another type")
 }
 
 // errorRecorder is a reader that records its error, to distinguish network failures from disk failures.

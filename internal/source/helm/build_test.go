@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 func build(t *testing.T, tree *artifact.Tree, at string, o Options) *Package {
@@ -310,7 +311,8 @@ func TestBuildTreeRefusesDependencies(t *testing.T) {
 			"- {name: a, repository: \"file://../a\"}\n",
 	}
 	for dependency, want := range map[string]string{
-		`{name: remote, version: 2.x, repository: "https://h"}`:     `matches "2.x"`,
+		`{name: remote, version: 2.x, repository: "https://h"}`: `matches "2.x" in ` + fault.RedactURL(client.URL) +
+			". Correct the dependency in Chart.yaml, or publish the version",
 		`{name: remote, version: "x y", repository: "https://h"}`:   "neither a version nor a range",
 		`{name: remote, version: 1.x, repository: "https://other"}`: "no such repository",
 		`{name: remote, version: 1.x}`:                              "not in charts/",

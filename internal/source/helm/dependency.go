@@ -184,6 +184,9 @@ func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.
 		return nil, err
 	}
 	offer, err := repository.Find(ctx, w.Name, w.Version)
+	if f := fault.As(err); f != nil && f.Reason == sourcev1.InvalidChartReferenceReason {
+		return nil, f.WithHint("Correct the dependency in Chart.yaml, or publish the version")
+	}
 	if err != nil {
 		return nil, err
 	}

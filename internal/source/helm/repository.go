@@ -298,7 +298,7 @@ func (h *HTTP) base() (*url.URL, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fault.New(meta.URLInvalidReason, "%s is not the URL of a repository over HTTP(S)",
 			fault.RedactURL(h.URL)).
-			WithHint("Correct spec.url, or set spec.type: oci for a registry").Final()
+			WithHint("Set spec.url to a URL such as https://HOST/PATH, or set spec.type: oci for a registry").Final()
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/"
 	u.RawPath = ""

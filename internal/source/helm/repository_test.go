@@ -78,16 +78,19 @@ func TestPull(t *testing.T) {
 	wrong := o
 	wrong.Digest = "sha256:" + strings.Repeat("0", 64)
 	_, err = h.Pull(t.Context(), wrong)
-	requireFault(t, err, "ChartPullError", "the index has sha256:000")
+	requireFault(t, err, "ChartPullError", "the index has sha256:000",
+		"One of them was changed after it was published. The last artifact stays available")
 
 	h.Limits.Chart = 10
 	_, err = h.Pull(t.Context(), o)
 	requireFault(t, err, "ChartPullError", "exceeds 10 bytes")
 
 	_, err = h.Find(t.Context(), "app", "2.x")
-	requireFault(t, err, "InvalidChartReference", "no version of chart \"app\" matches \"2.x\"")
+	requireFault(t, err, "InvalidChartReference", "no version of chart \"app\" matches \"2.x\"",
+		"Correct spec.chart or spec.version, or publish the version")
 	_, err = h.Find(t.Context(), "other", "*")
-	requireFault(t, err, "InvalidChartReference", "chart \"other\" not found")
+	requireFault(t, err, "InvalidChartReference", "chart \"other\" not found",
+		"Correct spec.chart or spec.version, or publish the version")
 
 	h.Password = "wrong"
 	_, err = h.Pull(t.Context(), o)
@@ -105,7 +108,8 @@ func TestFetchIndexErrors(t *testing.T) {
 	s.Write("index.yaml", []byte(strings.Repeat("x", 2000)))
 	h.Limits.Index = 1000
 	_, err = h.FetchIndex(t.Context(), Validators{})
-	requireFault(t, err, "IndexationFailed", "exceeds 1000 bytes")
+	requireFault(t, err, "IndexationFailed", "exceeds 1000 bytes. Raise --helm-index-max-size, or use a repository "+
+		"with fewer charts")
 
 	h = s.client()
 	f, err := h.FetchIndex(t.Context(), Validators{})
@@ -119,7 +123,8 @@ func TestFetchIndexErrors(t *testing.T) {
 
 	for _, bad := range []string{"ftp://h/", "https://", "oci://h/x", "://"} {
 		_, err := (&HTTP{URL: bad}).FetchIndex(t.Context(), Validators{})
-		requireFault(t, err, "URLInvalid")
+		requireFault(t, err, "URLInvalid", "Set spec.url to a URL such as https://HOST/PATH, or set spec.type: oci "+
+			"for a registry")
 	}
 
 	cancelled, cancel := context.WithCancel(t.Context())

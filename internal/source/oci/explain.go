@@ -75,6 +75,9 @@ func nearest(tag string, tags []string) []string {
 	return sorted[:min(len(sorted), nearestTags)]
 }
 
+// plainHint is the hint if a server does not support TLS.
+const plainHint = "Use a server with TLS, or set spec.insecure: true, or --insecure-registry on the command line"
+
 // Explain returns a fault for a failed request to a registry, with a hint that depends on the response. The reason
 // applies unless the error has a more specific one.
 func Explain(reason string, err error, format string, args ...any) error {
@@ -84,7 +87,7 @@ func Explain(reason string, err error, format string, args ...any) error {
 	switch {
 	case egress.IsPlainHTTP(err):
 		f.Err = errors.New("the server answered plain HTTP")
-		f.Hint = "Use a server with TLS, or set spec.insecure: true, or --insecure-registry on the command line"
+		f.Hint = plainHint
 	case errors.As(err, &response):
 		f.Err = response
 		switch response.StatusCode {

@@ -132,11 +132,11 @@ func TestResolveRefuses(t *testing.T) {
 		"missing digest": {repo: "app", ref: Reference{Digest: "sha256:" + strings.Repeat("0", 64)},
 			reason: "OCIArtifactPullFailed", message: "cannot find"},
 		"invalid digest": {repo: "app", ref: Reference{Digest: "sha256:0"}, reason: "URLInvalid",
-			message: "spec.ref.digest"},
+			message: "Write it as sha256:<64 hexadecimal digits> in spec.ref.digest"},
 		"invalid range": {repo: "app", ref: Reference{SemVer: "one"}, reason: "InvalidSemver",
 			message: "Correct spec.ref.semver; an example is >=1.0.0 <2.0.0"},
 		"invalid filter": {repo: "app", ref: Reference{SemVer: "*", SemverFilter: "("}, reason: "InvalidSemver",
-			message: "spec.ref.semverFilter"},
+			message: "Correct spec.ref.semverFilter; an example is .*-prod$"},
 		"no matching tag": {repo: "app", ref: Reference{SemVer: ">1"}, reason: "OCIArtifactPullFailed",
 			message: "no tag matches semver '>1' (1 tag checked). Push a matching tag, or correct " +
 				"spec.ref.semver and spec.ref.semverFilter"},

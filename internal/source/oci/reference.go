@@ -108,7 +108,7 @@ func highest(tags []string, versions, filter string) (string, error) {
 	matches, err := regexp.Compile(filter)
 	if err != nil {
 		return "", fault.New(invalidSemverReason, "'%.100s' is not a regular expression", filter).Because(err).
-			WithHint("Correct spec.ref.semverFilter").Final()
+			WithHint("Correct spec.ref.semverFilter; an example is .*-prod$").Final()
 	}
 	var best *semver.Version
 	for _, tag := range tags {

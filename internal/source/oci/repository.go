@@ -151,7 +151,7 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
 			return nil, fault.New(sourcev1.OCIPullFailedReason, "'%s' has more than %d tags", r.name.Name(), maxTags).
-				WithHint("Use a tag instead of a range of versions").Final()
+				WithHint("Use one tag or version instead of a range of versions").Final()
 		}
 	}
 	return tags, nil
@@ -209,7 +209,7 @@ func (g *limiter) checkPlain(u *url.URL) error {
 		}
 	}
 	return fault.New(insecureReason, "'%s' uses plain HTTP, which is not encrypted", u.Host).
-		WithHint("Use HTTPS, or allow plain HTTP with spec.insecure: true or --insecure-registry").Final()
+		WithHint(plainHint).Final()
 }
 
 // isLoopback reports whether a host is this one by its name, as OCI clients know it.

@@ -12,6 +12,7 @@ const pages = [
   { name: 'object', path: object('Kustomization/shop/web'), has: 'Applied revision' },
   { name: 'why', path: `/why?q=checkout`, has: 'What to do' },
   { name: 'gates', path: '/gates', has: 'Waits at a gate' },
+  { name: 'calendar', path: '/gates?as=calendar', has: 'Gate/shop/nights' },
   { name: 'changes', path: '/changes', has: 'Fetched by' },
   { name: 'images', path: '/images', has: '1.2.0' },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
@@ -67,6 +68,38 @@ test('HTML in messages and commits is shown as text', async () => {
   await close(page);
 });
 
+test('the calendar shows the windows of a gate', async () => {
+  const page = await open(browser);
+  await page.goto(new URL('/gates', world.address).href);
+  await page.getByRole('button', { name: 'Show the calendar' }).click();
+  const gate = page.locator('section', { has: page.getByRole('heading', { name: 'Gate/shop/nights' }) });
+  await gate.getByText('periods').click();
+  await gate.getByRole('listitem').filter({ hasText: ': open' }).first().waitFor();
+  assert.ok((await gate.locator('rect.open').count()) >= 13, 'a gate that opens each night has 14 windows in 14 days');
+  await close(page);
+});
+
+test('the graph folds, unfolds, and shows the objects that were made', async () => {
+  const page = await open(browser);
+  await page.goto(new URL(`/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, world.address).href);
+  const picture = page.getByRole('group', { name: 'Picture of the graph' });
+  const node = (id) => picture.locator('.node', { hasText: id }).first(); // by its title, which starts with the ID
+  await node('Kustomization/shop/checkout:').waitFor();
+  await picture.getByRole('button', { name: 'what follows GitRepository/shop/app' }).focus();
+  await page.keyboard.press('Enter');
+  await node('Kustomization/shop/checkout:').waitFor({ state: 'detached' });
+  await node('GitRepository/shop/app:').waitFor();
+  await page.getByRole('button', { name: 'Unfold all' }).click();
+  await node('Kustomization/shop/checkout:').waitFor();
+  await picture.getByRole('button', { name: 'objects of Kustomization/shop/web' }).click();
+  await node('Deployment/shop/web:').waitFor();
+  await node('Pod/shop/web').waitFor();
+  await checkAccessibility(page, 'graph with objects');
+  await picture.getByRole('button', { name: 'objects of Kustomization/shop/web' }).click();
+  await node('Pod/shop/web').waitFor({ state: 'detached' });
+  await close(page);
+});
+
 test('every page fits 360 px', async () => {
   const page = await open(browser, { viewport: { width: 360, height: 740 } });
   for (const p of pages) {
@@ -108,7 +141,7 @@ test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
   await page.goto(new URL('/graph', world.address).href);
   const picture = page.getByRole('group', { name: 'Picture of the graph' });
   await picture.focus();
-  const place = () => picture.locator('svg > g').getAttribute('transform');
+  const place = () => picture.locator('.canvas').evaluate((e) => e.style.transform);
   const first = await eventually(place);
   await page.keyboard.press('ArrowLeft');
   await eventually(async () => assert.notEqual(await place(), first));

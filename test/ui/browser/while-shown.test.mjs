@@ -1,7 +1,7 @@
 // What changes while a page is shown: objects, decisions, the API server and the server of the UI.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { close, eventually, launch, object, open, step, world } from './lib.mjs';
+import { checkAccessibility, close, eventually, launch, object, open, step, world } from './lib.mjs';
 
 let browser;
 before(async () => (browser = await launch()));
@@ -31,6 +31,21 @@ test('suspend with a reason that contains HTML, and resume', async () => {
   await page.getByText(reason).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.getByText(reason).waitFor({ state: 'detached' });
+  await close(page);
+});
+
+test('ask for a release of a newer image', async () => {
+  const page = await open(browser);
+  await go(page, '/images');
+  const row = page.getByRole('row', { name: /Deployment\/shop\/web.*1\.1\.0.*1\.2\.0/ });
+  await row.getByRole('button', { name: 'Release for' }).click();
+  const dialog = page.getByRole('dialog');
+  await checkAccessibility(page, 'dialog of a release');
+  await dialog.getByLabel('Reason').fill('fixes the login');
+  await dialog.getByLabel('Only show what would change').check();
+  await dialog.getByRole('button', { name: 'Release' }).click();
+  await page.getByRole('heading', { level: 1, name: 'ImageUpdateJob shop/release-web-' }).waitFor();
+  await page.getByLabel('Changes in git').getByText('web:1.2.0').first().waitFor();
   await close(page);
 });
 

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
-import { Detail, get, Node, path, Pending, Tree } from '../api';
+import { Detail, get, Node, path, Pending, ReleaseDiff, Tree } from '../api';
 import { ActionBar } from '../actions';
 import { useData, useTitle } from '../hooks';
-import { Ago, Badge, Loading, ObjectLink, Problem, Revision, Section, Tabs, Text } from '../parts';
+import { Ago, Badge, DiffText, Loading, ObjectLink, Problem, Revision, Section, Tabs, Text } from '../parts';
 import { Link } from '../router';
 
 // ObjectPage is everything about one object.
@@ -32,16 +32,17 @@ export function ObjectPage({ id }: { id: string }) {
         <Revision of={item.revision} />
         <Link to={'/graph?root=' + encodeURIComponent(id)}>graph</Link>
         <Link to={'/why?q=' + encodeURIComponent(item.name)}>why is it not live?</Link>
-        {web(item.url) && (
-          <a href={web(item.url)} rel="noreferrer noopener" target="_blank">
-            open the source (new tab)
-          </a>
-        )}
+        <Outside to={item.url}>open the source</Outside>
       </div>
       <p>{item.message}</p>
       {data.suspension && <p class="card">Suspended by {data.suspension}</p>}
       <ActionBar id={id} actions={data.actions} seen={(item.gate?.waiting ?? []).map((w) => `${w.id}@${w.revision}`)} onDone={reload} />
       {data.pending && <PendingChange pending={data.pending} />}
+      {data.diff && (
+        <Section title="Changes in git">
+          <DiffText label="Changes in git">{data.diff}</DiffText>
+        </Section>
+      )}
       <Relations title="Built from" ids={item.sources} />
       <Relations title="Depends on" ids={item.dependsOn} />
       <Relations title="Behind gates" ids={item.gates} />
@@ -51,7 +52,7 @@ export function ObjectPage({ id }: { id: string }) {
           { name: 'Conditions', show: () => <Conditions data={data} /> },
           { name: 'Events', show: () => <Events data={data} /> },
           { name: 'Objects', show: () => <Made id={id} /> },
-          { name: 'History', show: () => <History data={data} /> },
+          { name: 'History', show: () => <History id={id} data={data} /> },
           { name: 'YAML', show: () => <Text label="YAML">{data.yaml}</Text> },
         ]}
       />
@@ -142,22 +143,78 @@ function Events({ data }: { data: Detail }) {
   );
 }
 
-function History({ data }: { data: Detail }) {
+function History({ id, data }: { id: string; data: Detail }) {
   if (data.history.length === 0) {
     return <p class="quiet">No history.</p>;
   }
   return (
-    <ul class="plain">
-      {data.history.map((h) => (
-        <li class="card">
-          <strong>{h.name}</strong> {h.status}{' '}
-          <span class="quiet">
-            <Ago at={h.at} /> {h.by}
-          </span>
-          <p class="quiet">{h.text}</p>
-        </li>
+    <>
+      {data.item.kind === 'Kustomization' && (
+        <p class="quiet">
+          The cluster keeps no manifests of earlier revisions: the links compare the commits in git. What waits at a gate is
+          compared with the cluster above.
+        </p>
+      )}
+      <ul class="plain">
+        {data.history.map((h, i) => (
+          <li class="card" key={h.name + h.at}>
+            <strong>{h.name}</strong> {h.status}{' '}
+            <span class="quiet">
+              <Ago at={h.at} /> {h.by}
+            </span>
+            <p class="quiet">{h.text}</p>
+            <div class="line">
+              <Outside to={h.commit}>commit in git</Outside>
+              <Outside to={h.compare}>changes since the revision before, in git</Outside>
+            </div>
+            {h.version && <Versions id={id} from={data.history[i + 1]?.version ?? 0} to={h.version} />}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+// Outside is a link to another site, if a browser can open it safely.
+function Outside({ to, children }: { to?: string; children: string }) {
+  const address = web(to);
+  return address ? (
+    <a href={address} rel="noreferrer noopener" target="_blank">
+      {children} (new tab)
+    </a>
+  ) : null;
+}
+
+// Versions shows on request what differs between two versions of a Helm release.
+function Versions({ id, from, to }: { id: string; from: number; to: number }) {
+  const [data, setData] = useState<ReleaseDiff>();
+  const [error, setError] = useState<Error>();
+  const load = async () => {
+    try {
+      setData(await get<ReleaseDiff>(`objects/${path(id)}/diff?from=${from}&to=${to}`));
+      setError(undefined);
+    } catch (e) {
+      setError(e as Error);
+    }
+  };
+  const name = from ? `changes from version ${from} to ${to}` : `objects of version ${to}`;
+  return (
+    <div>
+      <button class="small" aria-expanded={!!data} onClick={() => (data ? setData(undefined) : void load())}>
+        {name}
+      </button>
+      <Problem error={error} />
+      {data?.changes.length === 0 && <p class="quiet">The manifests are equal.</p>}
+      {data?.changes.map((c) => (
+        <div key={c.object}>
+          <p>
+            {c.object} {c.action}
+          </p>
+          {c.diff && <DiffText label={`Changes of ${c.object}`}>{c.diff}</DiffText>}
+        </div>
       ))}
-    </ul>
+      {!!data?.omitted && <p class="quiet">{data.omitted} more changed objects are not shown.</p>}
+    </div>
   );
 }
 

@@ -184,8 +184,8 @@ func explainLogin(err error, where string, operation task) *fault.Fault {
 	switch {
 	case errors.As(err, &key) && len(key.Want) == 0:
 		return fault.New(meta.AuthenticationFailedReason, "the host key of '%s' is unknown", host(where)).
-			WithHint("Check the key, then add the output of ssh-keyscan %s to known_hosts in the Secret of "+
-				"spec.secretRef", host(where))
+			WithHint("Check the key, then add the output of %s to known_hosts in the Secret of spec.secretRef",
+				keyscanAt(where))
 	case errors.As(err, &key):
 		return fault.New(meta.AuthenticationFailedReason, "the host key of '%s' is not the one in known_hosts",
 			host(where)).
@@ -202,7 +202,7 @@ func explainLogin(err error, where string, operation task) *fault.Fault {
 	case strings.Contains(err.Error(), "no common algorithm for host key"):
 		return fault.New(meta.AuthenticationFailedReason, "'%s' has no host key of a type that known_hosts contains",
 			host(where)).
-			WithHint("Add the output of ssh-keyscan %s to known_hosts in the Secret of spec.secretRef", host(where))
+			WithHint("Add the output of %s to known_hosts in the Secret of spec.secretRef", keyscanAt(where))
 	case errors.As(err, &refused):
 		return gitFault("%s ended the session", where).Because(refused)
 	}
@@ -271,6 +271,23 @@ func host(where string) string {
 		return where
 	}
 	return u.Host
+}
+
+// keyscanAt returns the command that prints the keys of the host of an URL.
+func keyscanAt(where string) string {
+	u, err := url.Parse(where)
+	if err != nil {
+		return "ssh-keyscan HOST"
+	}
+	return keyscan(u)
+}
+
+// keyscan returns the command that prints the keys of a host.
+func keyscan(u *url.URL) string {
+	if port := u.Port(); port != "" && port != "22" {
+		return "ssh-keyscan -p " + port + " " + u.Hostname()
+	}
+	return "ssh-keyscan " + u.Hostname()
 }
 
 // withoutSecrets replaces the secrets in a text.

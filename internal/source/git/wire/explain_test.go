@@ -57,7 +57,7 @@ func TestHintFitsTheError(t *testing.T) {
 		want string
 	}{
 		"unknown host key": {err: &knownhosts.KeyError{}, want: "Check the key, then add the output of ssh-keyscan " +
-			"git.example:2222 to known_hosts in the Secret of spec.secretRef"},
+			"-p 2222 git.example to known_hosts in the Secret of spec.secretRef"},
 		"other host key": {err: &knownhosts.KeyError{Want: []knownhosts.KnownKey{{}}},
 			want: "The host has a new key, or the connection is intercepted: verify the key before you change " +
 				"known_hosts in the Secret of spec.secretRef"},
@@ -67,7 +67,7 @@ func TestHintFitsTheError(t *testing.T) {
 			want: "Add the public key to the repository as a deploy key with permission to read it, or correct " +
 				"'identity' in the Secret of spec.secretRef"},
 		"type of host key": {err: errors.New("ssh: no common algorithm for host key"),
-			want: "Add the output of ssh-keyscan git.example:2222 to known_hosts in the Secret of spec.secretRef"},
+			want: "Add the output of ssh-keyscan -p 2222 git.example to known_hosts in the Secret of spec.secretRef"},
 		"empty": {err: errEmpty, want: "Push a first commit"},
 		"SSH service": {err: &sshRefusal{stderr: "no such repository"},
 			want: "Check spec.url, and that the SSH key has permission to read the repository"},

@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
@@ -53,8 +51,7 @@ func newClient(remote Remote) (client *http.Client, done func(), err error) {
 	options := egress.Options{TLS: auth.TLS{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}}
 	if remote.ProxyURL != "" {
 		if options.Proxy, err = url.Parse(remote.ProxyURL); err != nil || options.Proxy.Host == "" {
-			return nil, nil, fault.New(meta.URLInvalidReason, "the address of the proxy is not a URL").
-				WithHint("Correct the Secret of spec.proxySecretRef")
+			return nil, nil, invalidProxy()
 		}
 	}
 	policy, done := remote.egress(), func() {}

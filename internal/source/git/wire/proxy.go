@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
@@ -25,22 +27,27 @@ func dial(ctx context.Context, direct *net.Dialer, rawProxy, address string) (ne
 	}
 	u, err := url.Parse(rawProxy)
 	if err != nil || u.Hostname() == "" {
-		return nil, errProxy
+		return nil, invalidProxy()
 	}
 	switch u.Scheme {
 	case "socks5", "socks5h":
 		d, err := proxy.FromURL(u, direct)
 		if err != nil {
-			return nil, errProxy
+			return nil, invalidProxy()
 		}
 		return d.(proxy.ContextDialer).DialContext(ctx, "tcp", address)
 	case "http", "https":
 		return connect(ctx, direct, u, address)
 	}
-	return nil, errProxy
+	return nil, invalidProxy()
 }
 
-var errProxy = errors.New("the proxy address is not a URL of an HTTP or SOCKS5 proxy")
+// invalidProxy is the fault for an address that is not that of a proxy.
+func invalidProxy() error {
+	return fault.New(meta.URLInvalidReason, "the proxy address is not a URL of an HTTP or SOCKS5 proxy").
+		WithHint("Correct 'address' in the Secret of spec.proxySecretRef; it is a URL such as " +
+			"http://proxy.example:3128")
+}
 
 // connect opens a connection through an HTTP proxy (RFC 9110, 9.3.6).
 func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string) (net.Conn, error) {
@@ -52,7 +59,8 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 	conn, err := direct.DialContext(ctx, "tcp", at)
 	if err != nil && ctx.Err() == nil {
 		return nil, gitFault("cannot connect to proxy '%s'", at).
-			WithHint("Check the address in the Secret of spec.proxySecretRef")
+			WithHint("Check 'address' in the Secret of spec.proxySecretRef, and that the controller can reach the " +
+				"proxy")
 	}
 	if err != nil {
 		return nil, err

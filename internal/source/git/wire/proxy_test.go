@@ -44,9 +44,12 @@ func TestDialThroughProxies(t *testing.T) {
 		"no login":             {proxy: at(web.URL, nil), wantErr: "407"},
 		"wrong login":          {proxy: at(web.URL, url.UserPassword("me", "wrong")), wantErr: "407"},
 		"SOCKS5 without login": {proxy: "socks5://" + socksProxy(t, through), wantErr: "authentication"},
-		"not a URL":            {proxy: "proxy", wantErr: "not a URL"},
-		"unsupported scheme":   {proxy: "ftp://proxy:21", wantErr: "not a URL"},
-		"unreachable":          {proxy: "http://127.0.0.1:1", wantErr: "cannot connect to proxy"},
+		"not a URL": {proxy: "proxy", wantErr: "Correct 'address' in the Secret of spec.proxySecretRef; it is a URL " +
+			"such as http://proxy.example:3128"},
+		"unsupported scheme": {proxy: "ftp://proxy:21", wantErr: "not a URL"},
+		"unreachable": {proxy: "http://127.0.0.1:1", wantErr: "Check 'address' in the Secret of " +
+			"spec.proxySecretRef, and " +
+			"that the controller can reach the proxy"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			before := through.Load()
@@ -68,6 +71,28 @@ func TestDialThroughProxies(t *testing.T) {
 				t.Errorf("the proxy was used: %t", used)
 			}
 		})
+	}
+}
+
+func TestHintsOfRemotes(t *testing.T) {
+	known := auth.GitCredentials{Identity: &sshkey.Private{}, KnownHosts: []byte("git.example nonsense")}
+	for name, c := range map[string]struct {
+		remote Remote
+		want   string
+	}{
+		"proxy": {remote: Remote{URL: "https://git.example/app", ProxyURL: "proxy"}, want: "Correct 'address' in the " +
+			"Secret of spec.proxySecretRef; it is a URL such as http://proxy.example:3128"},
+		"SSH without a key": {remote: Remote{URL: "ssh://git@git.example/app"},
+			want: "Set spec.secretRef to a Secret with 'identity' and 'known_hosts'"},
+		"known_hosts": {remote: Remote{URL: "ssh://git@git.example/app", Credentials: known},
+			want: "Set it to the output of ssh-keyscan git.example"},
+		"known_hosts of a port": {remote: Remote{URL: "ssh://git@git.example:2222/app", Credentials: known},
+			want: "Set it to the output of ssh-keyscan -p 2222 git.example"},
+	} {
+		_, err := DialPush(t.Context(), c.remote)
+		if f := fault.As(err); f == nil || f.Hint != c.want {
+			t.Errorf("%s: got %v, want the hint %q", name, err, c.want)
+		}
 	}
 }
 

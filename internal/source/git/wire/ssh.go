@@ -62,7 +62,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	known, err := knownHosts(c.KnownHosts, remote.Scratch)
 	if err != nil {
 		return nil, fault.New(meta.AuthenticationFailedReason, "the key 'known_hosts' of the Secret cannot be parsed").
-			Because(err).WithHint("Set it to the output of ssh-keyscan %s", u.Hostname())
+			Because(err).WithHint("Set it to the output of %s", keyscan(u))
 	}
 	hostKeys := known.HostKeyAlgorithms(address) // the host must show a key of known_hosts
 	var exchanges []string

@@ -1,0 +1,44 @@
+import dagre from '@dagrejs/dagre';
+import { size } from './fold';
+
+// Shape is what decides on the places of nodes.
+export interface Shape {
+  nodes: string[];
+  edges: { from: string; to: string; relation: string }[];
+}
+
+export interface Layout {
+  boxes: { id: string; x: number; y: number }[];
+  lines: { from: string; to: string; relation: string; points: { x: number; y: number }[] }[];
+  width: number;
+  height: number;
+}
+
+// place puts the nodes in layers, sources first.
+function place(shape: Shape): Layout {
+  const g = new dagre.graphlib.Graph({ multigraph: true });
+  g.setGraph({ rankdir: 'LR', nodesep: 14, ranksep: 60, marginx: 20, marginy: 20 });
+  g.setDefaultEdgeLabel(() => ({}));
+  for (const id of shape.nodes) {
+    g.setNode(id, { ...size });
+  }
+  for (const e of shape.edges) {
+    g.setEdge(e.from, e.to, {}, e.relation);
+  }
+  dagre.layout(g);
+  const boxes = g.nodes().map((id: string) => {
+    const n = g.node(id);
+    return { id, x: n.x - size.width / 2, y: n.y - size.height / 2 };
+  });
+  const lines = shape.edges.map((e) => ({
+    ...e,
+    points: ((g.edge(e.from, e.to, e.relation)?.points ?? []) as { x: number; y: number }[]).map(({ x, y }) => ({ x, y })),
+  }));
+  const whole = g.graph();
+  return { boxes, lines, width: whole.width ?? 0, height: whole.height ?? 0 };
+}
+
+// This file runs as a worker: thousands of nodes take seconds, in which the page must go on.
+self.onmessage = (e: MessageEvent<{ number: number; shape: Shape }>) => {
+  self.postMessage({ number: e.data.number, layout: place(e.data.shape) });
+};
