@@ -3,6 +3,7 @@ package kustomization
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -47,8 +48,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		return nil, err
 	}
 	if r.pass.HasRules() && !r.held && !r.state.decided.Allows(decision(r.obj, "sha256:"+result.Digest)) {
-		return nil, fault.New(meta.ReconciliationFailedReason,
-			"variables or keys changed while gates decided about the build").WithHint("It is decided about again")
+		return nil, errors.New("variables or keys changed while gates decided about the build: they will decide again")
 	}
 	r.recordBuild(in, result)
 	return result, nil

@@ -81,8 +81,8 @@ func Admit[T reconcile.Object](d *Decided, pass *reconcile.Pass[T], revision str
 		if asked, err = what(); err != nil {
 			return nil, err
 		}
-		if asked == d.what && asked != "" {
-			return nil, nil
+		if asked == d.what || d.what == "" && pass.InProgress && pass.WasAdmitted(revision) {
+			return nil, nil // also if an earlier process began with it
 		}
 		proposed, err := propose()
 		if err != nil || len(proposed.Change.Objects) == 0 {
