@@ -66,6 +66,7 @@ web: ## Build the front end of the web UI into web/dist (installs Node if missin
 .PHONY: lint
 lint: ## Run the linters, with the layer rules
 	go run ./hack/guarded ./internal ./cmd
+	go run ./hack/hints internal cmd test hack playground
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: bench

@@ -65,7 +65,7 @@ func (s *Signatures) keyless(ctx context.Context, namespace string, v *sourcev1.
 	if v.TrustedRootSecretRef != nil && root[trustedRootKey] == nil {
 		return nil, "", fault.New(sourcev1.VerificationErrorReason,
 			"the Secret of spec.verify.trustedRootSecretRef has no key '%s'", trustedRootKey).
-			WithHint("Add the trusted root of your Sigstore instance").Final()
+			WithHint("Add the file trusted_root.json of your Sigstore instance").Final()
 	}
 	var identities []cosign.Identity
 	for _, id := range v.MatchOIDCIdentity {

@@ -196,5 +196,5 @@ func each[T any](ctx context.Context, concurrency int, items []T, do func(contex
 		return err == nil || strings.Contains(err.Error(), ctx.Err().Error())
 	})
 	return append(problems, problem("timeout while applying").Because(ctx.Err()).
-		WithHint("Raise spec.timeout if the cluster is slow"))
+		WithHint("If the cluster is slow, raise spec.timeout, or --timeout of the command"))
 }

@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 var (
@@ -20,6 +24,25 @@ var (
 
 func forbidden(text string) *apierrors.StatusError {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New(text))
+}
+
+func TestHintsOfClusters(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	problems := each(ended, 1, []int{0}, func(ctx context.Context, _ int) error {
+		cancel()
+		return ctx.Err()
+	})
+	for want, err := range map[string]error{
+		"If the cluster is slow, raise spec.timeout, or --timeout of the command": problems[len(problems)-1],
+		"The cluster does not accept the credentials: they may have expired, or the audience of a token may not be " +
+			"an audience of the cluster": discoveryFailed(apierrors.NewUnauthorized("expired")),
+		"The other objects are applied when the cluster responds again": unreachable(&net.OpError{Op: "dial",
+			Err: errors.New("connection refused")}),
+	} {
+		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("got %v, want the hint %q", err, want)
+		}
+	}
 }
 
 func TestHintOfEveryRefusalFitsItsCause(t *testing.T) {
@@ -58,15 +81,13 @@ func TestHintOfEveryRefusalFitsItsCause(t *testing.T) {
 			"change"},
 		"immutable field, release": {err: immutable, owner: ofRelease, want: "The field is immutable. Set " +
 			"spec.upgrade.force, or the annotation helm.toolkit.fluxcd.io/force: enabled on the object, to delete " +
-			"and " +
-			"create it again; or undo the change"},
+			"and create it again; or undo the change"},
 		"immutable field, installation": {err: immutable, owner: ofInstallation,
 			want: "The field is immutable. Delete the object, and run the command again"},
 		"kind removed": {err: status(http.StatusNotFound, metav1.StatusReasonNotFound,
 			"the server could not find the requested resource"),
 			want: "The cluster no longer serves the kind: its CustomResourceDefinition was removed. Install it " +
-				"again, " +
-				"or remove the object"},
+				"again, or remove the object"},
 		"missing right, release": {err: missingRight, owner: ofRelease, want: "Grant the right to the account that " +
 			"applies, or set spec.serviceAccountName to an account that has it"},
 		"missing right, installation": {err: missingRight, owner: ofInstallation,
@@ -97,8 +118,7 @@ func TestHintOfStatusForbiddenFitsTheAdmissionPlugin(t *testing.T) {
 			text: "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1"},
 		"quota without request": {text: "failed quota: small: must specify limits.cpu for: app",
 			want: "ResourceQuota 'small' requires these requests and limits: set them on all containers, or give " +
-				"them " +
-				"defaults with a LimitRange"},
+				"them defaults with a LimitRange"},
 		"limit range": {text: "maximum cpu usage per Container is 1, but limit is 2",
 			want: "Change the requests and limits of the containers, or the LimitRange of the namespace"},
 		"no service account": {want: "Create ServiceAccount 'apps/web', or correct serviceAccountName of the pod",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -97,6 +98,32 @@ func TestWaitUntilDeletedNamesFinalizers(t *testing.T) {
 	}
 	f.options.WaitTimeout = longTimeout
 	if err := f.WaitUntilDeleted(ctx, f.owner, f.inventory); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitForANamespaceWithObjects(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	name := f.ns + "-full"
+	f.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n")
+	held := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "held", "finalizers": []any{"example.com/hold"}}}}
+	if _, err := f.client(configMaps, name).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.options.WaitTimeout = shortTimeout
+	f.pruneAll()
+	const want = "It may only need time, as a Namespace with objects; its conditions say what blocks the deletion"
+	testenv.Eventually(t, "error with the hint", func() error {
+		if err := f.WaitUntilDeleted(t.Context(), f.owner, f.inventory); err == nil ||
+			!strings.HasSuffix(err.Error(), want) {
+			return fmt.Errorf("got %w, want the hint %q", err, want)
+		}
+		return nil
+	})
+	if err := patched(types.MergePatchType, "holder", `{"metadata":{"finalizers":null}}`)(t.Context(),
+		f.client(configMaps, name), "held"); err != nil {
 		t.Error(err)
 	}
 }

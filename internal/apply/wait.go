@@ -118,7 +118,8 @@ func (r *run) waitDeleted(ctx context.Context, resource schema.GroupVersionResou
 		f = f.WithHint("Its finalizers block the deletion: %s. Check the controllers that set them",
 			strings.Join(last.GetFinalizers(), ", "))
 	} else {
-		f = f.WithHint("Check the objects that it owns")
+		f = f.WithHint("It may only need time, as a Namespace with objects; its conditions say what blocks the " +
+			"deletion")
 	}
 	return timedOut(ctx, f)
 }

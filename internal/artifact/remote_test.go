@@ -211,7 +211,9 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	server.Stop()
 	_, err := s.Put(t.Context(), manifests, FromMap(map[string]string{"a.yaml": "two"}), "main@sha1:2", a)
 	if fault.Reason(err, "") != meta.StorageOperationFailedReason ||
-		!strings.Contains(err.Error(), "the storage backend did not take") || fault.As(err).Terminal {
+		!strings.Contains(err.Error(), "the storage backend did not take") || fault.As(err).Terminal ||
+		fault.As(err).Hint != "Check the flags --storage-backend-s3-*, and that the bucket exists and is writable. "+
+			"The last artifact stays available" {
 		t.Errorf("got %v", err)
 	}
 	if w := fetch(s, a.Path); w.Code != http.StatusOK {

@@ -210,8 +210,9 @@ func TestShortFlags(t *testing.T) {
 }
 
 var usageErrors = map[string]struct{ line, want string }{
-	"unknown command with a suggestion": {line: "instal", want: "Did you mean install?"},
-	"unknown kind":                      {line: "get pods", want: `unknown command "pods" for sluice get`},
+	"unknown command with a suggestion":    {line: "instal", want: "Did you mean install?"},
+	"unknown subcommand with a suggestion": {line: "gate aprove x", want: `for sluice gate. Did you mean approve?`},
+	"unknown kind":                         {line: "get pods", want: `unknown command "pods" for sluice get`},
 	"unknown flag": {
 		line: "get all --colour", want: "unknown flag: --colour\n► See sluice get all --help",
 	},

@@ -363,7 +363,8 @@ func TestServiceAccountsLogInToTheVaultsThatAreListed(t *testing.T) {
 	evil.EncryptedKey = "vault:v1:blob"
 	_, err = k.File(t.Context(), "s.yaml", encrypt(t, "yaml", secret, dataKey, evil))
 	if err == nil || errors.Is(err, ErrService) || len(n.asked) > 0 ||
-		!strings.Contains(err.Error(), "--sops-vault-configmap). Add one of these keys to the Secret of "+
+		!strings.Contains(err.Error(), "the address is not in the ConfigMap of --sops-vault-configmap). Add one of "+
+			"these keys to the Secret of "+
 			"spec.decryption.secretRef, or encrypt the file for a key in that Secret") {
 		t.Errorf("%v, asked %v", err, n.asked)
 	}

@@ -181,6 +181,14 @@ func TestChangedFilesAreRefused(t *testing.T) {
 	private, master := newAge(t)
 	k := fromSecret(t, map[string]string{"a.agekey": private})
 	content := string(encrypt(t, "yaml", secret, nil, master))
+	const (
+		isDamaged = "Check it with 'sops decrypt', and encrypt it again if that fails as well"
+		isChanged = "Make changes with 'sops edit', or encrypt the file again; with --mac-only-encrypted, plain " +
+			"values may be changed afterwards. The controller flag --insecure-sops-ignore-mac disables this check"
+	)
+	hints := map[string]string{"a plain value": isChanged, "an encrypted value": isChanged,
+		"a value that is gone": isChanged, "the authenticity code": isChanged, "the metadata": isDamaged,
+		"an alias": isDamaged}
 	for what, broken := range map[string]string{
 		"a plain value": strings.Replace(content, "name: s", "name: evil", 1),
 		"an encrypted value": strings.Replace(content, "password: ENC[AES256_GCM,data:",
@@ -198,7 +206,8 @@ func TestChangedFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: the test changed nothing", what)
 		}
 		got, _, err := file(t, k, "s.yaml", []byte(broken))
-		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "s.yaml") {
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "s.yaml") ||
+			!strings.HasSuffix(err.Error(), hints[what]) {
 			t.Errorf("%s: %s, %v", what, got, err)
 		}
 	}

@@ -110,7 +110,7 @@ func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, ident
 			"/") == strings.TrimRight(address, "/")
 	})
 	if i < 0 {
-		return "", Missing("the address is not one of those in the ConfigMap of --sops-vault-configmap")
+		return "", Missing("the address is not in the ConfigMap of --sops-vault-configmap")
 	}
 	at := to.Instances[i]
 	token, namespace, name, err := identity(ctx, at.Address)

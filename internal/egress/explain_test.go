@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"syscall"
 	"testing"
@@ -40,6 +41,25 @@ func TestHintFitsTheNetworkError(t *testing.T) {
 		if f := fault.As(err); f == nil || f.Hint != c.want {
 			t.Errorf("%s: got %v, want the hint %q", name, err, c.want)
 		}
+	}
+}
+
+func TestHintOfTheProxyOfTheEnvironment(t *testing.T) {
+	policy := &Policy{}
+	rt, err := policy.Transport(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, invalid := url.Parse("http://:x")
+	own := rt.(*transport)
+	own.base.Proxy = func(*http.Request) (*url.URL, error) { return nil, invalid } // the environment is read only once
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host.example", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rt.RoundTrip(req) //nolint:bodyclose // it fails
+	if f := fault.As(err); f == nil || f.Hint != "Correct HTTPS_PROXY and HTTP_PROXY of the controller" {
+		t.Errorf("got %v", err)
 	}
 }
 

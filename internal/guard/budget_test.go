@@ -111,7 +111,8 @@ func TestNoOwnerTakesAllMemory(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Acquire(other, "testing", 751); fault.Reason(err, "") != ReasonTooLarge {
+	if _, err := b.Acquire(other, "testing", 751); fault.Reason(err, "") != ReasonTooLarge ||
+		fault.As(err).Hint != "Make it smaller, or raise the memory limit of the controller" {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -90,7 +90,8 @@ func TestResetAllowsFurtherRetries(t *testing.T) {
 	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
 	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
 	h.release("app")
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "not opened")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "It is retried when the chart, the "+
+		"values, the spec or the health of what failed changes, or after `sluice reconcile helmrelease --reset`")
 	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "opened"}})
 	at := time.Now().Format(time.RFC3339Nano)
 	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,

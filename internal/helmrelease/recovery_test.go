@@ -109,6 +109,7 @@ func TestTwoHelmReleasesDoNotShareARelease(t *testing.T) {
 	h.ready("app", 1)
 	h.release("second", values(map[string]any{"color": "blue"}),
 		func(s *helmv2.HelmReleaseSpec) { s.ReleaseName = "app" })
-	h.NotReady(&helmv2.HelmRelease{}, "second", "ReconciliationFailed", "is managed by HelmRelease")
+	h.NotReady(&helmv2.HelmRelease{}, "second", "ReconciliationFailed",
+		"Give one of them another spec.releaseName, or delete one")
 	h.configMap("app-config", "red")
 }

@@ -124,7 +124,8 @@ func TestWhatIsNoChartIsRefused(t *testing.T) {
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.Chart, s.ChartRef = nil, &helmv2.ChartReference{Kind: sourcev1.OCIRepositoryKind, Name: "manifests"}
 	})
-	h.NotReady(&helmv2.HelmRelease{}, "app", meta.ArtifactFailedReason, "is not a Helm chart")
+	h.NotReady(&helmv2.HelmRelease{}, "app", meta.ArtifactFailedReason, "The source must have Chart.yaml at its "+
+		"root or in its only directory")
 	h.release("lost", func(s *helmv2.HelmReleaseSpec) {
 		s.Chart, s.ChartRef = nil, &helmv2.ChartReference{Kind: sourcev1.OCIRepositoryKind, Name: "missing"}
 	})

@@ -47,7 +47,7 @@ func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomizatio
 	}
 	if d.Provider != "sops" {
 		return nil, fault.New(meta.BuildFailedReason, "spec.decryption.provider '%s' is not supported", d.Provider).
-			WithHint("Use sops").Final()
+			WithHint("Set it to sops").Final()
 	}
 	fmt.Fprintln(h, "keys")
 	keys := &decrypt.Keys{Transport: o.Transport, IgnoreMAC: o.IgnoreMAC}
@@ -82,7 +82,7 @@ func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.Na
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).
-			WithHint("Correct the Secret")
+			WithHint("Replace the value of this entry in the Secret")
 	}
 	to.Fallback(keys)
 	return nil

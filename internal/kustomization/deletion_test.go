@@ -273,7 +273,9 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		{files: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"},
 			reason:  "BuildFailed",
 			message: "deploy/b.yaml"},
-		{files: map[string]string{"deploy/b.yaml": ""}, reason: "BuildFailed", message: "no objects"},
+		{files: map[string]string{"deploy/b.yaml": ""}, reason: "BuildFailed", message: "If this is intended, add a " +
+			"kustomization.yaml with 'resources: []' at spec.path; otherwise check spec.path, and which files the " +
+			"source ignores"},
 		{files: map[string]string{"deploy/c.md": "", "other": "-"}, reason: "ArtifactFailed",
 			message: "kustomization path not found"},
 		{files: map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},

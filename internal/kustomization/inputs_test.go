@@ -86,8 +86,9 @@ func TestUnreadableVariables(t *testing.T) {
 	s.Kustomization("none", "app", "", from("ConfigMap", "none"))
 	s.Kustomization("name", "app", "", from("Secret", "tls"))
 	s.NotReady(&kustomizev1.Kustomization{}, "none", "BuildFailed", "ConfigMap '"+s.Namespace+
-		"/none' of spec.postBuild.substituteFrom not found")
-	s.NotReady(&kustomizev1.Kustomization{}, "name", "BuildFailed", `key "tls.crt" of Secret`)
+		"/none' of spec.postBuild.substituteFrom not found. Create it, or set optional: true")
+	s.NotReady(&kustomizev1.Kustomization{}, "name", "BuildFailed", "is not a valid variable name. Use "+
+		"letters, digits and underscores; the first character cannot be a digit")
 
 	t.Log("creating the missing ConfigMap reconciles; without variables the text is kept by default")
 	s.put(&corev1.ConfigMap{}, "none")

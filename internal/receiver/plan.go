@@ -127,5 +127,5 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 
 func invalid(field string, err error) error {
 	return fault.New(notificationv1.InvalidCELExpressionReason, "%s is not a valid CEL expression", field).Because(err).
-		WithHint("Correct it").Final()
+		WithHint("Correct the expression; for the syntax see https://cel.dev").Final()
 }

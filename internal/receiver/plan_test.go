@@ -1,14 +1,55 @@
 package receiver
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
+
+// secrets is a reader of Secrets, by name.
+type secrets map[string]map[string][]byte
+
+func (s secrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	data, found := s[key.Name]
+	if !found {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+	}
+	into.(*corev1.Secret).Data = data
+	return nil
+}
+
+func (secrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func TestHintsOfSecrets(t *testing.T) {
+	plans := &Plans{Secrets: secrets{"empty": nil, "token": {"token": []byte("x")}}}
+	for _, c := range []struct{ kind, secret, want string }{
+		{kind: "generic", want: "Set it to a Secret with the key token"},
+		{kind: "generic", secret: "none", want: "Create it with the key token or correct spec.secretRef"},
+		{kind: "generic", secret: "empty",
+			want: "Set it to a random text, and configure the sender of the webhook with it"},
+		{kind: "gcr", secret: "token", want: "Set them to the service account and the audience of the push " +
+			"authentication of the Pub/Sub subscription"},
+	} {
+		r := &notificationv1.Receiver{Spec: notificationv1.ReceiverSpec{Type: c.kind}}
+		if c.secret != "" {
+			r.Spec.SecretRef = &meta.LocalObjectReference{Name: c.secret}
+		}
+		_, err := plans.trust(t.Context(), r)
+		if f := fault.As(err); f == nil || f.Hint != c.want {
+			t.Errorf("%s with Secret %q: got %v, want the hint %q", c.kind, c.secret, err, c.want)
+		}
+	}
+}
 
 func TestHintFitsTheResource(t *testing.T) {
 	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "hook"}}
@@ -33,7 +74,13 @@ func TestHintFitsTheResource(t *testing.T) {
 			t.Errorf("%v: got %v, want the hint %q", c.resource, err, c.want)
 		}
 	}
-	if f := fault.As(invalid("spec.resourceFilter", errors.New("syntax"))); f == nil || f.Hint != "Correct it" {
+	_, err := providers([]notificationv1.OIDCProvider{{IssuerURL: "https://issuer.example"}})
+	if f := fault.As(err); f == nil || f.Hint != "Add a validation that restricts which tokens are accepted" {
+		t.Errorf("got %v", err)
+	}
+	if f := fault.As(invalid("spec.resourceFilter", errors.New("syntax"))); f == nil ||
+		f.Hint != "Correct the expression; for the "+
+			"syntax see https://cel.dev" {
 		t.Errorf("got %v, want a hint", f)
 	}
 }

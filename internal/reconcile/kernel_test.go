@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -67,6 +69,13 @@ func TestPanicIsReportedAndRetried(t *testing.T) {
 	s := &step{reconcile: func(context.Context, *pass) reconcile.Outcome { panic("oh") }}
 	b := newBench(t, s)
 	b.until("the object is Stalled", has("Stalled", metav1.ConditionTrue, "Failed"))
+	b.until("the hint says that it is retried", func(o *sourcev1.GitRepository) error {
+		c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
+		if want := guard.Hint + ". The object is retried"; c == nil || !strings.HasSuffix(c.Message, want) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 	testenv.Eventually(t, "the object is retried", func() error {
 		if s.count() < 3 {
 			return errors.New("not enough passes yet")

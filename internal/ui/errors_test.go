@@ -23,9 +23,11 @@ func TestErrorsSayWhatToDoInABrowser(t *testing.T) {
 			want: "Ask an administrator for this permission.",
 		},
 		{err: apierrors.NewForbidden(gates, "release", errors.New("not an approver")), want: "not an approver"},
-		{err: apierrors.NewUnauthorized("expired"), want: "start it again."},
+		{err: apierrors.NewUnauthorized("expired"), want: "The cluster rejected the credentials of this server: " +
+			"start it again."},
 		{err: &apimeta.NoKindMatchError{}, want: "Run sluice check: a definition is missing."},
-		{err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: "This page tries again by itself."},
+		{err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: "Check that the cluster is running. This " +
+			"page tries again by itself."},
 		{err: errors.New("something else"), want: "something else"},
 	} {
 		got := explain(c.err)

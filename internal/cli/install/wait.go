@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,15 +113,17 @@ func (w *waiter) explain(ctx context.Context, pending []health.Result) error {
 	var problems []error
 	for _, r := range pending {
 		message := w.watcher.Explain(ctx, r)
-		hint := w.hint(r.Target, message)
-		if hint == "" {
-			hint = fmt.Sprintf("Raise --timeout, or run kubectl -n %s describe %s %s", r.Target.Namespace,
-				strings.ToLower(r.Target.Kind), r.Target.Name)
-		}
+		hint := cmp.Or(w.hint(r.Target, message), timeoutHint(r.Target))
 		problems = append(problems, fmt.Errorf("%s is not available after %s: %s. %s", r.Target, w.Timeout, message,
 			hint))
 	}
 	return unavailableError{errors.Join(problems...)}
+}
+
+// timeoutHint is the hint if no reason is known why a Deployment is not available.
+func timeoutHint(t health.Target) string {
+	return fmt.Sprintf("Raise --timeout, or run kubectl -n %s describe %s %s", t.Namespace, strings.ToLower(t.Kind),
+		t.Name)
 }
 
 // unavailableError is the error of Deployments that did not become available in time.
@@ -146,8 +149,9 @@ func (i *installer) hint(t health.Target, message string) string {
 			hint: "No node takes the pod: add a node, free capacity, or set --toleration-keys"},
 		{reasons: []string{"exceeded quota"},
 			hint: "Raise the ResourceQuota of namespace '" + t.Namespace + "', or free objects"},
-		{reasons: []string{"violates PodSecurity", "denied the request", "failed calling webhook", "FailedCreate"},
+		{reasons: []string{"violates PodSecurity", "denied the request", "failed calling webhook"},
 			hint: "An admission check of the cluster refuses the pod: exempt namespace '" + t.Namespace + "' from it"},
+		{reasons: []string{"FailedCreate"}, hint: "The cluster refuses the pod: correct what the message names"},
 		{reasons: []string{"CreateContainerConfigError", "CreateContainerError", "FailedMount"},
 			hint: fmt.Sprintf("The node cannot start the container: kubectl -n %s describe pod -l app=%s",
 				t.Namespace, t.Name)},

@@ -157,10 +157,11 @@ func TestReadRequestsRejectsInvalidAnnotations(t *testing.T) {
 		"at the same time, 2026-11-21T09:00:00Z. Set one of the two annotations to a later " +
 			"time": {"open.gate.fluxcd.io/requestedAt": "2026-11-21T10:00:00+01:00",
 			"close.gate.fluxcd.io/requestedAt": "2026-11-21T09:00:00Z"},
-		`"tomorrow", which is not a valid time`: {"open.gate.fluxcd.io/requestedAt": "tomorrow"},
-		`"", which is not a valid time`:         {"close.gate.fluxcd.io/requestedAt": ""},
-		`"2026-13-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "2026-13-01T00:00:00Z"},
-		`"0000-01-01T00:00:00Z", which is`:      {"open.gate.fluxcd.io/requestedAt": "0000-01-01T00:00:00Z"},
+		`"tomorrow", which is not a valid time. Write it in RFC 3339 format, such as ` +
+			"2006-01-02T15:04:05Z": {"open.gate.fluxcd.io/requestedAt": "tomorrow"},
+		`"", which is not a valid time`:    {"close.gate.fluxcd.io/requestedAt": ""},
+		`"2026-13-01T00:00:00Z", which is`: {"open.gate.fluxcd.io/requestedAt": "2026-13-01T00:00:00Z"},
+		`"0000-01-01T00:00:00Z", which is`: {"open.gate.fluxcd.io/requestedAt": "0000-01-01T00:00:00Z"},
 		`"-1h", which is not a valid window. Set it to a positive duration such as 2h, at most ` +
 			`87600h0m0s`: {"open.gate.fluxcd.io/requestedAt": day + "10:00:00Z",
 			"open.gate.fluxcd.io/window": "-1h"},

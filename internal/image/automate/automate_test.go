@@ -240,7 +240,7 @@ var automationErrors = map[string]struct {
 	"nowhere": {source: "none", change: func(*imagev1.ImageUpdateAutomation) {}, reason: "SourceManagerFailed",
 		message: "not found"},
 	"no-branch": {source: "tag", change: func(*imagev1.ImageUpdateAutomation) {}, reason: "InvalidSourceConfiguration",
-		message: "no branch to push to"},
+		message: "The checked out reference is not a branch: set spec.git.push.branch"},
 	"lost": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Checkout = &imagev1.GitCheckoutSpec{Reference: sourcev1.GitRepositoryRef{Branch: "none"}}
 	}, reason: "GitOperationFailed", message: "branch 'none' not found"},
@@ -258,7 +258,8 @@ var automationErrors = map[string]struct {
 	"no-dir": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.Update = &imagev1.UpdateStrategy{Path: "none"}
 	},
-		reason: "UpdateFailed", message: "no directory 'none'"},
+		reason: "UpdateFailed", message: "no directory 'none'. Set spec.update.path to the directory that has the " +
+			"manifests"},
 	"refspec": {source: "app", change: func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.GitSpec.Push = &imagev1.PushSpec{Refspec: "refs/heads/*:refs/heads/x"}
 	}, reason: "InvalidSourceConfiguration", message: "refspec"},
@@ -331,5 +332,6 @@ func TestCrossNamespaceSourceForbidden(t *testing.T) {
 	s.ImageUpdateAutomation("update", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.SourceRef.Namespace = "other"
 	})
-	s.ImageUpdateAutomationReady("update", metav1.ConditionFalse, "AccessDenied", "another namespace")
+	s.ImageUpdateAutomationReady("update", metav1.ConditionFalse, "AccessDenied", "Cross-namespace references are "+
+		"disabled (--no-cross-namespace-refs): use a GitRepository in namespace '"+s.Namespace+"'")
 }

@@ -14,6 +14,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -177,4 +178,20 @@ func TestAutomationsOfSameValueStop(t *testing.T) {
 	if got := s.CommitCount("app", "main"); got > 8 {
 		t.Errorf("%d commits", got)
 	}
+}
+
+func TestCommitsOfAPassAreBounded(t *testing.T) {
+	automate.LimitCommits(t, 1)
+	s := newHarness(t, system.ImageAutomation)
+	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web"), "api.yaml": s.mark("api:1", "api")})
+	s.GitRepository("app")
+	s.ChooseImage("web", "web:2")
+	s.ChooseImage("api", "api:2")
+	s.ImageUpdateAutomation("each", "app", func(a *imagev1.ImageUpdateAutomation) {
+		a.Spec.Batch = &imagev1.Batch{PerPolicy: true}
+	})
+	s.HasEvent("each", "UpdateFailed", "more changes are left. The next run commits them")
+	s.BranchHas("app", "main", "web.yaml", s.mark("web:2", "web"))
+	s.BranchHas("app", "main", "api.yaml", s.mark("api:2", "api"))
+	s.ImageUpdateAutomationReady("each", metav1.ConditionTrue, "Succeeded", "")
 }

@@ -386,7 +386,8 @@ func keepsOtherBranch(t *testing.T, s *harness) {
 	s.ImageUpdateJob("db-3", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("db"),
 		Images: []string{"nginx:3"}})
 	if j := s.ImageUpdateJobReady("db-3", metav1.ConditionFalse,
-		"branch 'update/update-db-3' exists already"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
+		"branch 'update/update-db-3' exists already, with other changes. Merge or delete the branch, or create a job "+
+			"with another name"); j.Status.CompletionTime == nil || j.Status.Commit != "" {
 		t.Errorf("the status is %+v", j.Status)
 	}
 	if got := s.Git.Run("app", "rev-parse", "update/update-db-3"); got != theirs {

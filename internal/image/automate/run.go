@@ -18,7 +18,7 @@ import (
 )
 
 // maxCommits bounds the commits of one pass. The next pass makes the others.
-const maxCommits = 100
+var maxCommits = 100
 
 // run is one pass of an automation, with its results so far.
 type run struct {

@@ -76,7 +76,7 @@ func (w *Writer) Scan(ctx context.Context, scanner *scan.Scanner, c *Checkout, p
 	if err != nil {
 		return result, fault.New(imagev1.UpdateFailedReason, "cannot update the files of '%s'", c.Revision).
 			Because(err).
-			WithHint("Check spec.update.path")
+			WithHint("Set spec.update.path to the directory that has the manifests")
 	}
 	return result, nil
 }

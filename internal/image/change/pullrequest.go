@@ -34,7 +34,7 @@ func (o *Opener) pullRequestOf(ctx context.Context, obj *imagev1.ImageUpdateAuto
 	r := &pullRequest{spec: spec, into: branchOf(t.checkout)}
 	if r.into == "" {
 		return nil, fault.New(imagev1.InvalidSourceConfigurationReason, "no branch to merge a pull request into").
-			WithHint("The checked out reference is not a branch: set spec.git.checkout.ref.branch").Final()
+			WithHint(notBranchHint, "spec.git.checkout.ref.branch").Final()
 	}
 	for _, t := range []struct {
 		field, text string

@@ -21,6 +21,9 @@ type target struct {
 	keep     bool   // commits are added to an existing push branch
 }
 
+// notBranchHint is the hint if no branch is checked out, with the field to set.
+const notBranchHint = "The checked out reference is not a branch: set %s"
+
 // targetOf reads the target from the specs, with the documented defaults.
 func targetOf(obj *imagev1.ImageUpdateAutomation, repository *sourcev1.GitRepository) (target, error) {
 	spec := obj.Spec.GitSpec
@@ -39,7 +42,7 @@ func targetOf(obj *imagev1.ImageUpdateAutomation, repository *sourcev1.GitReposi
 	}
 	if push == "" {
 		return t, fault.New(imagev1.InvalidSourceConfigurationReason, "no branch to push to").
-			WithHint("The checked out reference is not a branch: set spec.git.push.branch").Final()
+			WithHint(notBranchHint, "spec.git.push.branch").Final()
 	}
 	t.branch, t.separate = branchPrefix+push, push != from
 	if err := git.CheckRef(t.branch); err != nil {

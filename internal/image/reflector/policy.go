@@ -102,7 +102,7 @@ func (p *Policies) digest(ctx context.Context, obj *imagev1.ImagePolicy, repo *i
 	case imagev1.ReflectAlways:
 		if obj.Spec.Interval == nil { // allowed by older API versions
 			return "", fault.New(imagev1.IntervalNotConfiguredReason, "spec.interval is not set").
-				WithHint("It is required for spec.digestReflectionPolicy 'Always'").Final()
+				WithHint("Set it: spec.digestReflectionPolicy 'Always' requires it").Final()
 		}
 	default:
 		return "", nil

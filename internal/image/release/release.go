@@ -124,7 +124,7 @@ func parseImages(obj *imagev1alpha1.ImageUpdateJob) ([]edit.Ref, error) {
 		}
 		if seen[image.Name] {
 			return nil, fault.New(imagev1.UpdateFailedReason, "spec.images lists image '%s' twice", image.Name).
-				WithHint("Create a job for each").Final()
+				WithHint("List each image once, or create a job for each of the two").Final()
 		}
 		seen[image.Name] = true
 		images = append(images, image)

@@ -105,7 +105,8 @@ func runLaterJobs(t *testing.T, s *system.System, before int) {
 	s.ImageUpdateJob("nowhere", imagev1alpha1.ImageUpdateJobSpec{Workloads: system.Containers("web", "api"),
 		Images: []string{"nginx:2.0.0"}})
 	if j := s.ImageUpdateJobReady("nowhere", metav1.ConditionFalse,
-		"no file has Deployment 'api'"); j.Status.CompletionTime == nil {
+		"no file has Deployment 'api' with one of the images. Check the names, and that the files are below "+
+			"spec.update.path of the automation"); j.Status.CompletionTime == nil {
 		t.Error("a job that cannot be done goes on")
 	}
 	s.ImageUpdateJob("unused", imagev1alpha1.ImageUpdateJobSpec{Images: []string{"redis:7"}})

@@ -200,7 +200,8 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 		func(p *notificationv1.ProviderSpec) { p.SecretRef = &meta.LocalObjectReference{Name: "login"} })
 	s.provider("nowhere", "example")
 
-	s.NotReady(&notificationv1.Alert{}, "homeless", "DependencyNotReady", "later' not found")
+	s.NotReady(&notificationv1.Alert{}, "homeless", "DependencyNotReady",
+		"later' not found. Create it or correct spec.providerRef; until then, no event is sent")
 	s.NotReady(&notificationv1.Alert{}, "broken", "ValidationFailed",
 		"spec.exclusionList[0] is not a valid regular expression")
 	s.warned(notificationv1.AlertKind, "broken", "ValidationFailed", "spec.exclusionList[0] is not a valid "+

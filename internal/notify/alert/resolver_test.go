@@ -216,6 +216,9 @@ var invalidProviders = map[string]struct {
 	"headers are a list": {reason: "ValidationFailed",
 		want:   "not a YAML map of strings. Write one line NAME: VALUE for each header",
 		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("headers") }},
+	"too many headers": {reason: "ValidationFailed",
+		want:   "Remove headers that the service does not need",
+		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("many") }},
 	"header with a line break": {reason: "ValidationFailed", final: true,
 		want:   "header",
 		change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("header") }},
@@ -250,6 +253,11 @@ func TestInvalidProviders(t *testing.T) {
 	const hidden = "s3cr3t-of-the-test"
 	b.secret("headers", map[string]string{"headers": "- " + hidden})
 	b.secret("header", map[string]string{"headers": "X-A: \"" + hidden + "\\r\\nX-B: c\""})
+	many := ""
+	for name := range numbered(maxHeaders + 1) {
+		many += name + ": x\n"
+	}
+	b.secret("many", map[string]string{"headers": many})
 	b.secret("half", map[string]string{"tls.crt": hidden})
 	b.secret("pair", map[string]string{"tls.crt": hidden, "tls.key": hidden})
 	b.secret("proxy", map[string]string{"address": "http://" + hidden + "@", "username": "a"})

@@ -300,7 +300,8 @@ func TestInvalidAlerts(t *testing.T) {
 		"wrong group": {reason: "ValidationFailed", want: "The group of Kustomization is " +
 			"kustomize.toolkit.fluxcd.io; apiVersion may be omitted",
 			spec: source(func(s *notificationv1.EventSource) { s.APIVersion = "apps/v1" })},
-		"other namespace": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
+		"other namespace": {reason: "AccessDenied", want: "Create the Alert in that namespace, or run the " +
+			"controllers without --no-cross-namespace-refs",
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "prod" })},
 		"all namespaces": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "*" })},

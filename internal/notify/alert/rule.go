@@ -57,7 +57,8 @@ func compile(a *notificationv1.Alert, noCrossNamespaceRefs bool) (*rule, error) 
 			WithHint("Select by label or create a second Alert")
 	}
 	if len(a.Spec.EventMetadata) > maxMetadata {
-		return nil, invalid("spec.eventMetadata has more than %d entries", maxMetadata).WithHint("Remove some")
+		return nil, invalid("spec.eventMetadata has more than %d entries", maxMetadata).WithHint("Remove keys that " +
+			"the receivers of the events do not need")
 	}
 	for i := range a.Spec.EventSources {
 		s, err := compileSource(a, i, noCrossNamespaceRefs)

@@ -134,7 +134,8 @@ func headers(text []byte) (http.Header, error) {
 	}
 	if len(all) > maxHeaders {
 		return nil, fault.New(notificationv1.ValidationFailedReason,
-			"the key headers of the Secret has more than %d headers", maxHeaders).WithHint("Remove some")
+			"the key headers of the Secret has more than %d headers", maxHeaders).WithHint("Remove headers that the " +
+			"service does not need")
 	}
 	h := http.Header{}
 	for name, value := range all {

@@ -98,7 +98,7 @@ func eventDocument(e event.Event) (map[string]any, error) {
 
 func invalidExpression(how string, err error) error {
 	f := fault.New(meta.InvalidCELExpressionReason, "the expression for commit status names %s", how).
-		WithHint("Correct spec.commitStatusExpr").Final()
+		WithHint("Correct spec.commitStatusExpr. It can use event, alert and provider, and must return a text").Final()
 	if err != nil {
 		f = f.Because(err)
 	}

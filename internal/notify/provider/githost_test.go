@@ -210,6 +210,8 @@ func TestCommitStatusNames(t *testing.T) {
 		}
 		if text, fails := strings.CutPrefix(want, "!"); fails {
 			if f := fault.As(err); f == nil || !f.Terminal || f.Reason != "InvalidCELExpression" ||
+				f.Hint != "Correct spec.commitStatusExpr. It can use event, alert and provider, and must return a "+
+					"text" ||
 				!strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %v", expr, err)
 			}
@@ -267,6 +269,7 @@ func TestRequestComments(t *testing.T) {
 		}
 		for _, number := range []string{"0", "-1", "main", "1/../2"} {
 			if f := fault.As(p.Send(testContext(t), applied(event.ChangeRequest, number))); f == nil || !f.Terminal ||
+				!strings.HasSuffix(f.Hint, " of the object to the number of the pull or merge request") ||
 				len(host.requests) != count {
 				t.Errorf("%s: change request %s: got %v, want a terminal fault", kind, number, f)
 			}

@@ -146,7 +146,7 @@ func transportFault(ctx context.Context, err error, host string) error {
 	f := fault.New(SendFailed, "cannot send the event to %s", host)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return f.Because(reworded{"timeout waiting for a response", err}).
-			WithHint("Check the host or increase spec.timeout")
+			WithHint("Check that the host answers, or raise spec.timeout")
 	}
 	f = f.Because(err)
 	if cause := fault.As(err); cause != nil && cause.Terminal {
@@ -165,8 +165,7 @@ func statusFault(host string, resp *http.Response, a response) *fault.Fault {
 	switch s := a.status; {
 	case s == http.StatusTooManyRequests:
 		return f.WithHint("The event will be retried. To send fewer events, narrow spec.eventSources of the " +
-			"Alert or set " +
-			"spec.eventSeverity to error")
+			"Alert or set spec.eventSeverity to error")
 	case s == http.StatusForbidden && a.wait > 0:
 		return f
 	case s == http.StatusProxyAuthRequired:

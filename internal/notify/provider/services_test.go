@@ -97,7 +97,8 @@ var invalidServiceOptions = map[string]invalidOptions{
 	"pubsub, invalid topic": {reason: ValidationFailed, want: "topic. Set spec.channel to the ID of the topic, " +
 		"without the path of the project",
 		options: changed(services["googlepubsub"], func(o *Options) { o.Channel = "a/../b" })},
-	"pubsub without credentials": {reason: TokenNotFound, want: "serviceAccountName",
+	"pubsub without credentials": {reason: TokenNotFound, want: "Store the JSON key of a service account in the " +
+		"key token of the Secret in spec.secretRef, or set spec.serviceAccountName",
 		options: changed(services["googlepubsub"], func(o *Options) { o.Identity = nil })},
 	"pubsub, malformed credentials": {reason: ValidationFailed, want: "does not contain Google Cloud " +
 		"credentials. Store the JSON key of a service account in it",
@@ -362,7 +363,8 @@ func TestPubSubServiceAccountKey(t *testing.T) {
 		status = want
 		err := newProvider(t, o).Send(testContext(t), failure())
 		f := fault.As(err)
-		if f == nil || f.Terminal != terminal || f.Reason != meta.AuthenticationFailedReason {
+		if f == nil || f.Terminal != terminal || f.Reason != meta.AuthenticationFailedReason || terminal &&
+			f.Hint != "Renew the key of the service account in the Secret of the Provider" {
 			t.Errorf("%d: %v", want, err)
 		}
 		expectNoSecrets(t, err)

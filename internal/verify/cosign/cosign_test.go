@@ -67,7 +67,8 @@ func TestKeys(t *testing.T) {
 				"untrusted signature as well": {
 					sign:   func(to signing.Target) { stranger.Tagged(to); stranger.Bundle(to); key.Bundle(to) },
 					signer: "key 'cosign.pub'", wantErr: ""},
-				"no signature": {sign: func(signing.Target) {}, wantErr: "it is not signed"},
+				"no signature": {sign: func(signing.Target) {}, wantErr: "it is not signed. Sign it with cosign " +
+					"sign, and store the signature in the same repository"},
 				"untrusted signature": {sign: stranger.Tagged,
 					wantErr: "no signature is by a trusted signer"},
 				"untrusted bundle": {sign: stranger.Bundle,
@@ -106,7 +107,12 @@ func TestKeysRejects(t *testing.T) {
 		"no public key": {"cosign.key": []byte("private")},
 		"invalid key":   {"cosign.pub": []byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")},
 	} {
-		if _, err := Keys(data); fault.Reason(err, "") != "VerificationError" {
+		_, err := Keys(data)
+		if what == "no public key" && fault.As(err).Hint != "Add the file cosign.pub that cosign generate-key-pair "+
+			"creates" {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
@@ -186,7 +192,12 @@ func TestKeylessRejects(t *testing.T) {
 			root: []byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)},
 		"root of other media type": {identities: any, root: []byte(`{"mediaType":"application/json"}`)},
 	} {
-		if _, err := Keyless(c.identities, c.root, nil); fault.Reason(err, "") != "VerificationError" {
+		_, err := Keyless(c.identities, c.root, nil)
+		if c.identities == nil && fault.As(err).Hint != "Set spec.verify.matchOIDCIdentity to the trusted identities, "+
+			"or spec.verify.secretRef to a Secret with public keys" {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

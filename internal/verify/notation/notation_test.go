@@ -109,7 +109,12 @@ func TestNewRejects(t *testing.T) {
 		"policy with unknown field": {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")),
 			"trustStores", "trustStore", 1)), "ca.crt": n.CA},
 	} {
-		if _, err := New(data, http.DefaultTransport); fault.Reason(err, "") != "VerificationError" {
+		_, err := New(data, http.DefaultTransport)
+		if data["trustpolicy.json"] == nil && fault.As(err).Hint != "Create the Secret with sluice create secret "+
+			"notation" {
+			t.Errorf("%s: got %v", what, err)
+		}
+		if fault.Reason(err, "") != "VerificationError" {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

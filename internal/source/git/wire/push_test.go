@@ -12,6 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 func TestReadReport(t *testing.T) {
@@ -74,6 +76,14 @@ func TestReadBandsReturnsErrorMessage(t *testing.T) {
 	writeAll(t, m, sideband.ErrorMessage, "disk full")
 	_, err := readBands(&b, sideband.Sideband64k, &outputHead{}, 1)
 	if line := (*pktline.ErrorLine)(nil); !errors.As(err, &line) || line.Text != "disk full" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHintOfPushOptions(t *testing.T) {
+	conn := &Conn{remote: Remote{URL: "https://git.example/app"}, Refs: packp.NewAdvRefs()}
+	_, err := conn.Push(t.Context(), Push{Options: map[string]string{"ci.skip": ""}})
+	if f := fault.As(err); f == nil || f.Hint != "Remove spec.git.push.options" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,0 +1,20 @@
+package release
+
+import (
+	"testing"
+
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+func TestHintsOfImages(t *testing.T) {
+	for want, images := range map[string][]string{
+		"Write it as name:tag, name@digest or name:tag@digest":      {"nginx"},
+		"List each image once, or create a job for each of the two": {"nginx:1", "nginx:2"},
+	} {
+		_, err := parseImages(&imagev1alpha1.ImageUpdateJob{Spec: imagev1alpha1.ImageUpdateJobSpec{Images: images}})
+		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("got %v, want the hint %q", err, want)
+		}
+	}
+}
