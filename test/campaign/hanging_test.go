@@ -66,18 +66,7 @@ func TestCampaignHangingHosts(t *testing.T) {
 			good.has(c, value)
 		}
 	})
-	for _, o := range sources {
-		testenv.Eventually(t, o.GetName()+" fails", func() error {
-			c.mustLive()
-			if err := hostile.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
-				return err
-			}
-			if !apimeta.IsStatusConditionFalse(o.CommonStatus().Conditions, "Ready") {
-				return fmt.Errorf("conditions %v", o.CommonStatus().Conditions)
-			}
-			return nil
-		})
-	}
+	hostile.allFail(c, sources)
 	if e.count > webhook {
 		testenv.Eventually(t, "a webhook was given up", func() error {
 			if webhooks.slowest() == 0 {
@@ -95,6 +84,23 @@ func TestCampaignHangingHosts(t *testing.T) {
 		hostTimeout, slowest.Round(time.Millisecond))
 	if longest > hostTimeout+time.Second || slowest > hostTimeout+time.Second {
 		t.Errorf("a pass took up to %s, a webhook %s", longest, slowest)
+	}
+}
+
+// allFail waits until all sources have failed.
+func (n *tenant) allFail(c *controller, sources []reconcile.Object) {
+	n.Helper()
+	for _, o := range sources {
+		testenv.Eventually(n, o.GetName()+" fails", func() error {
+			c.mustLive()
+			if err := n.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			if !apimeta.IsStatusConditionFalse(o.CommonStatus().Conditions, "Ready") {
+				return fmt.Errorf("conditions %v", o.CommonStatus().Conditions)
+			}
+			return nil
+		})
 	}
 }
 

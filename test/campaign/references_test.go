@@ -157,8 +157,8 @@ func (n *tenant) refer(objects dynamic.Interface, k served, other string, round 
 // mustNotKnow fails the test if an object or an event of the tenant contains a text.
 func (n *tenant) mustNotKnow(objects dynamic.Interface, kinds []served, text string) {
 	n.Helper()
-	resources := []schema.GroupVersionResource{{Version: "v1", Resource: "events"}, {Version: "v1", Resource: "secrets"},
-		{Version: "v1", Resource: "configmaps"}}
+	resources := []schema.GroupVersionResource{{Version: "v1", Resource: "events"},
+		{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"}}
 	for _, k := range kinds {
 		if k.Version == k.stored {
 			resources = append(resources, k.gvr())
