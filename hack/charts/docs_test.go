@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"helm.sh/helm/v4/pkg/strvals"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -63,34 +64,10 @@ func TestHelmCommandsOfPage(t *testing.T) {
 func TestKustomizationOfPage(t *testing.T) {
 	_, text, _ := strings.Cut(installPage(t), "```yaml\napiVersion: kustomize")
 	text, _, found := strings.Cut("apiVersion: kustomize"+text, "```")
-	remote := regexp.MustCompile(`https://github\.com/sluice-gitops/sluice//config/default\?ref=v1\.2\.3`)
 	if !found || !remote.MatchString(text) {
 		t.Fatalf("the page has no kustomization:\n%s", text)
 	}
-	base, err := filepath.Abs(filepath.Join(checkout, "config", "default"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if base, err = filepath.Rel(dir, base); err != nil {
-		t.Fatal(err)
-	}
-	text = remote.ReplaceAllString(text, base)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifests, err := built.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantEqual(t, decode(t, string(manifests)), install.Default("v1.2.3"))
+	wantEqual(t, build(t, text), install.Default("v1.2.3"))
 }
 
 // TestValuesOfUIPage renders the chart with the values of docs/ui.md. They are what the command of the page installs.
@@ -110,4 +87,52 @@ func TestValuesOfUIPage(t *testing.T) {
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
 		ClientSecret: "sluice-ui", UsernameClaim: "email"}
 	wantEqual(t, rendered(t, load(t), o.Namespace, values), o, "Namespace")
+}
+
+// TestKustomizationOfUIPage builds the kustomization of docs/ui.md, with the base and the component of the checkout.
+func TestKustomizationOfUIPage(t *testing.T) {
+	text := ""
+	for _, block := range testenv.Blocks(t, "ui.md", "text") {
+		if strings.HasPrefix(block, "resources:") {
+			text = block
+		}
+	}
+	if !remote.MatchString(text) {
+		t.Fatalf("docs/ui.md has no kustomization: %s", text)
+	}
+	o := install.Default("latest")
+	o.UI = install.UI{URL: "https://sluice.example.com"}
+	wantEqual(t, build(t, text), o)
+}
+
+// remote matches the directories of a release.
+var remote = regexp.MustCompile(`https://github\.com/sluice-gitops/sluice//config/(\w+)\?ref=v1\.2\.3`)
+
+// build builds a kustomization with the directories of the checkout.
+func build(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	base, err := filepath.Abs(filepath.Join(checkout, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err = filepath.Rel(dir, base); err != nil {
+		t.Fatal(err)
+	}
+	text = remote.ReplaceAllString(text, base+"/$1")
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, string(manifests))
 }

@@ -74,6 +74,9 @@ var (
 // NewTree returns the tree of a root directory.
 func NewTree(root *Dir, content Content) *Tree { return &Tree{root, content} }
 
+// With returns a tree with another root directory, whose files have contents of this tree.
+func (t *Tree) With(root *Dir) *Tree { return &Tree{root, t.content} }
+
 // Root returns the top directory.
 func (t *Tree) Root() *Dir { return t.root }
 

@@ -6,10 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,7 +13,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // diffKustomization is `sluice diff kustomization`.
@@ -98,7 +93,15 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 	if c.progress {
 		c.Live("comparing Kustomization '%s'", key)
 	}
-	req, err := c.request(ctx, built)
+	live := &kustomizev1.Kustomization{}
+	err := c.client.Get(ctx, key, live)
+	switch {
+	case apierrors.IsNotFound(err) && !c.ignoreNotFound:
+		return fmt.Errorf("Kustomization '%s' is not in the cluster. Set --ignore-not-found to compare it anyway", key)
+	case client.IgnoreNotFound(err) != nil:
+		return cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
+	}
+	req, err := built.ApplyRequest(ctx, c.target, live)
 	if err != nil {
 		return err
 	}
@@ -108,60 +111,6 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 	}
 	for _, p := range planned {
 		c.printer.print(p)
-	}
-	return nil
-}
-
-// request returns the apply that the controller would run.
-func (c *comparison) request(ctx context.Context, built *localbuild.Result) (apply.Request, error) {
-	obj := built.Kustomization
-	key := client.ObjectKeyFromObject(obj)
-	req := apply.Request{Owner: localbuild.OwnerOf(obj), Objects: built.Objects, Origin: built.Origin,
-		Force: obj.Spec.Force}
-	live := &kustomizev1.Kustomization{}
-	err := c.client.Get(ctx, key, live)
-	switch {
-	case apierrors.IsNotFound(err) && !c.ignoreNotFound:
-		return req, fmt.Errorf("Kustomization '%s' is not in the cluster. Set --ignore-not-found to compare it anyway",
-			key)
-	case client.IgnoreNotFound(err) != nil:
-		return req, cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
-	}
-	if req.Ignore, err = rollout.IgnoreRules(obj.Spec.Ignore, obj.Spec.DriftDetection); err != nil {
-		return req, err
-	}
-	if obj.Spec.Prune {
-		req.Previous = rollout.Inventory(live.Status.Inventory)
-	}
-	if obj.Spec.Decryption != nil {
-		return req, c.unmask(ctx, built.Objects)
-	}
-	return req, nil
-}
-
-// unmask replaces values that SOPS encrypted by those in the cluster, since only the controller can decrypt them.
-func (c *comparison) unmask(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, o := range objects {
-		if !localbuild.HasMasked(o.Object) {
-			continue
-		}
-		gvk := o.GroupVersionKind()
-		mapping, err := c.target.Mapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)
-		if err != nil {
-			continue // its CustomResourceDefinition is not installed yet
-		}
-		namespace := o.GetNamespace()
-		if mapping.Scope.Name() == apimeta.RESTScopeNameNamespace && namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		live, err := c.target.Dynamic().Resource(mapping.Resource).Namespace(namespace).
-			Get(ctx, o.GetName(), metav1.GetOptions{})
-		if client.IgnoreNotFound(err) != nil {
-			return cluster.Explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
-		}
-		if err == nil {
-			localbuild.Unmask(o, live)
-		}
 	}
 	return nil
 }

@@ -83,11 +83,9 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	strict := !slices.ContainsFunc(s.Args, func(arg string) bool { return strings.Contains(arg, lenientFlag) })
 	builder := localbuild.New(localbuild.Options{Strict: strict}, c.client, func(string) {})
 	builder.UseSource(obj, tree)
-	run := &comparison{diffKustomization: &diffKustomization{env: c.env}, client: c.client, target: c.target,
-		first: key}
 	var changes []apply.Change
 	err = builder.Build(ctx, key, func(r *localbuild.Result) error {
-		req, err := run.request(ctx, r)
+		req, err := r.ApplyRequest(ctx, c.target, obj)
 		if err != nil {
 			return err
 		}
@@ -99,11 +97,9 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 }
 
 // release returns what an upgrade of a HelmRelease would change. No upgrade runs unless values or chart change, so
-// these
-// changes are what a drift correction would do at most.
+// these changes are what a drift correction would do at most.
 func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migrate.Settings) ([]apply.Change, error) {
-	d := &diffHelmRelease{env: c.env}
-	builder, target, done, err := newLocalRelease(c.env, d.Options)
+	builder, target, done, err := newLocalRelease(c.env, localrelease.Options{})
 	defer done()
 	if err != nil {
 		return nil, err
@@ -115,7 +111,7 @@ func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migr
 	if result.Object.Spec.KubeConfig != nil {
 		return nil, errors.New("it releases to another cluster")
 	}
-	req, err := d.request(ctx, target, result)
+	req, err := result.ApplyRequest(ctx, target)
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,9 @@ import (
 	"context"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -90,20 +88,7 @@ func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomizati
 	result, err := build.Build(ctx, req)
 	result.Secrets = append(result.Secrets, in.secrets...)
 	if err == nil {
-		err = checkNotEmpty(obj, result)
+		err = spec.CheckNotEmpty(obj, result)
 	}
 	return result, err
-}
-
-// checkNotEmpty rejects an empty build that would prune all objects, such as that of a source which lost its
-// files. Only a kustomization file can request that.
-func checkNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
-	n := len(rollout.Inventory(obj.Status.Inventory))
-	if len(built.Objects) > 0 || built.Empty || n == 0 || !obj.Spec.Prune {
-		return nil
-	}
-	return fault.New(meta.BuildFailedReason,
-		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
-		WithHint("If this is intended, add a kustomization.yaml with 'resources: []' at spec.path; otherwise check " +
-			"spec.path, and which files the source ignores")
 }

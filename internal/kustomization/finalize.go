@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -20,7 +21,7 @@ import (
 // works without the source and the inputs of the build.
 func (c *Controller) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
 	inventory := rollout.Inventory(obj.Status.Inventory)
-	if !obj.Spec.Suspend && deletesObjects(obj) && len(inventory) > 0 {
+	if !obj.Spec.Suspend && spec.DeletesObjects(obj) && len(inventory) > 0 {
 		if err := c.deleteObjects(ctx, obj, inventory); err != nil {
 			return err
 		}
@@ -105,16 +106,4 @@ func (c *Controller) reportLeftBehind(ctx context.Context, obj *kustomizev1.Kust
 func (c *Controller) emit(obj *kustomizev1.Kustomization, eventType, reason, message string) {
 	c.Events.Emit(GroupKind.Group, obj, reconcile.Event{Type: eventType, Reason: reason, Message: message,
 		Metadata: map[string]string{meta.EventRevisionKey: obj.Status.LastAppliedRevision}})
-}
-
-// deletesObjects reports whether the deletion of a Kustomization deletes the objects that it applied.
-func deletesObjects(obj *kustomizev1.Kustomization) bool {
-	switch obj.Spec.DeletionPolicy {
-	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
-		return true
-	case kustomizev1.DeletionPolicyOrphan:
-		return false
-	default:
-		return obj.Spec.Prune
-	}
 }

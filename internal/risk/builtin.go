@@ -77,5 +77,5 @@ var builtin = []Rule{
 const grants = `object.grants.slice(0, math.least(object.grants.size(), 5)).join(', ') + ` +
 	`(object.grants.size() > 5 ? ', …' : '')`
 
-// ordinary is the rule of objects that no other rule applies to.
-const ordinary = "ordinary"
+// Ordinary is the rule of objects that no other rule applies to.
+const Ordinary = "ordinary"

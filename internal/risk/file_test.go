@@ -26,7 +26,7 @@ rules:
 		levels[rule.Name] = rule.Level
 	}
 	if levels["replicas-zero"] != High || levels["latest"] != Low || levels["recreation"] != None ||
-		levels[ordinary] != Low || r.prunePercent != 10 || len(levels) != len(builtin)+1 {
+		levels[Ordinary] != Low || r.prunePercent != 10 || len(levels) != len(builtin)+1 {
 		t.Errorf("rules %v, prune %d%%", levels, r.prunePercent)
 	}
 	change := &Change{Objects: []Object{{Action: Created, Kind: "Pod", Images: []Image{{New: "a:latest"}}}}}

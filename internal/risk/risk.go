@@ -36,6 +36,10 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (l *Level) UnmarshalText(text []byte) (err error) {
+	if string(text) == None.String() {
+		*l = None
+		return nil
+	}
 	*l, err = ParseLevel(string(text))
 	return err
 }

@@ -45,7 +45,7 @@ func compileRule(r Rule) (*compiledRule, error) {
 	switch {
 	case !ruleName.MatchString(r.Name):
 		return nil, fmt.Errorf("rule %.70q: the name must be lower case letters, digits and '-', at most 63", r.Name)
-	case r.Name == ordinary:
+	case r.Name == Ordinary:
 		return nil, fmt.Errorf("rule '%s' is built in and cannot be changed", r.Name)
 	case r.Level <= None || r.Level > High:
 		return nil, fmt.Errorf("rule '%s': level is missing: use low, medium or high", r.Name)
@@ -105,7 +105,7 @@ func (r *Rules) List() []Rule {
 	for _, c := range r.rules {
 		out = append(out, c.Rule)
 	}
-	return append(out, Rule{Name: ordinary, Level: Low, Expression: "true", Message: "no other rule applies"})
+	return append(out, Rule{Name: Ordinary, Level: Low, Expression: "true", Message: "no other rule applies"})
 }
 
 // Classify returns what the rules say about a change. Each object has at least one finding. A rule that cannot be
@@ -127,7 +127,7 @@ func (r *Rules) Classify(ctx context.Context, c *Change) Assessment {
 			}
 		}
 		if len(run.findings) == before {
-			run.add(Finding{Rule: ordinary, Level: Low, Message: "no other rule applies", Object: n})
+			run.add(Finding{Rule: Ordinary, Level: Low, Message: "no other rule applies", Object: n})
 		}
 		if run.isFull() {
 			run.findings = append(run.findings, Finding{Rule: "limit", Level: High, Object: WholeChange,

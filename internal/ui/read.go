@@ -123,7 +123,13 @@ func (s *Server) why(may view.Filter, r *http.Request) (any, error) {
 	return view.Why(s.Model.List(may), r.URL.Query().Get("q")), nil
 }
 
-// changes lists what waits and what was changed, newest first, in groups of one revision.
+// changes lists what waits and what was changed, newest first, in groups of one revision. Parameters: q (words, which
+// are searched in all objects of a revision), and the other filters of items.
 func (s *Server) changes(may view.Filter, r *http.Request) (any, error) {
-	return view.Changes(s.Model.List(matching(may, r))), nil
+	objects := r.Clone(r.Context())
+	q := r.URL.Query()
+	words := strings.ToLower(q.Get("q"))
+	q.Del("q")
+	objects.URL.RawQuery = q.Encode()
+	return view.Changes(s.Model.List(matching(may, objects)), words), nil
 }

@@ -170,6 +170,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 		"GET /api/v1/graph":            s.filtered(s.graph),
 		"GET /api/v1/why":              s.filtered(s.why),
 		"GET /api/v1/gates":            s.gates,
+		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
 		"GET /api/v1/images":           s.images,
 		"POST /api/v1/releases":        s.release,

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	streamPeriod    = 200 * time.Millisecond // changes within it are sent together
+	streamPeriod    = 200 * time.Millisecond // between two events; changes within it are sent together
 	streamHeartbeat = 20 * time.Second
 	streamWrite     = 10 * time.Second // for a client to take an event
 	maxStreams      = 1000
@@ -72,7 +72,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	heartbeat := time.NewTicker(streamHeartbeat)
 	defer heartbeat.Stop()
-	pause := time.NewTimer(0)
+	pause := time.NewTimer(streamPeriod)
 	defer pause.Stop()
 	for {
 		select {
@@ -85,12 +85,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			continue
 		case <-changes.Ready():
 		}
-		pause.Reset(streamPeriod)
-		select {
-		case <-r.Context().Done():
-			return
-		case <-pause.C:
-		}
 		visible, err := seenBy(r.Context(), u, changes.Take())
 		if err != nil {
 			s.Log.Error(err, "a stream of the UI ended, as rights cannot be read", "user", u.Name)
@@ -98,6 +92,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		if len(visible) > 0 && out.send("changes", visible) != nil {
 			return
+		}
+		pause.Reset(streamPeriod)
+		select {
+		case <-r.Context().Done():
+			return
+		case <-pause.C:
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -74,9 +75,8 @@ func (w *world) awaitPending(name, commit string) {
 	})
 }
 
-// serveSteps lets the browser tests run steps, by POST /NAME.
-func (b *bench) serveSteps() string {
-	steps := b.steps()
+// serve lets the browser tests run steps, by POST /NAME.
+func serve(t testing.TB, steps map[string]func() (string, error)) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		do := steps[strings.TrimPrefix(r.URL.Path, "/")]
 		if do == nil {
@@ -90,6 +90,6 @@ func (b *bench) serveSteps() string {
 		}
 		fmt.Fprint(w, answer)
 	}))
-	b.Cleanup(server.Close)
+	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -63,7 +63,7 @@ func TestBrowser(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = b.ui.stop() })
 	origin, _, _ := strings.Cut(b.ui.address, "/login")
-	where, err := json.Marshal(map[string]string{"control": b.serveSteps(), "address": origin,
+	where, err := json.Marshal(map[string]string{"control": serve(b, b.steps()), "address": origin,
 		"inCluster": cluster.options.ExternalURL, "password": oidcprovider.Password, "browser": *browser,
 		"images": *images})
 	if err != nil {

@@ -62,10 +62,10 @@ func (w *world) shop() {
 	w.Git.SetRef("app", "refs/heads/main", commit)
 	w.GitRepository("app")
 	w.Gate("release")
-	w.Gate("nights", func(g *gatingv1.Gate) {
-		g.Spec.Schedule = []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
-			Duration: &meta.Duration{Duration: 6 * time.Hour}}}
-	})
+	w.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nights"},
+		Spec: gatingv1.GateSpec{Interval: meta.DurationOf(time.Minute), Default: gatingv1.Closed,
+			Schedule: []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
+				Duration: &meta.Duration{Duration: 6 * time.Hour}}}}})
 	w.Kustomization("web", "app", "web", system.WaitForHealth(2*time.Minute))
 	w.Kustomization("api", "app", "api", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "web"}}}

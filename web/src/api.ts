@@ -235,6 +235,23 @@ export interface Calendar {
   past: Version[];
 }
 
+export interface Period {
+  from: string;
+  to: string;
+  opened: boolean;
+  known: boolean;
+  why?: string;
+  by?: string;
+}
+
+export interface GatesCalendar {
+  from: string;
+  now: string;
+  to: string;
+  gates: { gate: string; periods: Period[]; error?: string; more: boolean }[];
+  omitted: number;
+}
+
 // Order is the body of an action.
 export interface Order {
   reason?: string;

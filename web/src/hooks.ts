@@ -4,7 +4,7 @@ import { Change, get, Live } from './api';
 
 export const LiveContext = createContext<Live | null>(null);
 
-// refreshDelay collects changes that come close together into one request, in milliseconds.
+// refreshDelay is between two requests, in milliseconds: changes that come close together cause one.
 const refreshDelay = 250;
 
 export interface Loaded<T> {
@@ -25,12 +25,14 @@ export function useData<T>(path: string, concerns: (c: Change) => boolean = () =
     let timer = 0;
     let busy = false;
     let again = false;
+    let last = 0;
     const read = async () => {
       if (busy) {
         again = true;
         return;
       }
       busy = true;
+      last = Date.now();
       try {
         const data = await get<T>(path, control.signal);
         setState({ path, data });
@@ -47,7 +49,7 @@ export function useData<T>(path: string, concerns: (c: Change) => boolean = () =
     };
     const later = () => {
       window.clearTimeout(timer);
-      timer = window.setTimeout(read, refreshDelay);
+      timer = window.setTimeout(read, Math.max(0, last + refreshDelay - Date.now()));
     };
     load.current = () => void read();
     void read();

@@ -140,7 +140,7 @@ function Content({ place, me }: { place: Place; me: Me }) {
     case '/why':
       return <Why place={place} />;
     case '/gates':
-      return <Gates />;
+      return <Gates place={place} />;
     case '/changes':
       return <Changes place={place} />;
     case '/images':

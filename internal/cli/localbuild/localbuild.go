@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 )
@@ -35,6 +36,9 @@ type Options struct {
 	Recursive   bool              // also build the Kustomizations among the built objects
 	Strict      bool              // variables without a value and a default are errors
 	Offline     bool              // do not read the cluster
+
+	// Keys returns the keys of spec.decryption, nil if they are not at hand. Without keys, encrypted values are masked.
+	Keys func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error)
 }
 
 // Validate checks that the options agree. Its errors name the flags.
@@ -138,39 +142,74 @@ func asKustomization(o *unstructured.Unstructured) (*kustomizev1.Kustomization, 
 
 // build builds a Kustomization whose source is local.
 func (b *Builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use func(*Result) error) error {
-	key := client.ObjectKeyFromObject(obj)
-	b.seen[key] = true
-	tree, err := b.tree(ctx, obj)
+	b.seen[client.ObjectKeyFromObject(obj)] = true
+	result, err := b.BuildObject(ctx, obj)
 	if err != nil {
 		return err
 	}
-	if tree == nil {
-		return fmt.Errorf("the source of Kustomization '%s' is not local. Set --local-sources %s=DIRECTORY", key,
-			sourceKey(obj))
-	}
-	req, err := b.request(ctx, obj, tree)
-	if err != nil {
-		return fmt.Errorf("Kustomization '%s': %w", key, err)
-	}
-	result, err := build.Build(ctx, req)
-	if err != nil {
-		return fmt.Errorf("Kustomization '%s': %w", key, err)
-	}
-	if err := use(&Result{result, obj}); err != nil || !b.options.Recursive {
+	if err := use(result); err != nil || !b.options.Recursive {
 		return err
 	}
-	if b.configs != nil {
-		b.configs.add(result.Objects)
-	}
+	b.AddConfigs(result.Objects)
 	return b.buildNested(ctx, result.Objects, use)
 }
 
-// request returns the build that the controller would run, without decryption: encrypted values are masked.
-func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree) (build.Request,
-	error) {
-	req, err := spec.Request(obj)
+// BuildObject builds a Kustomization that was read already, and whose source is local.
+func (b *Builder) BuildObject(ctx context.Context, obj *kustomizev1.Kustomization) (*Result, error) {
+	key := client.ObjectKeyFromObject(obj)
+	tree, err := b.tree(ctx, obj)
 	if err != nil {
-		return req, err
+		return nil, err
+	}
+	if tree == nil {
+		return nil, fmt.Errorf("the source of Kustomization '%s' is not local. Set --local-sources %s=DIRECTORY", key,
+			sourceKey(obj))
+	}
+	req, secrets, err := b.request(ctx, obj, tree)
+	if err != nil {
+		return nil, fmt.Errorf("Kustomization '%s': %w", key, err)
+	}
+	result, err := build.Build(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("Kustomization '%s': %w", key, redacted(err, secrets))
+	}
+	result.Secrets = append(result.Secrets, secrets...)
+	return &Result{result, obj}, nil
+}
+
+// redacted returns an error without values of variables that come from Secrets.
+func redacted(err error, secrets []string) error {
+	text := err.Error()
+	for _, s := range secrets {
+		if len(s) >= minSecret {
+			text = strings.ReplaceAll(text, s, decrypt.Redacted)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}
+
+// minSecret is the length of the shortest secret that is searched in texts. Shorter ones occur by chance.
+const minSecret = 4
+
+// AddConfigs makes built ConfigMaps and Secrets visible to the builds after it, as if they were applied.
+func (b *Builder) AddConfigs(objects []*unstructured.Unstructured) {
+	if b.configs != nil {
+		b.configs.add(objects)
+	}
+}
+
+// Configs reads ConfigMaps and Secrets as they are once the built objects are applied.
+func (b *Builder) Configs() client.Reader { return b.configs }
+
+// request returns the build that the controller would run, and the values of its variables that come from Secrets.
+// Without keys, encrypted values are masked.
+func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree) (
+	req build.Request, secrets []string, err error) {
+	if req, err = spec.Request(obj); err != nil {
+		return req, nil, err
 	}
 	var configs client.Reader
 	if b.configs != nil {
@@ -178,7 +217,7 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	}
 	variables, err := spec.ReadVariables(ctx, configs, obj)
 	if err != nil {
-		return req, err
+		return req, nil, err
 	}
 	labels := maps.Clone(req.Labels)
 	if labels == nil {
@@ -187,8 +226,13 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	maps.Copy(labels, OwnerOf(obj).Labels())
 	req.Labels = labels
 	req.Tree, req.Substitution = tree, variables.Substitution(b.options.Strict)
-	req.Redact = obj.Spec.Decryption != nil
-	return req, nil
+	if obj.Spec.Decryption != nil && b.options.Keys != nil {
+		if req.Decryption, err = b.options.Keys(ctx, obj); err != nil {
+			return req, nil, err
+		}
+	}
+	req.Redact = obj.Spec.Decryption != nil && req.Decryption == nil
+	return req, variables.Secret, nil
 }
 
 // OwnerOf returns a Kustomization as the owner of what it applies.

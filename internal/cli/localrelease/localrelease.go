@@ -85,8 +85,14 @@ func (b *Builder) Build(ctx context.Context, key types.NamespacedName) (*Result,
 	if result.Object, result.Live, err = b.declaration(ctx, key); err != nil {
 		return nil, err
 	}
+	return b.BuildObject(ctx, result.Object, result.Live)
+}
+
+// BuildObject renders a HelmRelease that was read already. live says whether it is in the cluster.
+func (b *Builder) BuildObject(ctx context.Context, obj *helmv2.HelmRelease, live bool) (*Result, error) {
+	result := &Result{Object: obj, Live: live}
 	if err := b.build(ctx, result); err != nil {
-		return nil, fmt.Errorf("HelmRelease '%s': %w", key, err)
+		return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj), err)
 	}
 	return result, nil
 }

@@ -20,8 +20,9 @@ type ChangeSet struct {
 	Sources  []*Item   `json:"sources,omitempty"`
 }
 
-// Changes groups what waits and what was changed by revision, newest first. Revisions that wait come first.
-func Changes(items []*Item) []*ChangeSet {
+// Changes groups what waits and what was changed by revision, newest first. Revisions that wait come first. Only those
+// are returned that contain all words of a search, which is in lower case: one of their objects, images or authors.
+func Changes(items []*Item, search string) []*ChangeSet {
 	byRevision := map[string]*ChangeSet{}
 	get := func(revision string) *ChangeSet {
 		key := revision
@@ -55,8 +56,11 @@ func Changes(items []*Item) []*ChangeSet {
 		}
 	}
 	sets := make([]*ChangeSet, 0, len(byRevision))
+	words := strings.Fields(search)
 	for _, c := range byRevision {
-		sets = append(sets, c)
+		if c.contains(words) {
+			sets = append(sets, c)
+		}
 	}
 	slices.SortFunc(sets, func(a, b *ChangeSet) int {
 		if x := order(len(a.Pending) == 0) - order(len(b.Pending) == 0); x != 0 {
@@ -68,4 +72,16 @@ func Changes(items []*Item) []*ChangeSet {
 		return strings.Compare(a.Revision, b.Revision)
 	})
 	return sets[:min(len(sets), maxChanges)]
+}
+
+// contains reports whether the revision or one of its objects contains each of the words.
+func (c *ChangeSet) contains(words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	text := strings.ToLower(c.Revision + " " + c.Subject + " " + c.Author)
+	objects := slices.Concat(c.Pending, c.Live, c.Sources)
+	return !slices.ContainsFunc(words, func(w string) bool {
+		return !strings.Contains(text, w) && !slices.ContainsFunc(objects, func(i *Item) bool { return i.Matches(w) })
+	})
 }

@@ -4,6 +4,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -43,6 +45,7 @@ const (
 	maxMessage  = 600 // bytes
 	maxText     = 253 // bytes
 	maxRefs     = 50
+	maxImages   = 1000 // bytes of all images of a commit
 	maxWaiting  = 100
 	maxRevision = 300 // bytes
 )
@@ -68,7 +71,7 @@ type Item struct {
 	Subject    string    `json:"subject,omitempty"`   // first line of the commit message
 	Author     string    `json:"author,omitempty"`    // of the commit
 	URL        string    `json:"url,omitempty"`       // without credentials
-	Image      string    `json:"image,omitempty"`     // that an ImagePolicy selected
+	Image      string    `json:"image,omitempty"`     // that an ImagePolicy selected, or those of a commit
 	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
 	Generation int64     `json:"generation"`
 
@@ -192,6 +195,23 @@ func (i *Item) setContent(o reconcile.Object) {
 		if r := o.Status.LatestRef; r != nil {
 			i.Image, i.Revision = excerpt.Bytes(r.Name, maxText), r.Tag
 		}
+	case *imagev1.ImageUpdateAutomation:
+		i.Revision = o.Status.LastPushCommit
+		if o.Status.LastPushTime != nil {
+			i.Changed = o.Status.LastPushTime.Time
+		}
+		var images []string
+		for _, name := range slices.Sorted(maps.Keys(o.Status.ObservedPolicies)) {
+			images = append(images, o.Status.ObservedPolicies[name].String())
+		}
+		i.setImages(images)
+	case *imagev1alpha1.ImageUpdateJob:
+		i.Revision, i.Subject, i.Author = o.Status.Commit, excerpt.Bytes(o.Spec.Reason, maxText),
+			excerpt.Bytes(o.Spec.Author, maxText)
+		if o.Status.CompletionTime != nil {
+			i.Changed = o.Status.CompletionTime.Time
+		}
+		i.setImages(o.Spec.Images)
 	case *gatingv1.Gate:
 		i.Gate = gateOf(o)
 	}
@@ -203,6 +223,11 @@ func (i *Item) setContent(o reconcile.Object) {
 	}
 	i.Revision = excerpt.Bytes(i.Revision, maxRevision)
 	i.URL = excerpt.Bytes(lineage.URL(o), maxText)
+}
+
+// setImages records the images of a commit.
+func (i *Item) setImages(images []string) {
+	i.Image = excerpt.Bytes(strings.Join(images[:min(len(images), maxRefs)], " "), maxImages)
 }
 
 // gateOf returns what lists show of a Gate.

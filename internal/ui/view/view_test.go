@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -210,5 +211,29 @@ func TestSubscriptionKeepsTheLastChangeOfEachItem(t *testing.T) {
 	}
 	if m.Get(b.ID, everything) != nil || m.Get(ID("Kustomization", "team", "a"), hidden) == nil {
 		t.Error("the model has an item that was removed, or not one that was put")
+	}
+}
+
+func TestChangesAreSearchedByImage(t *testing.T) {
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	job := &imagev1alpha1.ImageUpdateJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "release"}}
+	job.Spec.Images = []string{"registry.example/web:1.4.2"}
+	job.Spec.Reason, job.Status.Commit = "fixes the login", commit
+	job.Status.CompletionTime = &meta.Time{Time: time.Now()}
+	live := app("web", Ready)
+	live.Revision, live.Changed = "main@sha1:"+commit, time.Now()
+	waiting := app("held", Waiting)
+	waiting.Pending = "main@sha1:" + strings.Repeat("f", 40)
+	items := []*Item{Of(kind.ByName("ImageUpdateJob"), job), live, waiting}
+	for search, want := range map[string]int{"": 2, "web:1.4.2": 1, "web:1.4.2 kustomization/team/web": 1, "login": 1,
+		"held": 1, "web:9": 0} {
+		got := Changes(items, search)
+		if len(got) != want {
+			t.Errorf("a search for %q finds %d changes, want %d", search, len(got), want)
+		}
+		if search == "web:1.4.2" && (len(got[0].Live) != 1 || len(got[0].Sources) != 1 ||
+			got[0].Subject != "fixes the login") {
+			t.Errorf("the commit has %+v", got[0])
+		}
 	}
 }

@@ -12,6 +12,7 @@ const pages = [
   { name: 'object', path: object('Kustomization/shop/web'), has: 'Applied revision' },
   { name: 'why', path: `/why?q=checkout`, has: 'What to do' },
   { name: 'gates', path: '/gates', has: 'Waits at a gate' },
+  { name: 'calendar', path: '/gates?as=calendar', has: 'Gate/shop/nights' },
   { name: 'changes', path: '/changes', has: 'Fetched by' },
   { name: 'images', path: '/images', has: '1.2.0' },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
@@ -64,6 +65,17 @@ test('HTML in messages and commits is shown as text', async () => {
   await page.goto(new URL('/changes', world.address).href);
   await page.getByText('<script>window.hacked=1</script> Sell').first().waitFor();
   assert.equal(await page.locator('main script').count(), 0);
+  await close(page);
+});
+
+test('the calendar shows the windows of a gate', async () => {
+  const page = await open(browser);
+  await page.goto(new URL('/gates', world.address).href);
+  await page.getByRole('button', { name: 'Show the calendar' }).click();
+  const gate = page.locator('section', { has: page.getByRole('heading', { name: 'Gate/shop/nights' }) });
+  await gate.getByText('periods').click();
+  await gate.getByRole('listitem').filter({ hasText: ': open' }).first().waitFor();
+  assert.ok((await gate.locator('rect.open').count()) >= 13, 'a gate that opens each night has 14 windows in 14 days');
   await close(page);
 });
 

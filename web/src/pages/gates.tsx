@@ -3,18 +3,34 @@ import { ActionBar } from '../actions';
 import { Calendar, GateEntry, path } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Ago, Loading, ObjectLink, Problem } from '../parts';
+import { Place, setQuery } from '../router';
+import { GateCalendar } from './calendar';
 import { PendingChange } from './object';
 
-// Gates is the inbox of what waits for whom.
-export function Gates() {
+// Gates is the inbox of what waits for whom, or the calendar of all gates.
+export function Gates({ place }: { place: Place }) {
   useTitle('Gates');
+  const calendar = place.query.get('as') === 'calendar';
+  return (
+    <>
+      <h1>Gates</h1>
+      <div class="buttons">
+        <button aria-pressed={calendar} onClick={() => setQuery(place, { as: calendar ? '' : 'calendar' })}>
+          {calendar ? 'Show what waits' : 'Show the calendar'}
+        </button>
+      </div>
+      {calendar ? <GateCalendar place={place} /> : <Inbox />}
+    </>
+  );
+}
+
+function Inbox() {
   const { data, error, reload } = useData<{ gates: GateEntry[] }>('gates');
   if (!data) {
     return <Loading error={error} />;
   }
   return (
     <>
-      <h1>Gates</h1>
       <Problem error={error} />
       {data.gates.length === 0 && <p class="quiet">There are no gates.</p>}
       {data.gates.map((g) => (

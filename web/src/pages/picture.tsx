@@ -8,6 +8,7 @@ import type { Layout } from './layout';
 import LayoutWorker from './layout?worker';
 
 const settleDelay = 200; // milliseconds without a move until the picture is drawn sharply again
+const readableZoom = 0.4; // texts are drawn from here on
 const dragThreshold = 4; // pixels that a click may move
 
 // useLayout returns the places of the nodes, which a worker computes. Until they are there, the last ones are kept.
@@ -53,9 +54,7 @@ export function Picture(props: Props) {
     return <Problem error={error} />;
   }
   return layout ? (
-    <Canvas layout={layout}>
-      <Drawing {...props} layout={layout} />
-    </Canvas>
+    <Canvas layout={layout} draw={(part) => <Drawing {...props} layout={layout} part={part} />} />
   ) : (
     <p class="quiet" role="status">
       Drawing {props.of.nodes.length} objects…
@@ -63,8 +62,19 @@ export function Picture(props: Props) {
   );
 }
 
-// Canvas moves and zooms its content without drawing it again: thousands of nodes move as one layer.
-function Canvas({ layout, children }: { layout: Layout; children: ComponentChildren }) {
+// Part is what is drawn of a picture: what can be seen, and as much around it.
+interface Part {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+  detailed: boolean; // with texts
+}
+
+// Canvas moves and zooms its content as one layer. It is drawn again only when a part comes into view that is not drawn.
+function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => ComponentChildren }) {
+  const [part, setPart] = useState<Part>();
+  const drawn = useRef<Part>();
   const view = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const at = useRef({ x: 0, y: 0, zoom: 1 });
@@ -80,7 +90,38 @@ function Canvas({ layout, children }: { layout: Layout; children: ComponentChild
     style.willChange = 'transform';
     window.clearTimeout(settle.current);
     settle.current = window.setTimeout(() => (style.willChange = ''), settleDelay);
+    show();
   };
+  // show draws what can be seen now, unless it is drawn.
+  const show = () => {
+    const { x, y, zoom } = at.current;
+    const width = (view.current?.clientWidth ?? 0) / zoom;
+    const height = (view.current?.clientHeight ?? 0) / zoom;
+    const seen = { left: -x / zoom, top: -y / zoom, right: -x / zoom + width, bottom: -y / zoom + height };
+    const detailed = zoom >= readableZoom;
+    const before = drawn.current;
+    if (
+      before?.detailed === detailed &&
+      before.left <= seen.left &&
+      before.top <= seen.top &&
+      before.right >= seen.right &&
+      before.bottom >= seen.bottom
+    ) {
+      return;
+    }
+    drawn.current = {
+      left: seen.left - width / 2,
+      top: seen.top - height / 2,
+      right: seen.right + width / 2,
+      bottom: seen.bottom + height / 2,
+      detailed,
+    };
+    setPart(drawn.current);
+  };
+  useEffect(() => {
+    window.addEventListener('resize', show);
+    return () => window.removeEventListener('resize', show);
+  }, []);
   const zoomBy = (factor: number) => move({ ...at.current, zoom: at.current.zoom * factor });
   useEffect(() => {
     const width = view.current?.clientWidth ?? layout.width;
@@ -146,7 +187,7 @@ function Canvas({ layout, children }: { layout: Layout; children: ComponentChild
         }}
       >
         <div ref={content} class="canvas">
-          {children}
+          {part && draw(part)}
         </div>
       </div>
     </>
@@ -154,8 +195,8 @@ function Canvas({ layout, children }: { layout: Layout; children: ComponentChild
 }
 
 // Drawing is the content of the picture.
-function Drawing(props: Props & { layout: Layout }) {
-  const { layout, of, trees, folded } = props;
+function Drawing(props: Props & { layout: Layout; part: Part }) {
+  const { layout, part, of, trees, folded } = props;
   const nodes = useMemo(() => new Map(of.nodes.map((n) => [n.id, n])), [of]);
   return (
     <svg width={layout.width} height={layout.height}>
@@ -164,18 +205,18 @@ function Drawing(props: Props & { layout: Layout }) {
           <path d="M0 0 8 4 0 8z" class="arrow" />
         </marker>
       </defs>
-      {layout.lines.map((l) => (
+      {layout.lines.filter((l) => crosses(l.points, part)).map((l) => (
         <Line key={l.from + ' ' + l.to + ' ' + l.relation} edge={l as Edge} points={l.points} />
       ))}
       {layout.boxes.map((b) => {
         const shown = nodes.get(b.id);
-        if (!shown) {
-          return null; // it will be placed anew
+        if (!shown || !crosses([b, { x: b.x + size.width, y: b.y + size.height }], part)) {
+          return null; // out of sight, or it will be placed anew
         }
         return (
           <g key={b.id} transform={`translate(${b.x} ${b.y})`}>
-            <Box of={shown} />
-            {(of.below.get(b.id) ?? 0) > 0 && (
+            <Box of={shown} detailed={part.detailed} />
+            {part.detailed && (of.below.get(b.id) ?? 0) > 0 && (
               <Toggle
                 y={0}
                 open={!folded.has(b.id)}
@@ -184,7 +225,7 @@ function Drawing(props: Props & { layout: Layout }) {
                 onToggle={() => props.toggle(b.id)}
               />
             )}
-            {(shown.item?.objects ?? 0) > 0 && (
+            {part.detailed && (shown.item?.objects ?? 0) > 0 && (
               <Toggle
                 y={size.height - 18}
                 open={trees.has(b.id)}
@@ -197,6 +238,15 @@ function Drawing(props: Props & { layout: Layout }) {
         );
       })}
     </svg>
+  );
+}
+
+// crosses reports whether the rectangle around points is in sight.
+function crosses(points: { x: number; y: number }[], part: Part): boolean {
+  const xs = points.map((p) => p.x);
+  const ys = points.map((p) => p.y);
+  return (
+    Math.max(...xs) >= part.left && Math.min(...xs) <= part.right && Math.max(...ys) >= part.top && Math.min(...ys) <= part.bottom
   );
 }
 
@@ -242,7 +292,7 @@ const cut = (text: string, n: number) => (text.length > n ? text.slice(0, n - 1)
 // Looks of the states that objects in the cluster have.
 const looks: Record<string, string> = { Current: 'ready', InProgress: 'progressing', Terminating: 'progressing', Failed: 'failed', NotFound: 'failed' };
 
-function Box({ of }: { of: Shown }) {
+function Box({ of, detailed }: { of: Shown; detailed: boolean }) {
   const { id, item, made } = of;
   const [kind = '', namespace = '', ...rest] = id.split('/');
   const door = item?.gate ? (item.gate.open ? 'open' : 'closed') : '';
@@ -254,15 +304,19 @@ function Box({ of }: { of: Shown }) {
         {id}: {state}. {item?.message ?? made?.message}
       </title>
       <rect width={size.width} height={size.height} rx={item?.gate ? 0 : 8} />
-      <text x={10} y={16} class="kind">
-        {cut(`${kind} · ${state}`, 32)}
-      </text>
-      <text x={10} y={32} class="name">
-        {cut(rest.join('/'), 26)}
-      </text>
-      <text x={10} y={46} class="kind">
-        {cut(`${namespace} ${shortRevision(item?.revision)}`, 32)}
-      </text>
+      {detailed && (
+        <>
+          <text x={10} y={16} class="kind">
+            {cut(`${kind} · ${state}`, 32)}
+          </text>
+          <text x={10} y={32} class="name">
+            {cut(rest.join('/'), 26)}
+          </text>
+          <text x={10} y={46} class="kind">
+            {cut(`${namespace} ${shortRevision(item?.revision)}`, 32)}
+          </text>
+        </>
+      )}
     </>
   );
   return (

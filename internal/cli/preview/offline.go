@@ -1,0 +1,350 @@
+package preview
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/diff"
+)
+
+// noCluster stands for a cluster whose ConfigMaps and Secrets are empty.
+type noCluster struct{ client.Reader }
+
+// Get implements [client.Reader].
+func (noCluster) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil // such as the source of a Kustomization: it has no settings
+}
+
+// rendered is what one Kustomization renders on one side.
+type rendered struct {
+	obj   *kustomizev1.Kustomization
+	built *localbuild.Result // nil if the build was not needed
+	err   error
+}
+
+// offline compares what the Kustomizations of the repository render before and after the change.
+func (r *run) offline(ctx context.Context) error {
+	r.note("rendered without a cluster: values from ConfigMaps and Secrets outside of the repository are empty, and " +
+		"changes are not dry-run")
+	r.before = localbuild.New(localbuild.Options{}, noCluster{}, nil)
+	r.after = localbuild.New(localbuild.Options{}, noCluster{}, nil)
+	r.sources = map[string]*source{}
+	declarations := map[string]bool{}
+	roots := map[*Snapshot][]*kustomizev1.Kustomization{}
+	for _, side := range []*Snapshot{r.From, r.To} {
+		found, files, err := declared(side)
+		if err != nil {
+			return err
+		}
+		roots[side] = found
+		for _, f := range files {
+			declarations[f] = true
+		}
+		for _, k := range found {
+			r.addSource(k)
+		}
+	}
+	files := newChangeSet(slices.Concat(r.result.Files, slices.Collect(maps.Keys(declarations))))
+	before, err := r.renderAll(ctx, r.From, roots[r.From], files)
+	if err != nil {
+		return err
+	}
+	after, err := r.renderAll(ctx, r.To, roots[r.To], files)
+	if err != nil {
+		return err
+	}
+	keys := maps.Clone(before)
+	maps.Copy(keys, after)
+	for key := range keys {
+		r.complete(ctx, before[key], after[key])
+		r.compareRendered(key, before[key], after[key])
+	}
+	return r.offlineReleases(ctx, before, after)
+}
+
+// addSource takes the source of a Kustomization as this repository, unless --source names others.
+func (r *run) addSource(k *kustomizev1.Kustomization) {
+	key := sourceKey(k)
+	if k.Spec.SourceRef.Kind == "GitRepository" && len(r.Sources) == 0 || slices.Contains(r.Sources, key) {
+		r.sources[key] = &source{key: key}
+	}
+}
+
+// complete builds the other side of a Kustomization of which only one side had to be built.
+func (r *run) complete(ctx context.Context, before, after *rendered) {
+	if before == nil || after == nil {
+		return
+	}
+	fill := func(side *Snapshot, x, other *rendered) {
+		if x.built == nil && x.err == nil && other.built != nil && !x.obj.Spec.Suspend &&
+			r.sources[sourceKey(x.obj)] != nil {
+			x.built, x.err = r.build(ctx, side, x.obj)
+		}
+	}
+	fill(r.From, before, after)
+	fill(r.To, after, before)
+}
+
+const maxDeclaration = 1 << 20 // bytes of a file
+
+// declared returns the Kustomizations that the files of a snapshot declare, and all files that declare one. If some
+// apply themselves, as bootstrap creates them, only those are returned: they create the others.
+func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, err error) {
+	tree, err := side.Tree(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var roots []*kustomizev1.Kustomization
+	err = tree.Walk(func(name string, e *artifact.Entry) error {
+		if e.Dir != nil || e.Mode&fs.ModeSymlink != 0 || !isYAML(name) {
+			return nil
+		}
+		info, err := tree.Stat(name)
+		if err != nil || info.Size() > maxDeclaration {
+			return nil
+		}
+		content, err := tree.ReadFile(name)
+		if err != nil || !bytes.Contains(content, []byte(kustomizev1.GroupVersion.Group)) {
+			return err
+		}
+		objects, err := manifest.Decode(content)
+		if err != nil {
+			return nil // a build that reads it reports it
+		}
+		files = append(files, name)
+		for _, o := range objects {
+			k := &kustomizev1.Kustomization{}
+			if !isKustomization(o) || decode(o, k) != nil {
+				continue
+			}
+			k.Namespace = cmp.Or(k.Namespace, "default")
+			found = append(found, k)
+			within := strings.TrimPrefix(path.Clean("/"+k.Spec.Path), "/")
+			if within != "" && strings.HasPrefix(name, within+"/") {
+				roots = append(roots, k)
+			}
+		}
+		return nil
+	})
+	if len(roots) > 0 {
+		found = roots
+	}
+	return found, files, err
+}
+
+func decode(o *unstructured.Unstructured, into any) error {
+	b, err := o.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, into)
+}
+
+// renderAll builds the Kustomizations of a side, and those among their objects, if the files may reach them.
+func (r *run) renderAll(ctx context.Context, side *Snapshot, roots []*kustomizev1.Kustomization,
+	files *changeSet) (map[types.NamespacedName]*rendered, error) {
+	out := map[types.NamespacedName]*rendered{}
+	queue := slices.Clone(roots)
+	builder := r.after
+	if side == r.From {
+		builder = r.before
+	}
+	for n := 0; n < len(queue); n++ {
+		obj := queue[n]
+		key := client.ObjectKeyFromObject(obj)
+		if out[key] != nil && n < len(roots) {
+			r.note("Kustomization '%s' is declared more than once: only the first declaration is previewed", key)
+		}
+		if out[key] != nil {
+			continue
+		}
+		out[key] = &rendered{obj: obj}
+		r.addSource(obj)
+		s := r.sources[sourceKey(obj)]
+		if s == nil || obj.Spec.Suspend {
+			continue
+		}
+		reach, err := r.reachOf(side, s)
+		if err != nil {
+			return nil, err
+		}
+		if !reach.touches(obj.Spec.Path, obj.Spec.Components, files) {
+			continue
+		}
+		out[key].built, out[key].err = r.build(ctx, side, obj)
+		if out[key].err != nil {
+			continue
+		}
+		builder.AddConfigs(out[key].built.Objects)
+		for _, o := range out[key].built.Objects {
+			nested := &kustomizev1.Kustomization{}
+			if isKustomization(o) && decode(o, nested) == nil {
+				nested.Namespace = cmp.Or(nested.Namespace, "default")
+				queue = append(queue, nested)
+			}
+		}
+	}
+	return out, nil
+}
+
+// compareRendered adds the difference of a Kustomization before and after the change.
+func (r *run) compareRendered(key types.NamespacedName, before, after *rendered) {
+	owner := newOwner(kustomizev1.KustomizationKind, key)
+	old, now := objectsOf(before), objectsOf(after)
+	owner.inventory = len(old)
+	for _, side := range []*rendered{before, after} {
+		if side == nil {
+			continue
+		}
+		owner.source = sourceKey(side.obj)
+		if side.built != nil {
+			owner.secrets = append(owner.secrets, side.built.Secrets...)
+		}
+		if side.obj.Spec.Suspend && side == after {
+			owner.Note = "suspended: nothing is applied until it is resumed"
+		}
+	}
+	switch {
+	case after != nil && after.err != nil:
+		owner.Error, owner.Before = redacted(after.err, owner.secrets), before != nil && before.err != nil
+		old, now = nil, nil
+	case before != nil && before.err != nil:
+		owner.Note = "it could not be built before the change, so all its objects are shown as created"
+	case owner.Note != "" && (before == nil || before.obj.Spec.Suspend):
+		return
+	}
+	owner.add(compareObjects(old, now, owner.secrets, after != nil && !after.obj.Spec.Prune))
+	r.addOwner(owner)
+}
+
+func objectsOf(x *rendered) map[apply.Ref]*unstructured.Unstructured {
+	out := map[apply.Ref]*unstructured.Unstructured{}
+	if x != nil && x.built != nil {
+		for _, o := range x.built.Objects {
+			out[keyOf(refOf(o))] = o
+		}
+	}
+	return out
+}
+
+func refOf(o *unstructured.Unstructured) apply.Ref {
+	gvk := o.GroupVersionKind()
+	return apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+		Name: o.GetName()}
+}
+
+// compareObjects returns the changes between two sets of rendered objects.
+func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, secrets []string, keeps bool) []apply.Change {
+	all := maps.Clone(old)
+	maps.Copy(all, now)
+	refs := slices.SortedFunc(maps.Keys(all), func(a, b apply.Ref) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Group, b.Group))
+	})
+	var out []apply.Change
+	for _, ref := range refs {
+		before, after := old[ref], now[ref]
+		c := apply.Change{Ref: refOf(all[ref]), Before: before, After: after}
+		switch {
+		case before == nil:
+			c.Action = apply.Created
+		case after == nil && keeps:
+			continue // without spec.prune, the object stays
+		case after == nil:
+			c.Action = apply.Deleted
+		default:
+			c.Action = apply.Unchanged
+			if c.Diff = diff.Text(before, after, secrets...); c.Diff != "" {
+				c.Action = apply.Configured
+			}
+		}
+		if c.Action == apply.Created {
+			c.Diff = diff.Text(nil, after, secrets...)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// offlineReleases compares the HelmReleases among the rendered objects whose chart is in the repository.
+func (r *run) offlineReleases(ctx context.Context, before, after map[types.NamespacedName]*rendered) error {
+	old, now := releasesOf(before), releasesOf(after)
+	all := maps.Clone(old)
+	maps.Copy(all, now)
+	for key := range all {
+		owner := newOwner(helmv2.HelmReleaseKind, key)
+		sides := map[*Snapshot]map[apply.Ref]*unstructured.Unstructured{}
+		unknown := false
+		for side, obj := range map[*Snapshot]*helmv2.HelmRelease{r.From: old[key], r.To: now[key]} {
+			if obj == nil || obj.Spec.Suspend {
+				continue
+			}
+			c, err := r.chartOf(ctx, obj)
+			if err != nil {
+				return err
+			}
+			if c == nil {
+				unknown = true
+				continue
+			}
+			built, err := r.render(ctx, side, obj, nil, c)
+			if err != nil {
+				owner.Error = redacted(err, nil)
+				continue
+			}
+			sides[side] = objectsOf(&rendered{built: asBuilt(built.Objects)})
+		}
+		if unknown && (old[key] == nil || now[key] == nil || !equalSpecs(old[key], now[key])) {
+			owner.Note = "its chart is not in the repository, and --offline fetches none: its objects are not compared"
+		}
+		if owner.Error == "" && !unknown {
+			owner.inventory = len(sides[r.From])
+			owner.add(compareObjects(sides[r.From], sides[r.To], nil, false))
+		}
+		r.addOwner(owner)
+	}
+	return nil
+}
+
+func asBuilt(objects []*unstructured.Unstructured) *localbuild.Result {
+	return &localbuild.Result{Result: &build.Result{Objects: objects}}
+}
+
+func equalSpecs(a, b *helmv2.HelmRelease) bool { return meta.Equal(a.Spec, b.Spec) }
+
+// releasesOf returns the HelmReleases among rendered objects.
+func releasesOf(all map[types.NamespacedName]*rendered) map[types.NamespacedName]*helmv2.HelmRelease {
+	out := map[types.NamespacedName]*helmv2.HelmRelease{}
+	for _, x := range all {
+		if x.built == nil {
+			continue
+		}
+		for _, o := range x.built.Objects {
+			hr := &helmv2.HelmRelease{}
+			if isHelmRelease(o) && decode(o, hr) == nil {
+				hr.Namespace = cmp.Or(hr.Namespace, "default")
+				out[client.ObjectKeyFromObject(hr)] = hr
+			}
+		}
+	}
+	return out
+}

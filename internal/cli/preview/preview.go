@@ -1,0 +1,218 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/risk"
+)
+
+// Options say what is previewed.
+type Options struct {
+	From, To *Snapshot
+	Sources  []string // that hold the repository, as KIND/NAMESPACE/NAME; if empty, they are found by URL
+	URLs     []string // of the repository
+	Branch   string   // that the change lands on; sources of other branches are left out. Empty for all
+	Strict   bool     // variables without a value and a default are errors
+	Rules    *risk.Rules
+
+	Cluster *Cluster // nil to compare what is rendered before and after
+}
+
+// Cluster is the cluster that the change would land in.
+type Cluster struct {
+	Client client.Client
+	Config *rest.Config
+	Target *apply.Cluster
+}
+
+// Run computes a preview. Owners that cannot be computed are part of the result, with their error.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	r := &run{Options: o,
+		result:  &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
+		reaches: map[reachKey]*reach{}, changes: map[string]*changeSet{}, configs: map[string]bool{}}
+	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
+	for _, s := range o.To.submodules {
+		r.note("submodule '%s' is not read: changes in it are not part of the preview", s)
+	}
+	var err error
+	if o.Cluster == nil {
+		err = r.offline(ctx)
+	} else {
+		err = r.live(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.result.finish(ctx, o.Rules, risk.Change{Author: o.To.Author, Message: o.To.Message, Files: r.result.Files})
+	if slices.Contains(r.result.Files, risk.FileName) {
+		r.note("the change edits %s; it was classified by the rules before the change", risk.FileName)
+	}
+	return r.result, nil
+}
+
+// run is a preview in progress.
+type run struct {
+	Options
+	result  *Result
+	sources map[string]*source // by KIND/NAMESPACE/NAME
+	before  *localbuild.Builder
+	after   *localbuild.Builder
+	reaches map[reachKey]*reach
+	changes map[string]*changeSet // by source
+	configs map[string]bool       // ConfigMaps and Secrets that change, as Kind/namespace/name
+}
+
+type reachKey struct {
+	side   *Snapshot
+	source string
+}
+
+// source is a source that holds the repository.
+type source struct {
+	key    string
+	ignore *string // spec.ignore
+}
+
+func (r *run) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.result.Notes, text) {
+		r.result.Notes = append(r.result.Notes, text)
+	}
+}
+
+// sourceKey returns the source of a Kustomization as KIND/NAMESPACE/NAME.
+func sourceKey(obj *kustomizev1.Kustomization) string {
+	ref := obj.Spec.SourceRef
+	return ref.Kind + "/" + cmp.Or(ref.Namespace, obj.Namespace) + "/" + ref.Name
+}
+
+// changed returns the files of a source that the change changes.
+func (r *run) changed(s *source) (*changeSet, error) {
+	if c := r.changes[s.key]; c != nil {
+		return c, nil
+	}
+	from, err := r.From.Tree(s.ignore)
+	if err != nil {
+		return nil, err
+	}
+	to, err := r.To.Tree(s.ignore)
+	if err != nil {
+		return nil, err
+	}
+	r.changes[s.key] = newChangeSet(changedFiles(from.Root(), to.Root()))
+	return r.changes[s.key], nil
+}
+
+// reachOf returns the reach of builds of a source before or after the change.
+func (r *run) reachOf(side *Snapshot, s *source) (*reach, error) {
+	key := reachKey{side: side, source: s.key}
+	if r.reaches[key] == nil {
+		tree, err := side.Tree(s.ignore)
+		if err != nil {
+			return nil, err
+		}
+		r.reaches[key] = newReach(tree)
+	}
+	return r.reaches[key], nil
+}
+
+// mayChange reports whether the changed files may change the build of a Kustomization.
+func (r *run) mayChange(obj *kustomizev1.Kustomization) (bool, error) {
+	s := r.sources[sourceKey(obj)]
+	if s == nil {
+		return false, nil
+	}
+	files, err := r.changed(s)
+	if err != nil {
+		return false, err
+	}
+	reach, err := r.reachOf(r.From, s)
+	if err != nil {
+		return false, err
+	}
+	return reach.touches(obj.Spec.Path, obj.Spec.Components, files), nil
+}
+
+// build builds a Kustomization from the files of a side.
+func (r *run) build(ctx context.Context, side *Snapshot, obj *kustomizev1.Kustomization) (*localbuild.Result, error) {
+	builder := r.after
+	if side == r.From {
+		builder = r.before
+	}
+	tree, err := side.Tree(r.sources[sourceKey(obj)].ignore)
+	if err != nil {
+		return nil, err
+	}
+	obj = obj.DeepCopy()
+	builder.UseSource(obj, tree)
+	return builder.BuildObject(ctx, obj)
+}
+
+// usesConfig reports whether one of the ConfigMaps and Secrets that change is named by references.
+func (r *run) usesConfig(namespace string, kindsAndNames ...[2]string) bool {
+	return slices.ContainsFunc(kindsAndNames, func(ref [2]string) bool {
+		return r.configs[ref[0]+"/"+namespace+"/"+ref[1]]
+	})
+}
+
+func variablesOf(obj *kustomizev1.Kustomization) (out [][2]string) {
+	if obj.Spec.PostBuild != nil {
+		for _, f := range obj.Spec.PostBuild.SubstituteFrom {
+			out = append(out, [2]string{f.Kind, f.Name})
+		}
+	}
+	return out
+}
+
+func valuesOf(obj *helmv2.HelmRelease) (out [][2]string) {
+	for _, f := range obj.Spec.ValuesFrom {
+		out = append(out, [2]string{f.Kind, f.Name})
+	}
+	return out
+}
+
+// isKind reports whether an object is of a kind, in any version.
+func isKind(o *unstructured.Unstructured, group, kind string) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == group && gvk.Kind == kind
+}
+
+func isKustomization(o *unstructured.Unstructured) bool {
+	return isKind(o, kustomizev1.GroupVersion.Group, kustomizev1.KustomizationKind)
+}
+
+func isHelmRelease(o *unstructured.Unstructured) bool {
+	return isKind(o, helmv2.GroupVersion.Group, helmv2.HelmReleaseKind)
+}
+
+func newOwner(kind string, key types.NamespacedName) *Owner {
+	return &Owner{Owner: risk.Owner{Kind: kind, Namespace: key.Namespace, Name: key.Name}}
+}
+
+// sameRepository reports whether two addresses name the same repository, by https or by ssh.
+func sameRepository(a, b string) bool { return a != "" && normalized(a) == normalized(b) }
+
+func normalized(address string) string {
+	if _, rest, ok := strings.Cut(address, "://"); ok {
+		address = rest
+	} else {
+		address = strings.Replace(address, ":", "/", 1) // git@host:path
+	}
+	if user, rest, ok := strings.Cut(address, "@"); ok && !strings.Contains(user, "/") {
+		address = rest
+	}
+	host, path, _ := strings.Cut(address, "/")
+	return strings.ToLower(host) + "/" + strings.TrimSuffix(strings.Trim(path, "/"), ".git")
+}

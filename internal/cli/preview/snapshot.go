@@ -1,0 +1,207 @@
+// Package preview computes what a change of a repository would do to a cluster before it lands: it builds the
+// Kustomizations and HelmReleases that the change reaches as their controllers would, compares the result with the
+// cluster by dry-run, and classifies it. It changes nothing and never prints.
+package preview
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/source/ignore"
+	"github.com/sluice-gitops/sluice/internal/source/oci"
+)
+
+const (
+	maxTreeDepth = 256
+	maxChanged   = 100_000 // changed files that are listed
+	maxRules     = 1 << 20 // bytes of an ignore file
+)
+
+// Snapshot is the files of a repository at one revision.
+type Snapshot struct {
+	Name       string // of the revision, for people
+	Revision   string // commit; empty for a directory
+	Author     string // of the commit
+	Message    string // of the commit
+	submodules []string
+	tree       *artifact.Tree            // all files
+	filtered   map[string]*artifact.Tree // without ignored files, by the rules
+}
+
+// Directory returns the snapshot of a local directory.
+func Directory(dir string) (*Snapshot, error) {
+	everything := "!*"
+	tree, err := oci.ReadLocal(dir, ignore.New(&everything), false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", dir, err)
+	}
+	return newSnapshot(dir, tree), nil
+}
+
+func newSnapshot(name string, tree *artifact.Tree) *Snapshot {
+	return &Snapshot{Name: name, tree: tree, filtered: map[string]*artifact.Tree{}}
+}
+
+// Tree returns the files as a source with these ignore rules stores them.
+func (s *Snapshot) Tree(spec *string) (*artifact.Tree, error) {
+	rules := ignore.New(spec)
+	if t := s.filtered[rules.ID()]; t != nil {
+		return t, nil
+	}
+	dir, err := s.filter(s.tree.Root(), "", rules, 0)
+	if err != nil {
+		return nil, err
+	}
+	s.filtered[rules.ID()] = s.tree.With(dir)
+	return s.filtered[rules.ID()], nil
+}
+
+func (s *Snapshot) filter(d *artifact.Dir, at string, rules ignore.Rules, depth int) (*artifact.Dir, error) {
+	if depth > maxTreeDepth {
+		return nil, fmt.Errorf("directories are nested more than %d levels deep", maxTreeDepth)
+	}
+	for _, e := range d.Entries {
+		if e.Name == ignore.File && e.Mode.IsRegular() {
+			own, err := s.tree.ReadFile(path.Join(at, e.Name))
+			if err == nil && len(own) > maxRules {
+				err = fmt.Errorf("larger than %d bytes", maxRules)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path.Join(at, e.Name), err)
+			}
+			rules = rules.With(string(own))
+		}
+	}
+	var entries []artifact.Entry
+	for _, e := range d.Entries {
+		if e.Dir == nil {
+			if !rules.Excludes(e.Name) {
+				entries = append(entries, e)
+			}
+			continue
+		}
+		if rules.Prunes(e.Name) {
+			continue
+		}
+		sub, err := s.filter(e.Dir, path.Join(at, e.Name), rules.Enter(e.Name), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if len(sub.Entries) > 0 {
+			e.Dir, e.ID = sub, sub.ID
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == len(d.Entries) && slices.EqualFunc(entries, d.Entries,
+		func(a, b artifact.Entry) bool { return a.ID == b.ID }) {
+		return d, nil
+	}
+	return artifact.NewDir(entries), nil
+}
+
+// read returns the content of a file, and whether it exists. Larger files are an error.
+func (s *Snapshot) read(name string, limit int64) ([]byte, bool, error) {
+	info, err := s.tree.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, false, nil
+	case err != nil:
+		return nil, true, err
+	case info.Size() > limit:
+		return nil, true, fmt.Errorf("%s is larger than %d bytes", name, limit)
+	}
+	content, err := s.tree.ReadFile(name)
+	return content, true, err
+}
+
+// changedFiles returns the sorted names of the files that differ between two trees.
+func changedFiles(from, to *artifact.Dir) []string {
+	var out []string
+	compare("", from, to, &out)
+	return out
+}
+
+func compare(at string, from, to *artifact.Dir, out *[]string) {
+	before, after := entriesOf(from), entriesOf(to)
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		b, a, full := before[name], after[name], path.Join(at, name)
+		if b.ID == a.ID && b.Mode == a.Mode || len(*out) >= maxChanged {
+			continue
+		}
+		if b.Dir != nil || a.Dir != nil {
+			compare(full, b.Dir, a.Dir, out)
+		}
+		if b.Name != "" && b.Dir == nil || a.Name != "" && a.Dir == nil {
+			*out = append(*out, full)
+		}
+	}
+}
+
+func entriesOf(d *artifact.Dir) map[string]artifact.Entry {
+	out := map[string]artifact.Entry{}
+	if d != nil {
+		for _, e := range d.Entries {
+			out[e.Name] = e
+		}
+	}
+	return out
+}
+
+// merge returns the directory that a merge of two revisions gives: for each file, the side that changed it since their
+// common ancestor. Files that both sides changed in different ways are conflicts.
+func merge(at string, base, from, to *artifact.Dir, conflicts *[]string) *artifact.Dir {
+	b, f, t := entriesOf(base), entriesOf(from), entriesOf(to)
+	names := maps.Clone(f)
+	maps.Copy(names, t)
+	var entries []artifact.Entry
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		x, y, z := b[name], f[name], t[name]
+		same := func(i, j artifact.Entry) bool { return i.ID == j.ID && i.Mode == j.Mode }
+		switch {
+		case same(y, z), same(x, z):
+			z = y
+		case same(x, y):
+		case y.Dir != nil && z.Dir != nil:
+			z.Dir = merge(path.Join(at, name), x.Dir, y.Dir, z.Dir, conflicts)
+			z.ID = z.Dir.ID
+		default:
+			*conflicts = append(*conflicts, path.Join(at, name))
+		}
+		if z.Name != "" && (z.Dir == nil || len(z.Dir.Entries) > 0) {
+			entries = append(entries, z)
+		}
+	}
+	return artifact.NewDir(entries)
+}
+
+// conflictError is the error of a change that does not merge.
+func conflictError(from, to string, files []string) error {
+	more := ""
+	if n := len(files) - 5; n > 0 {
+		files, more = files[:5], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("'%s' and '%s' both change %s%s. Rebase or merge, then preview again", from, to,
+		strings.Join(files, ", "), more)
+}
+
+// Rules returns the rules of the repository: the built-in ones, as its file changes them.
+func (s *Snapshot) Rules() (*risk.Rules, error) {
+	const limit = 1 << 20 // risk.Parse has a smaller one
+	content, exists, err := s.read(risk.FileName, limit)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		return risk.Default(), nil
+	}
+	return risk.Parse(content)
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+const previewRoot = `apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: NAME, namespace: flux-system}
+spec: {interval: 1h, path: PATH, prune: true, targetNamespace: shop, sourceRef: {kind: GitRepository, name: fleet}}
+`
+
+// previewClone returns a clone with the branches main and my-branch, and the files of main.
+func previewClone(t *testing.T, change map[string]string) string {
+	t.Helper()
+	declare := func(name, path string) string {
+		return strings.NewReplacer("NAME", name, "PATH", path).Replace(previewRoot)
+	}
+	dir := write(t, map[string]string{
+		"clusters/root.yaml": declare("root", "./clusters"), "clusters/web.yaml": declare("web", "./web"),
+		"clusters/db.yaml": declare("db", "./db"), "web/app.yaml": configMap + "\"1\"\n",
+		"db/claim.yaml":  "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n",
+		"db/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n",
+	})
+	git := func(args ...string) {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=me", "-c",
+			"user.email=me@example.com"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	git("init", "-q", "-b", "main", ".")
+	git("add", ".")
+	git("commit", "-qm", "one")
+	git("checkout", "-qb", "my-branch")
+	for name, content := range change {
+		path := filepath.Join(dir, name)
+		if content == "" {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("add", ".")
+	git("commit", "-qm", "two", "--allow-empty")
+	return dir
+}
+
+func TestPreviewOffline(t *testing.T) {
+	t.Parallel()
+	dir := previewClone(t, map[string]string{"web/app.yaml": configMap + "\"2\"\n", "db/claim.yaml": "",
+		"db/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter3}\n",
+		"image.bin":      "\x00\xff\x01"})
+	args := []string{"preview", "--clone", dir, "--from", "main", "--to", "my-branch", "--offline"}
+	r := run(t, args...).wants(t, 1, "2 configured, 1 deleted, risk high")
+	for _, text := range []string{"~ ConfigMap/shop/app configured\n      ~ data.at: \"1\" → \"2\"",
+		"- PersistentVolumeClaim/shop/data deleted\n      ! high: data may be lost", "*** (before) → *** (after)"} {
+		if !strings.Contains(r.out, text) {
+			t.Errorf("the preview has no %q:\n%s", text, r.out)
+		}
+	}
+	for _, format := range []string{"markdown", "json", "sarif"} {
+		out := run(t, append(args, "-o", format)...).wants(t, 1).out
+		if strings.Contains(out, "hunter") || strings.Contains(out, "aHVudGVy") ||
+			!strings.Contains(out, "stateful-deletion") {
+			t.Errorf("%s:\n%s", format, out)
+		}
+		if format != "markdown" && !json.Valid([]byte(out)) {
+			t.Errorf("%s is not JSON:\n%s", format, out)
+		}
+	}
+	run(t, "preview", "--clone", dir, "--to", "main", "--offline").wants(t, exitOK, "no changes")
+	run(t, append(args, "--fail-on", "high")...).wants(t, 1)
+	run(t, append(args, "--rules", filepath.Join(write(t, map[string]string{"r": "disable: [stateful-deletion]"}), "r"),
+		"--fail-on", "high")...).wants(t, exitOK, "risk low")
+	other := previewClone(t, nil)
+	run(t, "preview", "--from-dir", other, "--to-dir", dir, "--offline").wants(t, 1, "2 configured, 1 deleted")
+}
+
+func TestPreviewErrors(t *testing.T) {
+	t.Parallel()
+	dir := previewClone(t, map[string]string{"web/app.yaml": "a: [", "db/claim.yaml": ""})
+	base := []string{"preview", "--clone", dir, "--offline"}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no branch": {args: append(base, "--to", "none"), want: "'none' is not in the clone"},
+		"no repository": {args: []string{"preview", "--clone", t.TempDir(), "--offline"},
+			want: "not in a git repository"},
+		"one directory": {args: []string{"preview", "--from-dir", dir}, want: "need each other"},
+		"level":         {args: append(base, "--fail-on", "severe"), want: "use low, medium or high"},
+		"format":        {args: append(base, "-o", "xml"), want: "xml"},
+		"no pull":       {args: append(base, "--comment"), want: "address of a pull request"},
+		"not a pull":    {args: append(base, "https://github.com/o/r"), want: "not a pull request"},
+		"rules":         {args: append(base, "--rules", filepath.Join(dir, "web/app.yaml")), want: "risk.yaml"},
+		"one build":     {args: append(base, "--to", "my-branch"), want: "1 deleted, risk high; 1 preview failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, c.args...).wants(t, exitUsage, c.want)
+		})
+	}
+}
+
+// TestPreviewComment checks that a preview is posted on the pull request, and updated.
+func TestPreviewComment(t *testing.T) {
+	var posted, methods []string
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodGet:
+			if len(posted) == 0 {
+				_, _ = io.WriteString(w, "[]")
+				return
+			}
+			_ = json.NewEncoder(w).Encode([]map[string]any{{"id": 7, "body": posted[len(posted)-1]}})
+			return
+		}
+		var body struct{ Body string }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		posted, methods = append(posted, body.Body), append(methods, r.Method+" "+r.URL.Path)
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(host.Close)
+	t.Setenv("GITEA_TOKEN", "s3cret")
+	dir := previewClone(t, map[string]string{"web/app.yaml": configMap + "\"2\"\n"})
+	for _, from := range []string{"main", "my-branch"} {
+		code := 1
+		if from == "my-branch" {
+			code = exitOK
+		}
+		run(t, "preview", "--clone", dir, "--from", from, "--to", "my-branch", "--offline", "--comment",
+			host.URL+"/o/r/pulls/4").wants(t, code)
+	}
+	want := "POST /api/v1/repos/o/r/issues/4/comments, PATCH /api/v1/repos/o/r/issues/comments/7"
+	if strings.Join(methods, ", ") != want ||
+		!strings.Contains(posted[0], "1 configured") || !strings.Contains(posted[1], "No object would change") {
+		t.Errorf("%v: %q", methods, posted)
+	}
+}
+
+// TestPreviewPage runs the commands of docs/preview.md, and checks its files.
+func TestPreviewPage(t *testing.T) {
+	t.Parallel()
+	dir := previewClone(t, map[string]string{"web/app.yaml": configMap + "\"2\"\n"})
+	binary, err := testenv.Binary("sluice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range testenv.Blocks(t, "preview.md", "sh") {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc", script)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	blocks := testenv.Blocks(t, "preview.md", "yml")
+	if len(blocks) != 3 {
+		t.Fatalf("%d files", len(blocks))
+	}
+	if _, err := risk.Parse([]byte(blocks[0])); err != nil {
+		t.Error(err)
+	}
+	for _, workflow := range blocks[1:] {
+		var parsed any
+		if err := yaml.Unmarshal([]byte(workflow), &parsed); err != nil {
+			t.Error(err)
+		}
+		_, command, _ := strings.Cut(workflow, "sluice preview")
+		var flags []string
+		for _, word := range strings.Fields(command) {
+			if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
+				flags = append(flags, name)
+			}
+		}
+		c, _, err := newTestRoot().Find([]string{"preview"})
+		if err != nil || len(flags) < 4 {
+			t.Fatalf("%v %v", err, flags)
+		}
+		for _, name := range flags {
+			if !hasFlag(c, name) {
+				t.Errorf("the page uses --%s, which does not exist", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package githost
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Pull is an open change request, with what is needed to fetch and to compare it.
+type Pull struct {
+	Base string // branch that it lands on
+	Ref  string // reference of its head in the repository, such as refs/pull/42/head
+	Head string // commit
+}
+
+// pullFormats are the paths of the web pages of change requests: what precedes the number, by kind.
+var pullFormats = []struct {
+	kind   Kind
+	middle []string
+}{
+	{kind: GitLab, middle: []string{"-", "merge_requests"}},
+	{kind: Gitea, middle: []string{"pulls"}},
+	{kind: GitHub, middle: []string{"pull"}},
+}
+
+// pullFormat is how the addresses of change requests look.
+var pullFormat = addressFormat{example: "https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
+	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER"}
+
+// ParsePull parses the address of the web page of a change request. The path tells the kind of the host: each kind has
+// its own.
+func ParsePull(address string) (repository Repository, number int, err error) {
+	u, err := locate(address, pullFormat)
+	if err != nil {
+		return Repository{}, 0, err
+	}
+	parts, err := pathSegments(u, pullFormat)
+	if err != nil {
+		return Repository{}, 0, err
+	}
+	for _, f := range pullFormats {
+		for at := len(parts) - len(f.middle) - 1; at > 0; at-- {
+			if strings.Join(parts[at:at+len(f.middle)], "/") != strings.Join(f.middle, "/") {
+				continue
+			}
+			number, err := strconv.Atoi(parts[at+len(f.middle)])
+			if err != nil || number <= 0 {
+				continue
+			}
+			plain := url.URL{Scheme: u.Scheme, Host: u.Host}
+			repository, err = Parse(f.kind, plain.JoinPath(escaped(parts[:at])...).String())
+			return repository, number, err
+		}
+	}
+	return Repository{}, 0, pullFormat.invalid("the address is not a pull request or merge request of a known host")
+}
+
+// CloneURL returns the address from which a repository is cloned.
+func (r Repository) CloneURL() string {
+	return r.Base.JoinPath(escaped(append(strings.Split(r.Owner, "/"), r.Name+".git"))...).String()
+}
+
+// puller is a host whose change requests can be read.
+type puller interface {
+	pull(ctx context.Context, number int) (Pull, error)
+}
+
+// Pull returns an open change request.
+func (c *Client) Pull(ctx context.Context, number int) (Pull, error) {
+	h, ok := c.host.(puller)
+	if !ok {
+		return Pull{}, failed("change requests of %s cannot be read", c.repo.Kind).
+			WithHint("Check out the branch, and name it instead").Final()
+	}
+	p, err := h.pull(ctx, number)
+	if err == nil && (p.Base == "" || !commitID.MatchString(p.Head)) {
+		err = failed("unexpected response of %s for change request %d", c.repo.Base.Host, number).
+			WithHint("Check the address").Final()
+	}
+	return p, err
+}
+
+// CommentMax returns the maximum number of characters of a comment.
+func (c *Client) CommentMax() int {
+	const marker = 100
+	return c.host.limits().bodyMax - marker
+}
+
+// hostPull is the same for GitHub and Gitea.
+type hostPull struct {
+	Base struct{ Ref string }
+	Head struct{ SHA string }
+}
+
+func (p hostPull) toPull(number int) Pull {
+	return Pull{Base: p.Base.Ref, Head: p.Head.SHA, Ref: "refs/pull/" + strconv.Itoa(number) + "/head"}
+}
+
+func (h *github) pull(ctx context.Context, number int) (Pull, error) {
+	var p hostPull
+	err := h.do(ctx, "the pull request", http.MethodGet, []string{"pulls", strconv.Itoa(number)}, nil, nil, &p)
+	return p.toPull(number), err
+}
+
+func (h *gitea) pull(ctx context.Context, number int) (Pull, error) {
+	var p hostPull
+	err := h.do(ctx, "the pull request", http.MethodGet, []string{"pulls", strconv.Itoa(number)}, nil, nil, &p)
+	return p.toPull(number), err
+}
+
+func (h *gitlab) pull(ctx context.Context, number int) (Pull, error) {
+	var m struct {
+		Target string `json:"target_branch"`
+		SHA    string `json:"sha"`
+	}
+	err := h.do(ctx, "the merge request", http.MethodGet, []string{"merge_requests", strconv.Itoa(number)}, nil,
+		nil, &m)
+	return Pull{Base: m.Target, Head: m.SHA, Ref: "refs/merge-requests/" + strconv.Itoa(number) + "/head"}, err
+}

@@ -1,0 +1,36 @@
+package spec
+
+import (
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// DeletesObjects reports whether the deletion of a Kustomization deletes the objects that it applied.
+func DeletesObjects(obj *kustomizev1.Kustomization) bool {
+	switch obj.Spec.DeletionPolicy {
+	case kustomizev1.DeletionPolicyDelete, kustomizev1.DeletionPolicyWaitForTermination:
+		return true
+	case kustomizev1.DeletionPolicyOrphan:
+		return false
+	default:
+		return obj.Spec.Prune
+	}
+}
+
+// CheckNotEmpty rejects an empty build that would prune all objects, such as that of a source which lost its
+// files. Only a kustomization file can request that.
+func CheckNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
+	n := 0
+	if obj.Status.Inventory != nil {
+		n = len(obj.Status.Inventory.Entries)
+	}
+	if len(built.Objects) > 0 || built.Empty || n == 0 || !obj.Spec.Prune {
+		return nil
+	}
+	return fault.New(meta.BuildFailedReason,
+		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
+		WithHint("If this is intended, add a kustomization.yaml with 'resources: []' at spec.path; otherwise check " +
+			"spec.path, and which files the source ignores")
+}
