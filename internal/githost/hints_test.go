@@ -36,6 +36,20 @@ func TestHintsOfChangeRequests(t *testing.T) {
 	}
 }
 
+func TestHintsOfPulls(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	for kind, want := range map[Kind]string{
+		Bitbucket: "Check out the branch, and name it instead",
+		GitHub:    "Check the address and the type of the host, and the login",
+	} {
+		_, err := newClient(t, server, kind, hosts[kind], "token", "s3cret").Pull(testContext(t), 42)
+		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("%s: got %v, want the hint %q", kind, err, want)
+		}
+	}
+}
+
 func TestHintsOfGrants(t *testing.T) {
 	t.Parallel()
 	for missing, want := range map[string]string{

@@ -77,7 +77,7 @@ func (c *Client) Pull(ctx context.Context, number int) (Pull, error) {
 	p, err := h.pull(ctx, number)
 	if err == nil && (p.Base == "" || !commitID.MatchString(p.Head)) {
 		err = failed("unexpected response of %s for change request %d", c.repo.Base.Host, number).
-			WithHint("Check the address").Final()
+			WithHint(otherHostHint).Final()
 	}
 	return p, err
 }

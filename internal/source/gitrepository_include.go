@@ -105,7 +105,7 @@ func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree
 	composed, err := artifact.Compose(layers...)
 	if err != nil {
 		return nil, fault.New(reasonCopyFailure, "cannot copy the artifacts of spec.include").Because(err).
-			WithHint("Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, and "+
+			WithHint("Correct fromPath or toPath in spec.include. Both are relative to the root of the artifact, and " +
 				"fromPath must exist there")
 	}
 	return composed, nil
