@@ -81,7 +81,7 @@ func TestCompile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compile([]gatingv1.Rule{tc.rule})
 			if err == nil || !strings.Contains(err.Error(), tc.want) ||
-				!strings.Contains(err.Error(), "Correct it in spec.rules") {
+				!strings.Contains(err.Error(), "Correct it in spec.rules; no change passes until then") {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
