@@ -28,8 +28,8 @@ func (e *entry) judge(obj reconcile.Gated, now time.Time) func(string, reconcile
 			return e.problem.Error()
 		}
 		// the deadline is that of the rules
-		r := e.rules.Of(context.Background(), change, ruling.Asker{Kind: change.Owner.Kind, Namespace: obj.GetNamespace(),
-			Name: obj.GetName(), Labels: obj.GetLabels()})
+		r := e.rules.Of(context.Background(), change, ruling.Asker{Kind: change.Owner.Kind,
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels()})
 		return e.heldBy(r, revision, change, now)
 	}
 }

@@ -30,10 +30,10 @@ func (s *harness) ruled(name string) {
 }
 
 // heldBecause waits until a gate holds Kustomization app with a message.
-func (s *harness) heldBecause(format string, args ...any) {
+func (s *harness) heldBecause(why string) {
 	s.Helper()
 	s.says(&kustomizev1.Kustomization{}, "app", "Approved", metav1.ConditionFalse, "GateClosed",
-		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/release' %s.", s.Namespace, fmt.Sprintf(format, args...)))
+		fmt.Sprintf("Reconciliation is waiting approval, gate '%s/release' %s.", s.Namespace, why))
 }
 
 func TestRulesJudgeTheChange(t *testing.T) {

@@ -97,8 +97,11 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, r.desired.decision(r.obj), planned,
 		r.secrets...)
 	others, err := next.others(o.last)
+	if err != nil {
+		return nil, r.redact(err)
+	}
 	p.Change.Objects = append(p.Change.Objects, others...)
-	return p, r.redact(err)
+	return p, nil
 }
 
 // others returns the hooks and the definitions in the directory crds that the last release did not have. They are not

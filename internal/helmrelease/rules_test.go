@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestRulesSeeAllOfARelease has a gate that denies what an action creates beside the objects that Helm compares: hooks,
-// and objects that are excluded from drift detection.
+// TestRulesSeeAllOfARelease has a gate that denies what an action creates although drift detection does not
+// compare it: hooks, and objects that are excluded by annotation.
 func TestRulesSeeAllOfARelease(t *testing.T) {
 	h := newHarness(t)
 	h.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "release"},

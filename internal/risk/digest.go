@@ -39,7 +39,7 @@ func (c *Change) Digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// lasting returns an object without its status and without fields that the API server sets anew each time.
+// lasting returns an object without its status and without fields that the API server sets each time.
 func lasting(o map[string]any) map[string]any {
 	if o == nil {
 		return nil

@@ -12,7 +12,7 @@ func deployment(fields map[string]any) map[string]any {
 	return o
 }
 
-// TestDigest checks that a digest stands for what is written, and not for what the API server sets anew.
+// TestDigest checks that a digest stands for what is written, and not for what the API server sets.
 func TestDigest(t *testing.T) {
 	change := func(edit func(*Change)) string {
 		c := &Change{Owner: Owner{Kind: "Kustomization", Namespace: "apps", Name: "web"}, Revision: "main@sha1:a",
@@ -39,7 +39,9 @@ func TestDigest(t *testing.T) {
 		"action":   {edit: func(c *Change) { c.Objects[0].Action = Deleted }},
 		"owner":    {edit: func(c *Change) { c.Owner.Name = "other" }},
 		"revision": {edit: func(c *Change) { c.Revision = "main@sha1:b" }},
-		"more":     {edit: func(c *Change) { c.Objects = append(c.Objects, Object{Action: Created, Kind: "Role", Name: "x"}) }},
+		"more": {edit: func(c *Change) {
+			c.Objects = append(c.Objects, Object{Action: Created, Kind: "Role", Name: "x"})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := change(tc.edit) == same; got != tc.want {

@@ -12,25 +12,45 @@ func pass(name, expression string) gatingv1.Rule {
 	return gatingv1.Rule{Name: name, Expression: expression, Outcome: gatingv1.OutcomePass}
 }
 
-var image = risk.Change{Owner: risk.Owner{Kind: "Kustomization", Namespace: "apps", Name: "web"}, Author: "Ada <ada@x>",
-	Files: []string{}, Secrets: []string{"s3cret-value"}, Objects: []risk.Object{{Action: risk.Configured, Kind: "Deployment",
-		Group: "apps", Name: "web", Images: []risk.Image{{Container: "web", Old: "web:1", New: "web:2"}}}}}
+var image = risk.Change{
+	Owner: risk.Owner{Kind: "Kustomization", Namespace: "apps", Name: "web"}, Author: "Ada <ada@x>", Files: []string{},
+	Secrets: []string{"s3cret-value"}, Objects: []risk.Object{{Action: risk.Configured, Group: "apps",
+		Kind: "Deployment", Name: "web", Images: []risk.Image{{Container: "web", Old: "web:1", New: "web:2"}}}},
+}
 
 func TestOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules []gatingv1.Rule
 		want  string // name of the rule, or a part of the error
 	}{
-		"no rule applies":    {rules: []gatingv1.Rule{pass("a", "false")}},
-		"first one":          {rules: []gatingv1.Rule{pass("a", "false"), pass("b", "true"), pass("c", "true")}, want: "b"},
-		"images":             {rules: []gatingv1.Rule{pass("a", "change.images.exists(i, i.new == 'web:2')")}, want: "a"},
-		"who asks":           {rules: []gatingv1.Rule{pass("a", "object.kind == 'Kustomization' && object.name == 'web'")}, want: "a"},
-		"risk":               {rules: []gatingv1.Rule{pass("a", "change.risk == 'low'")}, want: "a"},
-		"author":             {rules: []gatingv1.Rule{pass("a", "change.author.endsWith('<ada@x>')")}, want: "a"},
-		"no files":           {rules: []gatingv1.Rule{pass("a", "change.files.size() == 0")}, want: "a"},
-		"unknown message":    {rules: []gatingv1.Rule{pass("a", "change.message == ''")}, want: "no such key: message"},
-		"error before a hit": {rules: []gatingv1.Rule{pass("a", "change.x"), pass("b", "true")}, want: "rule 'a' cannot be evaluated"},
-		"wrong type":         {rules: []gatingv1.Rule{pass("a", "change.author")}, want: "not true or false"},
+		"no rule applies": {rules: []gatingv1.Rule{pass("a", "false")}},
+		"first one": {
+			rules: []gatingv1.Rule{pass("a", "false"), pass("b", "true"), pass("c", "true")},
+			want:  "b"},
+		"images": {
+			rules: []gatingv1.Rule{pass("a", "change.images.exists(i, i.new == 'web:2')")},
+			want:  "a"},
+		"the object that asks": {
+			rules: []gatingv1.Rule{pass("a", "object.kind == 'Kustomization' && object.name == 'web'")},
+			want:  "a"},
+		"risk": {
+			rules: []gatingv1.Rule{pass("a", "change.risk == 'low'")},
+			want:  "a"},
+		"author": {
+			rules: []gatingv1.Rule{pass("a", "change.author.endsWith('<ada@x>')")},
+			want:  "a"},
+		"no files": {
+			rules: []gatingv1.Rule{pass("a", "change.files.size() == 0")},
+			want:  "a"},
+		"unknown message": {
+			rules: []gatingv1.Rule{pass("a", "change.message == ''")},
+			want:  "no such key: message"},
+		"error before a hit": {
+			rules: []gatingv1.Rule{pass("a", "change.x"), pass("b", "true")},
+			want:  "rule 'a' cannot be evaluated"},
+		"wrong type": {
+			rules: []gatingv1.Rule{pass("a", "change.author")},
+			want:  "not true or false"},
 		"too expensive": {rules: []gatingv1.Rule{pass("a", "[lists.range(5000)].all(l, l.map(x, l).flatten().size() > 0)")},
 			want: "cannot be evaluated"},
 	} {
@@ -75,7 +95,8 @@ func TestCompile(t *testing.T) {
 		"syntax":           {rule: pass("a", "change."), want: "rule 'a' is invalid"},
 		"no condition":     {rule: pass("a", "1 + 1"), want: "gives a int"},
 		"unknown variable": {rule: pass("a", "objects == 1"), want: "undeclared reference"},
-		"missing approvals": {rule: gatingv1.Rule{Name: "a", Expression: "true", Outcome: gatingv1.OutcomeApprovals},
+		"missing approvals": {
+			rule: gatingv1.Rule{Name: "a", Expression: "true", Outcome: gatingv1.OutcomeApprovals},
 			want: "approvals must be set if the outcome is approvals"},
 	} {
 		t.Run(name, func(t *testing.T) {
