@@ -120,6 +120,8 @@ func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, e
 		switch {
 		case g.gate == nil:
 			reasons = append(reasons, fmt.Sprintf("%s: %s", key, g.missing))
+		case len(g.gate.Spec.Rules) > 0:
+			reasons = append(reasons, fmt.Sprintf("%s: it has rules, which decide when the change is known", key))
 		case gate.Allows(g.gate, revision, s.at):
 		case len(g.gate.Status.ApprovedRevisions) > 0:
 			reasons = append(reasons, fmt.Sprintf("%s: only approved for %s", key,

@@ -51,8 +51,9 @@ func TestOf(t *testing.T) {
 		"wrong type": {
 			rules: []gatingv1.Rule{pass("a", "change.author")},
 			want:  "not true or false"},
-		"too expensive": {rules: []gatingv1.Rule{pass("a", "[lists.range(5000)].all(l, l.map(x, l).flatten().size() > 0)")},
-			want: "cannot be evaluated"},
+		"too expensive": {
+			rules: []gatingv1.Rule{pass("a", "[lists.range(5000)].all(l, l.map(x, l).flatten().size() > 0)")},
+			want:  "cannot be evaluated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := Compile(tc.rules)
