@@ -216,7 +216,7 @@ func (in Input) latest(t time.Time) (*Request, bool) {
 	return opening, true
 }
 
-// closedAt returns the time of the latest request to close that took effect by t; zero: none.
+// ClosedAt returns the time of the latest request to close that took effect by t; zero: none.
 func (in Input) ClosedAt(t time.Time) time.Time {
 	if r := in.Requests.Close; r != nil && !r.At.After(t) {
 		return r.At
