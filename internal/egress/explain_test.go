@@ -50,7 +50,7 @@ func TestHintOfTheProxyOfTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, invalid := url.Parse("http://:" + "x") // an invalid port
+	invalid := &url.Error{Op: "parse", URL: "http://:x", Err: errors.New("invalid port")}
 	own := rt.(*transport)
 	own.base.Proxy = func(*http.Request) (*url.URL, error) { return nil, invalid } // the environment is read only once
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host.example", nil)
