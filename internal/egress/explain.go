@@ -45,13 +45,15 @@ func explain(ctx context.Context, err error, r hostguard.Route) error {
 	return failed("the request to %s failed", host).Because(err)
 }
 
+// clientCertificate is a hint. A host that wants a certificate may also just close the connection.
+const clientCertificate = "If the host requires a client certificate, set tls.crt and tls.key in the Secret"
+
 func explainTLS(err error, host string) *fault.Fault {
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var alert *net.OpError
 	var record tls.RecordHeaderError
-	const clientCertificate = "If the host requires a client certificate, set tls.crt and tls.key in the Secret"
 	switch {
 	case errors.As(err, &authority):
 		return failed("the certificate of %s is not trusted", host).
@@ -114,7 +116,7 @@ func explainNetwork(err error, host string) *fault.Fault {
 			WithHint("Check the address of the host, network policies, and the routes of the node")
 	case errors.As(err, &op):
 		return failed("the connection to %s was interrupted", host).Because(summary{op.Err.Error(), err}).
-			WithHint("Check the server, and whether it requires a client certificate")
+			WithHint("Check the server. " + clientCertificate)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return failed("the connection to %s was interrupted", host).Because(summary{"unexpected end of data", err})
 	}
