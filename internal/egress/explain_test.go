@@ -27,7 +27,7 @@ func TestHintFitsTheNetworkError(t *testing.T) {
 		"refused connection": {err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)),
 			want: "Check that the server is running, and the port of the URL"},
 		"reset connection": {err: &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
-			want: "Check the server. If the host requires a client certificate, set tls.crt and tls.key in"},
+			want: "Check the server. If the host requires a client certificate, set tls.crt and tls.key in the Secret"},
 		"no answer": {err: dial(os.ErrDeadlineExceeded), want: "Check the server, and the network path to it"},
 		"metadata": {err: dial(errLinkLocal),
 			want: "Use the name of a host outside of the node and its cloud's metadata"},
