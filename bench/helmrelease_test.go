@@ -203,8 +203,7 @@ func (p *process) memoryWithChildren() float64 {
 
 const releaseWorkers = "--concurrent=8" // as many as the bare loop has at once
 
-// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions, and
-// watches them while nothing changes.
+// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions.
 func BenchmarkReleases(b *testing.B) {
 	r := newReleases(b)
 	before, after := testenv.Namespace(b), testenv.Namespace(b)
@@ -215,7 +214,7 @@ func BenchmarkReleases(b *testing.B) {
 		quiet(b)
 		log, wait := testenv.NewAuditLog(b), r.follow("1.0.0")
 		start := usage{at: time.Now(), server: cpuTime(b, testenv.ClusterPID(b))}
-		p := startController(b, r.namespace, releaseWorkers, "--watch-all-namespaces")
+		p := startController(b, r.namespace, releaseWorkers)
 		wait()
 		ours := since(start, p.usage())
 		asked := p.requests(log, testenv.Request{})
@@ -235,6 +234,18 @@ func BenchmarkReleases(b *testing.B) {
 		theirs = mean(theirs, r.bareReleases(after, "1.0.1", true))
 		t.compare(b, "upgrade all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
 		byKind(b, log)
+		p.stop()
+	}
+}
+
+// BenchmarkReleasesAtRest watches HelmReleases of all namespaces while nothing changes.
+func BenchmarkReleasesAtRest(b *testing.B) {
+	r := newReleases(b)
+	for b.Loop() {
+		r.create()
+		wait := r.follow("1.0.0")
+		p := startController(b, r.namespace, releaseWorkers, "--watch-all-namespaces")
+		wait()
 		r.idle(p)
 		p.stop()
 	}

@@ -1,12 +1,14 @@
 package gate
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
@@ -61,5 +63,36 @@ func TestAGateIsClosedBeforeTheTimeOfItsSeal(t *testing.T) {
 	forged.Status.Seal.Value, _ = splitSeal(g.Status.Seal.Value)
 	if isSealed(testSeals, forged) {
 		t.Error("the time of the seal is not sealed")
+	}
+}
+
+func TestApprovedChangesEnd(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	later := meta.TimeOf(now.Add(time.Hour))
+	for name, tc := range map[string]struct {
+		edit func(*gatingv1.Gate)
+		now  time.Time
+		want bool
+	}{
+		"approved":            {now: now, want: true},
+		"expired":             {now: now.Add(2 * time.Hour)},
+		"another change":      {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Change = "y" }, now: now},
+		"another rule":        {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Rule = "other" }, now: now},
+		"the spec changed":    {edit: func(g *gatingv1.Gate) { g.Generation = 2 }, now: now},
+		"being deleted":       {edit: func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: now} }, now: now},
+		"the clock went back": {now: now.Add(-2 * time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+			g.Status.ObservedGeneration = 1
+			g.Status.Seal = &gatingv1.Seal{Value: fmt.Sprintf("code.%d", now.Unix())}
+			g.Status.ApprovedChanges = []gatingv1.ApprovedChange{{Rule: "rule", Change: "x", Until: &later}}
+			if tc.edit != nil {
+				tc.edit(g)
+			}
+			if got := isChangeApproved(g, "rule", "x", tc.now); got != tc.want {
+				t.Errorf("approved: %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

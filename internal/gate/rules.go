@@ -76,7 +76,8 @@ func isOverridden(g *gatingv1.Gate) bool {
 
 // isChangeApproved reports whether a change has the approvals that a rule requires, according to the status.
 func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool {
-	if g.Status.ObservedGeneration != g.Generation || !g.DeletionTimestamp.IsZero() || digest == "" {
+	if g.Status.ObservedGeneration != g.Generation || !g.DeletionTimestamp.IsZero() || digest == "" ||
+		isSealedLater(g, now) {
 		return false
 	}
 	for _, a := range g.Status.ApprovedChanges {
