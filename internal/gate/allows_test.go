@@ -74,12 +74,13 @@ func TestApprovedChangesEnd(t *testing.T) {
 		now  time.Time
 		want bool
 	}{
-		"approved":            {now: now, want: true},
-		"expired":             {now: now.Add(2 * time.Hour)},
-		"another change":      {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Change = "y" }, now: now},
-		"another rule":        {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Rule = "other" }, now: now},
-		"the spec changed":    {edit: func(g *gatingv1.Gate) { g.Generation = 2 }, now: now},
-		"being deleted":       {edit: func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: now} }, now: now},
+		"approved":         {now: now, want: true},
+		"expired":          {now: now.Add(2 * time.Hour)},
+		"another change":   {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Change = "y" }, now: now},
+		"another rule":     {edit: func(g *gatingv1.Gate) { g.Status.ApprovedChanges[0].Rule = "other" }, now: now},
+		"the spec changed": {edit: func(g *gatingv1.Gate) { g.Generation = 2 }, now: now},
+		"being deleted": {edit: func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: now} },
+			now: now},
 		"the clock went back": {now: now.Add(-2 * time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
