@@ -1,37 +1,18 @@
 package kustomization
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// secrets is a reader of Secrets, by name.
-type secrets map[string]map[string][]byte
-
-func (s secrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	data, found := s[key.Name]
-	if !found {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
-	}
-	into.(*corev1.Secret).Data = data
-	return nil
-}
-
-func (secrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
 func TestHintsOfReferences(t *testing.T) {
-	c := &Controller{Live: secrets{"broken": {"a.agekey": []byte("no key")}}}
+	c := &Controller{Live: testenv.Secrets{"broken": {"a.agekey": []byte("no key")}}}
 	keys := func(d kustomizev1.Decryption) error {
 		_, err := c.readKeys(t.Context(),
 			&kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{Decryption: &d}},

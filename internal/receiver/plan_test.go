@@ -1,37 +1,19 @@
 package receiver
 
 import (
-	"context"
 	"errors"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// secrets is a reader of Secrets, by name.
-type secrets map[string]map[string][]byte
-
-func (s secrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	data, found := s[key.Name]
-	if !found {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
-	}
-	into.(*corev1.Secret).Data = data
-	return nil
-}
-
-func (secrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
 func TestHintsOfSecrets(t *testing.T) {
-	plans := &Plans{Secrets: secrets{"empty": nil, "token": {"token": []byte("x")}}}
+	plans := &Plans{Secrets: testenv.Secrets{"empty": nil, "token": {"token": []byte("x")}}}
 	for _, c := range []struct{ kind, secret, want string }{
 		{kind: "generic", want: "Set it to a Secret with the key token"},
 		{kind: "generic", secret: "none", want: "Create it with the key token or correct spec.secretRef"},
