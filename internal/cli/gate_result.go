@@ -122,13 +122,10 @@ func (a *gateApproval) report(ctx context.Context, c client.Client, g *gatingv1.
 	case !observed.Counts:
 		return fmt.Errorf("%s, but it does not count: %s", recorded, term.OneLine(observed.Message))
 	case len(approval.Spec.Changes) > 0:
-		approved := map[string]bool{}
-		for _, c := range g.Status.ApprovedChanges {
-			approved[c.Change] = slices.Contains(approval.Spec.Changes, c.Change)
-		}
 		enough := 0
-		for _, is := range approved {
-			if is {
+		for _, change := range approval.Spec.Changes {
+			if slices.ContainsFunc(g.Status.ApprovedChanges,
+				func(c gatingv1.ApprovedChange) bool { return c.Change == change }) {
 				enough++
 			}
 		}

@@ -70,7 +70,11 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 		e.gate.Status = gatingv1.GateStatus{}
 	}
 	e.state = stateOf(e.gate)
-	e.rules, e.problem = ruling.Compile(g.Spec.Rules)
+	if previous != nil && previous.gate.UID == g.UID && previous.gate.Generation == g.Generation {
+		e.rules, e.problem = previous.rules, previous.problem
+	} else {
+		e.rules, e.problem = ruling.Compile(g.Spec.Rules)
+	}
 	return e
 }
 

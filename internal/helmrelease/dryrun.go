@@ -94,8 +94,7 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 	if err != nil {
 		return nil, r.redact(err)
 	}
-	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, r.desired.decision(r.obj), planned,
-		r.secrets...)
+	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, planned, r.secrets...)
 	others, err := next.others(o.last)
 	if err != nil {
 		return nil, r.redact(err)

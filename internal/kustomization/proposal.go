@@ -111,8 +111,8 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	if err != nil {
 		return nil, p.inputs.redact(err)
 	}
-	out := rollout.NewProposal(refOf(obj), len(rollout.Inventory(obj.Status.Inventory)), source.Revision, p.digest,
-		planned, p.result.Secrets...)
+	out := rollout.NewProposal(refOf(obj), len(rollout.Inventory(obj.Status.Inventory)), source.Revision, planned,
+		p.result.Secrets...)
 	c.describe(ctx, obj, source, p.tree, &out.Change)
 	return out, nil
 }

@@ -54,11 +54,6 @@ type Change interface {
 	Digest() string
 }
 
-// allows reports whether the gate admits a revision, without its rules.
-func (c ClosedGate) allows(revision string) bool {
-	return c.Open || c.Allows != nil && c.Allows(revision)
-}
-
 // GateBehavior is what a closed gate does to the objects of a kind.
 type GateBehavior int
 
@@ -115,39 +110,36 @@ func (a *admission) blocking() []ClosedGate {
 
 // admit asks the gates about a revision. Gates with rules decide by the change; a nil change cannot be computed.
 func (a *admission) admit(revision string, change Change) error {
-	return a.decide(revision, func(c *ClosedGate) bool {
-		if c.Judge == nil {
-			return c.allows(revision)
-		}
-		c.State = c.Judge(revision, change)
-		return c.State == ""
-	})
+	return a.decide(revision, func(c ClosedGate) string { return c.Judge(revision, change) })
 }
 
 // admitUnchanged asks the gates about a revision that changes nothing. Gates with rules have nothing to decide then.
 func (a *admission) admitUnchanged(revision string) error {
-	return a.decide(revision, func(c *ClosedGate) bool { return c.Judge != nil || c.allows(revision) })
+	return a.decide(revision, func(ClosedGate) string { return "" })
 }
 
 // refuse holds a revision at the gates with rules, as what it changes cannot be computed.
 func (a *admission) refuse(revision string, err error) error {
-	return a.decide(revision, func(c *ClosedGate) bool {
-		if c.Judge == nil {
-			return c.allows(revision)
-		}
-		c.State = "has rules, but the change cannot be computed: " + err.Error()
-		return false
+	return a.decide(revision, func(ClosedGate) string {
+		return "has rules, but the change cannot be computed: " + err.Error()
 	})
 }
 
-// decide records which gates hold a revision.
-func (a *admission) decide(revision string, admits func(*ClosedGate) bool) error {
+// decide records which gates hold a revision. judge returns why a gate with rules does; empty if it does not.
+func (a *admission) decide(revision string, judge func(ClosedGate) (state string)) error {
 	if a == nil || len(a.asked) == 0 {
 		return nil
 	}
 	var closed []ClosedGate
 	for _, c := range a.asked {
-		if !admits(&c) {
+		admits := c.Open || c.Allows != nil && c.Allows(revision)
+		if c.Judge != nil {
+			state := judge(c)
+			if admits = state == ""; !admits {
+				c.State = state
+			}
+		}
+		if !admits {
 			closed = append(closed, c)
 		}
 	}

@@ -15,15 +15,14 @@ const maxPendingChanges = 20
 
 // Proposal is what an object would change.
 type Proposal struct {
-	Build   string         // identifies what would be applied
 	Planned []apply.Change // of a request that says Inspect
 	Change  risk.Change    // has no objects if nothing changes
 }
 
 // NewProposal returns the proposal of an owner, which applied a number of objects before, to move to a revision.
-func NewProposal(owner reconcile.Ref, inventory int, revision, build string, planned []apply.Change,
+func NewProposal(owner reconcile.Ref, inventory int, revision string, planned []apply.Change,
 	secrets ...string) *Proposal {
-	return &Proposal{Build: build, Planned: planned, Change: risk.Change{
+	return &Proposal{Planned: planned, Change: risk.Change{
 		Owner:     risk.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
 		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, secrets...), Secrets: secrets,
 	}}
