@@ -85,8 +85,8 @@ func TestSimulateGatesChange(t *testing.T) {
 	from, to := ruledChange(t)
 	simulate := func(args ...string) result {
 		t.Helper()
-		return at(t, append([]string{"simulate", "gates", "--change", "--source", "GitRepository/" + namespace + "/fleet",
-			"--from-dir", from}, args...)...)
+		return at(t, append([]string{"simulate", "gates", "--change", "--from-dir", from, "--source",
+			"GitRepository/" + namespace + "/fleet"}, args...)...)
 	}
 	r := simulate("--to-dir", to).wants(t, 1, "would hold the change at 4 of 6 objects")
 	lines := map[string]string{}
@@ -97,10 +97,10 @@ func TestSimulateGatesChange(t *testing.T) {
 	gate := " " + namespace + "/content "
 	for name, want := range map[string]string{
 		"db": "low" + gate + "denied no-claims denies the change by rule 'no-claims': ask the storage team",
-		"roles": "medium" + gate + "needs 2 approvals of group security rights requires 2 approvals of this change by " +
-			"rule 'rights'",
-		"accounts": "low" + gate + "held - is closed, and none of its rules applies: Gate closed by default",
-		"odd":      "low " + namespace + "/broken held - its rule 'broken' cannot be evaluated: no such key: nothing",
+		"roles": "medium" + gate + "needs 2 approvals of group security rights requires 2 approvals of this change " +
+			"by rule 'rights'",
+		"accounts":                              "low" + gate + "held - is closed, and none of its rules applies: Gate closed by default",
+		"odd":                                   "low " + namespace + "/broken held - its rule 'broken' cannot be evaluated: no such key: nothing",
 		"GitRepository/" + namespace + "/fleet": "- " + namespace + "/selects passes - -",
 	} {
 		if lines[name] != want {
