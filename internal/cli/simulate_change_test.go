@@ -99,8 +99,10 @@ func TestSimulateGatesChange(t *testing.T) {
 		"db": "low" + gate + "denied no-claims denies the change by rule 'no-claims': ask the storage team",
 		"roles": "medium" + gate + "needs 2 approvals of group security rights requires 2 approvals of this change " +
 			"by rule 'rights'",
-		"accounts":                              "low" + gate + "held - is closed, and none of its rules applies: Gate closed by default",
-		"odd":                                   "low " + namespace + "/broken held - its rule 'broken' cannot be evaluated: no such key: nothing",
+		"accounts": "low" + gate + "held - is closed, and none of its rules applies: Gate closed by default",
+
+		"odd": "low " + namespace + "/broken held - its rule 'broken' cannot be evaluated: no such key: nothing",
+
 		"GitRepository/" + namespace + "/fleet": "- " + namespace + "/selects passes - -",
 	} {
 		if lines[name] != want {
