@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -123,7 +124,14 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		in.Checks = append(in.Checks, verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message})
 	}
 	v := verdict.Of(in, now)
-	changes, expiry := approvedChanges(g, in, now)
+	changes, expiry := approvedChanges(g, in, now, func() map[string]bool {
+		waiting := map[string]bool{}
+		all, _ := c.Waiting(client.ObjectKeyFromObject(g), math.MaxInt)
+		for _, w := range all {
+			waiting[w.Change] = true
+		}
+		return waiting
+	})
 	g.Status.ApprovedChanges = changes
 	if request.RequiresChanges(g) {
 		v.Approvals = observer(g, in).Observe(in.Approvals, in.ClosedAt(now), now)

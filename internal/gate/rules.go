@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,20 +136,28 @@ func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool
 const maxApprovedChanges = 1000
 
 // approvedChanges returns the changes that have the approvals which the rules of a gate require, and when the first of
-// them expires.
-func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time) (all []gatingv1.ApprovedChange,
-	review time.Time) {
+// them expires. If there are too many, those that wait come first.
+func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time, waits func() map[string]bool) (
+	all []gatingv1.ApprovedChange, review time.Time) {
 	for _, r := range g.Spec.Rules {
 		if r.Approvals == nil {
 			continue
 		}
 		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, in.ClosedAt(now), now) {
 			review = earliest(review, c.Until)
-			a := gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)}
-			if len(all) < maxApprovedChanges {
-				all = append(all, a)
-			}
+			all = append(all, gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)})
 		}
+	}
+	if len(all) > maxApprovedChanges {
+		waiting := waits()
+		rank := func(a gatingv1.ApprovedChange) int {
+			if waiting[a.Change] {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(all, func(a, b gatingv1.ApprovedChange) int { return cmp.Compare(rank(a), rank(b)) })
+		all = slices.Clip(all[:maxApprovedChanges])
 	}
 	return all, review
 }
