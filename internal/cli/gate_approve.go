@@ -46,7 +46,8 @@ GateApproval of their own, which the command creates.`,
 			}
 			for _, change := range a.changes {
 				if !changeDigest.MatchString(change) {
-					return usagef("--change %q: use the digest that sluice gate status shows, sha256: and 64 digits", change)
+					return usagef("--change %q: use the digest that sluice gate status shows, sha256: and 64 digits",
+						change)
 				}
 			}
 			ctx, cancel := e.WithTimeout(cmd.Context())
@@ -129,7 +130,7 @@ func (a *gateApproval) waitingChanges(ctx context.Context, c client.Client, g *g
 	return changes, nil
 }
 
-// changeOf returns the change of an object that waits at a gate, if it is to be approved.
+// changeOf returns the change of an object that waits at a gate with the revision to approve; nil for other objects.
 func (a *gateApproval) changeOf(o reconcile.Gated, g *gatingv1.Gate) []string {
 	p := o.Held().Pending
 	if p == nil || p.Change == "" || !request.IsOf(p.Revision, a.revision) || cluster.HeldCondition(o) == nil ||
