@@ -129,7 +129,8 @@ func TestInboxShowsRiskRuleAndApprovers(t *testing.T) {
 	h := newHeldByRule(t)
 	e := h.entry("sha256:1")
 	w := e.Waiting[0]
-	if w.Pending.Risk != "high" || !strings.Contains(w.Pending.Diff, "data.x") || !strings.Contains(w.Why, "four-eyes") {
+	if w.Pending.Risk != "high" || !strings.Contains(w.Pending.Diff, "data.x") ||
+		!strings.Contains(w.Why, "four-eyes") {
 		t.Errorf("the change is shown as %+v", w)
 	}
 	if r := e.Item.Gate.Rules; len(r) != 1 || r[0].Required != 2 || !slices.Equal(r[0].Users, []string{"ada"}) ||

@@ -36,7 +36,8 @@ func (t *turns) take(ctx context.Context, user string) (func(), error) {
 	}
 }
 
-var errTooMany = NewError(http.StatusTooManyRequests, "too many requests at a time. Wait for the others, then try again.")
+var errTooMany = NewError(http.StatusTooManyRequests,
+	"too many requests at a time. Wait for the others, then try again.")
 
 // counter counts what users have open, which is bounded. The zero value is ready.
 type counter struct {

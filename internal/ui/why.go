@@ -85,7 +85,8 @@ func (s *Server) appliersOf(ctx context.Context, u *User, visible []*view.Item, 
 		}
 	}
 	if hidden > 0 {
-		notes = append(notes, "Some containers that match are of workloads that no Kustomization or HelmRelease applied.")
+		notes = append(notes, "Some containers that match are of workloads that no Kustomization or HelmRelease "+
+			"applied.")
 	}
 	return targets, notes, nil
 }

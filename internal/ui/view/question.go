@@ -49,13 +49,13 @@ func newQuestion(query string) question {
 	return q
 }
 
-// IsWords reports whether a query names neither a revision nor a pull request, but words, such as an image.
+// IsWords reports whether a query is words, such as an image: not a revision and not a pull request.
 func IsWords(query string) bool {
 	q := newQuestion(query)
 	return q.isWords()
 }
 
-// isWords reports whether the question names neither a revision nor a pull request.
+// isWords reports whether the question is words.
 func (q *question) isWords() bool { return len(q.revisions) == 0 && q.pull == "" }
 
 // isMerged reports whether the commit of a source says that it merged the pull request.

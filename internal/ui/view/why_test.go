@@ -166,7 +166,8 @@ func TestWhyShowsAPullRequestThatIsNotMerged(t *testing.T) {
 	d := newDelivery()
 	made := strings.Repeat("e", 40)
 	job := &Item{ID: "ImageUpdateJob/team/release", Kind: "ImageUpdateJob", Namespace: "team", Name: "release",
-		State: Ready, Revision: made, Changed: at(0), Image: "web:2", PullRequest: "https://git.example/org/repo/pull/43"}
+		State: Ready, Revision: made, Changed: at(0), Image: "web:2",
+		PullRequest: "https://git.example/org/repo/pull/43"}
 	items := append(d.items(), job)
 	for _, query := range []string{"#43", "https://git.example/org/repo/pull/43", "web:2"} {
 		a := Why(items, query)
