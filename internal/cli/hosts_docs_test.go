@@ -1,29 +1,25 @@
 package cli
 
 import (
-	"os"
-	"strings"
+	"slices"
 	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // TestHostPages runs each command of the pages about git hosts, in the order of the page.
 func TestHostPages(t *testing.T) {
 	_, namespace := withDefinitions(t)
-	fill := strings.NewReplacer("app.pem", rsaKey(t), `"$TOKEN"`, "the-token")
-	for _, host := range []string{"github", "gitlab", "gitea", "bitbucket", "azure-devops"} {
-		page, err := os.ReadFile("../../docs/" + host + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		count := 0
-		for line := range strings.Lines(string(page)) {
-			if command, ok := strings.CutPrefix(line, "    sluice "); ok {
-				at(t, append(strings.Fields(fill.Replace(command)), "-n", namespace)...).wants(t, exitOK)
-				count++
+	for _, page := range []string{"github.md", "gitlab.md", "gitea.md", "bitbucket.md", "azure-devops.md"} {
+		commands := testenv.Commands(t, page)
+		for _, args := range commands {
+			if i := slices.Index(args, "app.pem"); i >= 0 {
+				args[i] = rsaKey(t)
 			}
+			at(t, append(args, "-n", namespace)...).wants(t, exitOK)
 		}
-		if count < 2 {
-			t.Errorf("docs/%s.md has %d commands", host, count)
+		if len(commands) < 2 {
+			t.Errorf("docs/%s has %d commands", page, len(commands))
 		}
 	}
 }
