@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,8 +19,8 @@ func checkReference(t *testing.T) {
 	root.InitDefaultCompletionCmd()
 	var b strings.Builder
 	b.WriteString("# Commands and flags\n\nAfter this page you know each command, its flags and examples. " +
-		"[The command line](cli.md) leads through them.\nThis page and the manual pages of `sluice man` are written from " +
-		"the commands themselves.\n\n## Flags of all commands\n\n")
+		"[The command line](cli.md) leads through them.\nThis page and the manual pages of `sluice man` are written " +
+		"from the commands themselves.\n\n## Flags of all commands\n\n")
 	writeFlags(&b, root.PersistentFlags())
 	for _, c := range commands(root)[1:] {
 		if c.Hidden || c.HasSubCommands() && c.Name() != "get" && !c.HasLocalFlags() {
@@ -85,7 +84,7 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 			name += ", `-" + f.Shorthand + "`"
 		}
 		value := ""
-		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" && !strings.Contains(f.DefValue, os.TempDir()) {
+		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
 			value = "`" + strings.ReplaceAll(f.DefValue, homeOf(), "$HOME") + "`"
 		}
 		fmt.Fprintf(b, "| %s | %s | %s |\n", name, cell(value), cell(f.Usage))
@@ -99,7 +98,7 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 func homeOf() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return filepath.Join("home", "of", "nobody")
+		return "no home directory" // defaults contain none then
 	}
 	return home
 }
