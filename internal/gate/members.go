@@ -66,7 +66,7 @@ type accountReader struct {
 	user   string // for messages
 }
 
-// readerFor returns the reader of a cluster: that of the gate if there is no kubeconfig.
+// readerFor returns the reader of a cluster: that of the gate without a kubeconfig.
 func (p *Probes) readerFor(ctx context.Context, g *gatingv1.Gate, ref *meta.KubeConfigReference) (accountReader,
 	error) {
 	if ref == nil {

@@ -82,7 +82,7 @@ var soaks = map[string][]step{
 		{at: 120, members: one(ready("s", a)), want: a + "," + a},
 		{at: 121, want: ","},
 	},
-	"nobody looked for an hour": {
+	"not observed for an hour": {
 		{at: 0, members: one(ready("s", a)), want: a + ","},
 		{at: 20, members: one(ready("s", a)), want: a + ","},
 		{at: 200, members: one(ready("s", a)), want: a + ","},
