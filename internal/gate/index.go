@@ -84,7 +84,7 @@ func stateOf(g *gatingv1.Gate) string {
 	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
-		isOverridden(g), changesOf(g.Status.ApprovedChanges))
+		isOverridden(g), changesOf(g.Status.ApprovedChanges), soaks(g))
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -194,9 +194,12 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 			c.Judge = e.judge(obj, now)
 			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop
 			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
-			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Allows(r[0]) {
+			r := e.gate.Status.ApprovedRevisions
+			isOpen := len(r) > 0 && c.Allows(r[0])
+			if isOpen {
 				c.State = "allows only " + quoted(r)
 			}
+			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
 		}
 		closed = append(closed, c)
 	}
