@@ -170,6 +170,31 @@ func TestChartEqualsInstall(t *testing.T) {
 					ClientID: "c", ClientSecret: "d", UsernameClaim: "email", UsernamePrefix: "u:", GroupsClaim: "g",
 					GroupsPrefix: "oidc: {", NoTokenLogin: true}
 			}},
+		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
+			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
+	}
+	for _, component := range options.AllControllers {
+		test := tests["default"]
+		test.values = values{"components": []any{component}}
+		test.change = func(o *install.Options) { o.Components = []string{component} }
+		tests[component] = test
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := install.Default("latest")
+			test.change(&o)
+			wantEqual(t, rendered(t, c, o.Namespace, test.values), o, "Namespace")
+		})
+	}
+}
+
+func TestChartEqualsInstallOfReplicas(t *testing.T) {
+	c := load(t)
+	type values = map[string]any
+	for name, test := range map[string]struct {
+		values values
+		change func(*install.Options)
+	}{
 		"replicas": {values{"storageBackend": values{"endpoint": "https://a.example", "bucket": "b"}},
 			func(o *install.Options) { o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b"} }},
 		"one replica": {values{"replicas": 1, "components": []any{options.HelmController},
@@ -184,16 +209,7 @@ func TestChartEqualsInstall(t *testing.T) {
 				o.Replicas, o.Profile = 5, "multi-tenant"
 				o.Backend = install.Backend{Endpoint: "http://a", Bucket: "b", Prefix: "p/q", Region: "r", Secret: "c"}
 			}},
-		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
-			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
-	}
-	for _, component := range options.AllControllers {
-		test := tests["default"]
-		test.values = values{"components": []any{component}}
-		test.change = func(o *install.Options) { o.Components = []string{component} }
-		tests[component] = test
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := install.Default("latest")
 			test.change(&o)

@@ -59,7 +59,8 @@ func (o *installFlags) bindReplicas(f *pflag.FlagSet) {
 	f.StringVar(&o.Backend.Endpoint, "storage-backend-s3-endpoint", "",
 		"URL of an S3-compatible server that stores artifacts for all replicas")
 	f.StringVar(&o.Backend.Bucket, "storage-backend-s3-bucket", "", "bucket at --storage-backend-s3-endpoint")
-	f.StringVar(&o.Backend.Prefix, "storage-backend-s3-prefix", "", "prefix of the names of all artifacts in the bucket")
+	f.StringVar(&o.Backend.Prefix, "storage-backend-s3-prefix", "",
+		"prefix of the names of all artifacts in the bucket")
 	f.StringVar(&o.Backend.Region, "storage-backend-s3-region", "", "region of the bucket (default: ask the server)")
 	f.StringVar(&o.Backend.Secret, "storage-backend-secret", "",
 		"Secret with the credentials, such as the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (default: the role "+

@@ -136,7 +136,8 @@ func (p *process) addReceivers(ctx context.Context) error {
 	}
 	server := receiver.NewServer(&receiver.Server{
 		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Mapper: p.mgr.GetRESTMapper(),
-		Writer: kubeclient.StandbyWriter(p.mgr.GetClient()), Plans: plans, Check: &hook.Checker{Transport: issuers}, Clock: p.GetClock(),
+		Writer: kubeclient.StandbyWriter(p.mgr.GetClient()), Plans: plans,
+		Check: &hook.Checker{Transport: issuers}, Clock: p.GetClock(),
 	})
 	p.serveHTTP("webhooks", listener, server)
 	return nil

@@ -46,7 +46,8 @@ func TestElectionRenewsInTime(t *testing.T) {
 			t.Errorf("without an election: %v", err)
 		}
 		o.LeaderElection = true
-		if err := o.checkElection(); (err == nil) != (flag == "") || err != nil && !strings.HasPrefix(err.Error(), flag) {
+		err := o.checkElection()
+		if (err == nil) != (flag == "") || err != nil && !strings.HasPrefix(err.Error(), flag) {
 			t.Errorf("want an error of %q, got %v", flag, err)
 		}
 	}

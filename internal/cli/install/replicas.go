@@ -38,8 +38,8 @@ func (o Options) validateReplicas() error {
 		return fmt.Errorf("invalid --replicas %d: choose 1 to %d", o.Replicas, maxReplicas)
 	}
 	if b == (Backend{}) && o.Replicas > 1 {
-		return fmt.Errorf("--replicas %d needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: replicas "+
-			"serve the same artifacts from a bucket", o.Replicas)
+		return fmt.Errorf("--replicas %d needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: "+
+			"replicas serve the same artifacts from a bucket", o.Replicas)
 	}
 	if b != (Backend{}) && (b.Endpoint == "" || b.Bucket == "") {
 		return errors.New("a storage backend needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: " +

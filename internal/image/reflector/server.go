@@ -139,7 +139,8 @@ func (s *Server) handle(do func(*http.Request, caller) (any, error)) http.Handle
 		var response any
 		if s.Standby != nil && s.Standby() {
 			w.Header().Set("Retry-After", "1")
-			err = rejectf(http.StatusServiceUnavailable, "this replica waits for the lease; the leader has the tags: retry")
+			err = rejectf(http.StatusServiceUnavailable,
+				"this replica waits for the lease; the leader has the tags: retry")
 		}
 		if err == nil {
 			response, err = do(r, caller{reader})
