@@ -29,7 +29,7 @@ const (
 // addApprovals adds the approvals of a gate to the input. Unverified is not nil if the API server does not verify their
 // authors; they do not count then.
 func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) (unverified, err error) {
-	if len(approvalRules(g)) == 0 {
+	if len(approvalRules(g)) == 0 && len(in.Failures) == 0 {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList

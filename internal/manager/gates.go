@@ -99,6 +99,7 @@ func (p *process) addGates(ctx context.Context) error {
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors:        authors,
 			CheckSelection: p.gateIndex.CheckSelection,
+			Observed:       &p.gateIndex.Observed,
 		},
 	})
 }
