@@ -37,6 +37,9 @@ func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *ver
 		client.MatchingFields{approvalGate: g.Name}); err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot list the approvals of the gate").Because(err)
 	}
+	if len(approvalRules(g)) == 0 && len(list.Items) == 0 {
+		return nil, nil
+	}
 	slices.SortFunc(list.Items, func(a, b gatingv1.GateApproval) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})

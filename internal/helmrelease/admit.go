@@ -25,7 +25,7 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.Hel
 	pass.Variant = variantOf(d.decision(obj))
 	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil &&
 		!(pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)) &&
-		!(pass.IsWatched(d.chart.version) && d.isAttempted(obj) && !d.isReleased(obj)) {
+		!(d.isAttempted(obj) && !d.isReleased(obj) && pass.Continue(d.chart.version)) {
 		return ptr.To(c.hold(ctx, pass, d, propose))
 	}
 	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {

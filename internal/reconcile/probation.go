@@ -49,6 +49,16 @@ func (p *Pass[T]) IsWatched(revision string) bool {
 		p.admitted.Generation == p.Object.GetGeneration()
 }
 
+// Continue reports whether a step may go on with a revision although gates hold it, since the object has it already and
+// a gate watches what becomes of it.
+func (p *Pass[T]) Continue(revision string) bool {
+	if !p.IsWatched(revision) || p.changeOf(revision) != p.admitted.Change {
+		return false
+	}
+	p.revision = revision
+	return true
+}
+
 // WasHealthy reports whether the object was Ready with a revision that gates let through, and is not unhealthy since.
 func (p *Pass[T]) WasHealthy(revision string) bool {
 	return p.WasAdmitted(revision) && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
