@@ -6,8 +6,11 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -37,6 +40,19 @@ func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	}
 	setStatus(g, verdict.Of(in, at), nil, at)
 	return g
+}
+
+// Selects reports whether a gate selects an object of a kind. According to its status, the gate may select objects of
+// its own namespace only. namespaces returns the labels of a namespace, and whether they could be read.
+func Selects(g *gatingv1.Gate, kind string, obj reconcile.Gated,
+	namespaces func(name string) (labels.Set, bool)) bool {
+	s := newSelector(g)
+	if s == nil {
+		return false
+	}
+	ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady)
+	s.confined = reachesOthers(g) && ready != nil && ready.Reason == meta.AccessDeniedReason
+	return s.matches(&Index{Namespace: namespaces}, reconcile.Ref{GroupKind: schema.GroupKind{Kind: kind}}, obj)
 }
 
 // observedFault returns the terminal error that the controller found by reading other objects than the gate;

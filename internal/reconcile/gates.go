@@ -46,16 +46,23 @@ type ClosedGate struct {
 	Allows        func(revision string) bool // reports whether the gate admits a revision; nil admits none
 	StopsProgress bool                       // the gate also stops work that is in progress
 
-	// Judge returns why the rules of the gate hold a change to a revision, for messages; empty if they admit it. A nil
-	// change is one that cannot be computed. It is nil for a gate without rules.
-	Judge func(revision string, change Change) (state string)
-	Open  bool // without its rules, the gate would be open
+	// Judge returns what the rules of the gate say about a change to a revision. A nil change is one that cannot be
+	// computed. It is nil for a gate without rules.
+	Judge func(revision string, change Change) Judgement
+	Rule  string // that holds the change which was asked about; empty if none does
+	Open  bool   // without its rules, the gate would be open
 
 	// Failed reports whether the gate is closed only because a change that it let through became unhealthy.
 	Failed bool
 	// Refuses returns why the gate refuses a revision that became unhealthy, although it is open; nil if it does not.
 	// change identifies what would be applied if the revision does not. It is nil if the gate refuses nothing.
 	Refuses func(revision, change string) *Refusal
+}
+
+// Judgement is what the rules of a gate say about a change.
+type Judgement struct {
+	Rule string // that decides; empty if none applies
+	Held string // why the gate holds the change, for messages; empty if it admits it
 }
 
 // Change is what an object would change. Gates with rules know its type.
@@ -130,23 +137,23 @@ func (a *admission) blocking() []ClosedGate {
 
 // admit asks the gates about a revision. Gates with rules decide by the change; a nil change cannot be computed.
 func (a *admission) admit(revision string, change Change) error {
-	return a.decide(revision, func(c ClosedGate) string { return c.Judge(revision, change) })
+	return a.decide(revision, func(c ClosedGate) Judgement { return c.Judge(revision, change) })
 }
 
 // admitUnchanged asks the gates about a revision that changes nothing. Gates with rules have nothing to decide then.
 func (a *admission) admitUnchanged(revision string) error {
-	return a.decide(revision, func(ClosedGate) string { return "" })
+	return a.decide(revision, func(ClosedGate) Judgement { return Judgement{} })
 }
 
 // refuse holds a revision at the gates with rules, as what it changes cannot be computed.
 func (a *admission) refuse(revision string, err error) error {
-	return a.decide(revision, func(ClosedGate) string {
-		return "has rules, but the change cannot be computed: " + err.Error()
+	return a.decide(revision, func(ClosedGate) Judgement {
+		return Judgement{Held: "has rules, but the change cannot be computed: " + err.Error()}
 	})
 }
 
-// decide records which gates hold a revision. judge returns why a gate with rules does; empty if it does not.
-func (a *admission) decide(revision string, judge func(ClosedGate) (state string)) error {
+// decide records which gates hold a revision. judge is what a gate with rules says.
+func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) error {
 	if a == nil || len(a.asked) == 0 {
 		return nil
 	}
@@ -154,9 +161,9 @@ func (a *admission) decide(revision string, judge func(ClosedGate) (state string
 	for _, c := range a.asked {
 		admits := c.Open || c.Allows != nil && c.Allows(revision)
 		if c.Judge != nil {
-			state := judge(c)
-			if admits = state == ""; !admits {
-				c.State = state
+			judgement := judge(c)
+			if admits = judgement.Held == ""; !admits {
+				c.State, c.Rule = judgement.Held, judgement.Rule
 			}
 		}
 		if c.Refuses != nil {

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/explain"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
@@ -285,9 +286,12 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	for _, n := range o.notes {
-		if is != nil && n.reason == is.Reason && n.message == is.Message {
+		if is != nil && n.reason == is.Reason && n.message == explain.WithoutCode(is.Message) {
 			o.eventReason = is.Reason // one event for both
 			continue
+		}
+		if n.eventType == warning {
+			n.message = explain.WithCode(n.reason, n.message, maxMessage)
 		}
 		l.Events.Emit(l.GroupKind.Group, obj,
 			Event{Type: n.eventType, Reason: n.reason, Message: n.message, Metadata: o.metadata})
