@@ -54,8 +54,8 @@ func (s *harness) opened(name string, status metav1.ConditionStatus, text string
 	return g
 }
 
-// behind makes a Kustomization refer to gates, and wait for the health of its objects: a ConfigMap with the value bad is
-// unhealthy, unless a person adds the key fixed.
+// behind makes a Kustomization refer to gates, and wait for the health of its objects: a ConfigMap with the value bad
+// is unhealthy, unless a person adds the key fixed.
 func behind(gates ...string) func(*kustomizev1.Kustomization) {
 	return func(k *kustomizev1.Kustomization) {
 		system.WaitForHealth(system.NoTimeout)(k)
@@ -65,8 +65,8 @@ func behind(gates ...string) func(*kustomizev1.Kustomization) {
 	}
 }
 
-// mends adds the key fixed to a ConfigMap, as a person would.
-func (s *harness) mends(name string) {
+// repair adds the key fixed to a ConfigMap, as a person would.
+func (s *harness) repair(name string) {
 	s.Helper()
 	s.mergeConfigMap(name, `{"data":{"fixed":"yes"}}`)
 }
@@ -108,7 +108,8 @@ func TestFailureClosesGate(t *testing.T) {
 	s.HasEvent("release", "GateClosed", second)
 
 	t.Log("a newer revision waits, also after a restart")
-	third := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "3"), "other/b.yaml": system.ConfigMap("b", "3")})
+	third := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "3"),
+		"other/b.yaml": system.ConfigMap("b", "3")})
 	s.RequestFetch("app")
 	s.pending("other", third, 0, 1, 0)
 	s.Stop()
@@ -144,7 +145,7 @@ func TestRecoveredObjectOpensGate(t *testing.T) {
 		"Reconciliation is approved.") // nothing waits
 
 	t.Log("a person makes it healthy, and the gate opens")
-	s.mends("a")
+	s.repair("a")
 	s.Ready("app", commit)
 	s.opened("release", metav1.ConditionTrue, "Gate opened by default")
 

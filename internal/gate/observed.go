@@ -195,8 +195,8 @@ func isFailed(f *gatingv1.FailedChange, obj reconcile.Gated, revision, change st
 	})
 }
 
-// isFailureHold reports whether a gate is closed only because a change that it let through is unhealthy. The seal covers
-// it.
+// isFailureHold reports whether a gate is closed only because a change that it let through is unhealthy. The seal
+// covers it.
 func isFailureHold(g *gatingv1.Gate) bool {
 	return g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyRevisionFailed
 }

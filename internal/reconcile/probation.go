@@ -10,7 +10,7 @@ import (
 )
 
 // Gates with spec.onFailure watch what they let through: the kernel records since when an object is Ready with it, and
-// whether it became unhealthy, in a sealed part of its status. The gates are told, and decide.
+// whether it became unhealthy, in a sealed part of its status. The gates get it, and decide.
 
 // Watch is how gates with spec.onFailure watch an object.
 type Watch struct {

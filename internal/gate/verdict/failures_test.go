@@ -107,7 +107,8 @@ func TestFailures(t *testing.T) {
 
 func TestOpenGateNamesWhatItRefuses(t *testing.T) {
 	in := newInput(t, true, time.Hour, nil)
-	in.Failures, in.Reverts = []gatingv1.FailedChange{resolved(failed("b", "10:00")), resolved(failed("a", "09:00"))}, true
+	in.Reverts = true
+	in.Failures = []gatingv1.FailedChange{resolved(failed("b", "10:00")), resolved(failed("a", "09:00"))}
 	want := "Gate opened by default, except for revision 'b', which failed, and 1 more"
 	if v := Of(in, at("10:30")); v.Message != want {
 		t.Errorf("got %q, want %q", v.Message, want)
