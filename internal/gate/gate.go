@@ -43,6 +43,8 @@ type Controller struct {
 	Waiting func(gate types.NamespacedName, limit int) ([]gatingv1.WaitingObject, int64)
 	// CheckSelection returns why the gate selects less than its selector names.
 	CheckSelection func(ctx context.Context, g *gatingv1.Gate) error
+	// GatesOfMembers visits the gates which hold the objects of a check of revisions.
+	GatesOfMembers func(ctx context.Context, s *memberSelector, visit func(member, gate reconcile.Ref))
 
 	Seals *seal.Key
 	// Observed is what objects have that gates with spec.onFailure watch.
@@ -122,8 +124,8 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		return decision{}, err
 	}
 	g.Status.Checks = results
-	for _, r := range results {
-		in.Checks = append(in.Checks, verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message})
+	for i, r := range results {
+		in.Checks = append(in.Checks, checkOf(g.Spec.Checks[i], r, now))
 	}
 	v := verdict.Of(in, now)
 	changes, expiry := approvedChanges(g, in, latest(in.ClosedAt(now), v.HeldSince), now)
@@ -156,7 +158,8 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 		reason = v.Reason
 	}
 	changed := previous == nil || previous.Status != status ||
-		(v.Reason == gatingv1.WhyOverridden) != (g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyOverridden)
+		(v.Reason == gatingv1.WhyOverridden) != isOverridden(g) ||
+		v.Open && checksRevisions(g) && !slices.Equal(v.Revisions, g.Status.ApprovedRevisions)
 	reconcile.Mark(g, gatingv1.OpenedCondition, status, reason, v.Message)
 	g.Status.Why = &gatingv1.Explanation{Reason: v.Reason, Message: v.Why}
 	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOrNil(v.RequestedAt), timeOrNil(v.ResetAt)

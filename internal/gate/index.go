@@ -87,7 +87,7 @@ func stateOf(g *gatingv1.Gate) string {
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
 		isOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
-		isFailureHold(g), failuresOf(g.Status.Failures))
+		isFailureHold(g), failuresOf(g.Status.Failures), soaks(g))
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -197,9 +197,12 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 			c.Judge, c.Refuses, c.Failed = e.judge(obj, now), e.refuses(obj), isFailureHold(e.gate)
 			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop && !c.Failed
 			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
-			if r := e.gate.Status.ApprovedRevisions; len(r) > 0 && c.Allows(r[0]) {
+			r := e.gate.Status.ApprovedRevisions
+			isOpen := len(r) > 0 && c.Allows(r[0])
+			if isOpen {
 				c.State = "allows only " + quoted(r)
 			}
+			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
 			if c.Failed {
 				c.State += ": " + strings.TrimPrefix(e.gate.Status.Why.Message, "Gate closed: ")
 			}

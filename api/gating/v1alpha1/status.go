@@ -190,6 +190,34 @@ type CheckResult struct {
 	// Message describes the result.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Revision is what a check of a revision has observed.
+	// +optional
+	Revision *ObservedRevision `json:"revision,omitempty"`
+}
+
+// ObservedRevision is what a check of a revision has observed of its objects.
+type ObservedRevision struct {
+	// Ready is the revision that all objects are Ready at. It is empty if they are not.
+	// +optional
+	Ready string `json:"ready,omitempty"`
+	// Since is the time since when they have been Ready at it, as far as the gate has observed.
+	// +optional
+	Since *meta.Time `json:"since,omitempty"`
+	// Until is the time at which they will have been Ready at it for long enough.
+	// +optional
+	Until *meta.Time `json:"until,omitempty"`
+	// Promoted is the revision that the check allows: the last one that all objects were Ready at for long enough.
+	// +optional
+	Promoted string `json:"promoted,omitempty"`
+	// PromotedAt is the time from which the check has allowed it.
+	// +optional
+	PromotedAt *meta.Time `json:"promotedAt,omitempty"`
+	// ObservedAt is the last time at which the objects could be read.
+	// +optional
+	ObservedAt *meta.Time `json:"observedAt,omitempty"`
+	// Digest identifies the check, its objects, their generations, and since when they have been Ready.
+	// +optional
+	Digest string `json:"digest,omitempty"`
 }
 
 // WaitingObject is an object that waits for a gate.

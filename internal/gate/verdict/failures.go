@@ -7,6 +7,7 @@ import (
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 )
 
 // Names reports whether a name is that of a revision, such as main@sha1:<hex>. The name may leave out the part before
@@ -81,7 +82,8 @@ func (v *Verdict) hold(in Input, t time.Time) {
 	if r, opens := in.latest(t); r != nil && opens && r.At.After(latest.Since.Time) && r.active(in.Window, t) {
 		return // for a revision, as this is the one that the request names, or else the failures were answered
 	}
-	if named := in.named(latest.Since.Time, t); len(named) > 0 {
+	named := slices.DeleteFunc(in.named(latest.Since.Time, t), func(name string) bool { return !v.includes(name) })
+	if len(named) > 0 {
 		v.Revisions, v.Reason, v.By, v.From = named, gatingv1.WhyApproved, "", ""
 		v.Message = "Gate opened by approval"
 		v.Why = v.Message + " of a revision, after another one failed"
@@ -95,6 +97,13 @@ func (v *Verdict) hold(in Input, t time.Time) {
 		v.Message += fmt.Sprintf(" and %d more", more)
 	}
 	v.Message += ": " + clip(latest.Message)
+}
+
+// includes reports whether a revision is one of those that an open gate allows.
+func (v *Verdict) includes(name string) bool {
+	return len(v.Revisions) == 0 || slices.ContainsFunc(v.Revisions, func(r string) bool {
+		return promotion.Same(r, name)
+	})
 }
 
 // mention adds to the message of an open gate which revisions it refuses.

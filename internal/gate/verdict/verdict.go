@@ -29,9 +29,10 @@ type Input struct {
 
 // Check is the result of a check.
 type Check struct {
-	Name    string
-	Passes  bool
-	Message string
+	Name      string
+	Passes    bool
+	Message   string
+	Promotion *Promotion // of a check of revisions
 }
 
 // Verdict is whether a gate is open, and why.
@@ -94,7 +95,7 @@ func (in Input) at(t time.Time) Verdict {
 		v.limit(in.Rule, approved)
 	}
 	if v.Open {
-		v.check(in.Checks)
+		v.check(in.Checks, t)
 	}
 	v.hold(in, t)
 	return v
@@ -124,15 +125,36 @@ func (v *Verdict) limit(rule *Rule, approved tally) {
 	}
 }
 
-// check closes a gate unless all checks pass.
-func (v *Verdict) check(checks []Check) {
+// check closes a gate unless all checks pass at t, and limits it to the revisions that they allow.
+func (v *Verdict) check(checks []Check, t time.Time) {
 	for _, check := range checks {
-		if !check.Passes {
-			v.Open, v.Revisions, v.Reason, v.By, v.From = false, nil, gatingv1.WhyCheckFailed, "", ""
-			v.Message = fmt.Sprintf("Gate closed: check '%s' does not pass", check.Name)
-			v.Why = v.Message + ": " + check.Message
+		revision := check.Promotion.at(t)
+		if !check.Passes && revision == "" {
+			v.closeFor(fmt.Sprintf("check '%s' does not pass", check.Name), check)
 			return
 		}
+		if check.Promotion != nil && !v.narrow(revision) {
+			v.closeFor(fmt.Sprintf("check '%s' does not allow revision '%s'", check.Name,
+				strings.Join(v.Revisions, "', '")), check)
+			return
+		}
+	}
+	for _, check := range checks {
+		if check.Promotion != nil {
+			text := fmt.Sprintf("; check '%s' %s", check.Name, check.Message)
+			v.Message, v.Why = v.Message+text, v.Why+text
+		}
+	}
+}
+
+// closeFor closes a gate because of a check. The message of the condition contains that of a check of revisions, which
+// changes only with what the check observes.
+func (v *Verdict) closeFor(cause string, check Check) {
+	v.Open, v.Revisions, v.Reason, v.By, v.From = false, nil, gatingv1.WhyCheckFailed, "", ""
+	v.Message = "Gate closed: " + cause
+	v.Why = v.Message + ": " + check.Message
+	if check.Promotion != nil {
+		v.Message = v.Why
 	}
 }
 
@@ -242,6 +264,11 @@ func (in Input) boundary(t time.Time) time.Time {
 	if in.Rule != nil || len(in.Failures) > 0 {
 		for _, a := range in.Approvals {
 			times = append(times, a.At, in.expiry(a))
+		}
+	}
+	for _, c := range in.Checks {
+		if c.Promotion != nil {
+			times = append(times, c.Promotion.NextAt)
 		}
 	}
 	var first time.Time
