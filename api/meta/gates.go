@@ -137,6 +137,16 @@ type Pending struct {
 	// +optional
 	Changes []string `json:"changes,omitempty"`
 
+	// Diff is what would change in objects that exist, with secrets masked. It is shortened.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Diff string `json:"diff,omitempty"`
+
+	// Images that the change would bring, the first of them.
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	Images []string `json:"images,omitempty"`
+
 	// Risk of the change: low, medium or high.
 	// +optional
 	Risk string `json:"risk,omitempty"`

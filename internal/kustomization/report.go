@@ -64,7 +64,8 @@ func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
 // failure, is not recorded, so that the status need not be written.
 func (r *run) recordHistory(err error) {
 	started := r.state.started
-	r.state.started = time.Time{}
+	times := r.state.times
+	r.state.started, r.state.times = time.Time{}, nil
 	digest, status := r.state.build.digest, meta.ReconciliationSucceededReason
 	if err != nil {
 		status = fault.Reason(err, meta.ReconciliationFailedReason)
@@ -87,6 +88,9 @@ func (r *run) recordHistory(err error) {
 	snapshot.LastReconciled = now
 	snapshot.LastReconciledDuration = meta.Elapsed{Duration: r.Clock.Since(started).Round(time.Microsecond)}
 	snapshot.TotalReconciliations++
+	if times != nil {
+		snapshot.Times = times
+	}
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {
 		snapshot.Metadata["originRevision"] = origin
