@@ -10,12 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/transport"
-	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/preview"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/risk"
@@ -24,12 +20,9 @@ import (
 // previewChange is `sluice preview`.
 type previewChange struct {
 	*env
-	from, to, fromDir, toDir, clone string
-	sources                         []string
-	rules, failOn, output           string
-	offline, strict, listRules      bool
-	comment                         bool
-	pull                            *pullRequest // nil without the address of one
+	change                      changeFlags
+	rules, failOn, output       string
+	offline, listRules, comment bool
 }
 
 // previewFormats are the values of --output.
@@ -56,44 +49,25 @@ exit code is 1 only for changes of that risk or a higher one.`,
   sluice preview https://github.com/acme/fleet/pull/42 --comment
   sluice preview --from origin/main --to HEAD --fail-on high -o markdown
   sluice preview --list-rules`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("accepts the address of one pull request, received %d arguments", len(args))
-			}
-			return nil
-		},
+		Args:              onePullRequest,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := c.Flags()
-	f.StringVar(&p.from, "from", "main", "branch, tag or commit that the change lands on")
-	f.StringVar(&p.to, "to", "HEAD", "branch, tag or commit with the change")
-	f.StringVar(&p.clone, "clone", ".", "directory in a clone of the repository")
-	f.StringVar(&p.fromDir, "from-dir", "", "directory with the files before the change, instead of a clone")
-	f.StringVar(&p.toDir, "to-dir", "", "directory with the files after the change, instead of a clone")
-	f.StringSliceVar(&p.sources, "source", nil, "sources of the repository, as KIND/NAMESPACE/NAME; "+
-		"default: GitRepositories with its URL and branch")
+	p.change.bind(f)
 	f.StringVar(&p.rules, "rules", "", "file with rules, instead of .sluice/risk.yaml of the repository")
 	f.StringVar(&p.failOn, "fail-on", "",
 		"exit with 1 only for changes of this risk or a higher one: low, medium, high")
 	f.BoolVar(&p.offline, "offline", false, "compare what is rendered before and after, without a cluster")
-	f.BoolVar(&p.strict, "strict-substitute", true, "fail if a variable is not set and has no default")
 	f.BoolVar(&p.listRules, "list-rules", false, "list the rules, and preview nothing")
 	f.BoolVar(&p.comment, "comment", false, "post the preview as a comment on the pull request, or update it")
 	addOutput(c, f, &p.output, previewFormats...)
 	completeFlag(c, "fail-on", cobra.FixedCompletions([]string{"low", "medium", "high"},
 		cobra.ShellCompDirectiveNoFileComp))
-	run := e.bounded(func(ctx context.Context, args []string) error { return p.run(ctx, f.Changed("to"), args) })
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		err := run(cmd, args)
-		if found := (differenceError{}); err == nil || errors.As(err, &found) || errors.As(err, &usageError{}) {
-			return err
-		}
-		return comparisonError{err}
-	}
+	c.RunE = comparing(e.bounded(p.run))
 	return c
 }
 
-func (p *previewChange) run(ctx context.Context, hasTo bool, args []string) error {
+func (p *previewChange) run(ctx context.Context, args []string) error {
 	failOn, err := p.validate(args)
 	if err != nil {
 		return err
@@ -101,13 +75,7 @@ func (p *previewChange) run(ctx context.Context, hasTo bool, args []string) erro
 	if p.listRules {
 		return p.printRules()
 	}
-	o := preview.Options{Sources: p.sources, Strict: p.strict}
-	if len(args) == 1 {
-		if p.pull, err = newPullRequest(args[0]); err != nil {
-			return err
-		}
-	}
-	done, err := p.snapshots(ctx, &o, hasTo)
+	o, done, err := p.change.options(ctx, args)
 	defer done()
 	if err != nil {
 		return err
@@ -116,7 +84,7 @@ func (p *previewChange) run(ctx context.Context, hasTo bool, args []string) erro
 		return err
 	}
 	if !p.offline {
-		if o.Cluster, err = p.connect(); err != nil {
+		if o.Cluster, err = p.previewCluster(); err != nil {
 			return err
 		}
 		defer o.Cluster.Target.Close()
@@ -131,7 +99,7 @@ func (p *previewChange) run(ctx context.Context, hasTo bool, args []string) erro
 		return err
 	}
 	if p.comment {
-		if err := p.pull.comment(ctx, result); err != nil {
+		if err := p.change.pull.comment(ctx, result); err != nil {
 			return err
 		}
 		p.Done("the preview is a comment on the pull request")
@@ -145,11 +113,11 @@ func (p *previewChange) validate(args []string) (risk.Level, error) {
 			return risk.None, err
 		}
 	}
-	switch {
-	case (p.fromDir == "") != (p.toDir == ""):
-		return risk.None, usagef("--from-dir and --to-dir need each other")
-	case p.comment && len(args) == 0:
+	if p.comment && len(args) == 0 {
 		return risk.None, usagef("--comment needs the address of a pull request")
+	}
+	if err := p.change.validate(); err != nil {
+		return risk.None, err
 	}
 	if p.failOn == "" {
 		return risk.None, nil
@@ -159,37 +127,6 @@ func (p *previewChange) validate(args []string) (risk.Level, error) {
 		return level, usagef("--fail-on: %v", err)
 	}
 	return level, nil
-}
-
-// snapshots sets the files before and after the change, and how their source is found.
-func (p *previewChange) snapshots(ctx context.Context, o *preview.Options, hasTo bool) (done func(), err error) {
-	done = func() {}
-	if p.fromDir != "" {
-		if o.From, err = preview.Directory(p.fromDir); err == nil {
-			o.To, err = preview.Directory(p.toDir)
-		}
-		if repo, err := preview.Open(p.toDir); err == nil {
-			o.URLs = repo.URLs()
-		}
-		return done, err
-	}
-	var repo *preview.Repository
-	from, to := p.from, p.to
-	if p.pull != nil && !hasTo {
-		if repo, from, to, err = p.pull.fetch(ctx); err != nil {
-			return done, err
-		}
-		done = repo.Close
-		o.URLs = []string{p.pull.repository.CloneURL()}
-	} else {
-		if repo, err = preview.Open(p.clone); err != nil {
-			return done, err
-		}
-		o.URLs = repo.URLs()
-	}
-	o.Branch = strings.TrimPrefix(strings.TrimPrefix(from, "refs/heads/"), "origin/")
-	o.From, o.To, err = repo.Snapshots(from, to)
-	return done, err
 }
 
 func (p *previewChange) readRules(from *preview.Snapshot) (*risk.Rules, error) {
@@ -208,22 +145,6 @@ func (p *previewChange) readRules(from *preview.Snapshot) (*risk.Rules, error) {
 		return nil, fmt.Errorf("%s: %w", p.rules, err)
 	}
 	return r, nil
-}
-
-func (p *previewChange) connect() (*preview.Cluster, error) {
-	c, err := p.Client()
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := p.Config()
-	if err != nil {
-		return nil, err
-	}
-	target, err := apply.NewCluster(cfg, apply.ClusterOptions{})
-	if err != nil {
-		return nil, cluster.WithHint(err)
-	}
-	return &preview.Cluster{Client: c, Config: cfg, Target: target}, nil
 }
 
 func (p *previewChange) printRules() error {
@@ -321,12 +242,4 @@ func (p *previewChange) verdict(r *preview.Result, failOn risk.Level) error {
 	default:
 		return differencef("%s", summary)
 	}
-}
-
-// tokenLogin returns the login to fetch a repository with a token; nil without a token.
-func tokenLogin(token string) transport.AuthMethod {
-	if token == "" {
-		return nil
-	}
-	return &githttp.BasicAuth{Username: "oauth2", Password: token}
 }

@@ -15,23 +15,65 @@ import (
 
 // judge returns the decision of a gate's rules about changes of an object; nil if the gate has none, or if an override
 // is in effect.
-func (e *entry) judge(obj reconcile.Gated, now time.Time) func(string, reconcile.Change) string {
-	if len(e.gate.Spec.Rules) == 0 || isOverridden(e.gate) && Allows(e.gate, "", now) {
+func (e *entry) judge(obj reconcile.Gated, now time.Time) func(string, reconcile.Change) reconcile.Judgement {
+	if !e.asksRules(now) {
 		return nil
 	}
-	return func(revision string, c reconcile.Change) string {
+	return func(revision string, c reconcile.Change) reconcile.Judgement {
 		change, ok := c.(*risk.Change)
 		if !ok {
-			return "has rules about changes of objects, which only a Kustomization or a HelmRelease makes"
+			return reconcile.Judgement{
+				Held: "has rules about changes of objects, which only a Kustomization or a HelmRelease makes"}
 		}
-		if e.problem != nil {
-			return e.problem.Error()
+		ctx := context.Background() // the deadline is that of the rules
+		d := e.decide(ctx, revision, change, obj, now)
+		j := reconcile.Judgement{Held: d.Held}
+		if d.Rule != nil {
+			j.Rule = d.Rule.Name
 		}
-		// the deadline is that of the rules
-		r := e.rules.Of(context.Background(), change, ruling.Asker{Kind: change.Owner.Kind,
-			Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels()})
-		return e.heldBy(r, revision, change, now)
+		return j
 	}
+}
+
+// asksRules reports whether the rules of a gate decide: it has some, and no override is in effect.
+func (e *entry) asksRules(now time.Time) bool {
+	return len(e.gate.Spec.Rules) > 0 && !(isOverridden(e.gate) && Allows(e.gate, "", now))
+}
+
+// Decision is what a gate decides about a change.
+type Decision struct {
+	Rule *gatingv1.Rule // that decides; nil if none applies, so that the state of the gate does
+	Held string         // why the gate holds the change, such as "is closed"; empty if it lets the change through
+	// Failed: the rules could not be evaluated.
+	Failed bool
+}
+
+// Decide returns what a gate decides about a change to a revision, by the status of the gate. The status may be that of
+// [Simulate], so seals are not verified: controllers use [Index].
+func Decide(ctx context.Context, g *gatingv1.Gate, revision string, c *risk.Change, obj reconcile.Gated,
+	now time.Time) Decision {
+	e := &entry{gate: g}
+	switch {
+	case e.asksRules(now):
+		e.rules, e.problem = ruling.Compile(g.Spec.Rules)
+		return e.decide(ctx, revision, c, obj, now)
+	case Allows(g, revision, now):
+		return Decision{}
+	case len(g.Status.ApprovedRevisions) > 0 && Allows(g, g.Status.ApprovedRevisions[0], now):
+		return Decision{Held: "allows only " + quoted(g.Status.ApprovedRevisions)}
+	}
+	return Decision{Held: "is closed"}
+}
+
+// decide asks the rules of a gate about a change.
+func (e *entry) decide(ctx context.Context, revision string, c *risk.Change, obj reconcile.Gated,
+	now time.Time) Decision {
+	if e.problem != nil {
+		return Decision{Held: e.problem.Error(), Failed: true}
+	}
+	r := e.rules.Of(ctx, c, ruling.Asker{Kind: c.Owner.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		Labels: obj.GetLabels()})
+	return Decision{Rule: r.Rule, Held: e.heldBy(r, revision, c, now), Failed: r.Err != nil}
 }
 
 // heldBy returns why a ruling holds a change; empty if it does not.
@@ -43,6 +85,8 @@ func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now tim
 		return ""
 	case r.Rule == nil:
 		return "is closed, and none of its rules applies"
+	case r.Rule.Outcome == gatingv1.OutcomePass && isFailureHold(e.gate):
+		return "is closed: " + e.gate.Status.Why.Message
 	case r.Rule.Outcome == gatingv1.OutcomePass:
 		return ""
 	case r.Rule.Outcome == gatingv1.OutcomeDeny:
@@ -92,14 +136,14 @@ func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool
 const maxApprovedChanges = 1000
 
 // approvedChanges returns the changes that have the approvals which the rules of a gate require, and when the first of
-// them expires.
-func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time) (all []gatingv1.ApprovedChange,
+// them expires. Approvals before the gate was closed do not count.
+func approvedChanges(g *gatingv1.Gate, in verdict.Input, closed, now time.Time) (all []gatingv1.ApprovedChange,
 	review time.Time) {
 	for _, r := range g.Spec.Rules {
 		if r.Approvals == nil {
 			continue
 		}
-		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, in.ClosedAt(now), now) {
+		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, closed, now) {
 			review = earliest(review, c.Until)
 			a := gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)}
 			if len(all) < maxApprovedChanges {

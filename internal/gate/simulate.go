@@ -6,8 +6,11 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -24,7 +27,7 @@ func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 		err = observedFault(g)
 	}
 	if err != nil {
-		setStatus(g, errorVerdict(err), err, at)
+		setStatus(g, errorVerdict(err, g.Status.Failures), err, at)
 		return g
 	}
 	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil &&
@@ -37,6 +40,19 @@ func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	}
 	setStatus(g, verdict.Of(in, at), nil, at)
 	return g
+}
+
+// Selects reports whether a gate selects an object of a kind. According to its status, the gate may select objects of
+// its own namespace only. namespaces returns the labels of a namespace, and whether they could be read.
+func Selects(g *gatingv1.Gate, kind string, obj reconcile.Gated,
+	namespaces func(name string) (labels.Set, bool)) bool {
+	s := newSelector(g)
+	if s == nil {
+		return false
+	}
+	ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady)
+	s.confined = reachesOthers(g) && ready != nil && ready.Reason == meta.AccessDeniedReason
+	return s.matches(&Index{Namespace: namespaces}, reconcile.Ref{GroupKind: schema.GroupKind{Kind: kind}}, obj)
 }
 
 // observedFault returns the terminal error that the controller found by reading other objects than the gate;
@@ -65,10 +81,10 @@ func observed(g *gatingv1.Gate) ([]verdict.Approval, []verdict.Check) {
 	}
 	var checks []verdict.Check
 	for _, c := range g.Spec.Checks {
-		check := verdict.Check{Name: c.Name, Message: notRunYet}
+		check := checkOf(c, gatingv1.CheckResult{Name: c.Name, Message: notRunYet}, time.Time{})
 		for _, r := range g.Status.Checks {
 			if r.Name == c.Name && r.Generation == g.Generation {
-				check.Passes, check.Message = r.Holds, r.Message
+				check = checkOf(c, r, r.CheckedAt.Time)
 			}
 		}
 		checks = append(checks, check)

@@ -141,7 +141,7 @@ func (o *Options) bindKustomizations(f *pflag.FlagSet) {
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true,
 		"fail if a variable of spec.postBuild is not set and has no default")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
-		"kinds, as <group>/<Kind>, to apply after definitions, namespaces and classes and before all others, such as "+
+		"kinds, as GROUP/KIND, to apply after definitions, namespaces and classes and before all others, such as "+
 			"rbac.authorization.k8s.io/Role")
 	f.StringSliceVar(&o.OverrideManagers, "override-manager", nil,
 		"field managers, besides kubectl, whose changes to applied objects are reverted")

@@ -15,7 +15,6 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
@@ -90,76 +89,6 @@ func (r *run) keys(ctx context.Context, obj *kustomizev1.Kustomization) (*decryp
 		return nil, err
 	}
 	return decrypt.FromSecret(data.Data, nil)
-}
-
-// findSources finds the sources that hold the repository.
-func (r *run) findSources(ctx context.Context) error {
-	r.sources = map[string]*source{}
-	for _, key := range r.Sources {
-		parts := strings.Split(key, "/")
-		if len(parts) != 3 || sourcev1.NewSource(parts[0]) == nil {
-			return fmt.Errorf("--source %q: use KIND/NAMESPACE/NAME, such as GitRepository/flux-system/flux-system",
-				key)
-		}
-		obj := sourcev1.NewSource(parts[0]).(client.Object)
-		err := r.Cluster.Client.Get(ctx, types.NamespacedName{Namespace: parts[1], Name: parts[2]}, obj)
-		if err != nil {
-			return cluster.Explain("cannot get "+key, err)
-		}
-		r.sources[key] = &source{key: key, ignore: ignoreOf(obj)}
-	}
-	if len(r.sources) > 0 {
-		return nil
-	}
-	var list sourcev1.GitRepositoryList
-	if err := r.Cluster.Client.List(ctx, &list); err != nil {
-		return cluster.Explain("cannot list GitRepositories. Name the source of the repository with --source", err)
-	}
-	var others []string
-	for n := range list.Items {
-		g := &list.Items[n]
-		key := "GitRepository/" + g.Namespace + "/" + g.Name
-		matches := slices.ContainsFunc(r.URLs, func(u string) bool { return sameRepository(u, g.Spec.URL) })
-		if matches && follows(g, r.Branch) {
-			r.sources[key] = &source{key: key, ignore: g.Spec.Ignore}
-		} else {
-			others = append(others, key)
-		}
-	}
-	if len(r.sources) == 0 {
-		return fmt.Errorf("no GitRepository in the cluster follows branch '%s' of this repository. Name its source "+
-			"with --source; the cluster has %s", r.Branch,
-			cmp.Or(strings.Join(others[:min(len(others), 5)], ", "), "none"))
-	}
-	return nil
-}
-
-// follows reports whether a GitRepository follows a branch.
-func follows(g *sourcev1.GitRepository, branch string) bool {
-	ref := g.Spec.Reference
-	switch {
-	case branch == "":
-		return true
-	case ref == nil:
-		return branch == "master" || branch == "main"
-	case ref.Name != "":
-		return ref.Name == "refs/heads/"+branch
-	case ref.Commit != "" || ref.Tag != "" || ref.SemVer != "":
-		return false
-	}
-	return ref.Branch == branch
-}
-
-func ignoreOf(obj client.Object) *string {
-	switch obj := obj.(type) {
-	case *sourcev1.GitRepository:
-		return obj.Spec.Ignore
-	case *sourcev1.OCIRepository:
-		return obj.Spec.Ignore
-	case *sourcev1.Bucket:
-		return obj.Spec.Ignore
-	}
-	return nil
 }
 
 // readGraph reads the Kustomizations and HelmReleases of the cluster. Those that others created come after them.
@@ -237,6 +166,9 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	planned, skipped, err := r.planKustomization(ctx, n, owner, byFiles)
 	if skipped {
 		return true, nil
+	}
+	if !n.deleted && !obj.Spec.Suspend {
+		owner.object, owner.commit = obj, r.commitOf(owner.source)
 	}
 	owner.add(planned)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -56,6 +57,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.result.sources = r.askedSources()
 	r.result.finish(ctx, o.Rules, risk.Change{Author: o.To.Author, Message: o.To.Message, Files: r.result.Files})
 	if slices.Contains(r.result.Files, risk.FileName) {
 		r.note("the change edits %s; it was classified by the rules before the change", risk.FileName)
@@ -82,8 +84,10 @@ type reachKey struct {
 
 // source is a source that holds the repository.
 type source struct {
-	key    string
-	ignore *string // spec.ignore
+	key    string // KIND/NAMESPACE/NAME
+	kind   string
+	ignore *string         // spec.ignore
+	object reconcile.Gated // nil without a cluster
 }
 
 func (r *run) note(format string, args ...any) {

@@ -65,12 +65,13 @@ func (r *reach) touches(dir string, components []string, changed *changeSet) boo
 
 // changeSet is a set of changed files.
 type changeSet struct {
+	list  []string // in order
 	files map[string]bool
 	above map[string]bool // the files, and the directories that contain them
 }
 
 func newChangeSet(files []string) *changeSet {
-	c := &changeSet{files: map[string]bool{}, above: map[string]bool{}}
+	c := &changeSet{list: files, files: map[string]bool{}, above: map[string]bool{}}
 	for _, name := range files {
 		c.files[name] = true
 		for ; !c.above[name]; name = path.Dir(name) {

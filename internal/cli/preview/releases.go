@@ -54,6 +54,9 @@ func (r *run) helmReleases(ctx context.Context, g *graph) error {
 				Namespace: cmp.Or(d.Namespace, key.Namespace), Name: d.Name}).Owner)
 		}
 		planned, err := r.planRelease(ctx, n, owner, chart)
+		if !n.deleted && !n.declared.Spec.Suspend {
+			owner.object = n.declared // gates know no commit of a HelmRelease
+		}
 		owner.add(planned)
 		if err != nil {
 			owner.Error = redacted(err, owner.secrets)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
 const (
@@ -152,13 +153,19 @@ func (r *Repository) commit(name string) (*object.Commit, error) {
 func (r *Repository) snapshot(name string, c *object.Commit) (*Snapshot, error) {
 	w := &walker{repo: r.repo, snapshot: &Snapshot{Name: name, Revision: c.Hash.String(),
 		Author:  excerpt.Line(c.Author.Name+" <"+c.Author.Email+">", 200),
-		Message: excerpt.Bytes(c.Message, 4096), filtered: map[string]*artifact.Tree{}}}
+		Message: excerpt.Bytes(c.Message, 4096), subject: subjectOf(c.Message), filtered: map[string]*artifact.Tree{}}}
 	root, err := w.dir(c.TreeHash, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read commit %s: %w", c.Hash, err)
 	}
 	w.snapshot.tree = artifact.NewTree(root, blobs{r.repo})
 	return w.snapshot, nil
+}
+
+// subjectOf returns the first paragraph of a message on one line, as sources record it.
+func subjectOf(message string) string {
+	subject, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
+	return wire.Printable(subject)
 }
 
 // walker reads the directories of a commit.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -18,6 +19,8 @@ type Result struct {
 	Owners  []*Owner   `json:"owners"`
 	Level   risk.Level `json:"risk"`
 	Notes   []string   `json:"notes,omitempty"` // what the preview does not cover
+
+	sources []*source // that hold the repository
 }
 
 // Owner is what one Kustomization or HelmRelease would do.
@@ -35,6 +38,10 @@ type Owner struct {
 	declared  map[apply.Ref]bool // the objects that the owner declares after the change
 	source    string
 	dependsOn []risk.Owner
+
+	object reconcile.Gated // as the change declares it; nil if it asks no gate
+	commit risk.Change     // what gates know of the commit
+	change *risk.Change    // that gates are asked about; nil if it is not known
 }
 
 // Object is what would happen to an object.
@@ -122,6 +129,7 @@ func (r *Result) finish(ctx context.Context, rules *risk.Rules, change risk.Chan
 			o.Objects[n].Findings, o.Objects[n].Level = a.Of(n), a.LevelOf(n)
 		}
 		r.Level = max(r.Level, o.Level)
+		o.change = o.asked()
 	}
 }
 

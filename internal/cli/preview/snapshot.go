@@ -30,6 +30,7 @@ type Snapshot struct {
 	Revision   string // commit; empty for a directory
 	Author     string // of the commit
 	Message    string // of the commit
+	subject    string // first paragraph of the message, on one line
 	submodules []string
 	tree       *artifact.Tree            // all files
 	filtered   map[string]*artifact.Tree // without ignored files, by the rules

@@ -11,10 +11,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -72,9 +74,14 @@ func transitionTimes(g *gatingv1.Gate, c *calendar.Calendar, now, until time.Tim
 
 // Simulation computes what gates hold at one time. It reads each gate once.
 type Simulation struct {
-	client client.Reader
-	at     time.Time
-	gates  map[types.NamespacedName]*simulatedGate
+	Partial bool // the caller may not list gates, so those that select objects are known from the status of objects
+
+	client     client.Reader
+	at         time.Time
+	gates      map[types.NamespacedName]*simulatedGate
+	namespaces func(name string) (labels.Set, bool)
+	listed     bool
+	all        []gatingv1.Gate
 }
 
 // simulatedGate is a gate at the time of the simulation, or the reason why it could not be read.
@@ -85,7 +92,8 @@ type simulatedGate struct {
 
 // NewSimulation returns a simulation at the given time.
 func NewSimulation(c client.Reader, at time.Time) *Simulation {
-	return &Simulation{client: c, at: at, gates: map[types.NamespacedName]*simulatedGate{}}
+	return &Simulation{client: c, at: at, gates: map[types.NamespacedName]*simulatedGate{},
+		namespaces: gate.NamespaceLabels(c)}
 }
 
 // GatesOf returns the gates that apply to an object: those in its status, and those that its spec names.
@@ -96,12 +104,17 @@ func GatesOf(o reconcile.Gated) []types.NamespacedName {
 		gates = append(gates, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	for _, g := range o.GateRefs() {
-		key := types.NamespacedName{Namespace: cmp.Or(g.Namespace, o.GetNamespace()), Name: g.Name}
+		key := gateKey(g, o)
 		if !slices.Contains(gates, key) {
 			gates = append(gates, key)
 		}
 	}
 	return gates
+}
+
+// gateKey returns the gate that a reference of an object names.
+func gateKey(g meta.GateReference, o reconcile.Gated) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(g.Namespace, o.GetNamespace()), Name: g.Name}
 }
 
 // HeldBy returns why each closed gate holds an object, as "namespace/name: reason". It returns nothing if all let the
