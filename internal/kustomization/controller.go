@@ -117,7 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, r.state.build.yields)
 	progressing, err := r.checkHealth(ctx)
 	if err != nil {
-		return r.failed(err)
+		return r.unhealthy(err)
 	}
 	if progressing != nil {
 		return r.outcome(*progressing)

@@ -35,6 +35,15 @@ func (r *run) failed(err error) reconcile.Outcome {
 	return r.outcome(reconcile.Failed(err))
 }
 
+// unhealthy reports a failed health check.
+func (r *run) unhealthy(err error) reconcile.Outcome {
+	o := r.failed(err)
+	if fault.Reason(err, "") == meta.HealthCheckFailedReason {
+		return o.Unhealthy()
+	}
+	return o
+}
+
 // succeeded reports that the revision is applied and healthy.
 func (r *run) succeeded() reconcile.Outcome {
 	r.obj.Status.LastAppliedRevision = r.source.Revision
