@@ -32,6 +32,7 @@ test: build ## Run all tests, against the real kube-apiserver of the playground
 	bin/progress tests go list -export -test ./... > /dev/null
 	go test -timeout 25m ./...
 	cd playground && go test -timeout 15m ./...
+	cd hack/site && go test -count=1 ./... # its results depend on files of this module
 
 .PHONY: test-ui
 test-ui: build ## Test the web UI in Chromium (IMAGES=DIR writes screenshots; installs Chromium and Node if missing)
@@ -68,6 +69,10 @@ lint: ## Run the linters, with the layer rules
 	go run ./hack/guarded ./internal ./cmd
 	go run ./hack/hints internal cmd test hack playground
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
+
+.PHONY: docs
+docs: ## Build docs/ as a static site with search into bin/site (VERSION=v1.2.3 adds that version)
+	cd hack/site && go run . -root ../.. -out ../../bin/site -version "$(or $(VERSION),main)"
 
 .PHONY: bench
 bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation

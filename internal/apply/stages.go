@@ -75,7 +75,7 @@ func byRank[T referenced](o ClusterOptions) func(a, b T) int {
 	}
 }
 
-// ParseKinds parses kinds of the form <group>/<Kind>, or <Kind> for the core group.
+// ParseKinds parses kinds of the form GROUP/KIND, or <Kind> for the core group.
 func ParseKinds(texts []string) ([]schema.GroupKind, error) {
 	var kinds []schema.GroupKind
 	for _, text := range texts {
@@ -84,7 +84,7 @@ func ParseKinds(texts []string) ([]schema.GroupKind, error) {
 			group, kind = "", text
 		}
 		if kind == "" || strings.Contains(kind, "/") || strings.ToUpper(kind[:1]) != kind[:1] {
-			return nil, fmt.Errorf("%q is not a kind: use <group>/<Kind>, such as rbac.authorization.k8s.io/Role, "+
+			return nil, fmt.Errorf("%q is not a kind: use GROUP/KIND, such as rbac.authorization.k8s.io/Role, "+
 				"or Secret", text)
 		}
 		kinds = append(kinds, schema.GroupKind{Group: group, Kind: kind})

@@ -194,7 +194,7 @@ func TestStages(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "apps/", "apps/v1/Deployment", "deployments"} {
-		if _, err := ParseKinds([]string{text}); err == nil || !strings.Contains(err.Error(), "<group>/<Kind>") {
+		if _, err := ParseKinds([]string{text}); err == nil || !strings.Contains(err.Error(), "GROUP/KIND") {
 			t.Errorf("%q was accepted: %v", text, err)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -161,7 +161,7 @@ func (r *run) applySync(ctx context.Context) error {
 
 // clusterFault returns the fault of a request to the cluster.
 func clusterFault(what string, err error) error {
-	f := fault.New(metav1.StatusFailure, "%s", what).Because(err)
+	f := fault.New(meta.FailedReason, "%s", what).Because(err)
 	var network *net.OpError
 	var request *url.Error
 	switch {

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/explain"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // Exit codes.
@@ -63,7 +66,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 		code, err = exitUsage, comparison.error
 	}
 	for _, one := range split(err) {
-		e.Fail(one)
+		e.Fail(errors.New(explain.WithCode(fault.Reason(one, ""), one.Error(), math.MaxInt)))
 	}
 	if usage.error != nil {
 		e.Step("See %s --help", cmd.CommandPath())
@@ -115,10 +118,10 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 		newResumeCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e), newListCommand(e),
 		newTagCommand(e), newDiffCommand(e), newPreviewCommand(e),
 		newTreeCommand(e), newUICommand(e), newTraceCommand(e),
-		newEventsCommand(e),
+		newEventsCommand(e), newExplainCommand(e),
 		newLogsCommand(e), newDebugCommand(e), newStatsCommand(e), newGateCommand(e), newSimulateCommand(e),
 		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newMirrorCommand(e),
-		newVersionCommand(e))
+		newManCommand(e), newVersionCommand(e))
 	c.SetHelpCommand(newHelpCommand(c))
 	e.completeFlags(c)
 	return c

@@ -141,6 +141,7 @@ func TestCommandsHaveHelpAndFlags(t *testing.T) {
 		}
 	}
 	golden(t, "commands.txt", strings.Join(lines, "\n")+"\n")
+	checkReference(t)
 }
 
 func TestAliases(t *testing.T) {

@@ -16,10 +16,14 @@ func init() {
 	cobra.AddTemplateFunc("globalFlags", func(c *cobra.Command) string { return flagHelp(c, true) })
 }
 
-// usageTemplate changes cobra's template: flags that a command shares with its siblings, such as -A of get, are with
-// its own flags, and only those of all commands are under "Global Flags".
+// exampleTemplate is the part of cobra's template for examples.
+const exampleTemplate = "{{if .HasExample}}\n\nExamples:\n{{.Example}}{{end}}"
+
+// usageTemplate changes cobra's template: examples are first; flags that a command shares with its siblings, such as -A
+// of get, are with its own flags, and only those of all commands are under "Global Flags".
 func usageTemplate(cobras string) string {
-	return strings.NewReplacer(
+	return "{{if .HasExample}}Examples:\n{{.Example}}\n\n{{end}}" + strings.NewReplacer(
+		exampleTemplate, "",
 		"if .HasAvailableLocalFlags", "with ownFlags .",
 		".LocalFlags.FlagUsages", ".",
 		"if .HasAvailableInheritedFlags", "with globalFlags .",

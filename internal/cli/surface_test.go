@@ -68,6 +68,10 @@ func TestHelpListsOwnFlagsFirst(t *testing.T) {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
+	examples, usage := strings.Index(help, "Examples:\n"), strings.Index(help, "Usage:\n")
+	if examples < 0 || usage < examples || strings.Count(help, "Examples:") != 1 {
+		t.Errorf("the help does not begin with examples:\n%s", help)
+	}
 	if strings.Contains(run(t, "--help").wants(t, exitOK).out, "Global Flags:") {
 		t.Error("the flags of the root command are in two lists")
 	}

@@ -3,18 +3,22 @@ package gate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"strconv"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -39,17 +43,22 @@ type Checks struct {
 
 	mu     sync.Mutex
 	byGate map[types.UID]map[string]*checkState
+	watch  watches
 }
 
 // Prober runs a check once. It returns what it found, or an error if the check fails. Both are shown in the status.
 type Prober interface {
 	Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) (string, error)
+	// Members reads the objects of a check of revisions.
+	Members(ctx context.Context, g *gatingv1.Gate, c *gatingv1.RevisionCheck) ([]promotion.Member, error)
 }
 
 // checkState is the state of one check.
 type checkState struct {
 	generation int64 // of the gate
 	running    bool
+	members    *memberSelector      // of a check of revisions in this cluster
+	changed    bool                 // an object of the check has changed since the last run began
 	result     gatingv1.CheckResult // CheckedAt is zero before the first run
 }
 
@@ -70,7 +79,10 @@ func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckR
 	for _, c := range g.Spec.Checks {
 		t := states[c.Name]
 		due := t.result.CheckedAt.Add(interval(c))
-		if t.result.CheckedAt.IsZero() || !due.After(now) || t.result.CheckedAt.After(now) {
+		if until := soaksUntil(t.result); until.After(t.result.CheckedAt.Time) {
+			due = earliest(due, until)
+		}
+		if t.changed || t.result.CheckedAt.IsZero() || !due.After(now) || t.result.CheckedAt.After(now) {
 			due = time.Time{}
 			k.start(g, c, t)
 		}
@@ -98,12 +110,19 @@ func (k *Checks) states(g *gatingv1.Gate, now time.Time) map[string]*checkState 
 	for _, c := range g.Spec.Checks {
 		t := known[c.Name]
 		if t == nil || t.generation != g.Generation {
+			earlier := t
 			t = &checkState{generation: g.Generation}
 			for _, r := range g.Status.Checks {
-				if known == nil && r.Name == c.Name && r.Generation == g.Generation &&
-					now.Sub(r.CheckedAt.Time) <= stale(c) {
+				if r.Name != c.Name {
+					continue
+				}
+				t.result.Revision = r.Revision.DeepCopy() // counts only for the same definition
+				if known == nil && r.Generation == g.Generation && now.Sub(r.CheckedAt.Time) <= stale(c) {
 					t.result = r
 				}
+			}
+			if earlier != nil {
+				t.result.Revision = earlier.result.Revision
 			}
 		}
 		states[c.Name] = t
@@ -114,6 +133,7 @@ func (k *Checks) states(g *gatingv1.Gate, now time.Time) map[string]*checkState 
 	if k.byGate[g.UID] = states; len(states) == 0 {
 		delete(k.byGate, g.UID)
 	}
+	k.watch.set(g, states)
 	return states
 }
 
@@ -122,18 +142,23 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 	if t.running {
 		return
 	}
-	t.running = true
+	t.running, t.changed = true, false
 	g = g.DeepCopy()
+	recorded := t.result.Revision
 	guard.Go("checking a gate", func() {
 		k.slots <- struct{}{}
 		defer func() { <-k.slots }()
-		message, err := k.probe(g, c)
+		observed, message, err := k.probe(g, c, recorded)
 		if err != nil {
 			message = err.Error()
 		}
 		now := meta.TimeOf(k.Clock.Now())
 		k.mu.Lock()
 		t.running = false
+		if observed != nil {
+			observed.ObservedAt = &now
+			t.result.Revision = observed
+		}
 		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
 			r.Since = now
 		}
@@ -144,15 +169,30 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 	})
 }
 
-// probe runs a check once. A check that panics has failed.
-func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check) (message string, err error) {
+// probe runs a check once. A check that panics has failed. A check of revisions also returns what is known after it;
+// nil if its objects could not be read.
+func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check, recorded *gatingv1.ObservedRevision) (
+	observed *gatingv1.ObservedRevision, message string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout(c))
 	defer cancel()
 	err = guard.Do("checking a gate", func() (err error) {
-		message, err = k.Prober.Probe(ctx, g, c)
-		return err
+		if c.Revision == nil {
+			message, err = k.Prober.Probe(ctx, g, c)
+			return err
+		}
+		members, err := k.Prober.Members(ctx, g, c.Revision)
+		if err != nil {
+			return err
+		}
+		asked := promotion.CheckOf(c.Revision, stale(c))
+		next := asked.Advance(recorded, members, k.Clock.Now())
+		observed, message = &next, asked.Describe(next, members)
+		if next.Promoted == "" {
+			return errors.New(message)
+		}
+		return nil
 	})
-	return message, err
+	return observed, message, err
 }
 
 // Forget deletes the states of the checks of a gate.
@@ -160,12 +200,17 @@ func (k *Checks) Forget(gate types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.byGate, gate)
+	k.watch.forget(gate)
 }
 
 // validate returns an error if a check can never run.
 func validate(c gatingv1.Check) error {
 	if c.Object != nil {
 		_, err := expression.Compile(c.Object.Expression, "object")
+		return err
+	}
+	if c.Revision != nil && c.Revision.Selector != nil {
+		_, err := metav1.LabelSelectorAsSelector(c.Revision.Selector)
 		return err
 	}
 	if c.Prometheus != nil {
@@ -180,6 +225,14 @@ func interval(c gatingv1.Check) time.Duration { return durationOr(c.Interval, de
 func timeout(c gatingv1.Check) time.Duration { return durationOr(c.Timeout, defaultCheckTimeout) }
 
 func holdFor(c gatingv1.Check) time.Duration { return durationOr(c.For, 0) }
+
+// soaksUntil returns when the soak of the revision that a check has observed ends; zero if none soaks.
+func soaksUntil(r gatingv1.CheckResult) time.Time {
+	if r.Revision == nil || r.Revision.Until == nil {
+		return time.Time{}
+	}
+	return r.Revision.Until.Time
+}
 
 // stale returns the age from which a result is not used.
 func stale(c gatingv1.Check) time.Duration { return 2*interval(c) + timeout(c) + time.Second }

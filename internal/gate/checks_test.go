@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -18,6 +19,10 @@ import (
 type panickingProber struct{}
 
 func (panickingProber) Probe(context.Context, *gatingv1.Gate, gatingv1.Check) (string, error) {
+	panic("oh")
+}
+
+func (panickingProber) Members(context.Context, *gatingv1.Gate, *gatingv1.RevisionCheck) ([]promotion.Member, error) {
 	panic("oh")
 }
 

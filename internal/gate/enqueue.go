@@ -14,7 +14,8 @@ import (
 // GatedKind is a kind whose objects gates can hold.
 type GatedKind struct {
 	schema.GroupKind
-	List client.ObjectList // an empty list of the kind
+	Object client.Object     // an empty object of the kind
+	List   client.ObjectList // an empty list of the kind
 }
 
 // EnqueueSelected returns a function that enqueues the objects that a selector selects. It lists each kind once, from

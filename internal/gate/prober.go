@@ -24,7 +24,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/probe"
 )
 
@@ -38,7 +37,11 @@ type Probes struct {
 	Secrets              client.Reader
 	Egress               *egress.Policy
 	NoCrossNamespaceRefs bool
+	// Remote returns the connection to another cluster by what an object in a namespace refers to, and what identifies
+	// the connection.
+	Remote func(ctx context.Context, namespace string, ref *meta.KubeConfigReference) (*rest.Config, string, error)
 
+	remotes  remoteClients
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]dynamic.Interface
 }
@@ -65,7 +68,7 @@ func (p *Probes) Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) 
 		}
 		return probe.Prometheus(ctx, transport, c.Prometheus.Address, c.Prometheus.Query, below, login)
 	}
-	return "", errors.New("set one of object, http and prometheus")
+	return "", errors.New("set one of object, http, prometheus and revision")
 }
 
 // probeObject reads an object with the rights of the gate's service account, so that a check does not reveal
@@ -76,16 +79,15 @@ func (p *Probes) probeObject(ctx context.Context, g *gatingv1.Gate, c *gatingv1.
 		return "", err
 	}
 	namespace := cmp.Or(c.Namespace, g.Namespace)
-	if p.NoCrossNamespaceRefs && namespace != g.Namespace {
-		return "", fault.New(meta.AccessDeniedReason,
-			"the object is in namespace '%s': cross-namespace references have been blocked", namespace)
+	if err := p.checkNamespace(g, namespace); err != nil {
+		return "", err
 	}
 	gvk := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
 	mapping, err := p.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return "", fmt.Errorf("the cluster has no kind %s of %s", c.Kind, c.APIVersion)
 	}
-	account := types.NamespacedName{Namespace: g.Namespace, Name: cmp.Or(g.Spec.ServiceAccountName, "default")}
+	account := accountOf(g)
 	objects, err := p.clientAs(account)
 	if err != nil {
 		return "", err

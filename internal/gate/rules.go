@@ -1,12 +1,14 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
@@ -87,6 +89,8 @@ func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now tim
 		return ""
 	case r.Rule == nil:
 		return "is closed, and none of its rules applies"
+	case r.Rule.Outcome == gatingv1.OutcomePass && isFailureHold(e.gate):
+		return "is closed: " + e.gate.Status.Why.Message
 	case r.Rule.Outcome == gatingv1.OutcomePass:
 		return ""
 	case r.Rule.Outcome == gatingv1.OutcomeDeny:
@@ -136,30 +140,41 @@ func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool
 const maxApprovedChanges = 1000
 
 // approvedChanges returns the changes that have the approvals which the rules of a gate require, and when the first of
-// them expires. If there are too many, those that wait come first.
-func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time, waits func() map[string]bool) (
-	all []gatingv1.ApprovedChange, review time.Time) {
+// them expires. Approvals before the gate was closed do not count.
+func approvedChanges(g *gatingv1.Gate, in verdict.Input, closed, now time.Time) (all []gatingv1.ApprovedChange,
+	review time.Time) {
 	for _, r := range g.Spec.Rules {
 		if r.Approvals == nil {
 			continue
 		}
-		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, in.ClosedAt(now), now) {
+		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, closed, now) {
 			review = earliest(review, c.Until)
 			all = append(all, gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)})
 		}
 	}
-	if len(all) > maxApprovedChanges {
-		waiting := waits()
-		rank := func(a gatingv1.ApprovedChange) int {
-			if waiting[a.Change] {
-				return 0
-			}
-			return 1
-		}
-		slices.SortStableFunc(all, func(a, b gatingv1.ApprovedChange) int { return cmp.Compare(rank(a), rank(b)) })
-		all = slices.Clip(all[:maxApprovedChanges])
-	}
 	return all, review
+}
+
+// bounded returns at most as many approved changes as a status lists. If there are too many, those that wait come first.
+func (c *Controller) bounded(g *gatingv1.Gate, all []gatingv1.ApprovedChange) []gatingv1.ApprovedChange {
+	if len(all) <= maxApprovedChanges {
+		return all
+	}
+	waits := map[string]bool{}
+	waiting, _ := c.Waiting(client.ObjectKeyFromObject(g), math.MaxInt)
+	for _, w := range waiting {
+		waits[w.Change] = true
+	}
+	slices.SortStableFunc(all, func(a, b gatingv1.ApprovedChange) int {
+		switch {
+		case waits[a.Change] == waits[b.Change]:
+			return 0
+		case waits[a.Change]:
+			return -1
+		}
+		return 1
+	})
+	return slices.Clip(all[:maxApprovedChanges])
 }
 
 // approvalRules returns the approvals that the gate and its rules require.

@@ -27,7 +27,7 @@ func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 		err = observedFault(g)
 	}
 	if err != nil {
-		setStatus(g, errorVerdict(err), err, at)
+		setStatus(g, errorVerdict(err, g.Status.Failures), err, at)
 		return g
 	}
 	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil &&
@@ -81,10 +81,10 @@ func observed(g *gatingv1.Gate) ([]verdict.Approval, []verdict.Check) {
 	}
 	var checks []verdict.Check
 	for _, c := range g.Spec.Checks {
-		check := verdict.Check{Name: c.Name, Message: notRunYet}
+		check := checkOf(c, gatingv1.CheckResult{Name: c.Name, Message: notRunYet}, time.Time{})
 		for _, r := range g.Status.Checks {
 			if r.Name == c.Name && r.Generation == g.Generation {
-				check.Passes, check.Message = r.Holds, r.Message
+				check = checkOf(c, r, r.CheckedAt.Time)
 			}
 		}
 		checks = append(checks, check)

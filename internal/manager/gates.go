@@ -27,20 +27,26 @@ import (
 // gatedKinds returns the kinds of the enabled controllers that gates can hold.
 func (p *process) gatedKinds() []gate.GatedKind {
 	var kinds []gate.GatedKind
-	add := func(controller string, gk schema.GroupKind, list client.ObjectList) {
+	add := func(controller string, gk schema.GroupKind, object client.Object, list client.ObjectList) {
 		if p.Runs(controller) {
-			kinds = append(kinds, gate.GatedKind{GroupKind: gk, List: list})
+			kinds = append(kinds, gate.GatedKind{GroupKind: gk, Object: object, List: list})
 		}
 	}
-	add(options.SourceController, source.GitRepositoryGroupKind, &sourcev1.GitRepositoryList{})
-	add(options.SourceController, source.OCIRepositoryGroupKind, &sourcev1.OCIRepositoryList{})
-	add(options.SourceController, source.HelmRepositoryGroupKind, &sourcev1.HelmRepositoryList{})
-	add(options.SourceController, source.HelmChartGroupKind, &sourcev1.HelmChartList{})
-	add(options.SourceController, source.BucketGroupKind, &sourcev1.BucketList{})
-	add(options.SourceController, source.ArtifactGeneratorGroupKind, &extensionsv1beta1.ArtifactGeneratorList{})
-	add(options.KustomizeController, kustomization.GroupKind, &kustomizev1.KustomizationList{})
-	add(options.HelmController, helmrelease.GroupKind, &helmv2.HelmReleaseList{})
-	add(options.ImageAutomationController, automate.GroupKind, &imagev1.ImageUpdateAutomationList{})
+	add(options.SourceController, source.GitRepositoryGroupKind,
+		&sourcev1.GitRepository{}, &sourcev1.GitRepositoryList{})
+	add(options.SourceController, source.OCIRepositoryGroupKind,
+		&sourcev1.OCIRepository{}, &sourcev1.OCIRepositoryList{})
+	add(options.SourceController, source.HelmRepositoryGroupKind,
+		&sourcev1.HelmRepository{}, &sourcev1.HelmRepositoryList{})
+	add(options.SourceController, source.HelmChartGroupKind, &sourcev1.HelmChart{}, &sourcev1.HelmChartList{})
+	add(options.SourceController, source.BucketGroupKind, &sourcev1.Bucket{}, &sourcev1.BucketList{})
+	add(options.SourceController, source.ArtifactGeneratorGroupKind,
+		&extensionsv1beta1.ArtifactGenerator{}, &extensionsv1beta1.ArtifactGeneratorList{})
+	add(options.KustomizeController, kustomization.GroupKind,
+		&kustomizev1.Kustomization{}, &kustomizev1.KustomizationList{})
+	add(options.HelmController, helmrelease.GroupKind, &helmv2.HelmRelease{}, &helmv2.HelmReleaseList{})
+	add(options.ImageAutomationController, automate.GroupKind,
+		&imagev1.ImageUpdateAutomation{}, &imagev1.ImageUpdateAutomationList{})
 	return kinds
 }
 
@@ -90,7 +96,11 @@ func (p *process) addGates(ctx context.Context) error {
 		Config: p.mgr.GetConfig(), Mapper: p.mgr.GetRESTMapper(), Secrets: p.mgr.GetAPIReader(),
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
 		Egress:               p.TenantEgress(),
+		Remote:               p.remoteClusters().Config,
 	}}
+	if err := checks.Observe(ctx, p.mgr.GetCache(), p.gatedKinds()); err != nil {
+		return err
+	}
 	authors := &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()}
 	return registerKind(p, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind: gate.GroupKind,
@@ -99,6 +109,8 @@ func (p *process) addGates(ctx context.Context) error {
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors:        authors,
 			CheckSelection: p.gateIndex.CheckSelection,
+			Observed:       &p.gateIndex.Observed,
+			GatesOfMembers: gate.GatesOfMembers(p.mgr.GetCache(), p.gateIndex, p.gatedKinds()),
 		},
 	})
 }

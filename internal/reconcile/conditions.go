@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/explain"
 )
 
 // Condition types that the kernel sets on every kind, by the kstatus contract.
@@ -64,12 +65,17 @@ func setConditions(obj Object, o Outcome) {
 	case progressing:
 		setProgressing(obj, o.message)
 	case waiting, failed:
-		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
-		Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressingWithRetry, o.message)
+		message := o.message
+		if o.state == failed {
+			message = explain.WithCode(o.reason, message, maxMessage)
+		}
+		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, message)
+		Mark(obj, TypeReconciling, metav1.ConditionTrue, ReasonProgressingWithRetry, message)
 		Unmark(obj, TypeStalled)
 	case stalled:
-		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, o.message)
-		Mark(obj, TypeStalled, metav1.ConditionTrue, o.reason, o.message)
+		message := explain.WithCode(o.reason, o.message, maxMessage)
+		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, message)
+		Mark(obj, TypeStalled, metav1.ConditionTrue, o.reason, message)
 		Unmark(obj, TypeReconciling)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/explain"
 )
 
 const (
@@ -67,6 +67,10 @@ func (c clusterEvents) Emit(group string, obj Object, e Event) {
 			annotations[k] = v
 		}
 	}
+	explained := "" // only problems have a code
+	if e.Type == warning {
+		explained = e.Reason
+	}
 	c.recorder.AnnotatedEventf(obj, nil, annotations, e.Type, e.Reason, "Reconcile", "%s",
-		excerpt.Bytes(e.Message, maxNote))
+		explain.WithCode(explained, e.Message, maxNote))
 }

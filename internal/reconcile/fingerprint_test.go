@@ -49,15 +49,15 @@ func TestRepeatedFailureIsOneEvent(t *testing.T) {
 		event   string // empty: none
 	}{
 		{outcome: Ready("ReconciliationSucceeded", "applied"), event: "applied"},
-		{outcome: full("5"), event: "exceeded quota: q, used: pods=5"},
+		{outcome: full("5"), event: "exceeded quota: q, used: pods=5 (SLU-1005)"},
 		{outcome: full("6")},
 		{outcome: Progressing(1, "applying"), event: "applying"},
 		{outcome: full("7")},
-		{outcome: Failed(errors.New("connection refused")), event: "connection refused"},
+		{outcome: Failed(errors.New("connection refused")), event: "connection refused (SLU-1005)"},
 		{outcome: Ready("ReconciliationSucceeded", "applied"), event: "applied"},
-		{outcome: full("8"), event: "exceeded quota: q, used: pods=8"},
+		{outcome: full("8"), event: "exceeded quota: q, used: pods=8 (SLU-1005)"},
 		{outcome: Ready("ReconciliationSucceeded", "applied"), event: "applied"},
-		{outcome: full("8"), event: "exceeded quota: q, used: pods=8"},
+		{outcome: full("8"), event: "exceeded quota: q, used: pods=8 (SLU-1005)"},
 	} {
 		before := k.DeepCopy()
 		setConditions(k, step.outcome)

@@ -47,7 +47,7 @@ func TestHintsOfObjectsThatAreNotReconciled(t *testing.T) {
 		t.Fatal(err)
 	}
 	const suspect = "It is tried again later. Check whether its content is very large, and the memory limit of the " +
-		"controller"
+		"controller (SLU-1012)"
 	if ready := apimeta.FindStatusCondition(c.object.Status.Conditions, TypeReady); ready == nil ||
 		!strings.HasSuffix(ready.Message, suspect) {
 		t.Errorf("got %+v, want the hint %q", ready, suspect)

@@ -71,7 +71,7 @@ func TestPanicIsReportedAndRetried(t *testing.T) {
 	b.until("the object is Stalled", has("Stalled", metav1.ConditionTrue, "Failed"))
 	b.until("the hint says that it is retried", func(o *sourcev1.GitRepository) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, "Ready")
-		if want := guard.Hint + ". The object is retried"; c == nil || !strings.HasSuffix(c.Message, want) {
+		if want := guard.Hint + ". The object is retried (SLU-1005)"; c == nil || !strings.HasSuffix(c.Message, want) {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil

@@ -68,6 +68,17 @@ func (r *RemoteClusters) connect(ctx context.Context, namespace string,
 	return c, nil
 }
 
+// Config returns the connection to the cluster of a spec.kubeConfig of an object in the namespace, and a digest that
+// changes with everything but short-lived tokens.
+func (r *RemoteClusters) Config(ctx context.Context, namespace string, ref *meta.KubeConfigReference) (*rest.Config,
+	string, error) {
+	c, err := r.connect(ctx, namespace, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	return c.config, digestOf(c.id), nil
+}
+
 // fromSecret connects with the kubeconfig in a Secret.
 func (r *RemoteClusters) fromSecret(ctx context.Context, namespace string,
 	ref meta.SecretKeyReference) (*connection, error) {

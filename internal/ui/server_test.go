@@ -16,9 +16,9 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
@@ -31,6 +31,7 @@ import (
 type site struct {
 	*testing.T
 	server    *httptest.Server
+	ui        *Server
 	login     *LocalLogin
 	client    client.WithWatch
 	namespace string
@@ -41,8 +42,16 @@ var installed sync.Once
 
 func newSite(t *testing.T, may view.Filter) *site {
 	t.Helper()
+	return newSiteAs(t, may, "")
+}
+
+// newSiteAs returns a server for a user of the cluster; empty for one who may do everything.
+func newSiteAs(t *testing.T, may view.Filter, user string) *site {
+	t.Helper()
 	cfg := testenv.Cluster(t)
 	installed.Do(func() { definitions.Install(t, cfg) })
+	cfg = rest.CopyConfig(cfg)
+	cfg.Impersonate.UserName = user
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +71,7 @@ func newSite(t *testing.T, may view.Filter) *site {
 	server.Config.Handler = s.Handler(server.Listener.Addr().String())
 	server.Start()
 	t.Cleanup(server.Close)
-	return &site{T: t, server: server, login: login, client: c, namespace: namespace}
+	return &site{T: t, server: server, ui: s, login: login, client: c, namespace: namespace}
 }
 
 func (s *site) create(o client.Object) {
@@ -292,39 +301,30 @@ func TestSuspendRecordsWhoAndWhy(t *testing.T) {
 	}
 }
 
-func TestDecisionOnWhatHasChangedIsRefused(t *testing.T) {
-	s := newSite(t, everyone)
-	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Name: "release"}}
-	s.create(g)
-	g.Status.WaitingCount = 1
-	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: s.namespace, Name: "app",
-		Revision: "main@sha1:2"}}
-	if err := s.client.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
+func TestKubeconfigWithoutRightsSaysWhatIsMissing(t *testing.T) {
+	s := newSiteAs(t, everyone, "without-rights")
+	testenv.Eventually(t, "each kind says that it may not be listed", func() error {
+		m := read[me](s, "/api/v1/me")
+		for _, kind := range m.Kinds {
+			if !strings.Contains(m.Problems[kind], "You may not list "+kind) {
+				return fmt.Errorf("%s: %q, loading %v", kind, m.Problems[kind], m.Loading)
+			}
+		}
+		return nil
+	})
+	if o := read[view.Overview](s, "/api/v1/overview"); o.Total != 0 {
+		t.Errorf("%d objects are shown", o.Total)
 	}
-	object := "/api/v1/objects/Gate/" + s.namespace + "/release"
-	shown := "Kustomization/" + s.namespace + "/app@main@sha1:"
-	for _, action := range []string{"approve", "open", "override"} {
-		body := fmt.Sprintf(`{"reason":"x","seen":[%q]}`, shown+"1")
-		status, answer := s.request(http.MethodPost, object+"/"+action, body)
-		if status != http.StatusConflict || !strings.Contains(answer, shown+"2") {
-			t.Errorf("%s on an older change: %d %s", action, status, answer)
+	for _, path := range []string{"/api/v1/objects/Gate/" + s.namespace + "/a", "/api/v1/logs?pod=a&namespace=" +
+		s.namespace} {
+		if status, body := s.request(http.MethodGet, path, ""); status != http.StatusForbidden ||
+			!strings.Contains(body, "Ask an administrator") {
+			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	body := fmt.Sprintf(`{"for":"2h","reason":"tested","seen":[%q]}`, shown+"2")
-	if status, answer := s.request(http.MethodPost, object+"/open", body); status != http.StatusOK {
-		t.Fatalf("open: %d %s", status, answer)
-	}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
-		t.Fatal(err)
-	}
-	for suffix, want := range map[string]string{gatingv1.WindowSuffix: "2h0m0s", gatingv1.ReasonSuffix: "tested"} {
-		if got := g.Annotations[gatingv1.OpenPrefix+suffix]; got != want {
-			t.Errorf("%s is %q, want %q", suffix, got, want)
-		}
-	}
-	if status, answer := s.request(http.MethodPost, object+"/close", "{}"); status != http.StatusOK {
-		t.Errorf("close: %d %s", status, answer)
+	why := read[view.Answer](s, "/api/v1/why?q=Deployment/"+s.namespace+"/a")
+	if !strings.Contains(why.Note, "Ask an administrator") {
+		t.Errorf("the answer about a workload is %+v", why)
 	}
 }
 

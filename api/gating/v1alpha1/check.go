@@ -1,10 +1,17 @@
 package v1alpha1
 
-import "github.com/sluice-gitops/sluice/api/meta"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
 
 // Check is a condition that must be met for a gate to be open.
-// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus)].filter(x,
-// +>  x).size() == 1",message="exactly one of object, http and prometheus must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus),
+// +>  has(self.revision)].filter(x, x).size() == 1",message="exactly one of object, http, prometheus and revision must
+// +>  be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.revision) || !has(self.__for__)",message="for cannot be combined
+// +>  with revision: set revision.soak"
 type Check struct {
 	// Name of the check.
 	// +kubebuilder:validation:MinLength=1
@@ -46,7 +53,50 @@ type Check struct {
 	// Prometheus query whose values must be below a threshold.
 	// +optional
 	Prometheus *PrometheusCheck `json:"prometheus,omitempty"`
+
+	// Revision that other objects have been Ready at. The gate allows only this revision.
+	// +optional
+	Revision *RevisionCheck `json:"revision,omitempty"`
 }
+
+// RevisionCheck allows exactly the revision that other objects have been Ready at for a time. In the cluster of the
+// gate, the objects are read with the ServiceAccount of the gate.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="exactly one of name and
+// +>  selector must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.kubeConfig) || has(self.kubeConfig.secretRef) !=
+// +>  has(self.kubeConfig.configMapRef)",message="exactly one of kubeConfig.secretRef and kubeConfig.configMapRef
+// +>  must be set"
+type RevisionCheck struct {
+	// Kind of the objects.
+	// +required
+	Kind PromotingKind `json:"kind"`
+	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Selector selects the objects by their labels. All of them must be Ready at the same revision.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Namespace of the objects. Defaults to the namespace of the gate.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// KubeConfig references the credentials of another cluster, in which the objects are read with the account of
+	// these credentials. Defaults to the cluster of the gate.
+	// +optional
+	KubeConfig *meta.KubeConfigReference `json:"kubeConfig,omitempty"`
+	// Soak is how long the objects must have been Ready at the revision without interruption. Defaults to 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="soak must be 720h at most"
+	// +optional
+	Soak *meta.Duration `json:"soak,omitempty"`
+}
+
+// PromotingKind is a kind whose revisions a gate can wait for.
+// +kubebuilder:validation:Enum=Kustomization;HelmRelease;GitRepository;OCIRepository;HelmChart;Bucket;ExternalArtifact
+type PromotingKind string
 
 // ObjectCheck is an expression over an object of the cluster. The object is read with the ServiceAccount of the gate.
 type ObjectCheck struct {

@@ -20,6 +20,7 @@ const (
 	WhyOverridden       = "Overridden"       // an override request is in effect
 	WhyApprovalRequired = "ApprovalRequired" // approvals are missing
 	WhyCheckFailed      = "CheckFailed"      // a check does not pass, or not for long enough yet
+	WhyRevisionFailed   = "RevisionFailed"   // a change that the gate let through is unhealthy
 )
 
 // Condition reasons of gates that are closed because they cannot be evaluated.
@@ -33,6 +34,7 @@ const (
 	PolicyMissingReason    = "PolicyMissing"   // the API server does not verify the authors of approvals
 	CheckFailedReason      = WhyCheckFailed    // a check does not hold
 	ApprovalRequiredReason = WhyApprovalRequired
+	RevisionFailedReason   = WhyRevisionFailed // see spec.onFailure
 )
 
 // GateStatus is what was observed of the gate.
@@ -73,6 +75,12 @@ type GateStatus struct {
 	// +listMapKey=name
 	// +optional
 	Checks []CheckResult `json:"checks,omitempty"`
+
+	// Failures are changes that the gate let through and that became unhealthy, newest first. The gate is closed while
+	// one of them is not resolved; with spec.onFailure Revert, it refuses each of them until it is approved.
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	Failures []FailedChange `json:"failures,omitempty"`
 
 	// WaitingCount is the number of objects that wait for the gate to open.
 	// +optional
@@ -182,6 +190,34 @@ type CheckResult struct {
 	// Message describes the result.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Revision is what a check of a revision has observed.
+	// +optional
+	Revision *ObservedRevision `json:"revision,omitempty"`
+}
+
+// ObservedRevision is what a check of a revision has observed of its objects.
+type ObservedRevision struct {
+	// Ready is the revision that all objects are Ready at. It is empty if they are not.
+	// +optional
+	Ready string `json:"ready,omitempty"`
+	// Since is the time since when they have been Ready at it, as far as the gate has observed.
+	// +optional
+	Since *meta.Time `json:"since,omitempty"`
+	// Until is the time at which they will have been Ready at it for long enough.
+	// +optional
+	Until *meta.Time `json:"until,omitempty"`
+	// Promoted is the revision that the check allows: the last one that all objects were Ready at for long enough.
+	// +optional
+	Promoted string `json:"promoted,omitempty"`
+	// PromotedAt is the time from which the check has allowed it.
+	// +optional
+	PromotedAt *meta.Time `json:"promotedAt,omitempty"`
+	// ObservedAt is the last time at which the objects could be read.
+	// +optional
+	ObservedAt *meta.Time `json:"observedAt,omitempty"`
+	// Digest identifies the check, its objects, their generations, and since when they have been Ready.
+	// +optional
+	Digest string `json:"digest,omitempty"`
 }
 
 // WaitingObject is an object that waits for a gate.

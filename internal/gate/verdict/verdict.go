@@ -23,13 +23,16 @@ type Input struct {
 	Rule        *Rule // nil: no approvals are required
 	Approvals   []Approval
 	Checks      []Check
+	Failures    []gatingv1.FailedChange // changes that the gate let through and that became unhealthy
+	Reverts     bool                    // failed revisions are refused until they are named
 }
 
 // Check is the result of a check.
 type Check struct {
-	Name    string
-	Passes  bool
-	Message string
+	Name      string
+	Passes    bool
+	Message   string
+	Promotion *Promotion // of a check of revisions
 }
 
 // Verdict is whether a gate is open, and why.
@@ -40,6 +43,9 @@ type Verdict struct {
 	Why       string   // message of status.why
 	Revisions []string // the only allowed revisions; empty: all
 	By, From  string   // requester or approvers, and the field manager of the request; may be empty
+
+	Failures  []gatingv1.FailedChange // those that were not answered
+	HeldSince time.Time               // when the failure that closes the gate happened; zero if none closes it
 
 	RequestedAt, ResetAt time.Time // of the latest request that took effect
 	Approvals            []gatingv1.ObservedApproval
@@ -72,6 +78,7 @@ func (in Input) at(t time.Time) Verdict {
 	if o := in.Requests.Override; o != nil && o.active(in.Window, t) && !in.ClosedAt(t).After(o.At) {
 		v := in.requested(o, true, false, t)
 		v.Reason, v.Why = gatingv1.WhyOverridden, "Overridden by "+o.By+": "+o.Reason
+		v.Failures = in.left(t)
 		return v
 	}
 	v := in.base(t)
@@ -88,8 +95,9 @@ func (in Input) at(t time.Time) Verdict {
 		v.limit(in.Rule, approved)
 	}
 	if v.Open {
-		v.check(in.Checks)
+		v.check(in.Checks, t)
 	}
+	v.hold(in, t)
 	return v
 }
 
@@ -117,15 +125,36 @@ func (v *Verdict) limit(rule *Rule, approved tally) {
 	}
 }
 
-// check closes a gate unless all checks pass.
-func (v *Verdict) check(checks []Check) {
+// check closes a gate unless all checks pass at t, and limits it to the revisions that they allow.
+func (v *Verdict) check(checks []Check, t time.Time) {
 	for _, check := range checks {
-		if !check.Passes {
-			v.Open, v.Revisions, v.Reason, v.By, v.From = false, nil, gatingv1.WhyCheckFailed, "", ""
-			v.Message = fmt.Sprintf("Gate closed: check '%s' does not pass", check.Name)
-			v.Why = v.Message + ": " + check.Message
+		revision := check.Promotion.at(t)
+		if !check.Passes && revision == "" {
+			v.closeFor(fmt.Sprintf("check '%s' does not pass", check.Name), check)
 			return
 		}
+		if check.Promotion != nil && !v.narrow(revision) {
+			v.closeFor(fmt.Sprintf("check '%s' does not allow revision '%s'", check.Name,
+				strings.Join(v.Revisions, "', '")), check)
+			return
+		}
+	}
+	for _, check := range checks {
+		if check.Promotion != nil {
+			text := fmt.Sprintf("; check '%s' %s", check.Name, check.Message)
+			v.Message, v.Why = v.Message+text, v.Why+text
+		}
+	}
+}
+
+// closeFor closes a gate because of a check. The message of the condition contains that of a check of revisions, which
+// changes only with what the check observes.
+func (v *Verdict) closeFor(cause string, check Check) {
+	v.Open, v.Revisions, v.Reason, v.By, v.From = false, nil, gatingv1.WhyCheckFailed, "", ""
+	v.Message = "Gate closed: " + cause
+	v.Why = v.Message + ": " + check.Message
+	if check.Promotion != nil {
+		v.Message = v.Why
 	}
 }
 
@@ -232,9 +261,14 @@ func (in Input) boundary(t time.Time) time.Time {
 			times = append(times, r.At, r.end(in.Window))
 		}
 	}
-	if in.Rule != nil {
+	if in.Rule != nil || len(in.Failures) > 0 {
 		for _, a := range in.Approvals {
-			times = append(times, a.At, in.Rule.expiry(a))
+			times = append(times, a.At, in.expiry(a))
+		}
+	}
+	for _, c := range in.Checks {
+		if c.Promotion != nil {
+			times = append(times, c.Promotion.NextAt)
 		}
 	}
 	var first time.Time
@@ -244,6 +278,14 @@ func (in Input) boundary(t time.Time) time.Time {
 		}
 	}
 	return first
+}
+
+// expiry returns when an approval expires; zero: never.
+func (in Input) expiry(a Approval) time.Time {
+	if in.Rule == nil {
+		return Rule{}.expiry(a)
+	}
+	return in.Rule.expiry(a)
 }
 
 // State returns the name of the state in the API.

@@ -169,7 +169,7 @@ func TestAutomationsOfSameValueStop(t *testing.T) {
 			c := apimeta.FindStatusCondition(all.Items[i].Status.Conditions, reconcile.TypeReady)
 			if c != nil && c.Reason == "UpdateFailed" && strings.HasPrefix(c.Message, "values.yaml:2") &&
 				strings.HasSuffix(c.Message, "each time. Let only one automation set this value: correct the "+
-					"marker, the bindings or spec.policySelector. Then request a reconciliation") {
+					"marker, the bindings or spec.policySelector. Then request a reconciliation (SLU-1411)") {
 				return nil
 			}
 		}
