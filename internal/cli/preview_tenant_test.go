@@ -13,7 +13,8 @@ func TestPreviewOfOneNamespace(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	ruledFleet(t, c, namespace)
 	name := metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}
-	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "patch", "create"},
+	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
+		Verbs:     []string{"get", "list", "patch", "create"},
 		APIGroups: []string{"", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"},
 		Resources: []string{"*"}}}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",

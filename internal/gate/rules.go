@@ -155,7 +155,8 @@ func approvedChanges(g *gatingv1.Gate, in verdict.Input, closed, now time.Time) 
 	return all, review
 }
 
-// bounded returns at most as many approved changes as a status lists. If there are too many, those that wait come first.
+// bounded returns at most as many approved changes as a status lists. If there are too many, those that wait come
+// first.
 func (c *Controller) bounded(g *gatingv1.Gate, all []gatingv1.ApprovedChange) []gatingv1.ApprovedChange {
 	if len(all) <= maxApprovedChanges {
 		return all
