@@ -109,7 +109,7 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 		gatingv1.OpenRevisionAnnotation:    "main@sha1:" + fourth})
 	s.ConfigMapHas("a", "bad")
 	s.Ready("other", fourth)
-	s.mends("a")
+	s.repair("a")
 	s.Ready("app", fourth)
 }
 
@@ -126,8 +126,9 @@ func TestUnhealthyRevertStops(t *testing.T) {
 
 	t.Log("what broke it remains after it went back")
 	s.mergeConfigMap("a", `{"data":{"broken":"yes"}}`)
-	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "cannot go back: no earlier revision was healthy. "+
-		"Repair the objects in the cluster, or approve a newer revision by its name")
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed",
+		"cannot go back: no earlier revision was healthy. Repair the objects in the "+
+			"cluster, or approve a newer revision by its name")
 	s.opened("release", metav1.ConditionFalse, "is unhealthy")
 	s.mergeConfigMap("a", `{"data":{"broken":null}}`)
 	s.Ready("app", first)
@@ -138,8 +139,8 @@ func TestUnhealthyRevertStops(t *testing.T) {
 	s.mergeConfigMap("a", `{"data":{"broken":"yes"}}`)
 	k := &kustomizev1.Kustomization{}
 	s.NotReady(k, "app", "HealthCheckFailed", "that the Kustomization went back to is unhealthy, too")
-	s.NotReady(k, "app", "HealthCheckFailed", "Repair the objects in the cluster, or approve a newer revision at gate '"+
-		s.Namespace+"/release' by its name")
+	s.NotReady(k, "app", "HealthCheckFailed",
+		"Repair the objects in the cluster, or approve a newer revision at gate '"+s.Namespace+"/release' by its name")
 	s.says(k, "app", "Reconciling", "", "", "")
 	s.opened("release", metav1.ConditionFalse, "failed")
 	s.ConfigMapHas("a", "1")

@@ -103,9 +103,9 @@ func describeReverted(r *meta.Reverted) string {
 func (r *run) explainUnhealthy(err error) error {
 	reason := fault.Reason(err, meta.HealthCheckFailedReason)
 	if reverted := r.pass.Reverted(); reverted != nil {
-		return fault.New(reason, "the revision '%s' that the Kustomization went back to is unhealthy, too", reverted.To).
-			Because(err).WithHint("Repair the objects in the cluster, or approve a newer revision at gate '%s' by its name",
-			reverted.Gate).Final()
+		return fault.New(reason, "the revision '%s' that the Kustomization went back to is unhealthy, too",
+			reverted.To).Because(err).WithHint("Repair the objects in the cluster, or approve a newer revision at "+
+			"gate '%s' by its name", reverted.Gate).Final()
 	}
 	if text := r.state.apply.staysProblem; text != "" {
 		return fault.New(reason, "%s. The Kustomization %s", err.Error(), text)

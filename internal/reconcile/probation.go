@@ -68,7 +68,7 @@ func (p *Pass[T]) WasHealthy() bool {
 	return p.admitted != nil && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
 }
 
-// MayGoBack reports whether a gate may make the object go back, so that what was healthy must be kept.
+// MayGoBack reports whether a gate may make the object go back. What was healthy must be kept then.
 func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.Reverts }
 
 // Refused returns why a gate makes the object go back from what it has; nil if none does. An object goes back once: if
