@@ -177,6 +177,10 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	if err != nil {
 		return err
 	}
+	// The informer runs before the controller does: a standby that takes over lists nothing.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), kind.New()); err != nil {
+		return err
+	}
 	if err := c.Watch(NamedSource{Name: "edges", Run: func(_ context.Context, q queue) error {
 		k.Edges.SetQueue(kind.GroupKind, q)
 		return nil
