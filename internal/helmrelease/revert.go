@@ -119,11 +119,11 @@ func (r *run) hasFailedToGoBack(o *observed) bool {
 
 // staysAt reports, once, why the HelmRelease cannot go back.
 func (r *run) staysAt(why error) {
-	text := fmt.Sprintf("cannot go back: %v. Repair the objects in the cluster, or approve a newer revision by its name",
-		why)
+	text := fmt.Sprintf("cannot go back: %v. Repair the objects in the cluster, or approve a newer revision by its "+
+		"name", why)
 	if r.state.reportedStay != text {
-		r.Events.Emit(GroupKind.Group, r.obj, reconcile.Event{Type: corev1.EventTypeWarning, Reason: meta.RevertFailedReason,
-			Message: text})
+		r.Events.Emit(GroupKind.Group, r.obj, reconcile.Event{Type: corev1.EventTypeWarning,
+			Reason: meta.RevertFailedReason, Message: text})
 	}
 	r.state.reportedStay = text
 }
@@ -137,8 +137,9 @@ func (r *run) rollBack(ctx context.Context, o *observed, to *helmrelease.Release
 	if !isBack {
 		r.report.Warn(meta.RevertedReason, text)
 		if err := r.rollBackTo(ctx, o, to); err != nil {
-			return reconcile.Failed(fault.New(helmv2.RollbackFailedReason, "cannot go back %s. Repair the objects in "+
-				"the cluster and reconcile, or approve a newer revision by its name", text).Because(err).Final()).Unhealthy()
+			f := fault.New(helmv2.RollbackFailedReason, "cannot go back %s. Repair the objects in the cluster and "+
+				"reconcile, or approve a newer revision by its name", text).Because(err).Final()
+			return reconcile.Failed(f).Unhealthy()
 		}
 	}
 	r.clearFailures()
