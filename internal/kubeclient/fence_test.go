@@ -113,6 +113,34 @@ func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 	f.writes("after the lease was released too late", false, false)
 }
 
+// TestFormerLeaderKeepsTheLeaseOfTheNext has an election that releases a lease which another process has since.
+func TestFormerLeaderKeepsTheLeaseOfTheNext(t *testing.T) {
+	f := newFenced(t)
+	f.hold(f.lock.Create, f.lock.Identity())
+	next, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace,
+		f.lock.(*fencedLock).Interface.(*resourcelock.LeaseLock).LeaseMeta.Name,
+		resourcelock.ResourceLockConfig{Identity: "next"}, testenv.Cluster(t), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := next.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.hold(next.Update, "next")
+	if _, _, err := f.lock.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.hold(f.lock.Update, "")
+	r, _, err := next.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.HolderIdentity != "next" {
+		t.Errorf("the lease is held by %q", r.HolderIdentity)
+	}
+	f.writes("after the lease was lost", false, true)
+}
+
 // TestLeaseIsCheckedWhenTheBodyIsSent has a process that is stopped between the first check and the request.
 func TestLeaseIsCheckedWhenTheBodyIsSent(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())

@@ -26,8 +26,9 @@ const (
 // the lease is renewed, so that a standby takes over soon.
 type fencedLock struct {
 	resourcelock.Interface
-	fence *Fence
-	renew time.Duration // between renewals
+	fence  *Fence
+	renew  time.Duration // between renewals
+	holder string        // of the lease, when it was read or written last
 }
 
 // newLock returns the lock of the leader election, which is not fenced itself.
@@ -52,6 +53,9 @@ func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourc
 // Get implements [resourcelock.Interface].
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := l.Interface.Get(ctx)
+	if err == nil {
+		l.holder = r.HolderIdentity
+	}
 	if err != nil && !apierrors.IsNotFound(err) { // the election logs it
 		select {
 		case <-ctx.Done():
@@ -71,9 +75,15 @@ func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
 }
 
+// write writes the lease. A release is written only if the lease is still that of this process: the election of
+// client-go reads the lease before it releases it, but does not look at the holder, and would end the lease of another
+// process that has it since.
 func (l *fencedLock) write(r resourcelock.LeaderElectionRecord, write func() error) error {
 	if r.HolderIdentity != l.Identity() {
 		l.fence.release()
+		if l.holder != l.Identity() {
+			return nil
+		}
 		return write()
 	}
 	at := l.fence.now()
@@ -83,6 +93,7 @@ func (l *fencedLock) write(r resourcelock.LeaderElectionRecord, write func() err
 	if err := write(); err != nil {
 		return err
 	}
+	l.holder = l.Identity()
 	l.fence.renew(at)
 	return nil
 }
