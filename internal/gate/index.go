@@ -200,6 +200,9 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 				c.State = "allows only " + quoted(r)
 			}
 			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
+			if c.ChecksRevisions = checksRevisions(e.gate); c.ChecksRevisions && isOpen {
+				c.Promoted = r
+			}
 		}
 		closed = append(closed, c)
 	}

@@ -29,6 +29,9 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 		}
 		return work{source: source}, nil
 	}
+	if promoted, outcome := c.admitPromoted(ctx, pass, source); promoted != nil || outcome != nil {
+		return ptr.Deref(promoted, work{}), outcome
+	}
 	// Closed gates allow work in progress to finish: the revision that was started, or, if the source has a newer one,
 	// the rollout of what is already applied.
 	attempted := obj.Status.LastAttemptedRevision
@@ -49,6 +52,9 @@ func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*kustomizev1
 	p *proposal) reconcile.Outcome {
 	c.stateOf(pass.Object).health.Reset()
 	report, retry := c.correctHeld(ctx, pass)
+	if text := c.explainMissing(pass, p.source); text != "" {
+		c.stateOf(pass.Object).apply.warnOnce(&report, text)
+	}
 	outcome := report.Outcome(c.pending(ctx, pass, p))
 	if retry {
 		outcome = outcome.After(rollout.CorrectionRetry)

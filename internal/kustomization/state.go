@@ -52,6 +52,7 @@ type applyState struct {
 	warnings          string    // the last reported ones
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
+	missing           string                       // the last reported promoted revision that is not stored
 	heldProblem       string                       // the last reported error of a correction behind a closed gate
 	appliedBuild      atomic.Pointer[appliedBuild] // read by dependents; nil if the last build is not applied
 }
@@ -102,6 +103,7 @@ func (c *Controller) forget(obj *kustomizev1.Kustomization) {
 		s.apply.target.Forget(refOf(obj))
 	}
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
+	_ = c.Promotable.Forget(string(obj.UID))
 	delete(c.states, obj.UID)
 	c.Clusters.Release(refOf(obj))
 }
