@@ -164,7 +164,7 @@ func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) er
 // requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
 // in progress has finished, or this pass was admitted only because it was requested.
 func (a *admission) requiresAnotherPass(b GateBehavior, o Outcome) bool {
-	return a != nil && (a.manual || a.again && o.state == ready || b == HoldsSync && o.state == ready && len(a.blocking()) > 0)
+	return a != nil && (a.manual || o.state == ready && (a.again || b == HoldsSync && len(a.blocking()) > 0))
 }
 
 // allowsProgress reports whether the closed gates allow work in progress to finish.
