@@ -37,8 +37,9 @@ var additions = map[string][]string{
 	"OCIRepository":  {".status.artifact.checksum"},
 	"HelmRelease": {".spec.chart.spec.valuesFile", ".spec.postRenderers[].kustomize.patchesJson6902",
 		".spec.postRenderers[].kustomize.patchesStrategicMerge", ".status.lastAppliedRevision"},
-	"Kustomization": {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation", ".status.snapshot"},
-	"Receiver":      {".spec.action", ".status.url"},
+	"Kustomization": {".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation", ".status.snapshot",
+		".status.history[].times"},
+	"Receiver": {".spec.action", ".status.url"},
 	// The listed versions have no status: only events would report a failed Provider.
 	"Alert":    {".status", ".spec.summary"},
 	"Provider": {".status", ".spec.interval", ".spec.proxy"},

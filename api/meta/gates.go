@@ -38,6 +38,11 @@ type Held struct {
 	// the gates. Its seal proves that a controller wrote it.
 	// +optional
 	Admitted *Admitted `json:"admitted,omitempty"`
+
+	// Reverted is set while the object has an earlier revision than its source on purpose: a gate with spec.onFailure
+	// Revert made it go back. Only Kustomizations and HelmReleases go back.
+	// +optional
+	Reverted *Reverted `json:"reverted,omitempty"`
 }
 
 // Admitted is a revision that the gates let through.
@@ -50,9 +55,60 @@ type Admitted struct {
 	// +required
 	Generation int64 `json:"generation"`
 
-	// Seal is a message authentication code of the revision and the generation, with a key of the controllers.
+	// Change identifies what the gates let through if the revision does not: other values of a release, or another
+	// spec. It is only set if a gate has spec.onFailure, as are the next two.
+	// +optional
+	Change string `json:"change,omitempty"`
+
+	// ReadyAt is the time at which the object was first Ready with the revision.
+	// +optional
+	ReadyAt *Time `json:"readyAt,omitempty"`
+
+	// Failure is set while the object is unhealthy with the revision.
+	// +optional
+	Failure *AdmittedFailure `json:"failure,omitempty"`
+
+	// Seal is a message authentication code of all this and of status.reverted, with a key of the controllers.
 	// +required
 	Seal string `json:"seal"`
+}
+
+// AdmittedFailure is how an object became unhealthy after gates let a change through.
+type AdmittedFailure struct {
+	// At is the time at which the object became unhealthy.
+	// +required
+	At Time `json:"at"`
+
+	// Message is the cause.
+	// +required
+	Message string `json:"message"`
+}
+
+// Reverted is how an object went back to an earlier revision.
+type Reverted struct {
+	// From is the revision that failed.
+	// +required
+	From string `json:"from"`
+
+	// Change identifies what failed if the revision does not.
+	// +optional
+	Change string `json:"change,omitempty"`
+
+	// To is the revision that the object has now.
+	// +required
+	To string `json:"to"`
+
+	// Gate that made the object go back, as <namespace>/<name>.
+	// +required
+	Gate string `json:"gate"`
+
+	// Since is the time at which it went back.
+	// +required
+	Since Time `json:"since"`
+
+	// Reason is why: the object that failed first, and its cause.
+	// +required
+	Reason string `json:"reason"`
 }
 
 // Pending is a change that waits for a gate to open.
@@ -80,6 +136,16 @@ type Pending struct {
 	// Changes lists the first of these objects, as <kind>/<namespace>/<name> <action>.
 	// +optional
 	Changes []string `json:"changes,omitempty"`
+
+	// Diff is what would change in objects that exist, with secrets masked. It is shortened.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Diff string `json:"diff,omitempty"`
+
+	// Images that the change would bring, the first of them.
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	Images []string `json:"images,omitempty"`
 
 	// Risk of the change: low, medium or high.
 	// +optional

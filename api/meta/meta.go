@@ -70,7 +70,11 @@ const (
 	CommitAuthorKey  = "source.toolkit.fluxcd.io/commit-author"  // name and email address
 	CommitNoteKey    = "source.toolkit.fluxcd.io/commit-note"    // git note in refs/notes/sluice, 4 KiB at most
 	CommitSubjectKey = "source.toolkit.fluxcd.io/commit-subject" // first paragraph of the message, on one line
+	CommitTimeKey    = "source.toolkit.fluxcd.io/commit-time"    // when it was committed, as RFC 3339
 )
+
+// ReceiverFieldOwner is the field manager of requests that a Receiver makes for a webhook.
+const ReceiverFieldOwner = "sluice-receiver"
 
 // Keys of the metadata of events that describe an artifact.
 const (

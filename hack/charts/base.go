@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/yaml"
@@ -13,7 +14,7 @@ import (
 )
 
 // bases returns the kustomization files of config: one for each directory that is installed by default, and
-// default, which combines them, and the component ui.
+// default, which combines them, and the components ui and replicas.
 func bases() (map[string]string, error) {
 	files := map[string]string{}
 	all := types.Kustomization{Labels: []types.Label{{Pairs: map[string]string{
@@ -38,8 +39,46 @@ func bases() (map[string]string, error) {
 	if files[path.Join("default", config.Kustomization)], err = encode(all); err != nil {
 		return nil, err
 	}
-	files[path.Join("ui", config.Kustomization)], err = encode(ui(all.Labels))
+	if files[path.Join("ui", config.Kustomization)], err = encode(ui(all.Labels)); err != nil {
+		return nil, err
+	}
+	files[path.Join("replicas", config.Kustomization)], err = encode(replicas())
 	return files, err
+}
+
+// ofDeployment selects the Deployment of default.
+var ofDeployment = &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "sluice"}}
+
+// replicas returns the component that runs three replicas. Their bucket is in arguments that the user adds.
+func replicas() types.Kustomization {
+	spread := ""
+	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
+		spread += `  - topologyKey: ` + key + `
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        app: sluice
+    matchLabelKeys: [pod-template-hash]
+`
+	}
+	return types.Kustomization{
+		TypeMeta: types.TypeMeta{APIVersion: types.ComponentVersion, Kind: types.ComponentKind},
+		Patches: []types.Patch{{Target: ofDeployment, Patch: `- op: replace
+  path: /spec/replicas
+  value: 3
+- op: replace
+  path: /spec/strategy
+  value:
+    type: RollingUpdate
+    rollingUpdate:
+      maxSurge: 1
+      maxUnavailable: 0
+- op: add
+  path: /spec/template/spec/topologySpreadConstraints
+  value:
+` + spread}},
+	}
 }
 
 // ui returns the component that adds the web UI to default. Its URL is an argument that the user adds.
@@ -48,7 +87,7 @@ func ui(labels []types.Label) types.Kustomization {
 		TypeMeta:  types.TypeMeta{APIVersion: types.ComponentVersion, Kind: types.ComponentKind},
 		Resources: []string{"ui.yaml"}, Labels: labels,
 		Patches: []types.Patch{{
-			Target: &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: "Deployment"}, Name: "sluice"}},
+			Target: ofDeployment,
 			Patch: `- op: add
   path: /spec/template/spec/containers/0/args/-
   value: --ui-addr=:9095

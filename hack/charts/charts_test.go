@@ -188,6 +188,36 @@ func TestChartEqualsInstall(t *testing.T) {
 	}
 }
 
+func TestChartEqualsInstallOfReplicas(t *testing.T) {
+	c := load(t)
+	type values = map[string]any
+	for name, test := range map[string]struct {
+		values values
+		change func(*install.Options)
+	}{
+		"replicas": {values{"storageBackend": values{"endpoint": "https://a.example", "bucket": "b"}},
+			func(o *install.Options) { o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b"} }},
+		"one replica": {values{"replicas": 1, "components": []any{options.HelmController},
+			"storageBackend": values{"endpoint": "https://a.example", "bucket": "b", "secret": "c"}},
+			func(o *install.Options) {
+				o.Replicas, o.Components = 1, []string{options.HelmController}
+				o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b", Secret: "c"}
+			}},
+		"five replicas": {values{"replicas": 5, "profile": "multi-tenant", "storageBackend": values{
+			"endpoint": "http://a", "bucket": "b", "prefix": "p/q", "region": "r", "secret": "c"}},
+			func(o *install.Options) {
+				o.Replicas, o.Profile = 5, "multi-tenant"
+				o.Backend = install.Backend{Endpoint: "http://a", Bucket: "b", Prefix: "p/q", Region: "r", Secret: "c"}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := install.Default("latest")
+			test.change(&o)
+			wantEqual(t, rendered(t, c, o.Namespace, test.values), o, "Namespace")
+		})
+	}
+}
+
 func TestChartHasResourcesAndArguments(t *testing.T) {
 	text, err := render(t, load(t), "flux-system", map[string]any{"extraArgs": []any{"--concurrent=8", "--a=b: {c"},
 		"resources": map[string]any{"limits": map[string]any{"memory": "3Gi"}}})
@@ -225,7 +255,10 @@ func TestChartRefusesWrongValues(t *testing.T) {
 			"oidc": map[string]any{"issuer": "https://a.example"}}},
 		"no issuer": {"ui": map[string]any{"url": "https://a.example",
 			"oidc": map[string]any{"clientSecret": "a"}}},
-		"no login": {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},
+		"no backend":  {"replicas": 2},
+		"no endpoint": {"storageBackend": map[string]any{"bucket": "b"}},
+		"no bucket":   {"storageBackend": map[string]any{"endpoint": "https://a.example"}},
+		"no login":    {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},
 	} {
 		if _, err := render(t, c, "flux-system", values); err == nil {
 			t.Errorf("%s: a wrong value was accepted", name)
@@ -268,6 +301,32 @@ func TestBaseEqualsInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, decode(t, string(text)), install.Default("latest"))
+}
+
+// TestMonitoringFindsPods builds the two bases of config/monitoring.
+func TestMonitoringFindsPods(t *testing.T) {
+	for dir, want := range map[string]string{"": "PodMonitor", "servicemonitor": "Service ServiceMonitor"} {
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+			filepath.Join(checkout, "config", "monitoring", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, r := range built.Resources() {
+			switch kind := r.GetKind(); kind {
+			case "PrometheusRule", "ConfigMap":
+			default:
+				found = append(found, kind)
+			}
+			if r.GetNamespace() != install.DefaultNamespace {
+				t.Errorf("%s is in namespace '%s'", r.GetKind(), r.GetNamespace())
+			}
+		}
+		slices.Sort(found)
+		if got := strings.Join(found, " "); got != want || len(built.Resources()) < 3 {
+			t.Errorf("config/monitoring/%s has %s, want %s", dir, got, want)
+		}
+	}
 }
 
 // TestGeneratedFilesAreUpToDate generates into an empty directory and compares.

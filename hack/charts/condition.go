@@ -16,7 +16,12 @@ const (
 	anyNamespace = "sluice-release-namespace"
 	anyDomain    = "sluice-cluster-domain"
 	anySecret    = "sluice-ui-client-secret"
+
+	anyBackendSecret = "sluice-storage-backend"
 )
+
+// backendCondition is true in releases with a storage backend.
+const backendCondition = ".Values.storageBackend.endpoint"
 
 // variant is an installation without one thing.
 type variant struct {
@@ -36,6 +41,7 @@ func complete() install.Options {
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
 		ClientSecret: anySecret}
+	o.Backend = install.Backend{Endpoint: "https://s3.example.com", Bucket: "sluice", Secret: anyBackendSecret}
 	return o
 }
 
@@ -46,9 +52,11 @@ func newSource() (*source, error) {
 		return nil, err
 	}
 	without := map[string]func(*install.Options){
-		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
-		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
-		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
+		".Values.networkPolicy":         func(o *install.Options) { o.NetworkPolicy = false },
+		".Values.ui.url":                func(o *install.Options) { o.UI = install.UI{} },
+		".Values.ui.oidc.clientSecret":  func(o *install.Options) { o.UI.ClientSecret = "" },
+		backendCondition:                func(o *install.Options) { o.Backend = install.Backend{} },
+		".Values.storageBackend.secret": func(o *install.Options) { o.Backend.Secret = "" },
 		fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant): func(o *install.Options) { o.Profile = "" },
 	}
 	for _, c := range options.AllControllers {

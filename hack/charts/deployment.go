@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // firstTenantArg is the first argument of the profile multi-tenant. Those that the values of a release add go before.
@@ -27,7 +28,7 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 		}
 		tail := ""
 		if name == "args" {
-			items = slices.DeleteFunc(slices.Clone(items), isUIArg)
+			items = slices.DeleteFunc(slices.Clone(items), dependsOnValues)
 			tail = "        {{- with include \"sluice.uiArgs\" . }}\n" +
 				"        {{- . | trim | nindent 8 }}\n        {{- end }}\n"
 		}
@@ -57,13 +58,53 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+	spec, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec")
+	fields, _ := spec.(map[string]any)
+	if err := t.replicas(fields, pod, c); err != nil {
+		return err
+	}
 	return t.pod(pod, c)
 }
 
-// isUIArg reports whether an argument is one of the web UI. They depend on values, so a template by hand has them.
-func isUIArg(item any) bool {
+// dependsOnValues reports whether an argument depends on values, so that a template by hand has it.
+func dependsOnValues(item any) bool {
 	text, _ := item.(string)
-	return strings.HasPrefix(text, "--ui-")
+	return strings.HasPrefix(text, "--ui-") || strings.HasPrefix(text, "--storage-backend-")
+}
+
+// replicas turns what depends on the number of replicas into templates.
+func (t *objectTemplate) replicas(spec, pod, c map[string]any) error {
+	rolling, err := yaml.Marshal(map[string]any{"strategy": spec["strategy"]})
+	if err != nil {
+		return err
+	}
+	t.mark(spec, "replicas", func(indent string) string {
+		return indent + "replicas: {{ include \"sluice.replicas\" . }}\n"
+	})
+	t.mark(spec, "strategy", func(indent string) string {
+		return indent + "{{- if " + backendCondition + " }}\n" + indented(string(rolling), indent) + indent +
+			"{{- else }}\n" + indented("strategy:\n  type: Recreate\n", indent) + indent + "{{- end }}\n"
+	})
+	for name, fields := range map[string]map[string]any{"topologySpreadConstraints": pod, "envFrom": c} {
+		b, err := yaml.Marshal(map[string]any{name: fields[name]})
+		if err != nil {
+			return err
+		}
+		condition := t.condition(t.object, func(other *unstructured.Unstructured) bool {
+			if name == "envFrom" {
+				return firstContainer(other)[name] != nil
+			}
+			_, found, _ := unstructured.NestedSlice(other.Object, "spec", "template", "spec", name)
+			return found
+		})
+		t.mark(fields, name, func(indent string) string { return when(condition, indented(string(b), indent), indent) })
+	}
+	return nil
+}
+
+// indented returns lines with an indent.
+func indented(lines, indent string) string {
+	return indent + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n"+indent) + "\n"
 }
 
 // pod turns the other fields of the pod and its container into templates.

@@ -105,6 +105,32 @@ func TestKustomizationOfUIPage(t *testing.T) {
 	wantEqual(t, build(t, text), o)
 }
 
+// TestReplicasOfPage renders the chart with the values of docs/high-availability.md, and builds its kustomization. Both
+// are what the command of the page installs.
+func TestReplicasOfPage(t *testing.T) {
+	o := install.Default("latest")
+	o.Backend = install.Backend{Endpoint: "https://s3.eu-west-1.amazonaws.com", Bucket: "sluice", Prefix: "production",
+		Secret: "artifact-bucket"}
+	blocks := testenv.Blocks(t, "high-availability.md", "text")
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks", len(blocks))
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(blocks[0]), &values); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, rendered(t, load(t), "flux-system", values), o, "Namespace")
+	wantEqual(t, build(t, blocks[1]), o)
+	flags := " --storage-backend-s3-endpoint " + o.Backend.Endpoint + " --storage-backend-s3-bucket " +
+		o.Backend.Bucket + " --storage-backend-s3-prefix " + o.Backend.Prefix + " --storage-backend-secret " +
+		o.Backend.Secret
+	page, err := os.ReadFile(filepath.Join(checkout, "docs", "high-availability.md"))
+	command := strings.Join(strings.Fields(strings.ReplaceAll(string(page), "\\\n", "")), " ")
+	if err != nil || !strings.Contains(command, "sluice install"+flags) {
+		t.Errorf("the page does not name the command that installs this: %v", err)
+	}
+}
+
 // remote matches the directories of a release.
 var remote = regexp.MustCompile(`https://github\.com/sluice-gitops/sluice//config/(\w+)\?ref=v1\.2\.3`)
 

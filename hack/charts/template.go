@@ -100,11 +100,12 @@ func (t *objectTemplate) text() (string, error) {
 // escape returns a template whose output is the text.
 func escape(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
-// ofRelease replaces the namespace, the domain and the Secret by those of the release.
+// ofRelease replaces the namespace, the domain and the Secrets by those of the release.
 func ofRelease(text string) string {
 	text = strings.ReplaceAll(text, ": "+anyNamespace+"\n", ": {{ .Release.Namespace | quote }}\n")
 	text = strings.ReplaceAll(text, anyNamespace, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, anySecret, "{{ .Values.ui.oidc.clientSecret | quote }}")
+	text = strings.ReplaceAll(text, anyBackendSecret, "{{ .Values.storageBackend.secret | quote }}")
 	return strings.ReplaceAll(text, anyDomain, "{{ .Values.clusterDomain }}")
 }
 

@@ -49,6 +49,11 @@ func parseAddress(urlPath string) *address {
 	}
 }
 
+// isFile reports whether the address is the path of one artifact.
+func (a *address) isFile() bool {
+	return a.by == "file" && !strings.HasPrefix(a.value, latest+".")
+}
+
 // find returns the paths of the files that match an address. There is at most one, unless the address is a digest
 // without a key.
 func (s *Store) find(a *address) []string {

@@ -24,6 +24,9 @@ type Server struct {
 	Store  *Store
 	Access Access  // nil allows every client to read everything
 	Events *Events // nil disables the event stream
+	// Incomplete reports whether another replica may have artifacts that the store does not get; nil for never. Then
+	// only the file of an artifact's URL is served, as the store may have others that are not current.
+	Incomplete func() bool
 }
 
 // NewServer returns an HTTP server of the store, with limits for slow clients and large request headers.
@@ -78,6 +81,11 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, reader reader
 			return
 		}
 	}
+	incomplete := s.Incomplete != nil && s.Incomplete()
+	if incomplete && !a.isFile() {
+		refuseStandby(w)
+		return
+	}
 	for _, relative := range s.Store.find(a) {
 		if a.key == (Key{}) && reader.may(r.Context(), keyOf(relative)) != nil {
 			continue
@@ -86,7 +94,18 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, reader reader
 			return
 		}
 	}
+	if incomplete {
+		refuseStandby(w)
+		return
+	}
 	http.NotFound(w, r)
+}
+
+// refuseStandby responds that another replica may have the artifact.
+func refuseStandby(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "this replica waits for the lease, and has the artifacts of the leader only with a storage backend: "+
+		"retry, or set --storage-backend-s3-endpoint", http.StatusServiceUnavailable)
 }
 
 // serve writes a file to the client. It returns false if the file is missing or damaged. The operating system sends the

@@ -49,8 +49,22 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.UI.GroupsPrefix, "ui-oidc-groups-prefix", "", "prefix of groups, as of kube-apiserver")
 	f.VarPF(negated{&o.UI.NoTokenLogin}, "ui-token-login", "",
 		"let people log in to the web UI with the token of a ServiceAccount").NoOptDefVal = "true"
+	o.bindReplicas(f)
 	f.BoolVar(&o.WatchAll, "watch-all-namespaces", o.WatchAll,
 		"reconcile objects in all namespaces, not only in that of the controllers")
+}
+
+func (o *installFlags) bindReplicas(f *pflag.FlagSet) {
+	f.IntVar(&o.Replicas, "replicas", 0, "replicas of each Deployment (default: 3 with a storage backend, else 1)")
+	f.StringVar(&o.Backend.Endpoint, "storage-backend-s3-endpoint", "",
+		"URL of an S3-compatible server that stores artifacts for all replicas")
+	f.StringVar(&o.Backend.Bucket, "storage-backend-s3-bucket", "", "bucket at --storage-backend-s3-endpoint")
+	f.StringVar(&o.Backend.Prefix, "storage-backend-s3-prefix", "",
+		"prefix of the names of all artifacts in the bucket")
+	f.StringVar(&o.Backend.Region, "storage-backend-s3-region", "", "region of the bucket (default: ask the server)")
+	f.StringVar(&o.Backend.Secret, "storage-backend-secret", "",
+		"Secret with the credentials, such as the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (default: the role "+
+			"of the pod)")
 }
 
 // negated is a flag that is true if the variable is false.

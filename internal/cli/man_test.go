@@ -14,7 +14,7 @@ func TestManualPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"--show-source", "SEE ALSO", "sluice get ks"} {
+	for _, text := range []string{"--show-source", "SEE ALSO", ".SH EXAMPLE", "sluice get kustomizations"} {
 		if !strings.Contains(string(page), text) {
 			t.Errorf("the page does not contain %q:\n%.2000s", text, page)
 		}

@@ -87,13 +87,13 @@ func (u *uiCommand) connect(ctx context.Context) (*ui.User, *view.Model, error) 
 	}
 	bounded, cancel := u.WithTimeout(ctx)
 	defer cancel()
-	name, err := u.Username(bounded)
+	who, err := u.User(bounded)
 	if err != nil {
 		return nil, nil, err
 	}
 	model := view.NewModel()
 	model.Watch(ctx, c, u.Namespace())
-	return &ui.User{Name: name, Client: c, Cluster: clients, See: ui.SeeAll}, model, nil
+	return &ui.User{Name: who.Username, Groups: who.Groups, Client: c, Cluster: clients, See: ui.SeeAll}, model, nil
 }
 
 // openInBrowser opens an address with the program of the desktop. Without one nothing happens: the address is printed.

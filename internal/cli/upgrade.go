@@ -82,6 +82,13 @@ func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 		"ui-oidc-groups-prefix":   func() { to.UI.GroupsPrefix = o.UI.GroupsPrefix },
 		"ui-token-login":          func() { to.UI.NoTokenLogin = o.UI.NoTokenLogin },
 		"watch-all-namespaces":    func() { to.WatchAll = o.WatchAll },
+		"replicas":                func() { to.Replicas = o.Replicas },
+
+		"storage-backend-s3-endpoint": func() { to.Backend.Endpoint = o.Backend.Endpoint },
+		"storage-backend-s3-bucket":   func() { to.Backend.Bucket = o.Backend.Bucket },
+		"storage-backend-s3-prefix":   func() { to.Backend.Prefix = o.Backend.Prefix },
+		"storage-backend-s3-region":   func() { to.Backend.Region = o.Backend.Region },
+		"storage-backend-secret":      func() { to.Backend.Secret = o.Backend.Secret },
 	} {
 		if f.Changed(name) && name != "image" {
 			set()

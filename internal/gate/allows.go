@@ -1,12 +1,13 @@
 package gate
 
 import (
-	"strings"
+	"slices"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
 // Allows reports whether a gate allows a revision at a time, according to its status. It fails closed: a gate
@@ -33,10 +34,5 @@ func Allows(g *gatingv1.Gate, revision string, now time.Time) bool {
 // isApproved reports whether a revision, such as main@sha1:<hex>, is in the list. The list may leave out the
 // name before the "@".
 func isApproved(revisions []string, revision string) bool {
-	for _, r := range revisions {
-		if _, digest, hasName := strings.Cut(revision, "@"); r != "" && (r == revision || hasName && r == digest) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(revisions, func(name string) bool { return verdict.Names(name, revision) })
 }

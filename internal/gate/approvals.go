@@ -29,13 +29,16 @@ const (
 // addApprovals adds the approvals of a gate to the input. Unverified is not nil if the API server does not verify their
 // authors; they do not count then.
 func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) (unverified, err error) {
-	if len(approvalRules(g)) == 0 {
+	if len(approvalRules(g)) == 0 && len(in.Failures) == 0 {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList
 	if err := c.Client.List(ctx, &list, client.InNamespace(g.Namespace),
 		client.MatchingFields{approvalGate: g.Name}); err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot list the approvals of the gate").Because(err)
+	}
+	if len(approvalRules(g)) == 0 && len(list.Items) == 0 {
+		return nil, nil
 	}
 	slices.SortFunc(list.Items, func(a, b gatingv1.GateApproval) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

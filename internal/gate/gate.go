@@ -47,6 +47,8 @@ type Controller struct {
 	GatesOfMembers func(ctx context.Context, s *memberSelector, visit func(member, gate reconcile.Ref))
 
 	Seals *seal.Key
+	// Observed is what objects have that gates with spec.onFailure watch.
+	Observed *Observed
 
 	timers timers
 	sealer sealer
@@ -61,12 +63,13 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	now := c.Clock.Now()
 	g.Status.Waiting, g.Status.WaitingCount = c.Waiting(client.ObjectKeyFromObject(g), gatingv1.MaxWaiting)
 	if !c.sealer.verify(c.Seals, g) {
-		g.Status.Checks = nil
+		g.Status.Checks, g.Status.Failures = nil, nil
 	}
+	g.Status.Failures = c.failures(ctx, g, now)
 	g.Status.ApprovedChanges = nil
 	d, err := c.decide(ctx, g, now)
 	if err != nil {
-		d.Verdict = errorVerdict(err)
+		d.Verdict = errorVerdict(err, g.Status.Failures)
 	}
 	c.timers.set(c.Clock, g.UID, d.next, now, func() { c.Edges.Enqueue(refOf(g)) })
 	problem := cmp.Or(err, d.problem)
@@ -125,7 +128,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		in.Checks = append(in.Checks, checkOf(g.Spec.Checks[i], r, now))
 	}
 	v := verdict.Of(in, now)
-	changes, expiry := approvedChanges(g, in, now)
+	changes, expiry := approvedChanges(g, in, latest(in.ClosedAt(now), v.HeldSince), now)
 	g.Status.ApprovedChanges = changes
 	if request.RequiresChanges(g) {
 		v.Approvals = observer(g, in).Observe(in.Approvals, in.ClosedAt(now), now)
@@ -135,9 +138,9 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 }
 
 // errorVerdict returns the verdict on a gate that cannot be evaluated: closed.
-func errorVerdict(err error) verdict.Verdict {
-	return verdict.Verdict{Reason: fault.Reason(err, reconcile.ReasonFailed), Message: "Gate closed: " + err.Error(),
-		Why: err.Error()}
+func errorVerdict(err error, failures []gatingv1.FailedChange) verdict.Verdict {
+	return verdict.Verdict{Failures: failures, Reason: fault.Reason(err, reconcile.ReasonFailed),
+		Message: "Gate closed: " + err.Error(), Why: err.Error()}
 }
 
 // setStatus writes a verdict to the status, and returns the transition if the state changed.
@@ -150,7 +153,8 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 	switch {
 	case problem != nil && !v.Open:
 		reason = fault.Reason(problem, reconcile.ReasonFailed)
-	case v.Reason == gatingv1.WhyCheckFailed, v.Reason == gatingv1.WhyApprovalRequired:
+	case v.Reason == gatingv1.WhyCheckFailed, v.Reason == gatingv1.WhyApprovalRequired,
+		v.Reason == gatingv1.WhyRevisionFailed:
 		reason = v.Reason
 	}
 	changed := previous == nil || previous.Status != status ||
@@ -159,7 +163,7 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 	reconcile.Mark(g, gatingv1.OpenedCondition, status, reason, v.Message)
 	g.Status.Why = &gatingv1.Explanation{Reason: v.Reason, Message: v.Why}
 	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOrNil(v.RequestedAt), timeOrNil(v.ResetAt)
-	g.Status.ApprovedRevisions, g.Status.Approvals = v.Revisions, v.Approvals
+	g.Status.ApprovedRevisions, g.Status.Approvals, g.Status.Failures = v.Revisions, v.Approvals, v.Failures
 	g.Status.NextTransition = nil
 	if !v.Next.IsZero() {
 		g.Status.NextTransition = &gatingv1.Transition{At: meta.TimeOf(v.Next), State: verdict.State(!v.Open)}
@@ -187,6 +191,13 @@ func timeOrNil(t time.Time) *meta.Time {
 }
 
 func refOf(g *gatingv1.Gate) reconcile.Ref { return reconcile.RefTo(GroupKind, g.Namespace, g.Name) }
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 // earliest returns the earliest of the non-zero times.
 func earliest(times ...time.Time) time.Time {

@@ -45,6 +45,8 @@ type Index struct {
 	gates     map[types.NamespacedName]*entry
 	selectors map[types.NamespacedName]*selector
 	waiting   waiting
+
+	Observed Observed // what objects have that gates with spec.onFailure watch
 }
 
 // entry is a gate in the index.
@@ -84,7 +86,8 @@ func stateOf(g *gatingv1.Gate) string {
 	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
-		isOverridden(g), changesOf(g.Status.ApprovedChanges), soaks(g))
+		isOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
+		isFailureHold(g), failuresOf(g.Status.Failures), soaks(g))
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -186,13 +189,13 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 		case manual && e.gate.Spec.AllowManual && len(e.gate.Spec.Rules) == 0:
 			continue
 		case len(e.gate.Status.ApprovedRevisions) == 0 && Allows(e.gate, "", now):
-			if c.Judge = e.judge(obj, now); c.Judge == nil {
+			c.Judge, c.Refuses, c.Open = e.judge(obj, now), e.refuses(obj), true
+			if c.Judge == nil && c.Refuses == nil {
 				continue
 			}
-			c.Open = true
 		default:
-			c.Judge = e.judge(obj, now)
-			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop
+			c.Judge, c.Refuses, c.Failed = e.judge(obj, now), e.refuses(obj), isFailureHold(e.gate)
+			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop && !c.Failed
 			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
 			r := e.gate.Status.ApprovedRevisions
 			isOpen := len(r) > 0 && c.Allows(r[0])
@@ -202,6 +205,9 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
 			if c.ChecksRevisions = checksRevisions(e.gate); c.ChecksRevisions && isOpen {
 				c.Promoted = r
+			}
+			if c.Failed {
+				c.State += ": " + strings.TrimPrefix(e.gate.Status.Why.Message, "Gate closed: ")
 			}
 		}
 		closed = append(closed, c)

@@ -49,6 +49,7 @@ func InputOf(g *gatingv1.Gate) (verdict.Input, error) {
 			r.From = managerOf(g, verb+gatingv1.RequestedAtSuffix)
 		}
 	}
+	in.Failures, in.Reverts = g.Status.Failures, g.Spec.OnFailure == gatingv1.OnFailureRevert
 	if a := g.Spec.Approvals; a != nil {
 		in.Rule = ruleOf(a, in.Window)
 	}

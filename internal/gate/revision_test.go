@@ -134,6 +134,7 @@ func TestPromotedRevisionIsAppliedAfterTheSourceMovedOn(t *testing.T) {
 	s.Ready("staging", first)
 	s.blockedBy("production", "is closed")
 	s.blockedBy("lost", "is closed")
+	s.checkSays("production", "soaks until 2026-11-20T12:00:00Z")
 	clock.Step(2 * time.Hour)
 	s.checkSays("production", "allows revision 'main@sha1:"+first)
 	var last string

@@ -85,6 +85,8 @@ func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now tim
 		return ""
 	case r.Rule == nil:
 		return "is closed, and none of its rules applies"
+	case r.Rule.Outcome == gatingv1.OutcomePass && isFailureHold(e.gate):
+		return "is closed: " + e.gate.Status.Why.Message
 	case r.Rule.Outcome == gatingv1.OutcomePass:
 		return ""
 	case r.Rule.Outcome == gatingv1.OutcomeDeny:
@@ -134,14 +136,14 @@ func isChangeApproved(g *gatingv1.Gate, rule, digest string, now time.Time) bool
 const maxApprovedChanges = 1000
 
 // approvedChanges returns the changes that have the approvals which the rules of a gate require, and when the first of
-// them expires.
-func approvedChanges(g *gatingv1.Gate, in verdict.Input, now time.Time) (all []gatingv1.ApprovedChange,
+// them expires. Approvals before the gate was closed do not count.
+func approvedChanges(g *gatingv1.Gate, in verdict.Input, closed, now time.Time) (all []gatingv1.ApprovedChange,
 	review time.Time) {
 	for _, r := range g.Spec.Rules {
 		if r.Approvals == nil {
 			continue
 		}
-		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, in.ClosedAt(now), now) {
+		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, closed, now) {
 			review = earliest(review, c.Until)
 			a := gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)}
 			if len(all) < maxApprovedChanges {

@@ -27,7 +27,7 @@ func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 		err = observedFault(g)
 	}
 	if err != nil {
-		setStatus(g, errorVerdict(err), err, at)
+		setStatus(g, errorVerdict(err, g.Status.Failures), err, at)
 		return g
 	}
 	if ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady); ready != nil &&

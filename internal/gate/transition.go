@@ -83,6 +83,9 @@ func withEvent(o reconcile.Outcome, t *gatingv1.HistoryEntry) reconcile.Outcome 
 		text += " from " + t.From
 		o = o.WithMetadata("from", t.From)
 	}
+	if t.Reason == gatingv1.WhyRevisionFailed {
+		return o.Warn(reason, "%s", t.Message)
+	}
 	if strings.HasPrefix(t.Message, text) {
 		return o.Note(reason, "%s", t.Message)
 	}

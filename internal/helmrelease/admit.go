@@ -2,6 +2,8 @@ package helmrelease
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,8 +22,10 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.Hel
 	obj := pass.Object
 	propose := sync.OnceValues(func() (*rollout.Proposal, error) { return c.propose(ctx, pass, d) })
 	what := func() (string, error) { return d.decision(obj), nil }
+	pass.Variant = variantOf(d.decision(obj))
 	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil &&
-		!(pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)) {
+		!(pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)) &&
+		!(d.isAttempted(obj) && !d.isReleased(obj) && pass.Continue(d.chart.version)) {
 		return ptr.To(c.hold(ctx, pass, d, propose))
 	}
 	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {
@@ -44,6 +48,12 @@ func (d *desired) isAttempted(obj *helmv2.HelmRelease) bool {
 // decision identifies what gates with rules decide about.
 func (d *desired) decision(obj *helmv2.HelmRelease) string {
 	return fmt.Sprintf("%s/%s/%s/%d", d.chart.version, d.chart.artifact, d.configDigest, obj.Generation)
+}
+
+// variantOf returns a short digest of a decision: versions of charts do not identify what is released.
+func variantOf(decision string) string {
+	sum := sha256.Sum256([]byte(decision))
+	return "release " + hex.EncodeToString(sum[:8])
 }
 
 // hold corrects the drift of a HelmRelease that gates hold, and returns its outcome.

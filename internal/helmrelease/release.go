@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"helm.sh/helm/v4/pkg/release/common"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -38,12 +41,12 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 			return r.atRest(ctx, o)
 		case stepExhausted:
 			if !r.hasRecovered() {
-				return r.exhausted()
+				return r.judge(r.exhausted(), o)
 			}
 			r.clearFailures() // what failed is healthy by now
 			continue
 		case stepWait:
-			return r.waiting(d)
+			return r.judge(r.waiting(d), o)
 		}
 		if err := r.perform(ctx, d, o); err != nil {
 			return r.failed(ctx, d, err)
@@ -109,12 +112,26 @@ func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outco
 	}
 	switch next.step {
 	case stepExhausted:
-		return r.exhausted()
+		return r.judge(r.exhausted(), o)
 	case stepWait:
-		return r.waiting(next)
+		return r.judge(r.waiting(next), o)
 	default:
+		if r.policy().retries < 0 { // it is retried forever
+			return r.judge(reconcile.Failed(err), o)
+		}
 		return reconcile.Failed(err)
 	}
+}
+
+// judge marks the outcome of a failed release as unhealthy, unless nothing was applied: if its chart could not be
+// rendered, for example. A release with retries left is not unhealthy yet.
+func (r *run) judge(outcome reconcile.Outcome, o *observed) reconcile.Outcome {
+	failed := o.last != nil && o.last.Info.Status == common.StatusFailed && r.difference(o.last) == ""
+	tested := o.last != nil && r.testsCount() && testsFailed(o.last, r.obj.Status.History)
+	if failed || tested || apimeta.IsStatusConditionTrue(r.obj.Status.Conditions, helmv2.RemediatedCondition) {
+		return outcome.Unhealthy()
+	}
+	return outcome
 }
 
 // exhausted returns the outcome of a release that has used up its retries. It ends when an input changes.

@@ -1,13 +1,8 @@
 package kubeclient
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // kindsNotServed is the error of a cluster that does not serve all our kinds.
@@ -84,47 +78,19 @@ func notServed(err error) error {
 
 // definitionsWait reports what the process waits for until it can start: in the log, and at /readyz.
 type definitionsWait struct {
-	addr    string // of the health endpoints; "0" or empty for none
-	message atomic.Pointer[string]
-	server  *http.Server
+	health *Health
+	last   string
 }
 
-// report logs an error that differs from the last one, and serves it at /readyz.
+// report logs an error that differs from the last one, and names it at /readyz.
 func (w *definitionsWait) report(err error) {
 	message := notServed(err).Error()
-	if last := w.message.Swap(&message); last == nil || *last != message {
+	if message != w.last {
 		log.Log.Info("waiting: " + message)
 	}
-	if w.server != nil || w.addr == "" || w.addr == "0" {
-		return
-	}
-	l, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		log.Log.Error(err, "cannot serve the health endpoints", "address", w.addr)
-		return
-	}
-	w.server = &http.Server{Handler: guard.Handler("reporting health", w), ReadHeaderTimeout: 10 * time.Second}
-	server := w.server
-	guard.Go("serving health endpoints", func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Log.Error(err, "the health endpoints ended")
-		}
-	})
+	w.last = message
+	w.health.Set("definitions", message)
 }
 
-// ServeHTTP answers that the process is alive but not ready.
-func (w *definitionsWait) ServeHTTP(resp http.ResponseWriter, req *http.Request) {
-	if strings.HasPrefix(req.URL.Path, "/healthz") {
-		fmt.Fprintln(resp, "ok")
-		return
-	}
-	http.Error(resp, *w.message.Load(), http.StatusServiceUnavailable)
-}
-
-// end stops to serve the health endpoints.
-func (w *definitionsWait) end() {
-	if w.server != nil {
-		_ = w.server.Close() // closes the listener; there is nothing else to do
-		w.server = nil
-	}
-}
+// end reports that the cluster serves all kinds.
+func (w *definitionsWait) end() { w.health.Set("definitions", "") }

@@ -3,31 +3,32 @@ package kubeclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
-// ErrLeaseLost is the error of requests that a process without the lease of the leader election does not send.
-var ErrLeaseLost = errors.New("this process no longer holds the lease of the leader election and writes nothing; " +
-	"another process continues its work")
+// Errors of requests that a process without the lease of the leader election does not send.
+var (
+	ErrLeaseLost = errors.New("this process no longer holds the lease of the leader election and writes nothing; " +
+		"another process continues its work")
+	ErrNoLease = errors.New("this process does not hold the lease of the leader election and writes nothing; " +
+		"the leader does its work")
+)
 
-// Fence refuses the writes of a process that lost the lease of the leader election. The election itself notices a loss
-// late: a process that was stopped for a while first continues where it was, and a process that cannot reach the API
-// server works until its last attempt to release the lease has failed.
+// Fence refuses the writes of a process that does not hold the lease of the leader election. The election itself
+// notices a loss late: a process that was stopped for a while first continues where it was, and a process that cannot
+// reach the API server works until its last attempt to release the lease has failed.
 //
 // A renewal counts from the time before its request, and for the renew deadline, which is shorter than the lease: no
-// other process has the lease before. A process that has not held the lease yet is not restricted.
+// other process has the lease before. A process that waits for the lease, or released it in time, writes Events and
+// what [OnStandby] allows.
 type Fence struct {
 	now      func() time.Time
 	validFor time.Duration
@@ -56,20 +57,67 @@ func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &fencedTransport{RoundTripper: next, fence: f}
 }
 
-// check returns an error if the lease is lost. Events of a process that released its lease are not refused: they
-// report what it did before.
-func (f *Fence) check(isEvent bool) error {
+// write is a kind of request that is not a read.
+type write int
+
+const (
+	work    write = iota // needs the lease
+	request              // an event, or a request that OnStandby allows: not of a process that lost its lease
+	review               // stores nothing in the cluster
+)
+
+type standbyKey struct{}
+
+// OnStandby returns a context whose writes a standby sends as well. They must be requests of others that it serves, or
+// what it needs to serve them, and must not decide anything.
+func OnStandby(ctx context.Context) context.Context {
+	return context.WithValue(ctx, standbyKey{}, true)
+}
+
+// StandbyWriter returns a writer whose patches a standby sends as well; see [OnStandby].
+func StandbyWriter(w client.Writer) client.Writer { return standbyWriter{w} }
+
+type standbyWriter struct{ client.Writer }
+
+// Patch implements [client.Writer].
+func (w standbyWriter) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	return w.Writer.Patch(OnStandby(ctx), o, p, opts...)
+}
+
+// kindOf returns the kind of a request that is not a read.
+func kindOf(r *http.Request) write {
+	switch p := r.URL.Path; {
+	case strings.HasPrefix(p, "/apis/authentication.k8s.io/"), strings.HasPrefix(p, "/apis/authorization.k8s.io/"):
+		return review
+	case strings.HasPrefix(p, "/apis/events.k8s.io/"), strings.HasSuffix(p, "/token") &&
+		strings.Contains(p, "/serviceaccounts/"), r.Context().Value(standbyKey{}) != nil:
+		return request
+	}
+	return work
+}
+
+// check returns an error if the process may not send a write.
+func (f *Fence) check(kind write) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case !f.hadLease, f.mayReport && isEvent, f.hasLease && f.isValid():
+	case kind == review, f.hasLease && f.isValid(), kind == request && (!f.hadLease || f.mayReport):
 		return nil
+	case !f.hadLease:
+		return ErrNoLease
 	}
 	return ErrLeaseLost
 }
 
 // isValid reports whether the last renewal counts. The caller holds the lock.
 func (f *Fence) isValid() bool { return f.now().Sub(f.renewed) < f.validFor }
+
+// renewedAfter reports whether the lease is held and was renewed after a time.
+func (f *Fence) renewedAfter(at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hasLease && f.renewed.After(at)
+}
 
 // renew records that the lease was held at a time.
 func (f *Fence) renew(at time.Time) {
@@ -99,8 +147,8 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
 		return t.RoundTripper.RoundTrip(req)
 	}
-	isEvent := strings.HasPrefix(req.URL.Path, "/apis/events.k8s.io/")
-	if err := t.fence.check(isEvent); err != nil {
+	kind := kindOf(req)
+	if err := t.fence.check(kind); err != nil {
 		if req.Body != nil {
 			err = errors.Join(err, req.Body.Close())
 		}
@@ -110,11 +158,11 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.RoundTripper.RoundTrip(req)
 	}
 	fenced := *req
-	fenced.Body = &fencedBody{ReadCloser: req.Body, fence: t.fence, isEvent: isEvent}
+	fenced.Body = &fencedBody{ReadCloser: req.Body, fence: t.fence, kind: kind}
 	if get := req.GetBody; get != nil {
 		fenced.GetBody = func() (io.ReadCloser, error) {
 			body, err := get()
-			return &fencedBody{ReadCloser: body, fence: t.fence, isEvent: isEvent}, err
+			return &fencedBody{ReadCloser: body, fence: t.fence, kind: kind}, err
 		}
 	}
 	return t.RoundTripper.RoundTrip(&fenced)
@@ -126,63 +174,15 @@ func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.Rou
 // fencedBody is the body of a write. A server does nothing with a body that ends early.
 type fencedBody struct {
 	io.ReadCloser
-	fence   *Fence
-	isEvent bool
+	fence *Fence
+	kind  write
 }
 
 // Read implements [io.Reader].
 func (b *fencedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if lost := b.fence.check(b.isEvent); lost != nil {
+	if lost := b.fence.check(b.kind); lost != nil {
 		return 0, lost
 	}
 	return n, err
-}
-
-// fencedLock is the lock of the leader election. It opens and closes the fence.
-type fencedLock struct {
-	resourcelock.Interface
-	fence *Fence
-}
-
-// newLock returns the lock of the leader election, which is not fenced itself.
-func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourcelock.EventRecorder,
-) (resourcelock.Interface, error) {
-	if fence == nil {
-		return nil, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("cannot take part in the leader election: cannot get the host name: %w", err)
-	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.RuntimeNamespace, o.LeaseName(),
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: recorder},
-		cfg, o.RenewDeadline)
-	if err != nil {
-		return nil, fmt.Errorf("cannot take part in the leader election: %w", err)
-	}
-	return &fencedLock{Interface: lock, fence: fence}, nil
-}
-
-// Create implements [resourcelock.Interface].
-func (l *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Create(ctx, r) })
-}
-
-// Update implements [resourcelock.Interface].
-func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
-}
-
-func (l *fencedLock) write(r resourcelock.LeaderElectionRecord, write func() error) error {
-	if r.HolderIdentity != l.Identity() {
-		l.fence.release()
-		return write()
-	}
-	at := l.fence.now()
-	if err := write(); err != nil {
-		return err
-	}
-	l.fence.renew(at)
-	return nil
 }

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,22 +60,32 @@ func (f *fenced) hold(write func(context.Context, resourcelock.LeaderElectionRec
 	}
 }
 
-// writes checks whether the process may write a ConfigMap and an event. It may always read.
-func (f *fenced) writes(when string, object, event bool) {
+// writes checks whether the process may write a ConfigMap for itself, and an event, an annotation and the token of an
+// account for others. It may always read and review.
+func (f *fenced) writes(when string, own, others bool) {
 	f.Helper()
 	metadata := metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "x-"}
-	for _, w := range []struct {
-		object client.Object
+	event := &eventsv1.Event{ObjectMeta: metadata, EventTime: metav1.NowMicro(), ReportingController: "x",
+		ReportingInstance: "x", Action: "x", Reason: "x", Type: "Normal",
+		Regarding: corev1.ObjectReference{Namespace: f.namespace}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "default"}}
+	annotation := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"`+when+`"}}}`))
+	patch := func(w client.Writer) error { return w.Patch(f.Context(), account, annotation) }
+	for name, w := range map[string]struct {
+		err    error
 		wanted bool
 	}{
-		{object: &corev1.ConfigMap{ObjectMeta: metadata}, wanted: object},
-		{object: &eventsv1.Event{ObjectMeta: metadata, EventTime: metav1.NowMicro(), ReportingController: "x",
-			ReportingInstance: "x", Action: "x", Reason: "x", Type: "Normal",
-			Regarding: corev1.ObjectReference{Namespace: f.namespace}}, wanted: event},
+		"an object":          {err: f.client.Create(f.Context(), &corev1.ConfigMap{ObjectMeta: metadata}), wanted: own},
+		"a patch":            {err: patch(f.client), wanted: own},
+		"a patch for others": {err: patch(StandbyWriter(f.client)), wanted: others},
+		"an event":           {err: f.client.Create(f.Context(), event), wanted: others},
+		"a token": {err: f.client.SubResource("token").Create(f.Context(), account,
+			&authenticationv1.TokenRequest{}), wanted: others},
+		"a review": {err: f.client.Create(f.Context(), &authenticationv1.SelfSubjectReview{}), wanted: true},
 	} {
-		err := f.client.Create(f.Context(), w.object)
-		if w.wanted && err != nil || !w.wanted && !errors.Is(err, ErrLeaseLost) {
-			f.Errorf("%s: creating a %T: %v, want it: %t", when, w.object, err, w.wanted)
+		refused := errors.Is(w.err, ErrLeaseLost) || errors.Is(w.err, ErrNoLease)
+		if w.wanted && w.err != nil || !w.wanted && !refused {
+			f.Errorf("%s: %s: %v, want it: %t", when, name, w.err, w.wanted)
 		}
 	}
 	if err := f.client.List(f.Context(), &corev1.ConfigMapList{}, client.InNamespace(f.namespace)); err != nil {
@@ -83,7 +95,7 @@ func (f *fenced) writes(when string, object, event bool) {
 
 func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 	f := newFenced(t)
-	f.writes("before the election", true, true)
+	f.writes("before the election", false, true)
 	f.hold(f.lock.Create, f.lock.Identity())
 	f.clock.Step(29 * time.Second)
 	f.writes("before the renew deadline", true, true)
@@ -124,6 +136,36 @@ func TestLeaseIsCheckedWhenTheBodyIsSent(t *testing.T) {
 	}
 	if resp != nil {
 		_ = resp.Body.Close()
+	}
+}
+
+// TestLeaseIsRenewedNoMoreOftenThanWanted has an election that asks every moment.
+func TestLeaseIsRenewedNoMoreOftenThanWanted(t *testing.T) {
+	f := newFenced(t)
+	f.lock.(*fencedLock).renew = 5 * time.Second
+	f.hold(f.lock.Create, f.lock.Identity())
+	renewed := func() time.Time {
+		t.Helper()
+		r, _, err := f.lock.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.RenewTime.Time
+	}
+	first := renewed()
+	f.clock.Step(4 * time.Second)
+	f.hold(f.lock.Update, f.lock.Identity())
+	if got := renewed(); !got.Equal(first) {
+		t.Errorf("the lease was renewed after 4s, at %s", got)
+	}
+	f.clock.Step(time.Second)
+	f.hold(f.lock.Update, f.lock.Identity())
+	if got := renewed(); !got.After(first) {
+		t.Errorf("the lease was not renewed after 5s: %s", got)
+	}
+	f.hold(f.lock.Update, "")
+	if r, _, err := f.lock.Get(t.Context()); err != nil || r.HolderIdentity != "" {
+		t.Errorf("the lease was not released at once: %v %v", r, err)
 	}
 }
 

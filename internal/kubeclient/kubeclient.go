@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -44,20 +43,20 @@ const (
 )
 
 // Connect returns a manager for the cluster as soon as the cluster serves all our kinds. Its clients, and those of its
-// configuration, write only while the fence is open.
-func Connect(ctx context.Context, cfg *rest.Config, o options.Options, fence *Fence) (mgr ctrlmanager.Manager,
-	err error) {
+// configuration, write only while the fence is open. Health names the kinds that it waits for, and then the caches that
+// are not filled yet.
+func Connect(ctx context.Context, cfg *rest.Config, o options.Options, fence *Fence, health *Health,
+) (mgr ctrlmanager.Manager, err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.KubeAPIQPS, o.KubeAPIBurst
 	cfg.UserAgent = "sluice"
 	cfg.WarningHandler = rest.NoWarnings{} // they are for authors of manifests, not for our log
 
-	waiting := &definitionsWait{addr: o.HealthAddr}
-	defer waiting.end()
+	waiting := &definitionsWait{health: health}
 	_ = wait.PollUntilContextTimeout(ctx, time.Second, definitionsTimeout, true, func(context.Context) (bool, error) {
 		if err = missingKinds(cfg); err == nil {
-			waiting.end() // the manager uses the same address
-			mgr, err = newManager(cfg, o, fence)
+			waiting.end()
+			mgr, err = newManager(cfg, o, fence, health)
 		}
 		if !apimeta.IsNoMatchError(err) {
 			return true, nil
@@ -74,11 +73,14 @@ func Connect(ctx context.Context, cfg *rest.Config, o options.Options, fence *Fe
 	return mgr, nil
 }
 
-func newManager(cfg *rest.Config, o options.Options, fence *Fence) (ctrlmanager.Manager, error) {
+func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Health) (ctrlmanager.Manager, error) {
 	caches, err := cacheOptions(o)
 	if err != nil {
 		return nil, err
 	}
+	filling := &informers{}
+	caches.NewInformer = filling.create
+	health.check("caches", filling.waiting)
 	leaders := &leaderRecorder{}
 	lock, err := newLock(cfg, o, fence, leaders)
 	if err != nil {
@@ -91,13 +93,14 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence) (ctrlmanager.
 		Logger:                        log.Log.V(1), // its messages are details of the start
 		Cache:                         caches,
 		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
-		HealthProbeBindAddress:        o.HealthAddr,
+		HealthProbeBindAddress:        "0", // Health serves them
+		PprofBindAddress:              o.PprofAddr,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              o.LeaseName(), // for its metric
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
 		LeaseDuration:                 &o.LeaseDuration,
 		RenewDeadline:                 &o.RenewDeadline,
-		RetryPeriod:                   &o.RetryPeriod,
+		RetryPeriod:                   ptr.To(min(o.RetryPeriod, electionInterval)),
 		GracefulShutdownTimeout:       ptr.To(shutdownGracePeriod),
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 
@@ -107,10 +110,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence) (ctrlmanager.
 		return nil, err
 	}
 	leaders.to.Store(&mgr)
-	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
-		return nil, err
-	}
-	return mgr, mgr.AddReadyzCheck("ready", healthz.Ping)
+	return mgr, nil
 }
 
 // leaderRecorder records who leads, as events of the lease. The lock is made before the manager that it uses.

@@ -38,7 +38,13 @@ func connectWithoutKustomizations(s *system.System, responses int64) (func(conte
 		})
 	})
 	return func(ctx context.Context) error {
-		_, err := kubeclient.Connect(ctx, cfg, s.Options(), nil)
+		o := s.Options()
+		health, err := kubeclient.NewHealth(o.HealthAddr)
+		if err != nil {
+			return err
+		}
+		defer health.Close()
+		_, err = kubeclient.Connect(ctx, cfg, o, nil, health)
 		return err
 	}, &requests
 }

@@ -65,6 +65,7 @@ func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, 
 	s := &corev1.Secret{}
 	err := mgr.GetAPIReader().Get(ctx, key, s)
 	if apierrors.IsNotFound(err) {
+		ctx = OnStandby(ctx)
 		own, readErr := readSeal(file)
 		if readErr != nil {
 			own = newSeal()

@@ -43,15 +43,54 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 		return work{source: source}, nil
 	case pass.InProgress && c.stateOf(obj).apply.isComplete:
 		return work{source: &meta.Artifact{Revision: attempted}, healthOnly: true}, nil
+	case pass.IsWatched(attempted):
+		return work{}, ptr.To(c.watch(ctx, pass, p))
 	}
 	return work{}, ptr.To(c.hold(ctx, pass, p))
+}
+
+// watch corrects the drift of a Kustomization that gates hold, and checks its health, as a gate watches what it let
+// through before. Nothing else is applied.
+func (c *Controller) watch(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
+	p *proposal) reconcile.Outcome {
+	obj, s := pass.Object, c.stateOf(pass.Object)
+	report, retry := c.correctHeld(ctx, pass)
+	applied := c.appliedOf(obj, s)
+	if retry || !s.apply.isComplete || applied == nil || applied.Artifact.Revision != obj.Status.LastAttemptedRevision {
+		return c.holdWith(ctx, pass, p, report, retry)
+	}
+	target, err := c.Clusters.Target(ctx, refOf(obj), c.destination(obj))
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	r := &run{Controller: c, pass: pass, obj: obj, source: &applied.Artifact, target: target, state: s, report: report,
+		held: true}
+	r.begin()
+	progressing, err := r.checkHealth(ctx)
+	pending := reconcile.Held(meta.Pending{})
+	if p.source.Revision != r.source.Revision || pass.HasRules() {
+		pending = c.pending(ctx, pass, p)
+	}
+	switch {
+	case err != nil:
+		return r.unhealthy(err).Watched(pending)
+	case progressing != nil:
+		return r.outcome(*progressing).Watched(pending)
+	}
+	return r.succeeded().Watched(pending)
 }
 
 // hold corrects the drift of a Kustomization that gates hold, and returns its outcome.
 func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
 	p *proposal) reconcile.Outcome {
-	c.stateOf(pass.Object).health.Reset()
 	report, retry := c.correctHeld(ctx, pass)
+	return c.holdWith(ctx, pass, p, report, retry)
+}
+
+// holdWith returns the outcome of a Kustomization that gates hold, whose drift was corrected.
+func (c *Controller) holdWith(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], p *proposal,
+	report rollout.Report, retry bool) reconcile.Outcome {
+	c.stateOf(pass.Object).health.Reset()
 	if text := c.explainMissing(pass, p.source); text != "" {
 		c.stateOf(pass.Object).apply.warnOnce(&report, text)
 	}

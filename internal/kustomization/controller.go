@@ -119,7 +119,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, r.state.build.yields)
 	progressing, err := r.checkHealth(ctx)
 	if err != nil {
-		return r.failed(err)
+		return r.unhealthy(err)
 	}
 	if progressing != nil {
 		return r.outcome(*progressing)
@@ -159,8 +159,16 @@ func (r *run) deploy(ctx context.Context) error {
 	if err != nil || built == nil {
 		return err
 	}
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace,
-		in.redact(r.correct(ctx, built)))
+	times := &kustomizev1.StepTimes{Started: meta.TimeOf(r.state.started), Built: meta.TimeOf(r.Clock.Now())}
+	err = r.correct(ctx, built)
+	if err == nil {
+		applied := meta.TimeOf(r.Clock.Now())
+		times.Applied = &applied
+	}
+	if !r.report.Corrected {
+		r.state.times = times
+	}
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, in.redact(err))
 }
 
 // destination returns the cluster and the identity that a Kustomization applies with.

@@ -38,6 +38,14 @@ func (c *Controller) keepApplied(ctx context.Context, obj *kustomizev1.Kustomiza
 	}
 }
 
+// appliedOf returns what was applied last, completely; nil if that is not known.
+func (c *Controller) appliedOf(obj *kustomizev1.Kustomization, s *state) *artifact.Applied {
+	if s.apply.applied != nil {
+		return s.apply.applied
+	}
+	return c.Applied.Get(string(obj.UID))
+}
+
 // forgetApplied records that what was applied last is about to be replaced.
 func (c *Controller) forgetApplied(ctx context.Context, obj *kustomizev1.Kustomization, s *state) {
 	s.apply.applied = nil
@@ -54,10 +62,7 @@ func (c *Controller) correctHeld(ctx context.Context,
 	obj, s := pass.Object, c.stateOf(pass.Object)
 	report.Owner = refOf(obj)
 	c.keepApplied(ctx, obj, s) // if the gate is newer than the apply
-	applied := s.apply.applied
-	if applied == nil {
-		applied = c.Applied.Get(string(obj.UID))
-	}
+	applied := c.appliedOf(obj, s)
 	if applied == nil || applied.Generation != obj.Generation || obj.DriftMode() == meta.DriftDisabled {
 		return report, false
 	}

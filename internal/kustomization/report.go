@@ -35,6 +35,15 @@ func (r *run) failed(err error) reconcile.Outcome {
 	return r.outcome(reconcile.Failed(err))
 }
 
+// unhealthy reports a failed health check.
+func (r *run) unhealthy(err error) reconcile.Outcome {
+	o := r.failed(err)
+	if fault.Reason(err, "") == meta.HealthCheckFailedReason {
+		return o.Unhealthy()
+	}
+	return o
+}
+
 // succeeded reports that the revision is applied and healthy.
 func (r *run) succeeded() reconcile.Outcome {
 	r.obj.Status.LastAppliedRevision = r.source.Revision
@@ -55,7 +64,8 @@ func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
 // failure, is not recorded, so that the status need not be written.
 func (r *run) recordHistory(err error) {
 	started := r.state.started
-	r.state.started = time.Time{}
+	times := r.state.times
+	r.state.started, r.state.times = time.Time{}, nil
 	digest, status := r.state.build.digest, meta.ReconciliationSucceededReason
 	if err != nil {
 		status = fault.Reason(err, meta.ReconciliationFailedReason)
@@ -78,6 +88,9 @@ func (r *run) recordHistory(err error) {
 	snapshot.LastReconciled = now
 	snapshot.LastReconciledDuration = meta.Elapsed{Duration: r.Clock.Since(started).Round(time.Microsecond)}
 	snapshot.TotalReconciliations++
+	if times != nil {
+		snapshot.Times = times
+	}
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {
 		snapshot.Metadata["originRevision"] = origin

@@ -109,6 +109,7 @@ func (p *process) addGates(ctx context.Context) error {
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors:        authors,
 			CheckSelection: p.gateIndex.CheckSelection,
+			Observed:       &p.gateIndex.Observed,
 			GatesOfMembers: gate.GatesOfMembers(p.mgr.GetCache(), p.gateIndex, p.gatedKinds()),
 		},
 	})

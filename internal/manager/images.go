@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
@@ -70,8 +69,9 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 		return err
 	}
 	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,
-		Access: access}
-	return p.mgr.Add(&ctrlmanager.Server{Name: "images", Listener: listener, Server: reflector.NewServer(server)})
+		Access: access, Standby: func() bool { return !p.leads() }}
+	p.serveHTTP("images", listener, reflector.NewServer(server))
+	return nil
 }
 
 // addImageDiscovery adds the controller that creates image objects for workloads. Without it, a process whose

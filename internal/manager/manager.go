@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -36,7 +37,12 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 		return err
 	}
 	defer unlock()
-	p, err := newProcess(ctx, cfg, o)
+	health, err := kubeclient.NewHealth(o.HealthAddr)
+	if err != nil {
+		return err
+	}
+	defer health.Close()
+	p, err := newProcess(ctx, cfg, o, health)
 	if err != nil && ctx.Err() != nil {
 		return nil // the process was asked to stop while it started
 	}
@@ -50,5 +56,5 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := p.addUI(ctx, cfg); err != nil {
 		return err
 	}
-	return p.mgr.Start(ctx)
+	return p.run(ctx)
 }

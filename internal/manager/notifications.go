@@ -10,12 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -45,7 +44,8 @@ func (p *process) addNotifications(ctx context.Context) error {
 		return fmt.Errorf("cannot get the host name: %w", err)
 	}
 	p.kernel.Events = reconcile.EmitToAll(p.kernel.Events, endpoint.KernelEvents(p.mgr.GetScheme(), host))
-	return p.mgr.Add(guard.Runnable("delivering notifications", endpoint))
+	p.serve("delivering notifications", endpoint.Start)
+	return nil
 }
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
@@ -135,8 +135,10 @@ func (p *process) addReceivers(ctx context.Context) error {
 		return fmt.Errorf("cannot serve webhooks on --receiverAddr %s: %w", p.ReceiverAddr, err)
 	}
 	server := receiver.NewServer(&receiver.Server{
-		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(),
-		Plans: plans, Check: &hook.Checker{Transport: issuers}, Clock: p.GetClock(),
+		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Mapper: p.mgr.GetRESTMapper(),
+		Writer: kubeclient.StandbyWriter(p.mgr.GetClient()), Plans: plans,
+		Check: &hook.Checker{Transport: issuers}, Clock: p.GetClock(),
 	})
-	return p.mgr.Add(&ctrlmanager.Server{Name: "webhooks", Listener: listener, Server: server})
+	p.serveHTTP("webhooks", listener, server)
+	return nil
 }

@@ -31,6 +31,7 @@ type process struct {
 	options.Options
 	mgr        ctrlmanager.Manager
 	fence      *kubeclient.Fence // of all writes to clusters
+	health     *kubeclient.Health
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
 	gateIndex  *gate.Index
@@ -43,12 +44,14 @@ type process struct {
 	git        *access.Git
 	mirrors    *git.Mirrors
 
-	closers []func() // in the order of creation
+	services []func(context.Context) error // they run longer than the controllers
+	closers  []func()                      // in the order of creation
 }
 
-func newProcess(ctx context.Context, cfg *rest.Config, o options.Options) (p *process, err error) {
-	p = &process{Options: o, fence: kubeclient.NewFence(o)}
-	if p.mgr, err = kubeclient.Connect(ctx, cfg, o, p.fence); err != nil {
+func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health *kubeclient.Health) (p *process,
+	err error) {
+	p = &process{Options: o, fence: kubeclient.NewFence(o), health: health}
+	if p.mgr, err = kubeclient.Connect(ctx, cfg, o, p.fence, health); err != nil {
 		return nil, err
 	}
 	if p.storage, err = storage.Open(o); err != nil {

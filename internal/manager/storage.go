@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
-
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -23,7 +21,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &artifact.Server{Store: p.storage.Store, Access: access, Events: artifact.NewEvents(time.Now())}
+	server := &artifact.Server{Store: p.storage.Store, Access: access, Events: artifact.NewEvents(time.Now()),
+		Incomplete: func() bool { return !p.sharesArtifacts() && !p.leads() }}
 	if err := source.Announce(ctx, p.mgr.GetCache(), server.Events); err != nil {
 		return err
 	}
@@ -31,10 +30,7 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.mgr.Add(&ctrlmanager.Server{Name: "artifacts", Listener: listener,
-		Server: artifact.NewServer(server)}); err != nil {
-		return err
-	}
+	p.serveHTTP("artifacts", listener, artifact.NewServer(server))
 	cleanup := &source.Cleanup{Store: p.storage.Store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
 	return p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run)))
 }

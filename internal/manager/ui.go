@@ -12,9 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/incluster"
@@ -52,10 +50,11 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	model := view.NewModel()
 	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version, Now: p.GetClock().Now,
 		Log: log.Log.WithName("ui"), Hosts: []string{external.Host}}
-	return p.mgr.Add(guard.Runnable("serving the web UI", reconcile.OnEveryReplica(func(ctx context.Context) error {
+	p.serve("serving the web UI", func(ctx context.Context) error {
 		model.Watch(ctx, c, p.RuntimeNamespace)
 		return server.Serve(ctx, listener)
-	})))
+	})
+	return nil
 }
 
 // uiLogin returns who lets people in.

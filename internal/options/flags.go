@@ -54,6 +54,9 @@ func (o *Options) bindStorage(f *pflag.FlagSet) {
 func (o *Options) bindEndpoints(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 disables it")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 disables it")
+	f.StringVar(&o.PprofAddr, "pprof-addr", "0",
+		"address of Go's profiler, such as 127.0.0.1:6060; 0 disables it. Whoever reaches it can read parts of the "+
+			"memory")
 	f.StringVar(&o.ReceiverAddr, "receiverAddr", ":9292", "address of the webhooks of Receivers; 0 disables it")
 	f.StringVar(&o.ImagesAddr, "images-addr", ":9091",
 		"address of the image tag API, which uses the certificate and access checks of the artifact server; "+
@@ -155,7 +158,7 @@ func (o *Options) bindProcess(f *pflag.FlagSet) {
 	f.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", 30*time.Second,
 		"how long the leader retries to renew its lease")
 	f.DurationVar(&o.RetryPeriod, "leader-election-retry-period", 5*time.Second,
-		"interval of attempts to acquire the lease")
+		"interval of renewals of the lease")
 	f.BoolVar(&o.LeaderReleaseOnStop, "leader-election-release-on-cancel", true,
 		"release the lease when the process stops")
 }

@@ -53,6 +53,7 @@ type Options struct {
 	// Addresses to listen on. "" and "0" disable the endpoint.
 	MetricsAddr  string
 	HealthAddr   string
+	PprofAddr    string
 	ReceiverAddr string
 	ImagesAddr   string
 	EventsAddr   string // or a URL to post events to, see [Options.ForwardsEvents]

@@ -35,6 +35,24 @@ func TestApplyOptions(t *testing.T) {
 	}
 }
 
+func TestElectionRenewsInTime(t *testing.T) {
+	for flag, o := range map[string]Options{
+		"":                                 {LeaseDuration: 35, RenewDeadline: 30, RetryPeriod: 5},
+		"--leader-election-retry-period":   {LeaseDuration: 35, RenewDeadline: 30},
+		"--leader-election-renew-deadline": {LeaseDuration: 35, RenewDeadline: 12, RetryPeriod: 10},
+		"--leader-election-lease-duration": {LeaseDuration: 30, RenewDeadline: 30, RetryPeriod: 5},
+	} {
+		if err := o.checkElection(); err != nil {
+			t.Errorf("without an election: %v", err)
+		}
+		o.LeaderElection = true
+		err := o.checkElection()
+		if (err == nil) != (flag == "") || err != nil && !strings.HasPrefix(err.Error(), flag) {
+			t.Errorf("want an error of %q, got %v", flag, err)
+		}
+	}
+}
+
 func TestFeatureGateOverridesFlag(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "false": false, "": true} {
 		o := Options{StrictSubstitutions: true, FeatureGates: map[string]string{"StrictPostBuildSubstitutions": value}}

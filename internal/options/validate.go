@@ -16,7 +16,7 @@ import (
 // Validate reports flags with invalid values, by their names.
 func (o *Options) Validate() error {
 	return errors.Join(o.checkControllers(), o.checkNumbers(), o.checkFeatureGates(), o.checkSSH(), o.checkEvents(),
-		o.checkArtifacts(), o.UI.Check())
+		o.checkArtifacts(), o.checkElection(), o.UI.Check())
 }
 
 func (o *Options) checkControllers() error {
@@ -69,6 +69,23 @@ func (o *Options) checkEvents() error {
 	if _, _, err := net.SplitHostPort(o.EventsAddr); err != nil || strings.Contains(o.EventsAddr, "/") {
 		return fmt.Errorf("--events-addr is %s, but this process runs %s and accepts events itself: set an address to "+
 			"listen on, such as %s", fault.RedactURL(o.EventsAddr), NotificationController, defaultEventsAddr)
+	}
+	return nil
+}
+
+// checkElection rejects a lease that ends before it is renewed.
+func (o *Options) checkElection() error {
+	switch {
+	case !o.LeaderElection:
+		return nil
+	case o.RetryPeriod <= 0:
+		return fmt.Errorf("--leader-election-retry-period is %s: choose more than 0", o.RetryPeriod)
+	case o.RenewDeadline <= o.RetryPeriod*6/5:
+		return fmt.Errorf("--leader-election-renew-deadline is %s: choose more than 1.2 times the value of "+
+			"--leader-election-retry-period, which is %s", o.RenewDeadline, o.RetryPeriod)
+	case o.LeaseDuration <= o.RenewDeadline:
+		return fmt.Errorf("--leader-election-lease-duration is %s: choose more than the value of "+
+			"--leader-election-renew-deadline, which is %s", o.LeaseDuration, o.RenewDeadline)
 	}
 	return nil
 }

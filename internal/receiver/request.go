@@ -28,8 +28,7 @@ const (
 	pageSize    = 500 // objects in one list request
 	// maxValues bounds the JSON values in a body that a filter reads. Each needs up to 100 bytes of memory. A push
 	// of a thousand commits has about ten thousand.
-	maxValues  = 500_000
-	fieldOwner = "sluice-receiver"
+	maxValues = 500_000
 )
 
 // requester annotates objects: to request a reconcile, or to open or close a Gate.
@@ -102,7 +101,7 @@ func (r *requester) request(ctx context.Context, c *call) (int64, error) {
 			}
 			group.Go(func() error {
 				err := r.writer.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch),
-					client.FieldOwner(fieldOwner))
+					client.FieldOwner(meta.ReceiverFieldOwner))
 				if err == nil {
 					count.Add(1)
 				} else if !apierrors.IsNotFound(err) {

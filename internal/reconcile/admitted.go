@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -15,34 +16,34 @@ func (l *loop[T]) admittedOf(obj T) *meta.Admitted {
 		return nil
 	}
 	a := gated.Held().Admitted
-	if a == nil || !l.Seals.Verify(a.Seal, l.sealedParts(obj, a)...) {
+	if a == nil || !l.Seals.Verify(a.Seal, l.sealedParts(obj, a, gated.Held().Reverted)...) {
 		return nil
 	}
 	return a.DeepCopy()
 }
 
-// sealAdmitted records in the status that the gates let a revision through.
-func (l *loop[T]) sealAdmitted(obj T, revision string) {
-	gated, ok := Object(obj).(Gated)
-	if !ok || revision == "" || l.Seals == nil {
-		return
-	}
-	a := &meta.Admitted{Revision: revision, Generation: obj.GetGeneration()}
-	a.Seal = l.Seals.Seal(l.sealedParts(obj, a)...)
-	gated.Held().Admitted = a
-}
-
 // dropUnsealed removes an admitted revision that no controller has written.
 func dropUnsealed(obj Object, admitted *meta.Admitted) {
 	if gated, ok := obj.(Gated); ok && admitted == nil {
-		gated.Held().Admitted = nil
+		gated.Held().Admitted, gated.Held().Reverted = nil, nil
 	}
 }
 
-func (l *loop[T]) sealedParts(obj T, a *meta.Admitted) []string {
-	return []string{"admitted", l.GroupKind.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
+// sealedParts returns what the seal of an admitted revision covers.
+func (l *loop[T]) sealedParts(obj T, a *meta.Admitted, reverted *meta.Reverted) []string {
+	parts := []string{"admitted", l.GroupKind.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
 		strconv.FormatInt(a.Generation, 10), a.Revision}
+	if a.Change == "" && a.ReadyAt == nil && a.Failure == nil && reverted == nil {
+		return parts // as older versions sealed it
+	}
+	watched, err := json.Marshal([]any{a.Change, a.ReadyAt, a.Failure, reverted})
+	if err != nil {
+		return nil // cannot happen: the types have no other form
+	}
+	return append(parts, string(watched))
 }
 
 // endsWithAdmitted reports whether an outcome means that the object has the revision of the pass, or moves to it.
-func (o Outcome) endsWithAdmitted() bool { return o.state == ready || o.state == progressing }
+func (o Outcome) endsWithAdmitted() bool {
+	return o.state == ready || o.state == progressing || o.unhealthy
+}

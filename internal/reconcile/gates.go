@@ -30,6 +30,10 @@ type Gatekeeper interface {
 	ClosedGates(gates []Ref, obj Gated, manual bool) []ClosedGate
 	// SetWaiting records the change of an object that waits at closed gates; a nil change clears the record.
 	SetWaiting(ref Ref, at []ClosedGate, pending *meta.Pending)
+	// Watches returns which of the gates watch what they let through.
+	Watches(gates []Ref) Watch
+	// SetObserved records what an object has, for the gates that watch it; nil if the object is deleted.
+	SetObserved(ref Ref, watching []Ref, has *meta.Held)
 	// WaitForSync returns once all existing gates are loaded. No pass starts before.
 	WaitForSync(ctx context.Context) error
 }
@@ -50,6 +54,12 @@ type ClosedGate struct {
 
 	ChecksRevisions bool     // the gate allows only revisions that other objects have been Ready at
 	Promoted        []string // such revisions that it allows now
+
+	// Failed reports whether the gate is closed only because a change that it let through became unhealthy.
+	Failed bool
+	// Refuses returns why the gate refuses a revision that became unhealthy, although it is open; nil if it does not.
+	// change identifies what would be applied if the revision does not. It is nil if the gate refuses nothing.
+	Refuses func(revision, change string) *Refusal
 }
 
 // Judgement is what the rules of a gate say about a change.
@@ -98,12 +108,22 @@ type admission struct {
 	admitted bool         // all gates allowed the revision that was asked for
 	again    bool         // another pass must follow a Ready one
 	manual   bool         // the gates would be closed if the pass had not been requested
+	watch    Watch
+	change   string // what is asked for, if the revision does not say it
 }
 
 // newAdmission returns the admission of a pass by gates, of which some may hold the object.
 func newAdmission(gates []Ref, asked []ClosedGate) *admission {
 	return &admission{gates: gates, asked: asked,
 		closed: slices.DeleteFunc(slices.Clone(asked), func(c ClosedGate) bool { return c.Open })}
+}
+
+// at sets what the gates are asked for in addition to a revision.
+func (a *admission) at(change string) *admission {
+	if a != nil {
+		a.change = change
+	}
+	return a
 }
 
 // hasRules reports whether a gate decides by the content of a change.
@@ -150,6 +170,11 @@ func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) er
 				c.State, c.Rule = judgement.Held, judgement.Rule
 			}
 		}
+		if c.Refuses != nil {
+			if r := c.Refuses(revision, a.change); r != nil {
+				c.State, admits = r.State, false
+			}
+		}
 		if !admits {
 			closed = append(closed, c)
 		}
@@ -164,7 +189,8 @@ func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) er
 // requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
 // in progress has finished, or this pass was admitted only because it was requested.
 func (a *admission) requiresAnotherPass(b GateBehavior, o Outcome) bool {
-	return a != nil && (a.manual || o.state == ready && (a.again || b == HoldsSync && len(a.blocking()) > 0))
+	return a != nil && (a.manual ||
+		o.state == ready && (a.again || b == HoldsSync && !o.watched && len(a.blocking()) > 0))
 }
 
 // allowsProgress reports whether the closed gates allow work in progress to finish.
@@ -199,6 +225,7 @@ func (l *loop[T]) admissionOf(obj T, manual bool) *admission {
 		return nil
 	}
 	a := newAdmission(gates, l.Gates.ClosedGates(gates, gated, manual))
+	a.watch = l.Gates.Watches(gates)
 	a.manual = manual && len(a.asked) < len(l.Gates.ClosedGates(gates, gated, false))
 	return a
 }
@@ -217,8 +244,9 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	if !ok || l.Gates == nil {
 		return
 	}
-	status, closed := gated.Held(), a.blocking()
-	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted}
+	status, closed := gated.Held(), a.shown(o)
+	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted,
+		Reverted: status.Reverted}
 	if a != nil {
 		for _, g := range a.gates[:min(len(a.gates), maxGates)] {
 			status.Gates = append(status.Gates, g.NamespacedName.String())
@@ -236,7 +264,7 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.gateMessage(a))
 	}
-	if o.state == held {
+	if o.state == held || o.watched {
 		describeWaiting(obj, closed, status.Pending)
 	}
 	l.Gates.SetWaiting(l.ref(obj), closed, status.Pending)

@@ -56,6 +56,10 @@ func (k *fakeGatekeeper) ClosedGates([]reconcile.Ref, reconcile.Gated, bool) []r
 	return slices.Clone(k.closed)
 }
 
+func (k *fakeGatekeeper) Watches([]reconcile.Ref) reconcile.Watch { return reconcile.Watch{} }
+
+func (k *fakeGatekeeper) SetObserved(reconcile.Ref, []reconcile.Ref, *meta.Held) {}
+
 func (k *fakeGatekeeper) SetWaiting(_ reconcile.Ref, _ []reconcile.ClosedGate, pending *meta.Pending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -61,6 +61,9 @@ type Pass[T Object] struct {
 	// CurrentRevision is the revision that the object already has for the same spec. A step may set it; gates that let
 	// it through before admit it always, as it is not a change.
 	CurrentRevision string
+	// Variant identifies what would be applied, for kinds whose revision does not: other values of a release, for
+	// example. A step sets it before it asks the gates.
+	Variant string
 
 	admitted  *meta.Admitted // what gates let through before, nil if that is not known
 	revision  string         // the last one that Admit let through in this pass
@@ -72,7 +75,7 @@ type Pass[T Object] struct {
 // the revision, and calls it again if the revision changes within the pass. When it returns an error, the step returns
 // [Held] or [Failed] with that error.
 func (p *Pass[T]) Admit(revision string) error {
-	return p.record(revision, p.admission.admit(revision, nil))
+	return p.record(revision, p.admission.at(p.changeOf(revision)).admit(revision, nil))
 }
 
 // HasRules reports whether a gate decides by the content of a change.
@@ -85,13 +88,14 @@ func (p *Pass[T]) AdmitChange(revision string, change func() (Change, error)) er
 		return p.Admit(revision)
 	}
 	what, err := change()
+	a := p.admission.at(p.changeOf(revision))
 	switch {
 	case err != nil:
-		return p.record(revision, p.admission.refuse(revision, err))
+		return p.record(revision, a.refuse(revision, err))
 	case what == nil:
-		return p.record(revision, p.admission.admitUnchanged(revision))
+		return p.record(revision, a.admitUnchanged(revision))
 	}
-	return p.record(revision, p.admission.admit(revision, what))
+	return p.record(revision, a.admit(revision, what))
 }
 
 // record records a revision that gates let through.
@@ -168,6 +172,10 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		},
 	})
 	if err != nil {
+		return err
+	}
+	// The informer runs before the controller does: a standby that takes over lists nothing.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), kind.New()); err != nil {
 		return err
 	}
 	if err := c.Watch(NamedSource{Name: "edges", Run: func(_ context.Context, q queue) error {

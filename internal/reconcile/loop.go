@@ -143,6 +143,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	l.tellGates(obj, admission)
 	l.emitGates(obj, w.before, outcome)
 	if !isFirst {
 		l.emit(obj, w.before, outcome)
@@ -164,12 +165,12 @@ func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]
 		pass.admitted.Generation == obj.GetGeneration()
 	pass.save = func(ctx context.Context, message string) error {
 		setProgressing(obj, message)
-		l.sealAdmitted(obj, pass.revision)
+		l.sealAdmitted(pass, Progressing(0, ""))
 		return w.write(ctx, obj)
 	}
 	outcome := l.step(ctx, pass)
 	if outcome.endsWithAdmitted() {
-		l.sealAdmitted(obj, pass.revision)
+		l.sealAdmitted(pass, outcome)
 	}
 	if outcome.state == held {
 		outcome.reason, outcome.message = pass.admission.closed[0].Reason, l.gateMessage(pass.admission)
@@ -246,6 +247,9 @@ func (l *loop[T]) forget(obj T) {
 	l.writes.forget(key)
 	l.gateFields.forget(key)
 	l.clearWaiting(obj)
+	if l.Gates != nil {
+		l.Gates.SetObserved(l.ref(obj), nil, nil)
+	}
 	l.Suspects.Forget(l.nameOf(key))
 	forgetMetrics(l.GroupKind, key)
 }

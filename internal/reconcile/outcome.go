@@ -43,8 +43,10 @@ type Outcome struct {
 	metadata    map[string]string
 	unchanged   bool
 	keepReady   bool          // progressing: Ready stays as it is
+	unhealthy   bool          // failed, stalled: see Unhealthy
+	watched     bool          // see Watched
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
-	pending     *meta.Pending // held: the change that waits
+	pending     *meta.Pending // held, watched: the change that waits
 	counts      []any         // keys and numbers of changed objects, for the log
 }
 

@@ -3,15 +3,23 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
-// maxPendingChanges is the maximum number of objects that status.pending names.
-const maxPendingChanges = 20
+// Bounds of status.pending.
+const (
+	maxPendingChanges = 20 // named objects
+	maxPendingImages  = 50
+	maxPendingImage   = 512 // bytes
+)
 
 // Proposal is what an object would change.
 type Proposal struct {
@@ -37,10 +45,29 @@ func (p *Proposal) Pending(ctx context.Context) meta.Pending {
 	for _, c := range planned[:min(len(planned), maxPendingChanges)] {
 		pending.Changes = append(pending.Changes, fmt.Sprintf("%s %s", c.Ref, c.Action))
 	}
+	if lines := differences(planned); len(lines) > 0 {
+		pending.Diff = diff.Cut(strings.Join(lines, "\n"), maxSummary)
+	}
+	pending.Images = p.images()
 	if len(p.Change.Objects) > 0 {
 		pending.Risk, pending.Change = p.Change.Level(ctx).String(), p.Change.Digest()
 	}
 	return pending
+}
+
+// images returns the images that the change would bring, in order and without repetitions.
+func (p *Proposal) images() []string {
+	var images []string
+	for _, o := range p.Change.Objects {
+		for _, i := range o.Images {
+			if i.New != "" {
+				images = append(images, excerpt.Bytes(p.Change.Redact(i.New), maxPendingImage))
+			}
+		}
+	}
+	slices.Sort(images)
+	images = slices.Compact(images)
+	return images[:min(len(images), maxPendingImages)]
 }
 
 // PendingPreview is the preview of a change that closed gates hold. It is kept between passes, so that each change is

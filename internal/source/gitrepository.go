@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -147,6 +148,9 @@ func (g *GitRepository) metadata(ctx context.Context, obj *sourcev1.GitRepositor
 	metadata := map[string]string{
 		meta.RepositoryURLKey: fault.RedactURL(obj.Spec.URL), meta.CommitAuthorKey: commit.Author,
 		meta.CommitSubjectKey: commit.Subject,
+	}
+	if !commit.At.IsZero() {
+		metadata[meta.CommitTimeKey] = commit.At.Format(time.RFC3339)
 	}
 	// Notes are fetched with their commit. A note that cannot be read does not fail the commit.
 	note, err := view.Note(ctx, plumbing.NewHash(revision.Commit))

@@ -29,6 +29,7 @@ const suspendedBy = "ui.sluice.dev/suspended-by"
 
 const (
 	maxReason = 500               // bytes
+	maxGroups = 100               // of an approval, as of the definition of GateApproval
 	maxWindow = 87600 * time.Hour // as of spec.window of a Gate
 )
 
@@ -49,8 +50,8 @@ type order struct {
 	For      string   `json:"for"`      // how long a gate stays open or closed
 	Revision string   `json:"revision"` // the only revision to open for or to approve
 	Groups   []string `json:"groups"`   // whose membership the user approves with
-	// Seen lists what waited at the gate when the user decided, as ID@revision. A decision on what has changed since is
-	// refused.
+	// Seen lists what waited at the gate when the user decided, as ID@revision#change. A decision on what has changed
+	// since is refused, also if only the change differs.
 	Seen []string `json:"seen"`
 }
 
@@ -147,6 +148,9 @@ func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, actio
 		}
 	}
 	if action == actApprove {
+		if body.Groups == nil {
+			body.Groups = approvingGroups(g, u.Groups)
+		}
 		approval, err := request.Approval{User: u.Name, Groups: body.Groups, Revision: body.Revision,
 			Comment: body.Reason, Expires: window}.Object(g, s.Now())
 		if err != nil {
@@ -163,6 +167,23 @@ func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, actio
 	request.Request{Prefix: prefix, User: u.Name, Window: window, Revision: body.Revision,
 		Reason: body.Reason}.Annotate(g, s.Now())
 	return u.Client.Patch(ctx, g, client.MergeFrom(before), fieldOwner)
+}
+
+// approvingGroups returns those of a user's groups that may approve a gate, or changes at it.
+func approvingGroups(g *gatingv1.Gate, groups []string) []string {
+	rules := []*gatingv1.Approvals{g.Spec.Approvals}
+	for _, r := range g.Spec.Rules {
+		rules = append(rules, r.Approvals)
+	}
+	var out []string
+	for _, name := range groups {
+		if slices.ContainsFunc(rules, func(a *gatingv1.Approvals) bool {
+			return a != nil && slices.Contains(a.Groups, name)
+		}) && len(out) < maxGroups {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // checkSeen refuses a decision if what waits at the gate is not what the user saw. Closing needs no check.
@@ -184,7 +205,7 @@ func checkSeen(g *gatingv1.Gate, action string, seen []string) error {
 func seenNow(g *gatingv1.Gate) []string {
 	now := []string{}
 	for _, w := range g.Status.Waiting {
-		now = append(now, view.ID(w.Kind, w.Namespace, w.Name)+"@"+w.Revision)
+		now = append(now, view.WaiterOf(w).Seen())
 	}
 	return now
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -27,6 +28,7 @@ type gateEntry struct {
 // waiting is an object at a gate, with what would change.
 type waiting struct {
 	view.Waiter
+	Why     string        `json:"why,omitempty"` // what holds the change, such as a rule of the gate
 	Pending *meta.Pending `json:"pending,omitempty"`
 	Error   string        `json:"error,omitempty"` // why the change cannot be shown
 }
@@ -44,11 +46,11 @@ func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, erro
 	for _, i := range items {
 		e := gateEntry{Item: i, Seen: []string{}, Waiting: []waiting{}}
 		for _, w := range i.Gate.Waiting {
-			e.Seen = append(e.Seen, w.ID+"@"+w.Revision)
 			entry := waiting{Waiter: w}
 			if reads++; reads <= maxPendingRead {
-				entry.Pending, entry.Error = pendingOf(ctx, u, s.Model.Get(w.ID, may))
+				entry.read(ctx, u, s.Model.Get(w.ID, may))
 			}
+			e.Seen = append(e.Seen, entry.seen())
 			e.Waiting = append(e.Waiting, entry)
 		}
 		entries = append(entries, e)
@@ -56,17 +58,35 @@ func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, erro
 	return map[string]any{"kind": gatingv1.GateKind, "gates": entries}, nil
 }
 
-// pendingOf reads the change of an object that waits.
-func pendingOf(ctx context.Context, u *User, i *view.Item) (*meta.Pending, string) {
+// read adds the change of an object that waits.
+func (w *waiting) read(ctx context.Context, u *User, i *view.Item) {
 	if i == nil {
-		return nil, "you may not see this object"
+		w.Error = "you may not see this object"
+		return
 	}
 	o := kind.ByName(i.Kind).New()
 	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: i.Name}, o); err != nil {
-		return nil, err.Error()
+		w.Error = explain(err)
+		return
 	}
-	if g, ok := o.(reconcile.Gated); ok {
-		return g.Held().Pending, ""
+	g, ok := o.(reconcile.Gated)
+	if !ok {
+		return
 	}
-	return nil, ""
+	w.Pending = g.Held().Pending
+	for _, c := range o.CommonStatus().Conditions {
+		if c.Type == meta.ApprovedCondition && c.Status == metav1.ConditionFalse ||
+			c.Type == meta.BlockedCondition && c.Status == metav1.ConditionTrue {
+			w.Why = c.Message
+		}
+	}
+}
+
+// seen identifies the change that is shown. It can be newer than the one that the gate lists; then a decision is
+// refused until the gate lists it, too.
+func (w *waiting) seen() string {
+	if w.Pending == nil {
+		return w.Seen()
+	}
+	return view.Seen(w.ID, w.Pending.Revision, w.Pending.Change)
 }

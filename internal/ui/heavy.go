@@ -2,25 +2,70 @@ package ui
 
 import (
 	"context"
+	"net/http"
 	"sync"
 )
 
-// maxHeavy is how many answers that need much memory are made at a time, for all users.
-const maxHeavy = 2
+// Bounds of what is done at a time.
+const (
+	maxHeavy        = 2 // answers that need much memory, for all users
+	maxUserHeavy    = 4 // of one user, waiting or in work
+	maxRequests     = 500
+	maxUserRequests = 50
+)
 
 // turns bounds how many things are done at a time. The zero value is ready.
 type turns struct {
 	once  sync.Once
 	slots chan struct{}
+	users counter
 }
 
-// take waits for a turn, and returns what ends it.
-func (t *turns) take(ctx context.Context) (func(), error) {
+// take waits for a turn of a user, and returns what ends it.
+func (t *turns) take(ctx context.Context, user string) (func(), error) {
 	t.once.Do(func() { t.slots = make(chan struct{}, maxHeavy) })
+	if !t.users.open(user, maxRequests, maxUserHeavy) {
+		return nil, errTooMany
+	}
 	select {
 	case t.slots <- struct{}{}:
-		return func() { <-t.slots }, nil
+		return func() { <-t.slots; t.users.close(user) }, nil
 	case <-ctx.Done():
+		t.users.close(user)
 		return nil, ctx.Err()
+	}
+}
+
+var errTooMany = NewError(http.StatusTooManyRequests,
+	"too many requests at a time. Wait for the others, then try again.")
+
+// counter counts what users have open, which is bounded. The zero value is ready.
+type counter struct {
+	mu     sync.Mutex
+	total  int
+	byUser map[string]int
+}
+
+// open counts something of a user, unless there is too much of it.
+func (c *counter) open(user string, maxTotal, maxUser int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total >= maxTotal || c.byUser[user] >= maxUser {
+		return false
+	}
+	if c.byUser == nil {
+		c.byUser = map[string]int{}
+	}
+	c.total++
+	c.byUser[user]++
+	return true
+}
+
+func (c *counter) close(user string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total--
+	if c.byUser[user]--; c.byUser[user] == 0 {
+		delete(c.byUser, user)
 	}
 }

@@ -147,7 +147,7 @@ func (s *Server) diffReleases(ctx context.Context, u *User, r *http.Request) (an
 			return nil, err
 		}
 	}
-	done, err := s.heavy.take(ctx)
+	done, err := s.heavy.take(ctx, u.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -69,17 +69,18 @@ func (s *Server) images(ctx context.Context, u *User, r *http.Request) (any, err
 			p.Automations = append(p.Automations, i.ID)
 		}
 	}
-	release, err := s.heavy.take(ctx)
+	release, err := s.heavy.take(ctx, u.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	found, err := p.read(ctx, u, visible, q.Get("namespace"))
+	found, notes, err := running(ctx, u, visible, q.Get("namespace"))
 	if err != nil {
 		return nil, err
 	}
+	p.Notes = append(p.Notes, notes...)
 	words, onlyNewer := strings.Fields(strings.ToLower(q.Get("q"))), q.Get("newer") == "true"
-	for _, i := range found {
+	for _, i := range imagesOf(found) {
 		if !i.contains(words) || onlyNewer && !i.IsNewer {
 			continue
 		}
@@ -96,16 +97,16 @@ func (s *Server) images(ctx context.Context, u *User, r *http.Request) (any, err
 	return p, nil
 }
 
-// read lists the images in a namespace, or in all: at once if the user may, else in those where the user may see
-// objects of Sluice. It adds notes about what cannot be listed.
-func (p *imagePage) read(ctx context.Context, u *User, visible []*view.Item, only string) ([]workloadImage, error) {
-	found, err := workload.Images(ctx, u.Client, only, workload.Ref{})
+// running lists the images in a namespace, or in all: at once if the user may, else in those where the user may see
+// objects of Sluice. It returns notes about what cannot be listed.
+func running(ctx context.Context, u *User, visible []*view.Item, only string) (found []workload.Image, notes []string,
+	err error) {
+	found, err = workload.Images(ctx, u.Client, only, workload.Ref{})
 	if err == nil || !apierrors.IsForbidden(err) {
-		return imagesOf(found), err
+		return found, nil, err
 	}
 	if only != "" {
-		p.Notes = append(p.Notes, explain(err))
-		return nil, nil
+		return nil, []string{explain(err)}, nil
 	}
 	var namespaces []string
 	for _, i := range visible {
@@ -114,22 +115,22 @@ func (p *imagePage) read(ctx context.Context, u *User, visible []*view.Item, onl
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(namespaces)
 	if n := len(namespaces) - maxNamespaces; n > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d of your namespaces are not included: choose one", n))
+		notes = append(notes, fmt.Sprintf("%d of your namespaces are not included: choose one", n))
 		namespaces = namespaces[:maxNamespaces]
 	}
 	for _, namespace := range namespaces {
 		part, err := workload.Images(ctx, u.Client, namespace, workload.Ref{})
 		switch {
 		case apierrors.IsForbidden(err):
-			p.Notes = append(p.Notes, fmt.Sprintf("Namespace '%s' is not included: you may not list its workloads and "+
+			notes = append(notes, fmt.Sprintf("Namespace '%s' is not included: you may not list its workloads and "+
 				"image policies", namespace))
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		default:
 			found = append(found, part...)
 		}
 	}
-	return imagesOf(found), nil
+	return found, notes, nil
 }
 
 // imagesOf returns images in the form of the API: those that are outdated first, then by workload.

@@ -13,8 +13,9 @@ import (
 
 // Sizes of a page of items.
 const (
-	defaultPage = 100
-	maxPage     = 1000
+	defaultPage    = 100
+	defaultChanges = 50
+	maxPage        = 1000
 )
 
 // me describes the user and what the server can show.
@@ -118,18 +119,21 @@ func (s *Server) graph(may view.Filter, r *http.Request) (any, error) {
 	return view.NewGraph(s.Model.List(matching(may, r)), ""), nil
 }
 
-// why answers where a change is. Parameter: q.
-func (s *Server) why(may view.Filter, r *http.Request) (any, error) {
-	return view.Why(s.Model.List(may), r.URL.Query().Get("q")), nil
-}
-
 // changes lists what waits and what was changed, newest first, in groups of one revision. Parameters: q (words, which
-// are searched in all objects of a revision), and the other filters of items.
+// are searched in all objects of a revision), limit and after, and the other filters of items.
 func (s *Server) changes(may view.Filter, r *http.Request) (any, error) {
 	objects := r.Clone(r.Context())
 	q := r.URL.Query()
 	words := strings.ToLower(q.Get("q"))
 	q.Del("q")
 	objects.URL.RawQuery = q.Encode()
-	return view.Changes(s.Model.List(matching(may, objects)), words), nil
+	limit, err := number(q.Get("limit"), defaultChanges, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	page, err := view.PageOfChanges(s.Model.List(matching(may, objects)), words, limit, q.Get("after"))
+	if err != nil {
+		return nil, badRequest("after: %v", err)
+	}
+	return page, nil
 }

@@ -27,6 +27,8 @@ import (
 const (
 	maxBody           = 64 << 10 // bytes
 	maxHeader         = 32 << 10 // bytes
+	maxQuery          = 4 << 10  // bytes
+	maxWords          = 30
 	readHeaderTimeout = 10 * time.Second
 	requestTimeout    = 30 * time.Second // of all requests but streams
 	idleTimeout       = 2 * time.Minute
@@ -39,6 +41,7 @@ const csrfHeader = "X-Sluice-Csrf"
 // User is who makes a request, with clients that have the rights of that user.
 type User struct {
 	Name      string
+	Groups    []string
 	CSRF      string // secret of the session that writes must contain; not empty
 	CanLogOut bool
 	Client    client.Client
@@ -71,8 +74,9 @@ type Server struct {
 	Now     func() time.Time
 	Hosts   []string // that requests may name; default: the address of the listener, and localhost
 
-	streams streams
-	heavy   turns
+	streams  counter
+	requests counter
+	heavy    turns
 }
 
 // Serve serves on a listener until the context ends.
@@ -160,15 +164,15 @@ func (s *Server) pages() http.Handler {
 	})
 }
 
-// routes adds the API.
-func (s *Server) routes(mux *http.ServeMux) {
+// handlers returns the API, but the stream. docs/ui-api.md describes it.
+func (s *Server) handlers() map[string]handler {
 	object := "/api/v1/objects/{kind}/{namespace}/{name}"
-	for pattern, h := range map[string]handler{
+	return map[string]handler{
 		"GET /api/v1/me":               s.me,
 		"GET /api/v1/overview":         s.filtered(s.overview),
 		"GET /api/v1/items":            s.filtered(s.items),
 		"GET /api/v1/graph":            s.filtered(s.graph),
-		"GET /api/v1/why":              s.filtered(s.why),
+		"GET /api/v1/why":              s.why,
 		"GET /api/v1/gates":            s.gates,
 		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
@@ -180,7 +184,12 @@ func (s *Server) routes(mux *http.ServeMux) {
 		"GET " + object + "/calendar":  s.calendar,
 		"GET " + object + "/diff":      s.diffReleases,
 		"POST " + object + "/{action}": s.act,
-	} {
+	}
+}
+
+// routes adds the API.
+func (s *Server) routes(mux *http.ServeMux) {
+	for pattern, h := range s.handlers() {
 		mux.HandleFunc(pattern, s.answer(h))
 	}
 	mux.HandleFunc("GET /api/v1/stream", s.stream)
@@ -204,6 +213,15 @@ func (s *Server) answer(h handler) http.HandlerFunc {
 			fail(w, http.StatusForbidden, "this page is of another session. Load it again, then repeat what you did.")
 			return
 		}
+		if err := checkQuery(r); err != nil {
+			s.sendError(w, err)
+			return
+		}
+		if !s.requests.open(u.Name, maxRequests, maxUserRequests) {
+			s.sendError(w, errTooMany)
+			return
+		}
+		defer s.requests.close(u.Name)
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		result, err := h(ctx, u, r)
@@ -213,6 +231,21 @@ func (s *Server) answer(h handler) http.HandlerFunc {
 		}
 		send(w, http.StatusOK, result)
 	}
+}
+
+// checkQuery refuses queries that cost too much: each word is searched in each object.
+func checkQuery(r *http.Request) error {
+	if len(r.URL.RawQuery) > maxQuery {
+		return NewError(http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", maxQuery))
+	}
+	values := r.URL.Query()
+	if n := len(strings.Fields(values.Get("q"))); n > maxWords {
+		return badRequest("the search has %d words, at most %d are allowed", n, maxWords)
+	}
+	if len(values["kind"])+len(values["state"]) > maxWords {
+		return badRequest("more than %d kinds and states are chosen", maxWords)
+	}
+	return nil
 }
 
 // CheckCSRF reports whether a request contains the secret of its session.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
@@ -31,6 +30,7 @@ import (
 type site struct {
 	*testing.T
 	server    *httptest.Server
+	ui        *Server
 	login     *LocalLogin
 	client    client.WithWatch
 	namespace string
@@ -62,7 +62,7 @@ func newSite(t *testing.T, may view.Filter) *site {
 	server.Config.Handler = s.Handler(server.Listener.Addr().String())
 	server.Start()
 	t.Cleanup(server.Close)
-	return &site{T: t, server: server, login: login, client: c, namespace: namespace}
+	return &site{T: t, server: server, ui: s, login: login, client: c, namespace: namespace}
 }
 
 func (s *site) create(o client.Object) {
@@ -289,42 +289,6 @@ func TestSuspendRecordsWhoAndWhy(t *testing.T) {
 	}
 	if status, _ := s.request(http.MethodPost, object+"/open", "{}"); status != http.StatusBadRequest {
 		t.Errorf("a Kustomization was opened: %d", status)
-	}
-}
-
-func TestDecisionOnWhatHasChangedIsRefused(t *testing.T) {
-	s := newSite(t, everyone)
-	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Name: "release"}}
-	s.create(g)
-	g.Status.WaitingCount = 1
-	g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: s.namespace, Name: "app",
-		Revision: "main@sha1:2"}}
-	if err := s.client.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
-	object := "/api/v1/objects/Gate/" + s.namespace + "/release"
-	shown := "Kustomization/" + s.namespace + "/app@main@sha1:"
-	for _, action := range []string{"approve", "open", "override"} {
-		body := fmt.Sprintf(`{"reason":"x","seen":[%q]}`, shown+"1")
-		status, answer := s.request(http.MethodPost, object+"/"+action, body)
-		if status != http.StatusConflict || !strings.Contains(answer, shown+"2") {
-			t.Errorf("%s on an older change: %d %s", action, status, answer)
-		}
-	}
-	body := fmt.Sprintf(`{"for":"2h","reason":"tested","seen":[%q]}`, shown+"2")
-	if status, answer := s.request(http.MethodPost, object+"/open", body); status != http.StatusOK {
-		t.Fatalf("open: %d %s", status, answer)
-	}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
-		t.Fatal(err)
-	}
-	for suffix, want := range map[string]string{gatingv1.WindowSuffix: "2h0m0s", gatingv1.ReasonSuffix: "tested"} {
-		if got := g.Annotations[gatingv1.OpenPrefix+suffix]; got != want {
-			t.Errorf("%s is %q, want %q", suffix, got, want)
-		}
-	}
-	if status, answer := s.request(http.MethodPost, object+"/close", "{}"); status != http.StatusOK {
-		t.Errorf("close: %d %s", status, answer)
 	}
 }
 

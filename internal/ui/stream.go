@@ -5,60 +5,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
 const (
-	streamPeriod    = 200 * time.Millisecond // between two events; changes within it are sent together
+	streamPeriod    = 100 * time.Millisecond // between two events; changes within it are sent together
 	streamHeartbeat = 20 * time.Second
 	streamWrite     = 10 * time.Second // for a client to take an event
 	maxStreams      = 1000
 	maxUserStreams  = 50
 )
 
-// streams counts open streams, which are bounded.
-type streams struct {
-	mu     sync.Mutex
-	total  int
-	byUser map[string]int
-}
-
-// open counts a stream of a user, unless there are too many.
-func (s *streams) open(user string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.total >= maxStreams || s.byUser[user] >= maxUserStreams {
-		return false
-	}
-	if s.byUser == nil {
-		s.byUser = map[string]int{}
-	}
-	s.total++
-	s.byUser[user]++
-	return true
-}
-
-func (s *streams) close(user string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total--
-	if s.byUser[user]--; s.byUser[user] == 0 {
-		delete(s.byUser, user)
-	}
-}
-
 // stream sends changes of the items that the user may see, as server-sent events `changes`, until the client is gone.
-// The client reads the lists again after it connected, so no change is missed.
+// The client reads the lists again after it connected, so no change is missed. Events are sent at fixed times only, so
+// that their times say nothing about changes that the user may not see.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	u, err := s.Login.User(r)
 	if err != nil {
 		failLogin(w, err)
 		return
 	}
-	if !s.streams.open(u.Name) {
+	if !s.streams.open(u.Name, maxStreams, maxUserStreams) {
 		fail(w, http.StatusTooManyRequests, "too many pages are open. Close some and load this page again.")
 		return
 	}
@@ -72,8 +41,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	heartbeat := time.NewTicker(streamHeartbeat)
 	defer heartbeat.Stop()
-	pause := time.NewTimer(streamPeriod)
-	defer pause.Stop()
+	tick := time.NewTicker(streamPeriod)
+	defer tick.Stop()
 	for {
 		select {
 		case <-r.Context().Done():
@@ -83,7 +52,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 				return // logged out, or gone
 			}
 			continue
+		case <-tick.C:
+		}
+		select {
 		case <-changes.Ready():
+		default:
+			continue
 		}
 		visible, err := seenBy(r.Context(), u, changes.Take())
 		if err != nil {
@@ -92,12 +66,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		if len(visible) > 0 && out.send("changes", visible) != nil {
 			return
-		}
-		pause.Reset(streamPeriod)
-		select {
-		case <-r.Context().Done():
-			return
-		case <-pause.C:
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 const maxColors = 32
 
 // documented are the screenshots that docs/ui.md shows; the others are for the eye of the developer.
-var documented = []string{"overview.png", "graph.png", "gates.png", "why.png"}
+var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png",
+	"calendar.png", "changes.png", "images.png"}
 
 // shrink reduces the colors of the documented screenshots in a folder and removes the others.
 func shrink(t *testing.T, folder string) {

@@ -29,7 +29,8 @@ var (
 )
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
-var tests = []string{"browser/pages.test.mjs", "browser/in-cluster.test.mjs", "browser/while-shown.test.mjs"}
+var tests = []string{"browser/pages.test.mjs", "browser/graph.test.mjs", "browser/in-cluster.test.mjs",
+	"browser/while-shown.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.
 const browserTimeout = 8 * time.Minute

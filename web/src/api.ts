@@ -8,6 +8,18 @@ export interface Waiter {
   id: string;
   revision: string;
   since?: string;
+  risk?: string;
+  change?: string;
+}
+
+export interface Rule {
+  name?: string;
+  outcome: 'pass' | 'deny' | 'approvals';
+  message?: string;
+  required?: number;
+  users?: string[];
+  groups?: string[];
+  omitted?: number;
 }
 
 export interface Gate {
@@ -18,6 +30,7 @@ export interface Gate {
   required: number;
   approved: number;
   waiting?: Waiter[];
+  rules?: Rule[];
 }
 
 export interface Item {
@@ -41,6 +54,8 @@ export interface Item {
   author?: string;
   url?: string;
   image?: string;
+  risk?: string;
+  pullRequest?: string;
   gate?: Gate;
 }
 
@@ -105,9 +120,11 @@ export interface Graph {
 
 export interface Step {
   name: string;
-  object: string;
-  state: 'done' | 'current' | 'blocked' | 'ahead';
+  object?: string;
+  state: 'done' | 'current' | 'blocked' | 'ahead' | 'skipped';
   text: string;
+  url?: string;
+  from?: string;
   at?: string;
   do?: string;
 }
@@ -120,6 +137,7 @@ export interface Chain {
 
 export interface Answer {
   chains: Chain[];
+  omitted: number;
   note?: string;
 }
 
@@ -130,13 +148,17 @@ export interface Pending {
   configured?: number;
   deleted?: number;
   changes?: string[];
+  diff?: string;
+  images?: string[];
+  risk?: string;
+  change?: string;
   message?: string;
 }
 
 export interface GateEntry {
   item: Item;
   seen: string[];
-  waiting: (Waiter & { pending?: Pending; error?: string })[];
+  waiting: (Waiter & { why?: string; pending?: Pending; error?: string })[];
 }
 
 export interface Version {
@@ -219,7 +241,14 @@ export interface Tree {
   omitted: number;
 }
 
+export interface ChangePage {
+  changes: ChangeSet[];
+  total: number;
+  next?: string;
+}
+
 export interface ChangeSet {
+  key: string;
   revision: string;
   subject?: string;
   author?: string;
@@ -227,6 +256,9 @@ export interface ChangeSet {
   pending?: Item[];
   live?: Item[];
   sources?: Item[];
+  pendingCount: number;
+  liveCount: number;
+  sourceCount: number;
 }
 
 export interface Calendar {
@@ -259,6 +291,11 @@ export interface Order {
   revision?: string;
   groups?: string[];
   seen?: string[];
+}
+
+// seen identifies a change that waits at a gate, for a decision about it.
+export function seen(w: Waiter): string {
+  return `${w.id}@${w.revision}${w.change ? '#' + w.change : ''}`;
 }
 
 // Failure is an answer that is an error, with its HTTP status.

@@ -13,12 +13,19 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-// useData reads from the API, and again when a change concerns it.
-export function useData<T>(path: string, concerns: (c: Change) => boolean = () => true): Loaded<T> {
+// useData reads from the API, and again when a change concerns it. If update is given, it returns the data after changes
+// without a request, or undefined if the data must be read again.
+export function useData<T>(
+  path: string,
+  concerns: (c: Change) => boolean = () => true,
+  update?: (data: T, changes: Change[]) => T | undefined,
+): Loaded<T> {
   const live = useContext(LiveContext);
   const [state, setState] = useState<{ path: string; data?: T; error?: Error }>({ path });
   const test = useRef(concerns);
   test.current = concerns;
+  const change = useRef(update);
+  change.current = update;
   const load = useRef(() => {});
   useEffect(() => {
     const control = new AbortController();
@@ -26,15 +33,18 @@ export function useData<T>(path: string, concerns: (c: Change) => boolean = () =
     let busy = false;
     let again = false;
     let last = 0;
+    let current: T | undefined;
     const read = async () => {
       if (busy) {
         again = true;
         return;
       }
       busy = true;
+      timer = 0;
       last = Date.now();
       try {
         const data = await get<T>(path, control.signal);
+        current = data;
         setState({ path, data });
       } catch (error) {
         if (!control.signal.aborted) {
@@ -54,7 +64,11 @@ export function useData<T>(path: string, concerns: (c: Change) => boolean = () =
     load.current = () => void read();
     void read();
     const stop = live?.onChange((changes) => {
-      if (changes === null || changes.some((c) => test.current(c))) {
+      const next = changes && current && !busy && !timer ? change.current?.(current, changes) : undefined;
+      if (next) {
+        current = next;
+        setState({ path, data: next });
+      } else if (changes === null || changes.some((c) => test.current(c))) {
         later();
       }
     });

@@ -61,6 +61,25 @@ function span(seconds: number): string {
   return seconds < 5 ? 'a moment' : seconds + 's';
 }
 
+// duration returns milliseconds in words, such as 1m 20s.
+export function duration(ms: number): string {
+  if (ms < 1000) {
+    return Math.round(ms) + 'ms';
+  }
+  const seconds = Math.floor(ms / 1000);
+  const parts: [number, string][] = [
+    [Math.floor(seconds / 86400), 'd'],
+    [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ];
+  const shown = parts.slice(parts.findIndex(([n]) => n > 0)).slice(0, 2);
+  return shown
+    .filter(([n]) => n > 0)
+    .map(([n, unit]) => n + unit)
+    .join(' ');
+}
+
 // shortRevision shortens the digest in a revision.
 export function shortRevision(revision?: string): string {
   return (revision ?? '').replace(/([0-9a-f]{8})[0-9a-f]{24,}$/, '$1');
@@ -188,4 +207,19 @@ export function Tabs({ parts }: { parts: { name: string; show: () => ComponentCh
       <div role="tabpanel">{parts[index]?.show()}</div>
     </>
   );
+}
+
+// web returns a URL if a browser can open it safely.
+function web(url?: string): string | undefined {
+  return url?.startsWith('https://') || url?.startsWith('http://') ? url : undefined;
+}
+
+// Outside is a link to another site, if a browser can open it safely.
+export function Outside({ to, children }: { to?: string; children: string }) {
+  const address = web(to);
+  return address ? (
+    <a href={address} rel="noreferrer noopener" target="_blank">
+      {children} (new tab)
+    </a>
+  ) : null;
 }

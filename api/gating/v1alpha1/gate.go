@@ -36,6 +36,7 @@ const DefaultInterval = 30 * time.Second
 // GateSpec defines when a gate is open, and to which objects it applies.
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || size(self.rules) == 0 || !has(self.allowManual) ||
 // +>  !self.allowManual",message="allowManual cannot be combined with rules, which decide about each change"
+// +kubebuilder:validation:XValidation:rule="!has(self.soak) || has(self.onFailure)",message="soak needs onFailure"
 type GateSpec struct {
 	// Interval at which the gate is reconciled, in addition to its scheduled transitions. Defaults to 30s.
 	// +kubebuilder:validation:Type=string
@@ -103,6 +104,20 @@ type GateSpec struct {
 	// +listMapKey=name
 	// +optional
 	Rules []Rule `json:"rules,omitempty"`
+
+	// OnFailure is what happens when a change that the gate let through becomes unhealthy within its soak time. With
+	// Hold, the gate closes until the objects are healthy again, or until someone opens it. With Revert, the objects go
+	// back to the last healthy revision in addition, and the failed revision is refused until someone approves it.
+	// +optional
+	OnFailure OnFailure `json:"onFailure,omitempty"`
+
+	// Soak is how long a change is watched after the object was first Ready with it. Defaults to 10m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <=
+	// +>  duration('720h')",message="soak must be between 1s and 720h"
+	// +optional
+	Soak *meta.Duration `json:"soak,omitempty"`
 
 	// ServiceAccountName is the ServiceAccount, in the namespace of the gate, that is used to read the
 	// objects of checks. Defaults to default.

@@ -20,6 +20,7 @@ const (
 	WhyOverridden       = "Overridden"       // an override request is in effect
 	WhyApprovalRequired = "ApprovalRequired" // approvals are missing
 	WhyCheckFailed      = "CheckFailed"      // a check does not pass, or not for long enough yet
+	WhyRevisionFailed   = "RevisionFailed"   // a change that the gate let through is unhealthy
 )
 
 // Condition reasons of gates that are closed because they cannot be evaluated.
@@ -33,6 +34,7 @@ const (
 	PolicyMissingReason    = "PolicyMissing"   // the API server does not verify the authors of approvals
 	CheckFailedReason      = WhyCheckFailed    // a check does not hold
 	ApprovalRequiredReason = WhyApprovalRequired
+	RevisionFailedReason   = WhyRevisionFailed // see spec.onFailure
 )
 
 // GateStatus is what was observed of the gate.
@@ -73,6 +75,12 @@ type GateStatus struct {
 	// +listMapKey=name
 	// +optional
 	Checks []CheckResult `json:"checks,omitempty"`
+
+	// Failures are changes that the gate let through and that became unhealthy, newest first. The gate is closed while
+	// one of them is not resolved; with spec.onFailure Revert, it refuses each of them until it is approved.
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	Failures []FailedChange `json:"failures,omitempty"`
 
 	// WaitingCount is the number of objects that wait for the gate to open.
 	// +optional

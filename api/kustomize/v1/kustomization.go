@@ -255,6 +255,22 @@ type Snapshot struct {
 	TotalReconciliations int64 `json:"totalReconciliations"`
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Times of the steps of the last pass that built and applied it.
+	// +optional
+	Times *StepTimes `json:"times,omitempty"`
+}
+
+// StepTimes are when the steps of a pass began and ended.
+type StepTimes struct {
+	// Started is when the build began.
+	// +required
+	Started meta.Time `json:"started"`
+	// Built is when the build ended and the apply began.
+	// +required
+	Built meta.Time `json:"built"`
+	// Applied is when all objects were applied. It is unset if that failed.
+	// +optional
+	Applied *meta.Time `json:"applied,omitempty"`
 }
 
 // KustomizationStatus is what was observed of the Kustomization.

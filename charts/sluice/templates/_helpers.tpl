@@ -23,6 +23,22 @@
 {{- /* Arguments that depend on values. */}}
 {{- define "sluice.args" -}}
 {{- $chosen := include "sluice.components" . | fromJsonArray }}
+{{- $backend := .Values.storageBackend }}
+{{- if $backend.endpoint }}
+{{- $bucket := required "storageBackend.bucket is needed with storageBackend.endpoint" $backend.bucket }}
+{{- if has "source-controller" $chosen }}
+- {{ printf "--storage-backend-s3-endpoint=%s" $backend.endpoint | quote }}
+- {{ printf "--storage-backend-s3-bucket=%s" $bucket | quote }}
+{{- with $backend.prefix }}
+- {{ printf "--storage-backend-s3-prefix=%s" . | quote }}
+{{- end }}
+{{- with $backend.region }}
+- {{ printf "--storage-backend-s3-region=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- else if or $backend.bucket $backend.prefix $backend.region $backend.secret }}
+{{- fail "other values of storageBackend need storageBackend.endpoint" }}
+{{- end }}
 {{- if ne (len $chosen) (include "sluice.allComponents" . | fromJsonArray | len) }}
 - --controllers={{ join "," $chosen }}
 {{- end }}
@@ -35,6 +51,14 @@
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}
+{{- end }}
+
+{{- /* The number of replicas, as sluice install sets it. */}}
+{{- define "sluice.replicas" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.storageBackend.endpoint) }}
+{{- fail "replicas needs storageBackend.endpoint: replicas serve the same artifacts from a bucket" }}
+{{- end }}
+{{- if .Values.replicas }}{{ .Values.replicas }}{{ else if .Values.storageBackend.endpoint }}3{{ else }}1{{ end }}
 {{- end }}
 
 {{- /* Arguments of the web UI, as sluice install sets them. */}}

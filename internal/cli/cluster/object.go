@@ -171,18 +171,24 @@ func WaitDeleted(ctx context.Context, c client.Reader, o client.Object) error {
 
 // Username returns the name of the user that the API server sees.
 func (c *Connection) Username(ctx context.Context) (string, error) {
+	user, err := c.User(ctx)
+	return user.Username, err
+}
+
+// User returns the user that the API server sees.
+func (c *Connection) User(ctx context.Context) (authenticationv1.UserInfo, error) {
 	cfg, err := c.Config()
 	if err != nil {
-		return "", err
+		return authenticationv1.UserInfo{}, err
 	}
 	k, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return "", err
+		return authenticationv1.UserInfo{}, err
 	}
 	review, err := k.AuthenticationV1().SelfSubjectReviews().
 		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", Explain("cannot determine your username", err)
+		return authenticationv1.UserInfo{}, Explain("cannot determine your username", err)
 	}
-	return review.Status.UserInfo.Username, nil
+	return review.Status.UserInfo, nil
 }

@@ -128,11 +128,12 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 	if o.Split {
 		components, c.Name = []string{name}, "manager"
 	}
-	c.Args = append(o.storageArgs(c.Args, components), o.args(components)...)
+	c.Args = slices.Concat(o.storageArgs(c.Args, components), o.backendArgs(components), o.args(components))
 	c.Ports = slices.DeleteFunc(c.Ports, func(p corev1.ContainerPort) bool {
 		component := ports[p.Name]
 		return component != "" && !slices.Contains(components, component)
 	})
+	o.addReplicas(d, components)
 	if o.runsUI(components) {
 		o.addUI(pod)
 	}

@@ -160,7 +160,15 @@ func TestInvalidOptionsNameTheFlag(t *testing.T) {
 		"--cluster-domain":    func(o *Options) { o.ClusterDomain = "a b" },
 		"--toleration-keys":   func(o *Options) { o.TolerationKeys = []string{"a b"} },
 		"--image-pull-secret": func(o *Options) { o.RegistryLogin = "me:secret" },
-		"--registry-creds":    func(o *Options) { o.RegistryLogin, o.PullSecret = "secret", "pull" },
+		"--replicas":          func(o *Options) { o.Replicas = 2 },
+		"--replicas -1":       func(o *Options) { o.Replicas = -1 },
+		"--storage-backend-s3-bucket": func(o *Options) {
+			o.Backend.Endpoint = "https://a.example"
+		},
+		"--storage-backend-secret": func(o *Options) {
+			o.Backend = Backend{Endpoint: "https://a.example", Bucket: "b", Secret: "a b"}
+		},
+		"--registry-creds": func(o *Options) { o.RegistryLogin, o.PullSecret = "secret", "pull" },
 	} {
 		o := Default("v1")
 		change(&o)

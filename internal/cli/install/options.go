@@ -51,6 +51,8 @@ type Options struct {
 	WatchAll       bool     `json:"watchAllNamespaces"` // reconcile objects of all namespaces
 	TolerationKeys []string `json:"tolerationKeys,omitempty"`
 	UI             UI       `json:"ui,omitzero"`
+	Backend        Backend  `json:"storageBackend,omitzero"`
+	Replicas       int      `json:"replicas,omitempty"` // default: several with a storage backend, else 1
 }
 
 // Default returns the options of an installation of a version without flags.
@@ -119,7 +121,7 @@ func (o Options) validate() error {
 	if o.RegistryLogin != "" && o.PullSecret == "" {
 		return errors.New("--registry-creds needs --image-pull-secret, the name of the Secret to store them in")
 	}
-	return o.UI.validate()
+	return errors.Join(o.validateReplicas(), o.UI.validate())
 }
 
 // Runs reports whether a component is installed.

@@ -23,6 +23,8 @@ type Input struct {
 	Rule        *Rule // nil: no approvals are required
 	Approvals   []Approval
 	Checks      []Check
+	Failures    []gatingv1.FailedChange // changes that the gate let through and that became unhealthy
+	Reverts     bool                    // failed revisions are refused until they are named
 }
 
 // Check is the result of a check.
@@ -41,6 +43,9 @@ type Verdict struct {
 	Why       string   // message of status.why
 	Revisions []string // the only allowed revisions; empty: all
 	By, From  string   // requester or approvers, and the field manager of the request; may be empty
+
+	Failures  []gatingv1.FailedChange // those that were not answered
+	HeldSince time.Time               // when the failure that closes the gate happened; zero if none closes it
 
 	RequestedAt, ResetAt time.Time // of the latest request that took effect
 	Approvals            []gatingv1.ObservedApproval
@@ -73,6 +78,7 @@ func (in Input) at(t time.Time) Verdict {
 	if o := in.Requests.Override; o != nil && o.active(in.Window, t) && !in.ClosedAt(t).After(o.At) {
 		v := in.requested(o, true, false, t)
 		v.Reason, v.Why = gatingv1.WhyOverridden, "Overridden by "+o.By+": "+o.Reason
+		v.Failures = in.left(t)
 		return v
 	}
 	v := in.base(t)
@@ -91,6 +97,7 @@ func (in Input) at(t time.Time) Verdict {
 	if v.Open {
 		v.check(in.Checks, t)
 	}
+	v.hold(in, t)
 	return v
 }
 
@@ -254,9 +261,9 @@ func (in Input) boundary(t time.Time) time.Time {
 			times = append(times, r.At, r.end(in.Window))
 		}
 	}
-	if in.Rule != nil {
+	if in.Rule != nil || len(in.Failures) > 0 {
 		for _, a := range in.Approvals {
-			times = append(times, a.At, in.Rule.expiry(a))
+			times = append(times, a.At, in.expiry(a))
 		}
 	}
 	for _, c := range in.Checks {
@@ -271,6 +278,14 @@ func (in Input) boundary(t time.Time) time.Time {
 		}
 	}
 	return first
+}
+
+// expiry returns when an approval expires; zero: never.
+func (in Input) expiry(a Approval) time.Time {
+	if in.Rule == nil {
+		return Rule{}.expiry(a)
+	}
+	return in.Rule.expiry(a)
 }
 
 // State returns the name of the state in the API.

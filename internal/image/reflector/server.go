@@ -54,6 +54,7 @@ type Server struct {
 	Workloads client.Reader // the API server, not the cache
 	Policies  *Policies
 	Access    artifact.Access // nil: anybody may read everything
+	Standby   func() bool     // reports whether another replica scans, whose tags are not here; nil for never
 }
 
 // NewServer returns an HTTP server with limits on the time and size of requests.
@@ -136,6 +137,11 @@ func (s *Server) handle(do func(*http.Request, caller) (any, error)) http.Handle
 	return func(w http.ResponseWriter, r *http.Request) {
 		reader, err := artifact.Identify(s.Access, r)
 		var response any
+		if s.Standby != nil && s.Standby() {
+			w.Header().Set("Retry-After", "1")
+			err = rejectf(http.StatusServiceUnavailable,
+				"this replica waits for the lease; the leader has the tags: retry")
+		}
 		if err == nil {
 			response, err = do(r, caller{reader})
 		}

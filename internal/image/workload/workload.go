@@ -70,6 +70,7 @@ type Image struct {
 	Kind, Namespace, Name, Container string
 	Ref                              edit.Ref
 	Policy                           *imagev1.ImagePolicy // nil if there is none
+	Labels                           map[string]string    // of the workload
 }
 
 // IsCurrent reports whether the container runs the image that the policy selects. Digests are compared only if the
@@ -152,7 +153,7 @@ func imagesOf(kind string, o client.Object, policies map[string][]*imagev1.Image
 	pod := podSpec(o)
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 		image := Image{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Container: container.Name,
-			Ref: edit.ParseRef(container.Image)}
+			Ref: edit.ParseRef(container.Image), Labels: o.GetLabels()}
 		selecting := policies[canonicalName(image.Ref.Name)]
 		if len(selecting) == 0 {
 			images = append(images, image)

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/queue"
 )
 
-// Dispatcher accepts events and delivers them. Only the leader starts it.
+// Dispatcher accepts events and delivers them.
 type Dispatcher struct {
 	Options
 	own, posted *intake
@@ -31,8 +31,7 @@ type Dispatcher struct {
 	running guard.WaitGroup                  // workers
 }
 
-// New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start], so a replica that
-// is not the leader does not touch the disk.
+// New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start].
 func New(o Options) *Dispatcher {
 	o.setDefaults()
 	return &Dispatcher{
@@ -90,9 +89,6 @@ func signal(c chan struct{}) {
 	default:
 	}
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (d *Dispatcher) NeedLeaderElection() bool { return true }
 
 // Start delivers the events of an earlier process and new ones until ctx is done.
 func (d *Dispatcher) Start(ctx context.Context) error {

@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
-// Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. It implements
-// manager.Runnable and runs on the leader only: an event that another replica accepted would wait until that one
-// leads.
+// Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. Every replica
+// delivers the events that it accepts, and those that it accepted before it stopped to lead.
 type Endpoint struct {
 	*Dispatcher
 	Address string                         // to listen on; empty for no HTTP endpoint
@@ -23,7 +22,7 @@ type Endpoint struct {
 	Ready   func(ctx context.Context) bool // waits until events can be routed; optional
 }
 
-// Start implements manager.Runnable.
+// Start runs until ctx is done.
 func (e *Endpoint) Start(ctx context.Context) error {
 	if err := metrics.Registry.Register(e.Dispatcher); err == nil { // only tests run two in a process
 		defer metrics.Registry.Unregister(e.Dispatcher)

@@ -2,16 +2,21 @@ package git
 
 import (
 	"bytes"
+	"strconv"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
-// Commit holds the author and the subject of a commit. Both are one printable line of at most a few hundred bytes.
-type Commit struct{ Author, Subject string }
+// Commit describes a commit. The texts are one printable line of at most a few hundred bytes.
+type Commit struct {
+	Author, Subject string
+	At              time.Time // when it was committed; zero if the commit does not say so in a readable way
+}
 
-// About returns the author and the subject of a revision in the mirror. The error is a fault.
+// About describes the commit of a revision in the mirror. The error is a fault.
 func (v *View) About(revision Revision) (Commit, error) {
 	r, err := v.repository(revision)
 	if err != nil {
@@ -24,7 +29,10 @@ func (v *View) About(revision Revision) (Commit, error) {
 	return parseCommit(data), nil
 }
 
-// parseCommit returns the author, without the time, and the first paragraph of the message.
+// maxCommitTime bounds the time of a commit: the end of year 9999.
+const maxCommitTime = 253402300799
+
+// parseCommit returns the author, the time of the committer, and the first paragraph of the message.
 func parseCommit(data []byte) Commit {
 	var c Commit
 	headers, message, _ := bytes.Cut(data, []byte("\n\n"))
@@ -32,6 +40,12 @@ func parseCommit(data []byte) Commit {
 		if author, ok := bytes.CutPrefix(line, []byte("author ")); ok && c.Author == "" {
 			end := bytes.LastIndexByte(author, '>') + 1
 			c.Author = wire.Printable(string(author[:end]))
+		}
+		if committer, ok := bytes.CutPrefix(line, []byte("committer ")); ok && c.At.IsZero() {
+			seconds, _, _ := bytes.Cut(bytes.TrimSpace(committer[bytes.LastIndexByte(committer, '>')+1:]), []byte(" "))
+			if at, err := strconv.ParseInt(string(seconds), 10, 64); err == nil && at > 0 && at <= maxCommitTime {
+				c.At = time.Unix(at, 0).UTC()
+			}
 		}
 	}
 	subject, _, _ := bytes.Cut(bytes.TrimLeft(message, "\n"), []byte("\n\n"))

@@ -3,6 +3,7 @@ package git
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 )
 
@@ -14,8 +15,13 @@ func TestParseCommit(t *testing.T) {
 		"regular commit": {
 			data: "tree 4b\nparent 5c\nauthor A U Thor <a@example.com> 1700000000 +0000\n" +
 				"committer C <c@example.com> 1700000000 +0000\n\nFix it\nfor good\n\nWhy: so.\n",
-			want: Commit{Author: "A U Thor <a@example.com>", Subject: "Fix it for good"},
+			want: Commit{Author: "A U Thor <a@example.com>", Subject: "Fix it for good",
+				At: time.Unix(1700000000, 0).UTC()},
 		},
+		"time of the committer": {data: "author A <a@b> 1 +0\ncommitter C <c@d> 7 +0200\n\nx",
+			want: Commit{Author: "A <a@b>", Subject: "x", At: time.Unix(7, 0).UTC()}},
+		"impossible time": {data: "author A <a@b> 1 +0\ncommitter C <c@d> 99999999999999 +0\n\nx",
+			want: Commit{Author: "A <a@b>", Subject: "x"}},
 		"signed commit": {
 			data: "tree 4b\nauthor A <a@b> 1 +0\ngpgsig -----BEGIN\n \n author X <x@y> 1 +0\n\nSigned\n",
 			want: Commit{Author: "A <a@b>", Subject: "Signed"},

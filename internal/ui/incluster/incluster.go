@@ -112,8 +112,8 @@ func (l *Login) User(r *http.Request) (*ui.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ui.User{Name: who.Username, CSRF: s.CSRF, CanLogOut: true, Client: p.client, Cluster: p.cluster,
-		See: p.see}, nil
+	return &ui.User{Name: who.Username, Groups: who.Groups, CSRF: s.CSRF, CanLogOut: true, Client: p.client,
+		Cluster: p.cluster, See: p.see}, nil
 }
 
 // logout ends the session of the browser.

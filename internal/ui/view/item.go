@@ -18,6 +18,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -39,6 +40,18 @@ const (
 
 // States lists all states, worst first.
 var States = []State{Failed, Waiting, Progressing, Suspended, Ready}
+
+// Times are when the steps of a change ended, as far as they are known. They are those of the current revision.
+type Times struct {
+	Committed time.Time `json:"committed,omitzero"` // of a source from git
+	Asked     time.Time `json:"asked,omitzero"`     // when a Receiver last asked for a reconcile
+	Started   time.Time `json:"started,omitzero"`   // of the build
+	Built     time.Time `json:"built,omitzero"`
+	Applied   time.Time `json:"applied,omitzero"`
+	Same      bool      `json:"same,omitempty"` // the revision built what was applied before
+
+	interval time.Duration // of a source
+}
 
 // Bounds of an Item. 10,000 objects need little memory, also if their statuses are large.
 const (
@@ -67,6 +80,7 @@ type Item struct {
 	DependsOn  []string  `json:"dependsOn,omitempty"`
 	Gates      []string  `json:"gates,omitempty"`
 	AppliedBy  string    `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
+	Triggers   []string  `json:"triggers,omitempty"`  // IDs of what a Receiver asks to reconcile
 	Objects    int       `json:"objects,omitempty"`   // number of objects in its inventory
 	Subject    string    `json:"subject,omitempty"`   // first line of the commit message
 	Author     string    `json:"author,omitempty"`    // of the commit
@@ -75,25 +89,12 @@ type Item struct {
 	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
 	Generation int64     `json:"generation"`
 
+	PendingSince time.Time `json:"pendingSince,omitzero"`
+	Risk         string    `json:"risk,omitempty"`        // of the change that waits
+	PullRequest  string    `json:"pullRequest,omitempty"` // URL of the last one that it opened
+	Times        *Times    `json:"times,omitempty"`
+
 	version string // resourceVersion
-}
-
-// Gate is what lists show of a Gate in addition.
-type Gate struct {
-	Open     bool      `json:"open"`
-	Until    time.Time `json:"until,omitzero"`
-	Why      string    `json:"why,omitempty"`
-	Count    int64     `json:"count"`    // objects that wait
-	Required int32     `json:"required"` // approvals
-	Approved int32     `json:"approved"`
-	Waiting  []Waiter  `json:"waiting,omitempty"` // the first of them
-}
-
-// Waiter is an object that waits at a gate.
-type Waiter struct {
-	ID       string    `json:"id"`
-	Revision string    `json:"revision"`
-	Since    time.Time `json:"since,omitzero"`
 }
 
 // ID returns the identity of an object in the UI.
@@ -155,7 +156,11 @@ func (i *Item) setRelations(o reconcile.Object) {
 			i.Gates = append(i.Gates, gatingv1.GateKind+"/"+gate)
 		}
 		if p := g.Held().Pending; p != nil {
-			i.Pending = excerpt.Bytes(p.Revision, maxRevision)
+			i.Pending, i.Risk = excerpt.Bytes(p.Revision, maxRevision), excerpt.Bytes(p.Risk, maxText)
+			if p.Since != nil {
+				i.PendingSince = p.Since.Time
+			}
+			i.setImages(p.Images)
 		}
 	}
 	if m := lineage.ManagerOf(o); m != nil {
@@ -180,9 +185,7 @@ func (i *Item) setContent(o reconcile.Object) {
 		if o.Status.Inventory != nil {
 			i.Objects = len(o.Status.Inventory.Entries)
 		}
-		if len(o.Status.History) > 0 {
-			i.Changed = o.Status.History[0].FirstReconciled.Time
-		}
+		i.setApplied(o)
 	case *helmv2.HelmRelease:
 		i.Revision = o.Status.LastAttemptedRevision
 		if o.Status.Inventory != nil {
@@ -197,6 +200,7 @@ func (i *Item) setContent(o reconcile.Object) {
 		}
 	case *imagev1.ImageUpdateAutomation:
 		i.Revision = o.Status.LastPushCommit
+		i.PullRequest = excerpt.Bytes(o.Status.PullRequest, maxText)
 		if o.Status.LastPushTime != nil {
 			i.Changed = o.Status.LastPushTime.Time
 		}
@@ -208,59 +212,85 @@ func (i *Item) setContent(o reconcile.Object) {
 	case *imagev1alpha1.ImageUpdateJob:
 		i.Revision, i.Subject, i.Author = o.Status.Commit, excerpt.Bytes(o.Spec.Reason, maxText),
 			excerpt.Bytes(o.Spec.Author, maxText)
+		i.PullRequest = excerpt.Bytes(o.Status.PullRequest, maxText)
 		if o.Status.CompletionTime != nil {
 			i.Changed = o.Status.CompletionTime.Time
 		}
 		i.setImages(o.Spec.Images)
 	case *gatingv1.Gate:
 		i.Gate = gateOf(o)
+	case *notificationv1.Receiver:
+		i.Triggers = triggersOf(o)
 	}
 	if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil {
 		a := s.GetArtifact()
 		i.Revision, i.Changed = a.Revision, a.LastUpdateTime.Time
 		i.Subject = excerpt.Bytes(a.Metadata[meta.CommitSubjectKey], maxText)
 		i.Author = excerpt.Bytes(a.Metadata[meta.CommitAuthorKey], maxText)
+		i.setFetched(o, a)
 	}
 	i.Revision = excerpt.Bytes(i.Revision, maxRevision)
 	i.URL = excerpt.Bytes(lineage.URL(o), maxText)
 }
 
-// setImages records the images of a commit.
-func (i *Item) setImages(images []string) {
-	i.Image = excerpt.Bytes(strings.Join(images[:min(len(images), maxRefs)], " "), maxImages)
+// setApplied records when a Kustomization was built and applied.
+func (i *Item) setApplied(o *kustomizev1.Kustomization) {
+	if len(o.Status.History) == 0 {
+		return
+	}
+	h := o.Status.History[0]
+	i.Changed = h.FirstReconciled.Time
+	i.Times = &Times{Same: h.LastReconciledStatus == meta.ReconciliationSucceededReason &&
+		h.Metadata["revision"] != o.Status.LastAppliedRevision}
+	if t := h.Times; t != nil {
+		i.Times.Started, i.Times.Built = t.Started.Time, t.Built.Time
+		if t.Applied != nil {
+			i.Times.Applied, i.Changed = t.Applied.Time, t.Applied.Time
+		}
+	}
 }
 
-// gateOf returns what lists show of a Gate.
-func gateOf(o *gatingv1.Gate) *Gate {
-	g := &Gate{Open: apimeta.IsStatusConditionTrue(o.Status.Conditions, gatingv1.OpenedCondition),
-		Count: o.Status.WaitingCount}
-	if n := o.Status.NextTransition; n != nil {
-		g.Until = n.At.Time
+// setFetched records when the commit of a source was made, and when a webhook asked for it.
+func (i *Item) setFetched(o reconcile.Object, a *meta.Artifact) {
+	t := Times{interval: o.Schedule().Interval}
+	if at, err := time.Parse(time.RFC3339, a.Metadata[meta.CommitTimeKey]); err == nil {
+		t.Committed = at.UTC()
 	}
-	if w := o.Status.Why; w != nil {
-		g.Why = excerpt.Bytes(w.Message, maxMessage)
-	}
-	if a := o.Spec.Approvals; a != nil {
-		g.Required = a.Required
-	}
-	for _, a := range o.Status.Approvals {
-		if a.Counts {
-			g.Approved++
+	for _, f := range o.GetManagedFields() {
+		if f.Manager == meta.ReceiverFieldOwner && f.Time != nil {
+			t.Asked = f.Time.UTC()
 		}
 	}
-	for _, w := range o.Status.Waiting[:min(len(o.Status.Waiting), maxWaiting)] {
-		waiter := Waiter{ID: ID(w.Kind, w.Namespace, w.Name), Revision: excerpt.Bytes(w.Revision, maxRevision)}
-		if w.Since != nil {
-			waiter.Since = w.Since.Time
-		}
-		g.Waiting = append(g.Waiting, waiter)
+	i.Times = &t
+}
+
+// triggersOf returns the IDs of what a Receiver asks to reconcile; the name can be *.
+func triggersOf(o *notificationv1.Receiver) []string {
+	var ids []string
+	for _, r := range o.Spec.Resources[:min(len(o.Spec.Resources), maxRefs)] {
+		ids = append(ids, ID(r.Kind, cmp.Or(r.Namespace, o.Namespace), r.Name))
 	}
-	return g
+	return ids
+}
+
+// setImages records the images of a commit, or of a change that waits.
+func (i *Item) setImages(images []string) {
+	if len(images) == 0 {
+		return
+	}
+	if i.Image != "" {
+		images = append([]string{i.Image}, images...)
+	}
+	i.Image = excerpt.Bytes(strings.Join(images[:min(len(images), maxRefs)], " "), maxImages)
 }
 
 // Matches reports whether the object contains all words of a search, which is in lower case.
 func (i *Item) Matches(search string) bool {
-	text := strings.ToLower(strings.Join([]string{i.ID, i.Revision, i.Pending, i.Message, i.Image, i.URL, i.Subject,
-		string(i.State)}, " "))
+	image := i.Image
+	if i.Kind == imagev1.ImagePolicyKind {
+		image += ":" + i.Revision
+	}
+	text := strings.ToLower(strings.Join([]string{i.ID, i.Revision, i.Pending, i.Message, image, i.URL, i.Subject,
+		i.PullRequest, string(i.State)}, " "))
 	return !slices.ContainsFunc(strings.Fields(search), func(w string) bool { return !strings.Contains(text, w) })
 }

@@ -1,13 +1,12 @@
 package view
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 )
 
@@ -22,17 +21,20 @@ const (
 	Done    StepState = "done"
 	Current StepState = "current"
 	Blocked StepState = "blocked"
-	Ahead   StepState = "ahead" // not reached
+	Ahead   StepState = "ahead"   // not reached
+	Skipped StepState = "skipped" // the change went on without it
 )
 
 // Step is a part of the way of a change.
 type Step struct {
-	Name   string    `json:"name"` // source, gate, apply or health
-	Object string    `json:"object"`
+	Name   string    `json:"name"`
+	Object string    `json:"object,omitempty"` // ID
 	State  StepState `json:"state"`
 	Text   string    `json:"text"`
-	At     time.Time `json:"at,omitzero"` // when the step ended, or when it became blocked
-	Do     string    `json:"do,omitempty"`
+	URL    string    `json:"url,omitempty"`
+	From   time.Time `json:"from,omitzero"` // when the step began, if that is known
+	At     time.Time `json:"at,omitzero"`   // when it ended; of a step that is not done: zero
+	Do     string    `json:"do,omitempty"`  // what to do about it
 }
 
 // Chain is the way of a change to one object that deploys.
@@ -44,42 +46,51 @@ type Chain struct {
 
 // Answer says why a change is or is not live.
 type Answer struct {
-	Chains []Chain `json:"chains"`
-	Note   string  `json:"note,omitempty"`
+	Chains  []Chain `json:"chains"`
+	Omitted int     `json:"omitted"` // chains above the limit
+	Note    string  `json:"note,omitempty"`
 }
 
-// commitPattern matches the beginning of a commit or digest.
-var commitPattern = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
-
-// Why answers where a change is. The query is a commit, a revision, an image, or words that name objects.
-func Why(items []*Item, query string) *Answer {
-	query = strings.ToLower(strings.TrimSpace(query))
-	byID := make(map[string]*Item, len(items))
+// Why answers where a change is. The query is a commit, a revision, a pull request, an image, or words that name
+// objects. Targets are IDs of objects that the query is about, too, such as those that applied a workload.
+func Why(items []*Item, query string, targets ...string) *Answer {
+	w := &whyer{byID: make(map[string]*Item, len(items)), question: newQuestion(query)}
+	w.words, w.targets = w.isWords(), targets
+	if w.text == "" {
+		return &Answer{Chains: []Chain{}, Note: "Enter a commit, a revision, a pull request, an image or the name of " +
+			"an object or workload."}
+	}
 	for _, i := range items {
-		byID[i.ID] = i
+		w.byID[i.ID] = i
+		if i.Kind == receiverKind {
+			w.receivers = append(w.receivers, i)
+		}
 	}
-	if query == "" {
-		return &Answer{Note: "Enter a commit, a revision, an image or the name of an object."}
-	}
-	revision := query
-	if i := strings.LastIndexByte(query, ':'); i >= 0 && commitPattern.MatchString(query[i+1:]) {
-		revision = query[i+1:]
-	}
-	if !commitPattern.MatchString(revision) {
-		revision = ""
-	}
-	w := &whyer{byID: byID, revision: revision}
+	made := w.addCommits(items)
 	a := &Answer{Chains: []Chain{}}
 	for _, i := range items {
-		if i.deploys() && w.concerns(i, query) && len(a.Chains) < maxChains {
-			a.Chains = append(a.Chains, w.chain(i))
+		if i.deploys() && w.concerns(i) {
+			a.add(w.chain(i))
+		}
+	}
+	for _, i := range made {
+		if !w.isFetched(items, i) {
+			a.add(w.unmerged(i))
 		}
 	}
 	if len(a.Chains) == 0 {
-		a.Note = noMatch(revision != "")
+		a.Note = w.noMatch()
 	}
 	slices.SortStableFunc(a.Chains, func(x, y Chain) int { return order(x.Live) - order(y.Live) })
 	return a
+}
+
+func (a *Answer) add(c Chain) {
+	if len(a.Chains) == maxChains {
+		a.Omitted++
+		return
+	}
+	a.Chains = append(a.Chains, c)
 }
 
 func order(live bool) int {
@@ -89,13 +100,19 @@ func order(live bool) int {
 	return 0
 }
 
-func noMatch(isCommit bool) string {
-	if isCommit {
+func (w *whyer) noMatch() string {
+	switch {
+	case w.pull != "":
+		return "No source has fetched a commit that names this pull request. It is not merged, it was merged into a " +
+			"branch that no source follows, its commit does not name it, or a later commit followed. Ask for its " +
+			"commit instead."
+	case len(w.revisions) > 0:
 		return "No source has fetched this revision. It is not pushed, it is on a branch that no source follows, the " +
 			"source has not looked since, or a later revision replaced it. Check the sources for failures, or " +
 			"reconcile the source now."
 	}
-	return "Nothing that deploys matches. Enter a part of a name, namespace, image or revision."
+	return "Nothing that deploys matches. Enter a part of a name, namespace, image or revision, or a workload as " +
+		"Deployment/namespace/name."
 }
 
 // deploys reports whether the object applies other objects.
@@ -103,25 +120,57 @@ func (i *Item) deploys() bool {
 	return i.Kind == kustomizev1.KustomizationKind || i.Kind == helmv2.HelmReleaseKind
 }
 
-type whyer struct {
-	byID     map[string]*Item
-	revision string // commit or digest; empty for other queries
+// commits reports whether the object commits to git.
+func (i *Item) commits() bool {
+	return i.Kind == imagev1.ImageUpdateAutomationKind || i.Kind == imagev1alpha1.ImageUpdateJobKind
 }
 
-// concerns reports whether a query is about an object that deploys: about itself or one of its sources.
-func (w *whyer) concerns(i *Item, query string) bool {
+type whyer struct {
+	question
+	words     bool // the question is about words
+	byID      map[string]*Item
+	receivers []*Item
+}
+
+// addCommits adds to the question the commits that bring an image or a pull request, and returns what made them.
+func (w *whyer) addCommits(items []*Item) []*Item {
+	var made []*Item
+	for _, i := range items {
+		isAsked := w.opened(i) || w.words && i.Image != "" && i.commits() && i.Matches(w.text)
+		switch {
+		case i.commits() && isAsked:
+			made = append(made, i)
+			if i.Revision != "" {
+				w.revisions = append(w.revisions, i.Revision)
+			}
+		case w.isMerged(i):
+			if digest := digestOf(i.Revision); digest != "" {
+				w.revisions = append(w.revisions, digest)
+			}
+		}
+	}
+	return made
+}
+
+// isFetched reports whether a source has the commit that an object made.
+func (w *whyer) isFetched(items []*Item, made *Item) bool {
+	only := question{revisions: []string{made.Revision}}
+	return slices.ContainsFunc(items, func(i *Item) bool {
+		return !i.commits() && (made.Revision != "" && only.has(i.Revision) || w.isMerged(i))
+	})
+}
+
+// concerns reports whether the question is about an object that deploys: about itself or one of its sources.
+func (w *whyer) concerns(i *Item) bool {
+	if slices.Contains(w.targets, i.ID) {
+		return true
+	}
 	for _, o := range append(w.sources(i), i) {
-		if w.revision != "" && (w.has(o.Revision) || w.has(o.Pending)) || w.revision == "" && o.Matches(query) {
+		if w.has(o.Revision) || w.has(o.Pending) || w.words && o.Matches(w.text) {
 			return true
 		}
 	}
 	return false
-}
-
-// has reports whether a revision is the one of the query.
-func (w *whyer) has(revision string) bool {
-	_, digest, found := strings.Cut(revision, ":")
-	return found && w.revision != "" && strings.HasPrefix(digest, w.revision)
 }
 
 // sources returns what an object is built from, directly and indirectly, nearest first. It stops at cycles.
@@ -143,7 +192,10 @@ func (w *whyer) chain(i *Item) Chain {
 	c := Chain{Target: i}
 	sources := w.sources(i)
 	slices.Reverse(sources)
-	for _, s := range sources {
+	for n, s := range sources {
+		if n == 0 {
+			c.add(w.pushSteps(s)...)
+		}
 		c.add(w.sourceStep(s))
 	}
 	if len(sources) == 0 && len(i.Sources) > 0 {
@@ -153,92 +205,48 @@ func (w *whyer) chain(i *Item) Chain {
 	if len(i.Gates) > 0 {
 		c.add(w.gateStep(i))
 	}
-	c.add(w.applyStep(i))
-	c.add(healthStep(i))
-	c.Live = !slices.ContainsFunc(c.Steps, func(s Step) bool { return s.State != Done })
+	if len(i.DependsOn) > 0 {
+		c.add(w.dependencyStep(i))
+	}
+	if i.Kind == kustomizev1.KustomizationKind {
+		c.add(w.buildStep(i))
+	}
+	c.add(w.applyStep(i), healthStep(i))
+	c.Live = !slices.ContainsFunc(c.Steps, func(s Step) bool { return !s.isPassed() })
 	return c
 }
 
-// add appends a step. Behind a step that is not done, nothing is reached.
-func (c *Chain) add(s Step) {
-	if slices.ContainsFunc(c.Steps, func(before Step) bool { return before.State != Done }) {
-		s = Step{Name: s.Name, Object: s.Object, State: Ahead, Text: "not reached"}
-	}
-	c.Steps = append(c.Steps, s)
-}
+// isPassed reports whether the change went on behind the step.
+func (s Step) isPassed() bool { return s.State == Done || s.State == Skipped }
 
-func (w *whyer) sourceStep(s *Item) Step {
-	step := Step{Name: "source", Object: s.ID, At: s.Since}
-	switch {
-	case w.has(s.Pending):
-		step.State, step.Text = Blocked, "waits at a gate: "+s.Message
-		step.Do = "open or approve the gate, or wait for its schedule"
-	case s.State == Failed:
-		step.State, step.Text, step.Do = Blocked, s.Message, "correct what the message names, then reconcile the source"
-	case s.State == Suspended:
-		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
-	case s.Revision == "":
-		step.State, step.Text = Current, s.Message
-	default:
-		step.State, step.Text, step.At = Done, "fetched "+s.Revision, s.Changed
-	}
-	return step
-}
-
-func (w *whyer) gateStep(i *Item) Step {
-	step := Step{Name: "gate", Object: i.Gates[0], State: Done, Text: "let the revision through"}
-	if i.Pending == "" {
-		return step
-	}
-	var closed []string
-	for _, id := range i.Gates {
-		if g := w.byID[id]; g == nil || g.Gate == nil || !g.Gate.Open {
-			closed = append(closed, id)
+// add appends steps. Behind a step that is not done, nothing is reached. A step begins when the one before ended.
+func (c *Chain) add(steps ...Step) {
+	for _, s := range steps {
+		last := time.Time{}
+		reached := true
+		for _, before := range c.Steps {
+			reached = reached && before.isPassed()
+			if before.State == Done && !before.At.IsZero() {
+				last = before.At
+			}
 		}
+		switch {
+		case !reached:
+			s = Step{Name: s.Name, Object: s.Object, State: Ahead, Text: "not reached"}
+		case s.State == Done && s.At.Before(last):
+			s.From, s.At = time.Time{}, time.Time{} // an earlier pass did it: nothing was left to do
+		case s.State == Skipped:
+			s.From, s.At = time.Time{}, time.Time{}
+		default:
+			if s.From.Before(last) {
+				s.From = last
+			}
+			if s.State != Done {
+				s.At = time.Time{}
+			} else if s.From.IsZero() || s.At.Before(s.From) {
+				s.From = s.At
+			}
+		}
+		c.Steps = append(c.Steps, s)
 	}
-	if len(closed) > 0 {
-		step.Object = closed[0]
-	}
-	step.State, step.At = Blocked, i.Since
-	step.Text = fmt.Sprintf("%s waits", i.Pending)
-	step.Do = "open or approve the gate, or wait for its schedule"
-	if g := w.byID[step.Object]; g != nil && g.Gate != nil && g.Gate.Why != "" {
-		step.Text += ": " + g.Gate.Why
-	}
-	return step
-}
-
-func (w *whyer) applyStep(i *Item) Step {
-	step := Step{Name: "apply", Object: i.ID, At: i.Since, Text: i.Message}
-	applied := w.revision == "" && i.Revision != "" || w.has(i.Revision)
-	for _, s := range i.Sources {
-		// A chart has a version, not a commit: what was released from a source that is current is current.
-		applied = applied || w.byID[s] != nil && i.Revision != "" && w.byID[s].Revision == i.Revision
-	}
-	switch {
-	case i.State == Suspended:
-		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
-	case i.State == Failed:
-		step.State, step.Do = Blocked, "correct what the message names"
-	case i.State == Waiting && i.Pending == "":
-		step.State, step.Do = Blocked, "look at what it waits for"
-	case applied || i.State == Ready:
-		step.State, step.Text, step.At = Done, "applied "+i.Revision, i.Changed
-	default:
-		step.State = Current
-	}
-	return step
-}
-
-func healthStep(i *Item) Step {
-	step := Step{Name: "health", Object: i.ID, At: i.Since, Text: i.Message}
-	switch i.State {
-	case Ready:
-		step.State, step.Text = Done, "all applied objects are healthy"
-	case Failed:
-		step.State = Blocked
-	default:
-		step.State = Current
-	}
-	return step
 }

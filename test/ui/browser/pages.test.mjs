@@ -38,8 +38,9 @@ for (const scheme of ['light', 'dark']) {
   });
 }
 
-test('every tab of an object is accessible and shows its data', async () => {
-  const page = await open(browser);
+for (const colorScheme of ['light', 'dark']) {
+test(`every tab of an object is accessible in ${colorScheme} and shows its data`, async () => {
+  const page = await open(browser, { colorScheme });
   await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
   for (const [tab, has] of [
     ['Events', 'ReconciliationSucceeded'],
@@ -54,6 +55,7 @@ test('every tab of an object is accessible and shows its data', async () => {
   }
   await close(page);
 });
+}
 
 test('HTML in messages and commits is shown as text', async () => {
   const page = await open(browser);
@@ -100,22 +102,32 @@ test('the graph folds, unfolds, and shows the objects that were made', async () 
   await close(page);
 });
 
-test('every page fits 360 px', async () => {
-  const page = await open(browser, { viewport: { width: 360, height: 740 } });
+for (const [width, height] of [
+  [360, 740],
+  [3840, 2160],
+]) {
+  test(`every page fits ${width} px`, async () => {
+    const page = await open(browser, { viewport: { width, height } });
+    await checkWidth(page, width);
+    await close(page);
+  });
+}
+
+// checkWidth fails if something of a page is wider than the window.
+async function checkWidth(page, width) {
   for (const p of pages) {
     await page.goto(new URL(p.path, world.address).href);
     await page.getByText(p.has).first().waitFor({ state: 'attached' });
-    const wide = await page.evaluate(() => {
-      if (document.documentElement.scrollWidth <= 360) {
+    const wide = await page.evaluate((width) => {
+      if (document.documentElement.scrollWidth <= width) {
         return [];
       }
-      const all = [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 360);
+      const all = [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > width);
       return all.map((e) => e.outerHTML.slice(0, 200));
-    });
-    assert.deepEqual(wide, [], `${p.name} is wider than 360 px`);
+    }, width);
+    assert.deepEqual(wide, [], `${p.name} is wider than ${width} px`);
   }
-  await close(page);
-});
+}
 
 test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
   const page = await open(browser);

@@ -1,12 +1,15 @@
-import { ChangeSet, Item } from '../api';
+import { useState } from 'preact/hooks';
+import { ChangePage, ChangeSet, get, Item } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Ago, Badge, Loading, ObjectLink, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
+import { Risk } from './object';
 
 // Changes lists what waits and what was changed, by revision.
 export function Changes({ place }: { place: Place }) {
   useTitle('Changes');
-  const { data, error } = useData<ChangeSet[]>('changes?' + place.query.toString());
+  const query = place.query.toString();
+  const { data, error } = useData<ChangePage>('changes?' + query);
   return (
     <>
       <h1>Changes</h1>
@@ -15,6 +18,7 @@ export function Changes({ place }: { place: Place }) {
           Search{' '}
           <input
             type="search"
+            maxLength={500}
             value={place.query.get('q') ?? ''}
             onInput={(e) => setQuery(place, { q: e.currentTarget.value })}
             placeholder="commit, image, name, author"
@@ -22,44 +26,80 @@ export function Changes({ place }: { place: Place }) {
         </label>
       </form>
       <Problem error={error} />
-      {!data && <Loading error={error} />}
-      {data?.length === 0 && <p class="quiet">No change matches.</p>}
-      {data?.map((c) => (
-        <section key={c.revision} class="card">
-          <header class="section">
-            <h2>
-              <Revision of={c.revision} /> {c.subject}
-            </h2>
-            <span class="quiet">
-              {c.author} <Ago at={c.at} />
-            </span>
-            <Link to={'/why?q=' + encodeURIComponent(c.revision)}>why is it not live?</Link>
-          </header>
-          <Items title="Waits" items={c.pending} />
-          <Items title="Fetched by" items={c.sources} />
-          <Items title="Applied by" items={c.live} />
-        </section>
-      ))}
+      {data ? <List key={query} first={data} query={place.query} /> : <Loading error={error} />}
     </>
   );
 }
 
-function Items({ title, items }: { title: string; items?: Item[] }) {
+function List({ first, query }: { first: ChangePage; query: URLSearchParams }) {
+  const [more, setMore] = useState<ChangePage[]>([]);
+  const [error, setError] = useState<Error>();
+  const pages = [first, ...more];
+  const next = pages[pages.length - 1]?.next;
+  // A change can move to an earlier page while later ones are shown: it is listed once.
+  const keys = new Set<string>();
+  const changes = pages.flatMap((p) => p.changes).filter((c) => !keys.has(c.key) && keys.add(c.key));
+  const load = async () => {
+    const q = new URLSearchParams(query);
+    q.set('after', next ?? '');
+    try {
+      setMore([...more, await get<ChangePage>('changes?' + q.toString())]);
+      setError(undefined);
+    } catch (e) {
+      setError(e as Error);
+    }
+  };
+  return (
+    <>
+      <p class="quiet" role="status">
+        {first.total} {first.total === 1 ? 'change' : 'changes'}
+      </p>
+      {changes.map((c) => (
+        <Change key={c.key} of={c} />
+      ))}
+      <Problem error={error} />
+      {next && <button onClick={() => void load()}>Show more</button>}
+    </>
+  );
+}
+
+function Change({ of: c }: { of: ChangeSet }) {
+  return (
+    <section class="card">
+      <header class="section">
+        <h2>
+          <Revision of={c.revision} /> {c.subject}
+        </h2>
+        <span class="quiet">
+          {c.author} <Ago at={c.at} />
+        </span>
+        <Link to={'/why?q=' + encodeURIComponent(c.revision)}>why is it not live?</Link>
+      </header>
+      <Items title="Waits" items={c.pending} count={c.pendingCount} pending />
+      <Items title="Fetched by" items={c.sources} count={c.sourceCount} />
+      <Items title="Applied by" items={c.live} count={c.liveCount} />
+    </section>
+  );
+}
+
+function Items({ title, items, count, pending }: { title: string; items?: Item[]; count: number; pending?: boolean }) {
   if (!items?.length) {
     return null;
   }
   return (
     <details open={items.length <= 5}>
       <summary>
-        {title}: {items.length}
+        {title}: {count}
       </summary>
       <ul class="plain">
         {items.map((i) => (
           <li class="line">
-            <Badge state={i.state} /> <ObjectLink id={i.id} />
+            <Badge state={i.state} /> <ObjectLink id={i.id} /> {pending && <Risk level={i.risk} />}{' '}
+            {pending && i.image && <span class="quiet">{i.image}</span>}
           </li>
         ))}
       </ul>
+      {count > items.length && <p class="quiet">{count - items.length} more are not listed: search for them in Objects.</p>}
     </details>
   );
 }

@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
-import { Calendar, GateEntry, path } from '../api';
+import { Calendar, GateEntry, path, Rule } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Ago, Loading, ObjectLink, Problem } from '../parts';
 import { Place, setQuery } from '../router';
 import { GateCalendar } from './calendar';
-import { PendingChange } from './object';
+import { PendingChange, Risk } from './object';
 
 // Gates is the inbox of what waits for whom, or the calendar of all gates.
 export function Gates({ place }: { place: Place }) {
@@ -65,11 +65,12 @@ function Entry({ entry, onDone }: { entry: GateEntry; onDone: () => void }) {
         )}
       </header>
       <p>{gate.why}</p>
+      <Rules rules={gate.rules ?? []} />
       {gate.count === 0 && <p class="quiet">Nothing waits.</p>}
       {entry.waiting.map((w) => (
         <div key={w.id}>
           <ObjectLink id={w.id} />
-          {w.pending && <PendingChange pending={w.pending} />}
+          {w.pending ? <PendingChange pending={w.pending} why={w.why} /> : <Risk level={w.risk} />}
           {w.error && <Problem error={new Error(w.error)} />}
         </div>
       ))}
@@ -80,6 +81,40 @@ function Entry({ entry, onDone }: { entry: GateEntry; onDone: () => void }) {
       </button>
       {calendar && <Days id={entry.item.id} />}
     </section>
+  );
+}
+
+const outcomes = { pass: 'the change passes', deny: 'the change is denied', approvals: '' };
+
+// Rules says who may approve, and what the gate decides by the content of a change.
+function Rules({ rules }: { rules: Rule[] }) {
+  return (
+    <ul class="plain">
+      {rules.map((r) => (
+        <li key={r.name}>
+          {r.name ? (
+            <>
+              Rule <code>{r.name}</code>:{' '}
+            </>
+          ) : null}
+          {outcomes[r.outcome]}
+          {r.required ? <Approvers rule={r} /> : null} <span class="quiet">{r.message}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Approvers({ rule }: { rule: Rule }) {
+  const who = [
+    rule.groups && `members of ${rule.groups.join(', ')}`,
+    rule.users && rule.users.join(', '),
+    rule.omitted && `${rule.omitted} more`,
+  ].filter(Boolean);
+  return (
+    <>
+      needs {rule.required} {rule.required === 1 ? 'approval' : 'approvals'}. May approve: {who.join(' and ') || 'everybody with the right to create a GateApproval'}.
+    </>
   );
 }
 

@@ -1,5 +1,5 @@
-import { useState } from 'preact/hooks';
-import { get, Graph as Data, path, Tree } from '../api';
+import { useMemo, useState } from 'preact/hooks';
+import { Change, get, Graph as Data, Item, path, Tree } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Badge, Loading, ObjectLink, Problem } from '../parts';
 import { Place, setQuery } from '../router';
@@ -7,6 +7,50 @@ import { fold } from './fold';
 import { Picture } from './picture';
 
 const shownAsGraph = 300; // nodes; more are readable as a table only, until a filter or a root is chosen
+
+// useGraph reads the graph. Changes that move no node are taken from the stream; others read the graph again.
+function useGraph(place: Place) {
+  const query = new URLSearchParams(place.query);
+  query.delete('as'); // how it is shown
+  return useData<Data>('graph?' + query.toString(), undefined, (data, changes) => update(data, changes, query));
+}
+
+const relations = (i: Item) => JSON.stringify([i.sources, i.dependsOn, i.gates, i.appliedBy]);
+
+// update returns the graph after changes, or undefined if it must be read again: if nodes or relations come or go.
+function update(data: Data, changes: Change[], query: URLSearchParams): Data | undefined {
+  const filtered = ['q', 'state'].some((p) => query.has(p)); // what matches can change with a state or message
+  const at = new Map(data.nodes.map((n, i) => [n.id, i]));
+  const nodes = [...data.nodes];
+  for (const { id, item } of changes) {
+    const i = at.get(id);
+    const before = i === undefined ? undefined : nodes[i];
+    if (i === undefined || !before) {
+      if (item && (filtered || comes(data, at, item, query))) {
+        return undefined;
+      }
+    } else if (!item || filtered || relations(before) !== relations(item)) {
+      return undefined;
+    } else {
+      nodes[i] = item;
+    }
+  }
+  return { ...data, nodes };
+}
+
+// comes reports whether an object that the graph lacks may belong to it now.
+function comes(data: Data, at: Map<string, number>, item: Item, query: URLSearchParams): boolean {
+  const kinds = query.getAll('kind');
+  const namespace = query.get('namespace');
+  if ((kinds.length > 0 && !kinds.includes(item.kind)) || (namespace && namespace !== item.namespace)) {
+    return false;
+  }
+  if (query.get('root')) {
+    const others = [item.sources, item.dependsOn, item.gates, [item.appliedBy ?? '']].flatMap((ids) => ids ?? []);
+    return (data.missing ?? []).includes(item.id) || item.id === query.get('root') || others.some((id) => at.has(id));
+  }
+  return data.omitted === 0;
+}
 
 // useTrees reads what objects made, on request.
 function useTrees() {
@@ -31,11 +75,12 @@ function useTrees() {
 // Graph shows how objects are connected, as a picture and as a table.
 export function Graph({ place }: { place: Place }) {
   useTitle('Graph');
-  const { data, error } = useData<Data>('graph?' + place.query.toString());
+  const { data, error } = useGraph(place);
   const table = place.query.get('as') === 'table';
   const root = place.query.get('root');
   const [folded, setFolded] = useState<Set<string>>(new Set());
   const { trees, toggle: toggleObjects, error: failed } = useTrees();
+  const content = useMemo(() => data && fold(data, trees, folded), [data, trees, folded]);
   const toggle = (id: string) => {
     const next = new Set(folded);
     if (!next.delete(id)) {
@@ -71,7 +116,7 @@ export function Graph({ place }: { place: Place }) {
       {data && !table && data.nodes.length > shownAsGraph && (
         <p class="quiet">This is a picture of {data.nodes.length} objects: filter by a word to see less.</p>
       )}
-      {data && (table ? <Relations data={data} /> : <Picture of={fold(data, trees, folded)} trees={trees} toggle={toggle} toggleObjects={toggleObjects} folded={folded} />)}
+      {data && content && (table ? <Relations data={data} /> : <Picture of={content} trees={trees} toggle={toggle} toggleObjects={toggleObjects} folded={folded} />)}
     </>
   );
 }

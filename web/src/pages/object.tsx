@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
-import { Detail, get, Node, path, Pending, ReleaseDiff, Tree } from '../api';
+import { Detail, get, Node, path, Pending, ReleaseDiff, seen, Tree } from '../api';
 import { ActionBar } from '../actions';
 import { useData, useTitle } from '../hooks';
-import { Ago, Badge, DiffText, Loading, ObjectLink, Problem, Revision, Section, Tabs, Text } from '../parts';
+import { Ago, Badge, DiffText, Loading, ObjectLink, Outside, Problem, Revision, Section, shortRevision, Tabs, Text } from '../parts';
 import { Link } from '../router';
 
 // ObjectPage is everything about one object.
@@ -36,7 +36,7 @@ export function ObjectPage({ id }: { id: string }) {
       </div>
       <p>{item.message}</p>
       {data.suspension && <p class="card">Suspended by {data.suspension}</p>}
-      <ActionBar id={id} actions={data.actions} seen={(item.gate?.waiting ?? []).map((w) => `${w.id}@${w.revision}`)} onDone={reload} />
+      <ActionBar id={id} actions={data.actions} seen={(item.gate?.waiting ?? []).map(seen)} onDone={reload} />
       {data.pending && <PendingChange pending={data.pending} />}
       {data.diff && (
         <Section title="Changes in git">
@@ -60,11 +60,6 @@ export function ObjectPage({ id }: { id: string }) {
   );
 }
 
-// web returns a URL if a browser can open it safely.
-function web(url?: string): string | undefined {
-  return url?.startsWith('https://') || url?.startsWith('http://') ? url : undefined;
-}
-
 function Relations({ title, ids }: { title: string; ids?: string[] }) {
   if (!ids?.length) {
     return null;
@@ -83,21 +78,46 @@ function Relations({ title, ids }: { title: string; ids?: string[] }) {
 }
 
 // PendingChange shows what would change if the gate opened.
-export function PendingChange({ pending }: { pending: Pending }) {
+export function PendingChange({ pending, why }: { pending: Pending; why?: string }) {
   return (
     <div class="card">
       <p>
         <strong>Waits at a gate:</strong> <Revision of={pending.revision} /> since <Ago at={pending.since} />:{' '}
-        {pending.created ?? 0} created, {pending.configured ?? 0} configured, {pending.deleted ?? 0} deleted
+        {pending.created ?? 0} created, {pending.configured ?? 0} configured, {pending.deleted ?? 0} deleted{' '}
+        <Risk level={pending.risk} />
       </p>
+      {why && <p>{why}</p>}
       {pending.message && <p>{pending.message}</p>}
       <ul class="changes">
         {(pending.changes ?? []).map((c) => (
           <li class={c.endsWith('deleted') ? 'deleted' : ''}>{c}</li>
         ))}
       </ul>
+      {pending.images && <p>Images: {pending.images.join(', ')}</p>}
+      {pending.diff && (
+        <details>
+          <summary>What changes in objects that exist</summary>
+          <DiffText label="What changes in objects that exist">{pending.diff}</DiffText>
+        </details>
+      )}
+      {pending.change && (
+        <p class="quiet">
+          Change <code title={pending.change}>{shortRevision(pending.change)}</code>: a decision is about this change only.
+        </p>
+      )}
     </div>
   );
+}
+
+// Risk shows the risk of a change by word and symbol.
+export function Risk({ level }: { level?: string }) {
+  const looks: Record<string, string> = { low: 'ready', medium: 'waiting', high: 'failed' };
+  const marks: Record<string, string> = { low: '▁', medium: '▄', high: '█' };
+  return level ? (
+    <span class={`badge ${looks[level] ?? 'waiting'}`}>
+      <span aria-hidden="true">{marks[level]}</span> {level} risk
+    </span>
+  ) : null;
 }
 
 function Conditions({ data }: { data: Detail }) {
@@ -173,16 +193,6 @@ function History({ id, data }: { id: string; data: Detail }) {
       </ul>
     </>
   );
-}
-
-// Outside is a link to another site, if a browser can open it safely.
-function Outside({ to, children }: { to?: string; children: string }) {
-  const address = web(to);
-  return address ? (
-    <a href={address} rel="noreferrer noopener" target="_blank">
-      {children} (new tab)
-    </a>
-  ) : null;
 }
 
 // Versions shows on request what differs between two versions of a Helm release.

@@ -1,14 +1,14 @@
-import { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Edge, Tree } from '../api';
-import { objectPath, Problem, shortRevision } from '../parts';
+import { Tree } from '../api';
+import { objectPath, Problem } from '../parts';
 import { go } from '../router';
 import { Picture as Content, Shown, size } from './fold';
 import type { Layout } from './layout';
 import LayoutWorker from './layout?worker';
+import { hit, paint, prepare, readableZoom, readTheme, Scene, seen, Theme, titleOf, View, visible } from './paint';
 
-const settleDelay = 200; // milliseconds without a move until the picture is drawn sharply again
-const readableZoom = 0.4; // texts are drawn from here on
+const settleDelay = 150; // milliseconds without a move until what is in sight can be focused
+const maxTargets = 300; // nodes that can be focused at a time; the table has all
 const dragThreshold = 4; // pixels that a click may move
 
 // useLayout returns the places of the nodes, which a worker computes. Until they are there, the last ones are kept.
@@ -28,7 +28,7 @@ function useLayout(of: Content): { layout?: Layout; error?: Error } {
     return () => own.terminate();
   }, []);
   // The places depend on the relations only, so a change of a state moves nothing.
-  const shape = of.nodes.map((n) => n.id).join() + of.edges.map((e) => e.from + e.to + e.relation).join();
+  const shape = useMemo(() => of.nodes.map((n) => n.id).join() + of.edges.map((e) => e.from + e.to + e.relation).join(), [of]);
   useEffect(() => {
     asked.current++;
     worker.current?.postMessage({
@@ -50,11 +50,12 @@ interface Props {
 // Picture is the graph as a picture.
 export function Picture(props: Props) {
   const { layout, error } = useLayout(props.of);
+  const scene = useMemo(() => layout && prepare(layout, new Map(props.of.nodes.map((n) => [n.id, n]))), [layout, props.of]);
   if (error) {
     return <Problem error={error} />;
   }
-  return layout ? (
-    <Canvas layout={layout} draw={(part) => <Drawing {...props} layout={layout} part={part} />} />
+  return layout && scene ? (
+    <Canvas {...props} layout={layout} scene={scene} />
   ) : (
     <p class="quiet" role="status">
       Drawing {props.of.nodes.length} objects…
@@ -62,70 +63,86 @@ export function Picture(props: Props) {
   );
 }
 
-// Part is what is drawn of a picture: what can be seen, and as much around it.
-interface Part {
-  left: number;
-  top: number;
-  right: number;
-  bottom: number;
-  detailed: boolean; // with texts
+// usePainter draws the scene into a canvas, at most once a frame.
+function usePainter(scene: Scene) {
+  const view = useRef<HTMLDivElement>(null);
+  const surface = useRef<HTMLCanvasElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const at = useRef<View>({ x: 0, y: 0, zoom: 1 });
+  const theme = useRef<Theme>();
+  const frame = useRef(0);
+  const shown = useRef(scene);
+  shown.current = scene;
+  const draw = () => {
+    frame.current = 0;
+    const box = view.current;
+    const canvas = surface.current;
+    const context = canvas?.getContext('2d');
+    if (!box || !canvas || !context || !content.current) {
+      return;
+    }
+    theme.current ??= readTheme(box);
+    const density = Math.min(2, window.devicePixelRatio || 1);
+    const [width, height] = [box.clientWidth, box.clientHeight];
+    if (canvas.width !== Math.round(width * density) || canvas.height !== Math.round(height * density)) {
+      canvas.width = Math.round(width * density);
+      canvas.height = Math.round(height * density);
+    }
+    paint(context, shown.current, theme.current, at.current, width, height, density);
+    const { x, y, zoom } = at.current;
+    content.current.style.transform = `translate(${x}px, ${y}px) scale(${zoom})`;
+  };
+  const request = () => {
+    frame.current ||= requestAnimationFrame(draw);
+  };
+  useEffect(request, [scene]);
+  useEffect(() => {
+    const dark = window.matchMedia('(prefers-color-scheme: dark)');
+    const repaint = () => {
+      theme.current = undefined;
+      request();
+    };
+    dark.addEventListener('change', repaint);
+    const resized = new ResizeObserver(request);
+    if (view.current) {
+      resized.observe(view.current);
+    }
+    return () => {
+      dark.removeEventListener('change', repaint);
+      resized.disconnect();
+      cancelAnimationFrame(frame.current);
+    };
+  }, []);
+  return { view, surface, content, at, request };
 }
 
-// Canvas moves and zooms its content as one layer. It is drawn again only when a part comes into view that is not drawn.
-function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => ComponentChildren }) {
-  const [part, setPart] = useState<Part>();
-  const drawn = useRef<Part>();
-  const view = useRef<HTMLDivElement>(null);
-  const content = useRef<HTMLDivElement>(null);
-  const at = useRef({ x: 0, y: 0, zoom: 1 });
-  const drag = useRef<{ x: number; y: number; startX: number; startY: number; moved: boolean } | null>(null);
+type CanvasProps = Props & { layout: Layout; scene: Scene };
+
+// Canvas moves and zooms the picture. While it moves only pixels are drawn; what can be focused follows when it rests.
+function Canvas(props: CanvasProps) {
+  const { layout, scene } = props;
+  const { view, surface, content, at, request } = usePainter(scene);
+  const [rest, setRest] = useState<View>();
   const settle = useRef(0);
-  const move = (next: { x: number; y: number; zoom: number }) => {
+  const drag = useRef<{ x: number; y: number; startX: number; startY: number; moved: boolean } | null>(null);
+  const move = (next: View) => {
     at.current = { ...next, zoom: Math.min(2, Math.max(0.1, next.zoom)) };
-    const style = content.current?.style;
-    if (!style) {
-      return;
-    }
-    style.transform = `translate(${at.current.x}px, ${at.current.y}px) scale(${at.current.zoom})`;
-    style.willChange = 'transform';
+    request();
     window.clearTimeout(settle.current);
-    settle.current = window.setTimeout(() => (style.willChange = ''), settleDelay);
-    show();
+    settle.current = window.setTimeout(() => setRest(at.current), settleDelay);
   };
-  // show draws what can be seen now, unless it is drawn.
-  const show = () => {
+  // zoomBy keeps what is in the middle in the middle.
+  const zoomBy = (factor: number) => {
     const { x, y, zoom } = at.current;
-    const width = (view.current?.clientWidth ?? 0) / zoom;
-    const height = (view.current?.clientHeight ?? 0) / zoom;
-    const seen = { left: -x / zoom, top: -y / zoom, right: -x / zoom + width, bottom: -y / zoom + height };
-    const detailed = zoom >= readableZoom;
-    const before = drawn.current;
-    if (
-      before?.detailed === detailed &&
-      before.left <= seen.left &&
-      before.top <= seen.top &&
-      before.right >= seen.right &&
-      before.bottom >= seen.bottom
-    ) {
-      return;
-    }
-    drawn.current = {
-      left: seen.left - width / 2,
-      top: seen.top - height / 2,
-      right: seen.right + width / 2,
-      bottom: seen.bottom + height / 2,
-      detailed,
-    };
-    setPart(drawn.current);
+    const next = Math.min(2, Math.max(0.1, zoom * factor));
+    const [middleX, middleY] = [(view.current?.clientWidth ?? 0) / 2, (view.current?.clientHeight ?? 0) / 2];
+    move({ x: middleX - ((middleX - x) * next) / zoom, y: middleY - ((middleY - y) * next) / zoom, zoom: next });
   };
-  useEffect(() => {
-    window.addEventListener('resize', show);
-    return () => window.removeEventListener('resize', show);
-  }, []);
-  const zoomBy = (factor: number) => move({ ...at.current, zoom: at.current.zoom * factor });
   useEffect(() => {
     const width = view.current?.clientWidth ?? layout.width;
     move({ x: 0, y: 0, zoom: Math.min(1, Math.max(0.3, width / Math.max(layout.width, 1))) });
+    setRest(at.current);
+    return () => window.clearTimeout(settle.current);
   }, []);
   const onKey = (e: KeyboardEvent) => {
     const moves: Record<string, [number, number]> = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
@@ -138,15 +155,42 @@ function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => Compon
       zoomBy(e.key === '+' ? 1.2 : 1 / 1.2);
     }
   };
+  const nodeAt = (e: MouseEvent) => {
+    const box = view.current?.getBoundingClientRect();
+    return box && hit(scene, at.current, e.clientX - box.left, e.clientY - box.top);
+  };
   const onMove = (e: PointerEvent) => {
     const from = drag.current;
     if (!from || !e.buttons) {
+      const under = nodeAt(e);
+      if (view.current) {
+        view.current.title = under ? titleOf(under) : '';
+      }
       return;
     }
-    const x = e.clientX - from.x;
-    const y = e.clientY - from.y;
     from.moved ||= Math.abs(e.clientX - from.startX) + Math.abs(e.clientY - from.startY) > dragThreshold;
-    move({ ...at.current, x, y });
+    move({ ...at.current, x: e.clientX - from.x, y: e.clientY - from.y });
+  };
+  // onScroll turns what the browser scrolls to show a focused node into a move.
+  const onScroll = () => {
+    const box = view.current;
+    if (box && (box.scrollLeft || box.scrollTop)) {
+      move({ ...at.current, x: at.current.x - box.scrollLeft, y: at.current.y - box.scrollTop });
+      box.scrollTo(0, 0);
+    }
+  };
+  const onClick = (e: MouseEvent) => {
+    const moved = drag.current?.moved;
+    drag.current = null;
+    if (moved) {
+      e.preventDefault(); // the end of a move is no click
+      e.stopPropagation();
+      return;
+    }
+    const under = e.target === view.current || e.target === surface.current ? nodeAt(e) : undefined;
+    if (under && !under.made) {
+      go(objectPath(under.id));
+    }
   };
   return (
     <>
@@ -161,6 +205,7 @@ function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => Compon
         role="group"
         aria-label="Picture of the graph: arrow keys move it, plus and minus zoom"
         onKeyDown={onKey}
+        onScroll={onScroll}
         onDragStart={(e) => e.preventDefault()}
         onPointerDown={(e) =>
           (drag.current = {
@@ -172,13 +217,7 @@ function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => Compon
           })
         }
         onPointerMove={onMove}
-        onClickCapture={(e) => {
-          if (drag.current?.moved) {
-            e.preventDefault(); // the end of a move is no click
-            e.stopPropagation();
-          }
-          drag.current = null;
-        }}
+        onClickCapture={onClick}
         onWheel={(e) => {
           if (e.ctrlKey || e.metaKey) {
             e.preventDefault();
@@ -186,77 +225,75 @@ function Canvas({ layout, draw }: { layout: Layout; draw: (part: Part) => Compon
           }
         }}
       >
+        <canvas ref={surface} aria-hidden="true" />
         <div ref={content} class="canvas">
-          {part && draw(part)}
+          {rest && <Targets {...props} rest={rest} width={view.current?.clientWidth ?? 0} height={view.current?.clientHeight ?? 0} />}
         </div>
       </div>
     </>
   );
 }
 
-// Drawing is the content of the picture.
-function Drawing(props: Props & { layout: Layout; part: Part }) {
-  const { layout, part, of, trees, folded } = props;
-  const nodes = useMemo(() => new Map(of.nodes.map((n) => [n.id, n])), [of]);
+// Targets are what can be focused and read aloud of the nodes in sight. Their looks are drawn by the canvas below.
+function Targets(props: CanvasProps & { rest: View; width: number; height: number }) {
+  const { scene, rest, of, trees, folded } = props;
+  const boxes = visible(scene, seen(rest, props.width, props.height));
+  if (boxes.length > maxTargets) {
+    return null;
+  }
+  const detailed = rest.zoom >= readableZoom;
   return (
-    <svg width={layout.width} height={layout.height}>
-      <defs>
-        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
-          <path d="M0 0 8 4 0 8z" class="arrow" />
-        </marker>
-      </defs>
-      {layout.lines.filter((l) => crosses(l.points, part)).map((l) => (
-        <Line key={l.from + ' ' + l.to + ' ' + l.relation} edge={l as Edge} points={l.points} />
+    <svg width={props.layout.width} height={props.layout.height}>
+      {boxes.map(({ of: shown, left, top }) => (
+        <g key={shown.id} transform={`translate(${left} ${top})`}>
+          <Target of={shown} />
+          {detailed && (of.below.get(shown.id) ?? 0) > 0 && (
+            <Toggle
+              y={0}
+              open={!folded.has(shown.id)}
+              label={`what follows ${shown.id}`}
+              title={folded.has(shown.id) ? `Show the ${of.below.get(shown.id)} that follow` : 'Hide what follows'}
+              onToggle={() => props.toggle(shown.id)}
+            />
+          )}
+          {detailed && (shown.item?.objects ?? 0) > 0 && (
+            <Toggle
+              y={size.height - 18}
+              open={trees.has(shown.id)}
+              label={`objects of ${shown.id}`}
+              title={trees.has(shown.id) ? 'Hide its objects' : `Show its ${shown.item?.objects} objects`}
+              onToggle={() => props.toggleObjects(shown.id)}
+            />
+          )}
+        </g>
       ))}
-      {layout.boxes.map((b) => {
-        const shown = nodes.get(b.id);
-        if (!shown || !crosses([b, { x: b.x + size.width, y: b.y + size.height }], part)) {
-          return null; // out of sight, or it will be placed anew
-        }
-        return (
-          <g key={b.id} transform={`translate(${b.x} ${b.y})`}>
-            <Box of={shown} detailed={part.detailed} />
-            {part.detailed && (of.below.get(b.id) ?? 0) > 0 && (
-              <Toggle
-                y={0}
-                open={!folded.has(b.id)}
-                label={`what follows ${b.id}`}
-                title={folded.has(b.id) ? `Show the ${of.below.get(b.id)} that follow` : 'Hide what follows'}
-                onToggle={() => props.toggle(b.id)}
-              />
-            )}
-            {part.detailed && (shown.item?.objects ?? 0) > 0 && (
-              <Toggle
-                y={size.height - 18}
-                open={trees.has(b.id)}
-                label={`objects of ${b.id}`}
-                title={trees.has(b.id) ? 'Hide its objects' : `Show its ${shown.item?.objects} objects`}
-                onToggle={() => props.toggleObjects(b.id)}
-              />
-            )}
-          </g>
-        );
-      })}
     </svg>
   );
 }
 
-// crosses reports whether the rectangle around points is in sight.
-function crosses(points: { x: number; y: number }[], part: Part): boolean {
-  const xs = points.map((p) => p.x);
-  const ys = points.map((p) => p.y);
-  return (
-    Math.max(...xs) >= part.left && Math.min(...xs) <= part.right && Math.max(...ys) >= part.top && Math.min(...ys) <= part.bottom
+function Target({ of }: { of: Shown }) {
+  const area = (
+    <>
+      <title>{titleOf(of)}</title>
+      <rect width={size.width} height={size.height} />
+    </>
   );
-}
-
-function Line({ edge, points }: { edge: Edge; points: { x: number; y: number }[] }) {
   return (
-    <polyline class={`edge ${edge.relation}`} points={points.map((p) => `${p.x},${p.y}`).join(' ')} marker-end="url(#arrow)">
-      <title>
-        {edge.from} to {edge.to}: {edge.relation}
-      </title>
-    </polyline>
+    <g class="node">
+      {of.made ? (
+        area // it has no page of its own
+      ) : (
+        <a
+          href={objectPath(of.id)}
+          onClick={(e) => {
+            e.preventDefault();
+            go(objectPath(of.id));
+          }}
+        >
+          {area}
+        </a>
+      )}
+    </g>
   );
 }
 
@@ -283,57 +320,6 @@ function Toggle(props: { y: number; open: boolean; label: string; title: string;
       <text x={5} y={14}>
         {props.open ? '−' : '+'}
       </text>
-    </g>
-  );
-}
-
-const cut = (text: string, n: number) => (text.length > n ? text.slice(0, n - 1) + '…' : text);
-
-// Looks of the states that objects in the cluster have.
-const looks: Record<string, string> = { Current: 'ready', InProgress: 'progressing', Terminating: 'progressing', Failed: 'failed', NotFound: 'failed' };
-
-function Box({ of, detailed }: { of: Shown; detailed: boolean }) {
-  const { id, item, made } = of;
-  const [kind = '', namespace = '', ...rest] = id.split('/');
-  const door = item?.gate ? (item.gate.open ? 'open' : 'closed') : '';
-  const state = item ? door || item.state : (made?.status ?? 'not found');
-  const look = door === 'closed' ? 'waiting' : (item?.state ?? (made ? (looks[made.status] ?? 'suspended') : 'missing'));
-  const text = (
-    <>
-      <title>
-        {id}: {state}. {item?.message ?? made?.message}
-      </title>
-      <rect width={size.width} height={size.height} rx={item?.gate ? 0 : 8} />
-      {detailed && (
-        <>
-          <text x={10} y={16} class="kind">
-            {cut(`${kind} · ${state}`, 32)}
-          </text>
-          <text x={10} y={32} class="name">
-            {cut(rest.join('/'), 26)}
-          </text>
-          <text x={10} y={46} class="kind">
-            {cut(`${namespace} ${shortRevision(item?.revision)}`, 32)}
-          </text>
-        </>
-      )}
-    </>
-  );
-  return (
-    <g class={`node ${look} ${item?.gate ? 'door' : ''}`}>
-      {made ? (
-        text // it has no page of its own
-      ) : (
-        <a
-          href={objectPath(id)}
-          onClick={(e) => {
-            e.preventDefault();
-            go(objectPath(id));
-          }}
-        >
-          {text}
-        </a>
-      )}
     </g>
   );
 }

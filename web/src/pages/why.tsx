@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import { Answer, Chain } from '../api';
-import { useData, useTitle } from '../hooks';
-import { Ago, Badge, Loading, ObjectLink, Problem } from '../parts';
+import { Answer, Chain, Step } from '../api';
+import { useData, useNow, useTitle } from '../hooks';
+import { Ago, Badge, duration, Loading, ObjectLink, Outside, Problem } from '../parts';
 import { Place, setQuery } from '../router';
 
-const words = { done: '✓ done', current: '↻ now', blocked: '✕ blocked', ahead: '· later' };
+const words = { done: '✓ done', current: '↻ now', blocked: '✕ blocked', ahead: '· later', skipped: '– not used' };
 
 // Why shows where a change is, and what blocks it.
 export function Why({ place }: { place: Place }) {
@@ -24,8 +24,9 @@ export function Why({ place }: { place: Place }) {
         }}
       >
         <label>
-          Commit, revision, image or object{' '}
-          <input type="search" size={45} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+          Commit, revision, pull request, image, object or workload{' '}
+          <input type="search" size={45} maxLength={1000} value={text}
+            placeholder="3f2a9c1, #42, web:1.4.2, Deployment/shop/web" onInput={(e) => setText(e.currentTarget.value)} />
         </label>
         <button class="primary">Ask</button>
       </form>
@@ -35,7 +36,26 @@ export function Why({ place }: { place: Place }) {
       {data?.chains.map((c) => (
         <Way key={c.target.id} chain={c} />
       ))}
+      {!!data?.omitted && <p class="quiet">{data.omitted} more match: ask for something more exact.</p>}
     </>
+  );
+}
+
+// Spent shows how long a step took, or how long it has lasted, and when it ended.
+function Spent({ step }: { step: Step }) {
+  const now = useNow();
+  if (step.state === 'ahead' || step.state === 'skipped') {
+    return null;
+  }
+  const end = step.state === 'done' ? step.at : new Date(now).toISOString();
+  const took = step.from && end ? Date.parse(end) - Date.parse(step.from) : undefined;
+  return (
+    <span class="quiet">
+      {took !== undefined && (took > 0 || step.state !== 'done') && (
+        <>{step.state === 'done' ? 'took ' : 'for '}{duration(Math.max(0, took))} </>
+      )}
+      <Ago at={step.at} />
+    </span>
   );
 }
 
@@ -46,7 +66,7 @@ function Way({ chain }: { chain: Chain }) {
         <h2>
           <ObjectLink id={chain.target.id} />
         </h2>
-        {chain.live ? <strong>live</strong> : <Badge state={chain.target.state} />}
+        {chain.live ? <strong>✓ live</strong> : <Badge state={chain.target.state} />}
       </header>
       <ol class="chain">
         {chain.steps.map((s) => (
@@ -54,13 +74,24 @@ function Way({ chain }: { chain: Chain }) {
             <strong>
               {s.name} <span class="quiet">{words[s.state]}</span>
             </strong>
-            <ObjectLink id={s.object} />
+            {s.object && <ObjectLink id={s.object} />}
             <span>{s.text}</span>
-            <Ago at={s.at} />
-            {s.do && s.state === 'blocked' && <em>What to do: {s.do}.</em>}
+            <Outside to={s.url}>{s.url ?? ''}</Outside>
+            <Spent step={s} />
+            {s.do && s.state !== 'done' && <em>What to do: {s.do}.</em>}
           </li>
         ))}
       </ol>
+      <Total steps={chain.steps} />
     </section>
   );
+}
+
+// Total says how long the change took from the push until it was live.
+function Total({ steps }: { steps: Step[] }) {
+  const first = steps.find((s) => s.from && s.state === 'done')?.from;
+  const last = steps[steps.length - 1];
+  return first && last?.state === 'done' && last.at ? (
+    <p class="quiet">{duration(Date.parse(last.at) - Date.parse(first))} from the first known step until it was healthy</p>
+  ) : null;
 }

@@ -1,0 +1,88 @@
+package kubeclient
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/sluice-gitops/sluice/internal/options"
+)
+
+const (
+	// electionInterval is how often a process looks at the lease at most, or 2.2 times as long: another one takes over
+	// within this time after a release, and within twice this time after the lease ended.
+	electionInterval = 400 * time.Millisecond
+	// electionPause is how long it waits after a failed request for the lease.
+	electionPause = 2 * time.Second
+)
+
+// fencedLock is the lock of the leader election. It opens and closes the fence. The election asks it more often than
+// the lease is renewed, so that a standby takes over soon.
+type fencedLock struct {
+	resourcelock.Interface
+	fence *Fence
+	renew time.Duration // between renewals
+}
+
+// newLock returns the lock of the leader election, which is not fenced itself.
+func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourcelock.EventRecorder,
+) (resourcelock.Interface, error) {
+	if fence == nil {
+		return nil, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("cannot take part in the leader election: cannot get the host name: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.RuntimeNamespace, o.LeaseName(),
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: recorder},
+		cfg, o.RenewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("cannot take part in the leader election: %w", err)
+	}
+	return &fencedLock{Interface: lock, fence: fence, renew: o.RetryPeriod}, nil
+}
+
+// Get implements [resourcelock.Interface].
+func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	if err != nil && !apierrors.IsNotFound(err) { // the election logs it
+		select {
+		case <-ctx.Done():
+		case <-time.After(electionPause):
+		}
+	}
+	return r, raw, err
+}
+
+// Create implements [resourcelock.Interface].
+func (l *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.write(r, func() error { return l.Interface.Create(ctx, r) })
+}
+
+// Update implements [resourcelock.Interface].
+func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
+}
+
+func (l *fencedLock) write(r resourcelock.LeaderElectionRecord, write func() error) error {
+	if r.HolderIdentity != l.Identity() {
+		l.fence.release()
+		return write()
+	}
+	at := l.fence.now()
+	if l.fence.renewedAfter(at.Add(-l.renew)) {
+		return nil
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	l.fence.renew(at)
+	return nil
+}

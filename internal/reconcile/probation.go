@@ -1,0 +1,170 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+)
+
+// Gates with spec.onFailure watch what they let through: the kernel records since when an object is Ready with it, and
+// whether it became unhealthy, in a sealed part of its status. The gates get it, and decide.
+
+// Watch is how gates with spec.onFailure watch an object.
+type Watch struct {
+	Gates []Ref         // those with spec.onFailure
+	Soak  time.Duration // the longest time of these gates
+}
+
+// Refusal is why a gate with spec.onFailure refuses a revision.
+type Refusal struct {
+	State   string // for messages, such as "refuses revision 'main@sha1:…', which failed"
+	Reason  string // the object that failed first, and its cause
+	Reverts bool   // objects that have the revision go back to the last healthy one
+}
+
+// maxFailureText bounds the causes of failures, in bytes.
+const maxFailureText = 512
+
+// changeOf identifies what a pass would let through in addition to the revision; empty if the revision says it all.
+func (p *Pass[T]) changeOf(revision string) string {
+	switch a := p.admitted; {
+	case p.Variant != "":
+		return p.Variant
+	case a == nil || a.Revision != revision:
+		return ""
+	case a.Generation == p.Object.GetGeneration():
+		return a.Change
+	default:
+		return fmt.Sprintf("generation %d", p.Object.GetGeneration()) // another spec with the same revision
+	}
+}
+
+// IsWatched reports whether a gate with spec.onFailure watches the revision, which the object has with its current
+// spec.
+func (p *Pass[T]) IsWatched(revision string) bool {
+	return p.admission.isWatched() && p.WasAdmitted(revision) &&
+		p.admitted.Generation == p.Object.GetGeneration()
+}
+
+// Continue reports whether a step may go on with a revision although gates hold it, since the object has it already and
+// a gate watches what becomes of it.
+func (p *Pass[T]) Continue(revision string) bool {
+	if !p.IsWatched(revision) || p.changeOf(revision) != p.admitted.Change {
+		return false
+	}
+	p.revision = revision
+	return true
+}
+
+// WasHealthy reports whether the object was Ready with a revision that gates let through, and is not unhealthy since.
+func (p *Pass[T]) WasHealthy(revision string) bool {
+	return p.WasAdmitted(revision) && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
+}
+
+func (a *admission) isWatched() bool { return a != nil && len(a.watch.Gates) > 0 }
+
+// refusal returns why one of the gates refuses a revision, and which; nil if none does.
+func (a *admission) refusal(revision, change string) (*Refusal, Ref) {
+	if a == nil {
+		return nil, Ref{}
+	}
+	for _, c := range a.asked {
+		if c.Refuses == nil {
+			continue
+		}
+		if r := c.Refuses(revision, change); r != nil {
+			return r, c.Gate
+		}
+	}
+	return nil, Ref{}
+}
+
+// shown returns the closed gates that the status of an object shows. An object that only is observed, and for which no
+// change waits, does not show gates that are closed because of a failure: they hold nothing.
+func (a *admission) shown(o Outcome) []ClosedGate {
+	closed := a.blocking()
+	if o.watched && (o.pending == nil || o.pending.Revision == "") &&
+		!slices.ContainsFunc(closed, func(c ClosedGate) bool { return !c.Failed }) {
+		return nil
+	}
+	return closed
+}
+
+// Watched marks the outcome of an object that gates hold, and whose health was checked because one of them watches
+// what it let through. held is the outcome of [Held], with the change that waits.
+func (o Outcome) Watched(held Outcome) Outcome {
+	o.watched, o.pending = true, held.pending
+	return o
+}
+
+// Unhealthy marks a failed outcome as a failure of what was applied, and not, for example, of a source or a build.
+func (o Outcome) Unhealthy() Outcome {
+	o.unhealthy = o.state == failed || o.state == stalled
+	return o
+}
+
+// sealAdmitted records in the status which revision the gates let through, and what became of it.
+func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
+	obj := pass.Object
+	gated, ok := Object(obj).(Gated)
+	if !ok || l.Seals == nil {
+		return
+	}
+	var a *meta.Admitted
+	switch before := pass.admitted; {
+	case pass.revision != "":
+		a = &meta.Admitted{Revision: pass.revision, Generation: obj.GetGeneration()}
+		if pass.admission.isWatched() {
+			a.Change = pass.changeOf(pass.revision)
+		}
+		if before != nil && before.Revision == a.Revision && before.Generation == a.Generation &&
+			before.Change == a.Change {
+			a.ReadyAt, a.Failure = before.ReadyAt, before.Failure
+		}
+	case o.watched && before != nil:
+		a = before.DeepCopy()
+	default:
+		return
+	}
+	status := gated.Held()
+	if !pass.admission.isWatched() {
+		a.Change, a.ReadyAt, a.Failure = "", nil, nil
+	} else {
+		l.judge(a, pass.admission.watch.Soak, o)
+	}
+	if status.Reverted != nil && status.Reverted.To != a.Revision {
+		status.Reverted = nil
+	}
+	a.Seal = l.Seals.Seal(l.sealedParts(obj, a, status.Reverted)...)
+	status.Admitted = a
+}
+
+// judge records whether an object is Ready with a revision, or became unhealthy within a time after it was first Ready.
+func (l *loop[T]) judge(a *meta.Admitted, soak time.Duration, o Outcome) {
+	now := l.Clock.Now().UTC().Truncate(time.Second) // the precision of the API
+	switch {
+	case o.state == ready:
+		a.Failure = nil
+		if a.ReadyAt == nil {
+			a.ReadyAt = &meta.Time{Time: now}
+		}
+	case o.unhealthy && a.Failure == nil && (a.ReadyAt == nil || now.Before(a.ReadyAt.Add(soak))):
+		a.Failure = &meta.AdmittedFailure{At: meta.TimeOf(now), Message: excerpt.Bytes(o.message, maxFailureText)}
+	}
+}
+
+// tellGates tells the gates that watch an object what it has.
+func (l *loop[T]) tellGates(obj T, a *admission) {
+	gated, ok := Object(obj).(Gated)
+	if !ok || l.Gates == nil || l.GateBehavior != HoldsSync {
+		return
+	}
+	var gates []Ref
+	if a != nil {
+		gates = a.watch.Gates
+	}
+	l.Gates.SetObserved(l.ref(obj), gates, gated.Held().DeepCopy())
+}

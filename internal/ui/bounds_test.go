@@ -1,0 +1,85 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
+)
+
+func TestHugeRequestsAreRefused(t *testing.T) {
+	s := newSite(t, everyone)
+	words, kinds := strings.Repeat("a+", maxWords+1), strings.Repeat("&kind=Gate", maxWords+1)
+	for path, want := range map[string]int{
+		"/api/v1/items?q=" + words:                                 http.StatusBadRequest,
+		"/api/v1/items?" + kinds:                                   http.StatusBadRequest,
+		"/api/v1/items?q=" + strings.Repeat("a", maxQuery):         http.StatusRequestURITooLong,
+		"/api/v1/changes?after=x":                                  http.StatusBadRequest,
+		"/api/v1/changes?limit=100000":                             http.StatusBadRequest,
+		"/api/v1/why?q=" + strings.Repeat("%23", 300) + "42":       http.StatusOK,
+		"/api/v1/why?q=Deployment/" + s.namespace + "/unknown":     http.StatusOK,
+		"/api/v1/why?q=registry.example/unknown:1.0.0%22%3Cscript": http.StatusOK,
+	} {
+		if status, body := s.request(http.MethodGet, path, ""); status != want || strings.Contains(body, "goroutine") {
+			t.Errorf("%.60s: %d %s, want %d", path, status, body, want)
+		}
+	}
+}
+
+func TestRequestsOfOneUserAreBounded(t *testing.T) {
+	s := newSite(t, everyone)
+	server := s.ui
+	for range maxUserRequests {
+		if !server.requests.open("admin", maxRequests, maxUserRequests) {
+			t.Fatal("a request within the limit is refused")
+		}
+	}
+	if status, _ := s.request(http.MethodGet, "/api/v1/me", ""); status != http.StatusTooManyRequests {
+		t.Errorf("a request above the limit got %d", status)
+	}
+	if !server.requests.open("other", maxRequests, maxUserRequests) {
+		t.Error("the requests of one user keep out another")
+	}
+	server.requests.close("admin")
+	if status, _ := s.request(http.MethodGet, "/api/v1/me", ""); status != http.StatusOK {
+		t.Errorf("a request after another ended got %d", status)
+	}
+}
+
+func TestCostlyAnswersTakeTurns(t *testing.T) {
+	var all turns
+	var done []func()
+	for range maxHeavy {
+		end, err := all.take(t.Context(), "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = append(done, end)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, maxUserHeavy)
+	for range maxUserHeavy - maxHeavy {
+		guard.Go("a turn", func() { _, err := all.take(ctx, "ada"); ended <- err })
+	}
+	cancel()
+	for range maxUserHeavy - maxHeavy {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a request above the limit got a turn (%v)", err)
+		}
+	}
+	for range maxUserHeavy - maxHeavy {
+		all.users.open("ada", maxRequests, maxUserHeavy)
+	}
+	if _, err := all.take(t.Context(), "ada"); !errors.Is(err, errTooMany) {
+		t.Errorf("a user has more turns than allowed (%v)", err)
+	}
+	done[0]()
+	if end, err := all.take(t.Context(), "bob"); err != nil {
+		t.Errorf("the turn that ended is not free: %v", err)
+	} else {
+		end()
+	}
+}

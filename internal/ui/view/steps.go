@@ -1,0 +1,268 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
+	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
+)
+
+const receiverKind = notificationv1.ReceiverKind
+
+// clockSkew is how much later the clock of who commits may be than that of the cluster.
+const clockSkew = time.Minute
+
+const openGate = "open or approve the gate, or wait for its schedule"
+
+// digestOf returns the commit or digest in a revision; empty if there is none.
+func digestOf(revision string) string {
+	digest := revision[strings.LastIndexByte(revision, ':')+1:]
+	if !commitPattern.MatchString(digest) {
+		return ""
+	}
+	return digest
+}
+
+// pushSteps returns the steps before a source from git fetches: the pull request, the push and the webhook.
+func (w *whyer) pushSteps(s *Item) []Step {
+	var steps []Step
+	if w.pull != "" && w.isMerged(s) {
+		steps = append(steps, Step{Name: "pull request", State: Done, Text: fmt.Sprintf("#%s is merged: %s", w.pull,
+			s.Subject)})
+	}
+	if made := w.madeBy(s); made != nil && made.PullRequest != "" {
+		steps = append(steps, Step{Name: "pull request", Object: made.ID, State: Done, URL: made.PullRequest,
+			Text: "the commit is merged"})
+	}
+	t := s.Times
+	if t == nil || t.Committed.IsZero() || s.Pending != "" {
+		return steps // what waits at the gate of a source is not fetched, so its commit is not known
+	}
+	push := Step{Name: "push", Object: s.ID, State: Done, At: t.Committed, From: t.Committed, Text: "committed"}
+	if s.Author != "" {
+		push.Text += " by " + s.Author
+	}
+	if s.Subject != "" {
+		push.Text += ": " + s.Subject
+	}
+	return append(steps, push, w.webhookStep(s))
+}
+
+// madeBy returns what made the commit of a source, if an object did.
+func (w *whyer) madeBy(s *Item) *Item {
+	digest := digestOf(s.Revision)
+	for _, i := range w.byID {
+		if i.commits() && digest != "" && i.Revision == digest {
+			return i
+		}
+	}
+	return nil
+}
+
+// webhookStep says whether a webhook asked for the commit of a source.
+func (w *whyer) webhookStep(s *Item) Step {
+	step := Step{Name: "webhook", Object: s.ID, State: Skipped}
+	every := "at its interval"
+	if s.Times.interval > 0 {
+		every = "every " + s.Times.interval.String()
+	}
+	r := w.receiverOf(s)
+	if r == nil {
+		step.Text = "no Receiver selects this source: it looks " + every
+		step.Do = "create a Receiver, so that a push is fetched at once"
+		return step
+	}
+	step.Object = r.ID
+	switch {
+	case r.State == Failed || r.State == Suspended:
+		step.Text = fmt.Sprintf("the Receiver is %s, so the source looks %s: %s", r.State, every, r.Message)
+		step.Do = "correct the Receiver"
+	case s.Times.Asked.Before(s.Times.Committed.Add(-clockSkew)):
+		step.Text = "no webhook came for this commit: the source looks " + every
+		step.Do = "look at the deliveries of the webhook at the git host"
+	case s.Times.Asked.After(s.Changed):
+		step.Text = "the last webhook came after the commit was fetched"
+	default:
+		step.State, step.At, step.Text = Done, s.Times.Asked, "asked for the commit"
+	}
+	return step
+}
+
+// receiverOf returns the Receiver that selects a source; one that works, if there are several.
+func (w *whyer) receiverOf(s *Item) *Item {
+	var found *Item
+	for _, r := range w.receivers {
+		for _, id := range r.Triggers {
+			if id != s.ID && id != ID(s.Kind, s.Namespace, notificationv1.AnyName) {
+				continue
+			}
+			if found == nil || r.State == Ready {
+				found = r
+			}
+		}
+	}
+	return found
+}
+
+func (w *whyer) sourceStep(s *Item) Step {
+	step := Step{Name: "source", Object: s.ID, From: s.Since}
+	switch {
+	case s.Pending != "" && (w.has(s.Pending) || len(w.revisions) == 0):
+		step.State, step.Text, step.From = Blocked, "waits at a gate: "+s.Message, s.PendingSince
+		step.Do = openGate
+	case s.State == Failed:
+		step.State, step.Text, step.Do = Blocked, s.Message, "correct what the message names, then reconcile the source"
+	case s.State == Suspended:
+		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
+	case s.Revision == "":
+		step.State, step.Text = Current, s.Message
+	default:
+		step.State, step.Text, step.At, step.From = Done, "fetched "+s.Revision, s.Changed, time.Time{}
+	}
+	return step
+}
+
+func (w *whyer) gateStep(i *Item) Step {
+	step := Step{Name: "gate", Object: i.Gates[0], State: Done, Text: "let the revision through"}
+	if i.Pending == "" {
+		if i.Times != nil && !i.Times.Same {
+			step.At = i.Times.Started
+		}
+		return step
+	}
+	var closed []string
+	for _, id := range i.Gates {
+		if g := w.byID[id]; g == nil || g.Gate == nil || !g.Gate.Open {
+			closed = append(closed, id)
+		}
+	}
+	if len(closed) > 0 {
+		step.Object = closed[0]
+	}
+	step.State, step.From = Blocked, i.PendingSince
+	step.Text = i.Pending + " waits"
+	if i.Risk != "" {
+		step.Text += ", " + i.Risk + " risk"
+	}
+	step.Do = openGate
+	if g := w.byID[step.Object]; g != nil && g.Gate != nil && g.Gate.Why != "" {
+		step.Text += ": " + g.Gate.Why
+	}
+	return step
+}
+
+// dependencyStep says which dependency an object waits for.
+func (w *whyer) dependencyStep(i *Item) Step {
+	step := Step{Name: "dependencies", Object: i.DependsOn[0], State: Done, Text: "are ready"}
+	if i.State != Waiting || i.Pending != "" {
+		return step
+	}
+	for _, id := range i.DependsOn {
+		if d := w.byID[id]; d == nil || d.State != Ready {
+			step.Object = id
+			break
+		}
+	}
+	step.State, step.From, step.Text, step.Do = Blocked, i.Since, i.Message, "look at the dependency"
+	return step
+}
+
+// buildStep says when the objects of a Kustomization were built from the source.
+func (w *whyer) buildStep(i *Item) Step {
+	step := Step{Name: "build", Object: i.ID, State: Done, Text: "built"}
+	switch {
+	case i.State == Failed && (i.Reason == meta.BuildFailedReason || i.Reason == meta.ArtifactFailedReason):
+		step.State, step.From, step.Text, step.Do = Blocked, i.Since, i.Message, "correct what the message names in git"
+	case i.State == Suspended || !w.isApplied(i) && i.State != Failed && i.State != Ready:
+		step.State, step.Text = Current, cmp.Or(i.Message, "not built yet")
+	case i.Times == nil:
+	case i.Times.Same:
+		step.Text = "the revision changes nothing in what is built"
+	default:
+		step.From, step.At = i.Times.Started, i.Times.Built
+	}
+	if i.State == Suspended {
+		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
+	}
+	return step
+}
+
+// isApplied reports whether the revision in question is applied.
+func (w *whyer) isApplied(i *Item) bool {
+	applied := len(w.revisions) == 0 && i.Revision != "" || w.has(i.Revision)
+	for _, s := range i.Sources {
+		// A chart has a version, not a commit: what was released from a source that is current is current.
+		applied = applied || w.byID[s] != nil && i.Revision != "" && w.byID[s].Revision == i.Revision
+	}
+	return applied
+}
+
+func (w *whyer) applyStep(i *Item) Step {
+	step := Step{Name: "apply", Object: i.ID, From: i.Since, Text: i.Message}
+	switch {
+	case i.State == Suspended:
+		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
+	case i.State == Failed && !isHealthFailure(i.Reason):
+		step.State, step.Do = Blocked, "correct what the message names"
+	case i.State == Waiting && i.Pending == "":
+		step.State, step.Do = Blocked, "look at what it waits for"
+	case w.isApplied(i) || i.State == Ready || i.State == Failed:
+		step.State, step.Text, step.From = Done, "applied "+i.Revision, time.Time{}
+		if step.At = i.Changed; i.Times != nil && i.Times.Same {
+			step.At = time.Time{}
+		}
+	default:
+		step.State = Current
+	}
+	return step
+}
+
+// isHealthFailure reports whether objects were applied, but are not healthy.
+func isHealthFailure(reason string) bool {
+	return reason == meta.HealthCheckFailedReason || reason == meta.HealthCheckCanceledReason ||
+		reason == helmv2.TestFailedReason
+}
+
+func healthStep(i *Item) Step {
+	step := Step{Name: "health", Object: i.ID, From: i.Since, Text: i.Message}
+	switch i.State {
+	case Ready:
+		step.State, step.Text, step.From = Done, "all applied objects are healthy", time.Time{}
+		step.At = i.Since
+	case Failed:
+		step.State, step.Do = Blocked, "look at the objects that are not healthy, and their logs"
+	default:
+		step.State, step.From = Current, time.Time{}
+	}
+	return step
+}
+
+// unmerged returns the way of a commit that an object made and that no source has fetched.
+func (w *whyer) unmerged(i *Item) Chain {
+	c := Chain{Target: i}
+	switch {
+	case i.Pending != "":
+		c.add(Step{Name: "gate", Object: i.ID, State: Blocked, From: i.PendingSince, Text: i.Pending + " waits",
+			Do: openGate})
+	case i.State == Failed:
+		c.add(Step{Name: "commit", Object: i.ID, State: Blocked, From: i.Since, Text: i.Message,
+			Do: "correct what the message names"})
+	case i.State == Suspended:
+		c.add(Step{Name: "commit", Object: i.ID, State: Blocked, Text: "is suspended", Do: "resume it"})
+	case i.Revision == "":
+		c.add(Step{Name: "commit", Object: i.ID, State: Current, From: i.Since, Text: i.Message})
+	default:
+		c.add(Step{Name: "commit", Object: i.ID, State: Done, At: i.Changed, Text: "pushed " + i.Revision})
+	}
+	if i.PullRequest != "" {
+		c.add(Step{Name: "pull request", Object: i.ID, State: Current, URL: i.PullRequest,
+			Text: "it is not merged, or no source has fetched the merge", Do: "review and merge it"})
+	}
+	c.add(Step{Name: "source", State: Current, Text: "no source has fetched the commit",
+		Do: "check which branch the sources follow, and reconcile the source"})
+	return c
+}

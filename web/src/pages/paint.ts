@@ -1,0 +1,206 @@
+import { shortRevision } from '../parts';
+import { Shown, size } from './fold';
+import type { Layout } from './layout';
+
+// View is the place of the picture: how far it is moved, in pixels, and how large it is drawn.
+export interface View {
+  x: number;
+  y: number;
+  zoom: number;
+}
+
+export const readableZoom = 0.4; // texts are drawn from here on
+
+// Theme is the colours of the picture by name.
+export type Theme = Record<string, string>;
+
+const names = ['bg', 'card', 'text', 'quiet', 'line', 'link', 'failed', 'waiting', 'progressing', 'suspended', 'ready'];
+
+// readTheme returns the colours as the style of the page defines them, for light or dark.
+export function readTheme(at: HTMLElement): Theme {
+  const probe = document.createElement('i');
+  at.append(probe);
+  const theme: Theme = {};
+  for (const name of names) {
+    probe.style.color = `var(--${name})`;
+    theme[name] = getComputedStyle(probe).color;
+  }
+  theme.font = getComputedStyle(at).fontFamily;
+  probe.remove();
+  return theme;
+}
+
+// Looks of the states that objects in the cluster have.
+const looks: Record<string, string> = { Current: 'ready', InProgress: 'progressing', Terminating: 'progressing', Failed: 'failed', NotFound: 'failed' };
+
+// stateOf returns the state of a node in words.
+export function stateOf({ item, made }: Shown): string {
+  return item ? (item.gate ? (item.gate.open ? 'open' : 'closed') : item.state) : (made?.status ?? 'not found');
+}
+
+// titleOf describes a node.
+export function titleOf(of: Shown): string {
+  return `${of.id}: ${stateOf(of)}. ${of.item?.message ?? of.made?.message ?? ''}`;
+}
+
+function lookOf({ item, made }: Shown): string {
+  if (item) {
+    return item.gate && !item.gate.open ? 'waiting' : item.state;
+  }
+  return made ? (looks[made.status] ?? 'suspended') : 'failed';
+}
+
+const cut = (text: string, n: number) => (text.length > n ? text.slice(0, n - 1) + '…' : text);
+
+interface Bounds {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+}
+
+interface Box extends Bounds {
+  of: Shown;
+  look: string;
+  door: boolean;
+  missing: boolean;
+  texts: [string, string, string];
+}
+
+interface Line extends Bounds {
+  relation: string;
+  points: { x: number; y: number }[];
+}
+
+// Scene is what the picture contains, prepared so that a frame is drawn without a search or a new object.
+export interface Scene {
+  boxes: Box[];
+  lines: Line[];
+}
+
+// prepare returns the scene of nodes at their places. Nodes that have no place yet are left out.
+export function prepare(layout: Layout, nodes: Map<string, Shown>): Scene {
+  const boxes: Box[] = [];
+  for (const b of layout.boxes) {
+    const of = nodes.get(b.id);
+    if (of) {
+      const [kind = '', namespace = '', ...rest] = b.id.split('/');
+      boxes.push({
+        of,
+        left: b.x,
+        top: b.y,
+        right: b.x + size.width,
+        bottom: b.y + size.height,
+        look: lookOf(of),
+        door: !!of.item?.gate,
+        missing: !of.item && !of.made,
+        texts: [cut(`${kind} · ${stateOf(of)}`, 32), cut(rest.join('/'), 26), cut(`${namespace} ${shortRevision(of.item?.revision)}`, 32)],
+      });
+    }
+  }
+  const lines = layout.lines.filter((l) => l.points.length > 1).map(({ relation, points }) => {
+    const xs = points.map((p) => p.x);
+    const ys = points.map((p) => p.y);
+    return { relation, points, left: Math.min(...xs), top: Math.min(...ys), right: Math.max(...xs), bottom: Math.max(...ys) };
+  });
+  return { boxes, lines };
+}
+
+// seen returns the part of the picture that a view of a size shows.
+export function seen(view: View, width: number, height: number): Bounds {
+  const left = -view.x / view.zoom;
+  const top = -view.y / view.zoom;
+  return { left, top, right: left + width / view.zoom, bottom: top + height / view.zoom };
+}
+
+const crosses = (a: Bounds, b: Bounds) => a.right >= b.left && a.left <= b.right && a.bottom >= b.top && a.top <= b.bottom;
+
+// visible returns the boxes in a part of the picture.
+export function visible(scene: Scene, part: Bounds): Box[] {
+  return scene.boxes.filter((b) => crosses(b, part));
+}
+
+// hit returns the node at a point of the view.
+export function hit(scene: Scene, view: View, x: number, y: number): Shown | undefined {
+  const at = seen({ ...view, x: view.x - x, y: view.y - y }, 0, 0);
+  return scene.boxes.find((b) => crosses(b, at))?.of;
+}
+
+// paint draws what a view shows. Its work depends on what is in sight only.
+export function paint(c: CanvasRenderingContext2D, scene: Scene, theme: Theme, view: View, width: number, height: number, density: number) {
+  const scale = density * view.zoom;
+  c.setTransform(1, 0, 0, 1, 0, 0);
+  c.clearRect(0, 0, c.canvas.width, c.canvas.height);
+  c.setTransform(scale, 0, 0, scale, density * view.x, density * view.y);
+  const part = seen(view, width, height);
+  const detailed = view.zoom >= readableZoom;
+  paintLines(c, scene.lines.filter((l) => crosses(l, part)), theme, detailed);
+  for (const b of visible(scene, part)) {
+    paintBox(c, b, theme, detailed);
+  }
+}
+
+const dashes: Record<string, number[]> = { dependsOn: [5, 4] };
+
+function paintLines(c: CanvasRenderingContext2D, lines: Line[], theme: Theme, detailed: boolean) {
+  for (const relation of ['source', 'applied', 'dependsOn', 'gate']) {
+    const color = (relation === 'gate' ? theme.waiting : theme.quiet) ?? '';
+    const heads = new Path2D();
+    c.beginPath();
+    for (const l of lines) {
+      if (l.relation !== relation) {
+        continue;
+      }
+      l.points.forEach((p, i) => (i === 0 ? c.moveTo(p.x, p.y) : c.lineTo(p.x, p.y)));
+      if (detailed) {
+        head(heads, l.points);
+      }
+    }
+    c.strokeStyle = color;
+    c.lineWidth = 1.4;
+    c.setLineDash((detailed && dashes[relation]) || []); // dashes that nobody can see cost the most
+    c.stroke();
+    c.fillStyle = color;
+    c.fill(heads);
+  }
+  c.setLineDash([]);
+}
+
+// head adds the head of an arrow at the end of a line.
+function head(path: Path2D, points: { x: number; y: number }[]) {
+  const [from, to] = points.slice(-2);
+  if (!from || !to) {
+    return;
+  }
+  const angle = Math.atan2(to.y - from.y, to.x - from.x);
+  const side = (turn: number) => [to.x - 8 * Math.cos(angle + turn), to.y - 8 * Math.sin(angle + turn)] as const;
+  path.moveTo(to.x, to.y);
+  path.lineTo(...side(0.4));
+  path.lineTo(...side(-0.4));
+  path.closePath();
+}
+
+function paintBox(c: CanvasRenderingContext2D, b: Box, theme: Theme, detailed: boolean) {
+  c.fillStyle = theme.card ?? '';
+  c.strokeStyle = theme[b.look] ?? theme.line ?? '';
+  c.lineWidth = b.door ? 5 : detailed ? 2 : 6; // colours must be seen from afar, too
+  c.setLineDash(b.missing ? [4, 4] : []);
+  c.beginPath();
+  if (b.door || !detailed) {
+    c.rect(b.left, b.top, size.width, size.height);
+  } else {
+    c.roundRect(b.left, b.top, size.width, size.height, 8);
+  }
+  c.fill();
+  c.stroke();
+  if (!detailed) {
+    return;
+  }
+  c.fillStyle = theme.quiet ?? '';
+  c.font = `11px ${theme.font}`;
+  c.fillText(b.texts[0], b.left + 10, b.top + 16);
+  c.fillText(b.texts[2], b.left + 10, b.top + 46);
+  c.fillStyle = theme.text ?? '';
+  c.font = `600 13px ${theme.font}`;
+  c.fillText(b.texts[1], b.left + 10, b.top + 32);
+}
