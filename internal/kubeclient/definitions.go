@@ -34,7 +34,7 @@ func missingKinds(cfg *rest.Config) error {
 		return err
 	}
 	missing, served := &kindsNotServed{}, map[schema.GroupVersion]*metav1.APIResourceList{}
-	for _, obj := range append(labelledKinds(), &gatingv1.Gate{}, &gatingv1.GateApproval{}) {
+	for _, obj := range append(ownKinds(), &gatingv1.Gate{}, &gatingv1.GateApproval{}) {
 		gvk, err := apiutil.GVKForObject(obj, Scheme())
 		if err != nil {
 			return err

@@ -126,10 +126,6 @@ func (r *leaderRecorder) Eventf(obj runtime.Object, kind, reason, format string,
 }
 
 func cacheOptions(o options.Options) (cache.Options, error) {
-	watched, err := labels.Parse(o.WatchLabelSelector)
-	if err != nil {
-		return cache.Options{}, fmt.Errorf("--watch-label-selector %q: %w", o.WatchLabelSelector, err)
-	}
 	configs, err := labels.Parse(o.ConfigsSelector)
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("--watch-configs-label-selector %q: %w", o.ConfigsSelector, err)
@@ -141,17 +137,14 @@ func cacheOptions(o options.Options) (cache.Options, error) {
 			// Gates keep their managed fields, which record who set an annotation.
 			&gatingv1.Gate{}: {Transform: func(o any) (any, error) { return o, nil }},
 		}}
-	for _, obj := range labelledKinds() {
-		c.ByObject[obj] = cache.ByObject{Label: watched}
-	}
 	if !o.WatchAllNamespaces {
 		c.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
 	}
 	return c, nil
 }
 
-// labelledKinds returns the kinds that --watch-label-selector applies to.
-func labelledKinds() []client.Object {
+// ownKinds returns our kinds without those of gates.
+func ownKinds() []client.Object {
 	return []client.Object{
 		&sourcev1.GitRepository{}, &sourcev1.OCIRepository{}, &sourcev1.HelmRepository{}, &sourcev1.HelmChart{},
 		&sourcev1.Bucket{}, &sourcev1.ExternalArtifact{}, &extensionsv1beta1.ArtifactGenerator{},

@@ -91,6 +91,10 @@ func TestHistory(t *testing.T) {
 		h.Metadata["revision"] != "main@sha1:"+commit {
 		t.Errorf("%+v", h)
 	}
+	if s := h.Times; s == nil || s.Applied == nil || s.Started.Before(start) || s.Built.Before(s.Started.Time) ||
+		s.Applied.Before(s.Built.Time) || h.LastReconciled.Before(s.Applied.Time) {
+		t.Errorf("the times of the steps are %+v", s)
+	}
 
 	t.Log("a build with an equal result updates its entry, also if another was applied between them")
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})

@@ -104,6 +104,7 @@ func (p *process) addGates(ctx context.Context) error {
 	authors := &gate.AuthorVerifier{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader(), Clock: p.GetClock()}
 	return registerKind(p, reconcile.Kind[*gatingv1.Gate]{
 		GroupKind: gate.GroupKind,
+		AnyLabels: true,
 		Step: &gate.Controller{
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,

@@ -2,10 +2,12 @@ package manager
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -74,6 +76,10 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 	if err != nil {
 		p.mgr.GetLogger().Error(err, "objects in work are not recorded", "directory", o.StoragePath)
 	}
+	mine, err := labels.Parse(o.WatchLabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--watch-label-selector %q: %w", o.WatchLabelSelector, err)
+	}
 	retry := o.Retry
 	retry.Jitter = float64(o.JitterPercentage) / 100
 	p.kernel = &reconcile.Kernel{
@@ -82,7 +88,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 		Events: reconcile.EmitToCluster(recorder),
 		Clock:  o.GetClock(),
 		Retry:  retry, Suspects: suspects,
-		Seals: seals,
+		Seals: seals, Selector: mine,
 	}
 	p.claims = &rollout.Claims{Edges: p.kernel.Edges}
 	return p, nil

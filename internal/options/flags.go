@@ -77,7 +77,7 @@ func (o *Options) bindScope(f *pflag.FlagSet) {
 		"watch all namespaces, otherwise only --runtime-namespace")
 	f.StringVar(&o.RuntimeNamespace, "runtime-namespace", "flux-system",
 		"namespace that the controllers run in ($RUNTIME_NAMESPACE)")
-	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "watch only objects with these labels")
+	f.StringVar(&o.WatchLabelSelector, "watch-label-selector", "", "reconcile only objects with these labels")
 	f.StringVar(&o.ConfigsSelector, "watch-configs-label-selector", "reconcile.fluxcd.io/watch=Enabled",
 		"labels of the ConfigMaps and Secrets whose changes reconcile dependent objects at once")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references to other namespaces")

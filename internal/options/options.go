@@ -4,6 +4,8 @@ package options
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -192,10 +194,14 @@ func (o *Options) ForwardsEvents() bool {
 func IsDisabled(address string) bool { return address == "" || address == "0" }
 
 // LeaseName returns the name of the Lease of the leader election. Processes that run different controllers do not
-// exclude each other.
+// exclude each other, and neither do those of different shards.
 func (o *Options) LeaseName() string {
+	name := "sluice-" + strings.Join(slices.Sorted(slices.Values(o.Controllers)), "-")
 	if slices.Equal(o.Controllers, AllControllers) {
-		return "sluice-leader-election"
+		name = "sluice-leader-election"
 	}
-	return "sluice-" + strings.Join(slices.Sorted(slices.Values(o.Controllers)), "-")
+	if o.WatchLabelSelector != "" { // each shard has a leader
+		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(o.WatchLabelSelector)))[:1+8]
+	}
+	return name
 }

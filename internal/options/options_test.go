@@ -53,6 +53,22 @@ func TestElectionRenewsInTime(t *testing.T) {
 	}
 }
 
+func TestEachShardHasALeader(t *testing.T) {
+	names := map[string]bool{}
+	for _, selector := range []string{"", "!sharding.fluxcd.io/key", "sharding.fluxcd.io/key=first"} {
+		for _, controllers := range [][]string{AllControllers, {SourceController}} {
+			o := Options{Controllers: controllers, WatchLabelSelector: selector}
+			if again := o; o.LeaseName() != again.LeaseName() || len(o.LeaseName()) > 63 {
+				t.Errorf("the lease is %s, then %s", o.LeaseName(), again.LeaseName())
+			}
+			names[o.LeaseName()] = true
+		}
+	}
+	if len(names) != 6 || !names["sluice-leader-election"] {
+		t.Errorf("the leases are %v", names)
+	}
+}
+
 func TestFeatureGateOverridesFlag(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "false": false, "": true} {
 		o := Options{StrictSubstitutions: true, FeatureGates: map[string]string{"StrictPostBuildSubstitutions": value}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -137,6 +138,9 @@ type Kernel struct {
 	// Definitions detects that the cluster does not store the gates of objects; may be nil.
 	Definitions GateDefinitions
 	Seals       *seal.Key // of the revisions that gates let through
+	// Selector selects the objects that this process reconciles; nil for all. The others are in the cache as well,
+	// since objects may refer to them: a consumer need not be on the shard of its source.
+	Selector labels.Selector
 	// Suspects are the objects that were in work when an earlier process died; may be nil.
 	Suspects *guard.Suspects
 }
@@ -149,6 +153,7 @@ type Kind[T Object] struct {
 	Concurrent   int          // passes at the same time; up to half more for namespaces that would wait for others
 	GateBehavior GateBehavior // what a closed gate does to objects of the kind
 	Finalizer    string       // replaces [Finalizer], for kinds that have always used another one
+	AnyLabels    bool         // the selector of the kernel does not apply
 	NoFinalizer  bool         // objects of the kind leave nothing to clean up and can be deleted without a controller
 }
 

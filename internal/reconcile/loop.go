@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -312,14 +313,20 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {
 	obj := l.New()
 	err := l.Client.Get(ctx, req.NamespacedName, obj)
-	if apierrors.IsNotFound(err) {
-		obj.SetNamespace(req.Namespace)
-		obj.SetName(req.Name)
-		l.forget(obj)
-		return obj, false, nil
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return obj, false, err
 	}
+	if err != nil || !l.isMine(obj) {
+		gone := l.New()
+		gone.SetNamespace(req.Namespace)
+		gone.SetName(req.Name)
+		l.forget(gone)
+		return gone, false, nil
+	}
 	return l.writes.newest(obj), true, nil
+}
+
+// isMine reports whether this process reconciles an object, and not another shard.
+func (l *loop[T]) isMine(obj T) bool {
+	return l.AnyLabels || l.Selector == nil || l.Selector.Matches(labels.Set(obj.GetLabels()))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -41,8 +42,16 @@ var installed sync.Once
 
 func newSite(t *testing.T, may view.Filter) *site {
 	t.Helper()
+	return newSiteAs(t, may, "")
+}
+
+// newSiteAs returns a server for a user of the cluster; empty for one who may do everything.
+func newSiteAs(t *testing.T, may view.Filter, user string) *site {
+	t.Helper()
 	cfg := testenv.Cluster(t)
 	installed.Do(func() { definitions.Install(t, cfg) })
+	cfg = rest.CopyConfig(cfg)
+	cfg.Impersonate.UserName = user
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -289,6 +298,33 @@ func TestSuspendRecordsWhoAndWhy(t *testing.T) {
 	}
 	if status, _ := s.request(http.MethodPost, object+"/open", "{}"); status != http.StatusBadRequest {
 		t.Errorf("a Kustomization was opened: %d", status)
+	}
+}
+
+func TestKubeconfigWithoutRightsSaysWhatIsMissing(t *testing.T) {
+	s := newSiteAs(t, everyone, "without-rights")
+	testenv.Eventually(t, "each kind says that it may not be listed", func() error {
+		m := read[me](s, "/api/v1/me")
+		for _, kind := range m.Kinds {
+			if !strings.Contains(m.Problems[kind], "You may not list "+kind) {
+				return fmt.Errorf("%s: %q, loading %v", kind, m.Problems[kind], m.Loading)
+			}
+		}
+		return nil
+	})
+	if o := read[view.Overview](s, "/api/v1/overview"); o.Total != 0 {
+		t.Errorf("%d objects are shown", o.Total)
+	}
+	for _, path := range []string{"/api/v1/objects/Gate/" + s.namespace + "/a", "/api/v1/logs?pod=a&namespace=" +
+		s.namespace} {
+		if status, body := s.request(http.MethodGet, path, ""); status != http.StatusForbidden ||
+			!strings.Contains(body, "Ask an administrator") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	why := read[view.Answer](s, "/api/v1/why?q=Deployment/"+s.namespace+"/a")
+	if !strings.Contains(why.Note, "Ask an administrator") {
+		t.Errorf("the answer about a workload is %+v", why)
 	}
 }
 

@@ -29,6 +29,18 @@ function large() {
   return { nodes, edges, omitted: 0 };
 }
 
+// replaceStream gives the page a stream that sends only what the test asks for.
+function replaceStream(page) {
+  return page.addInitScript(() => {
+    window.EventSource = class extends EventTarget {
+      constructor() {
+        super();
+        window.send = (event, data) => this.dispatchEvent(new MessageEvent(event, { data: JSON.stringify(data) }));
+      }
+    };
+  });
+}
+
 // processorTime returns the seconds that the thread of the page worked, which other processes do not change.
 async function processorTime(session) {
   const { metrics } = await session.send('Performance.getMetrics');
@@ -37,6 +49,7 @@ async function processorTime(session) {
 
 test('a graph of 2,000 nodes moves without work for what does not change', async () => {
   const page = await open(browser);
+  await replaceStream(page);
   let reads = 0;
   await page.route('**/api/v1/graph?*', (route) => {
     reads++;
@@ -92,18 +105,10 @@ test('a change of a state is taken from the stream, without reading the graph ag
     reads++;
     return route.fulfill({ json: graph });
   });
-  await page.addInitScript(() => {
-    // The stream of the test: it sends what the test asks for.
-    window.EventSource = class extends EventTarget {
-      constructor() {
-        super();
-        window.send = (event, data) => this.dispatchEvent(new MessageEvent(event, { data: JSON.stringify(data) }));
-      }
-    };
-  });
+  await replaceStream(page);
   await page.goto(new URL('/graph?as=table&namespace=large', world.address).href);
   const node = graph.nodes[1];
-  const row = page.getByRole('row', { name: node.id });
+  const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: node.id, exact: true }) });
   await row.getByText('ready').waitFor();
   await page.evaluate(() => window.send('hello', {}));
   await eventually(() => assert.equal(reads, 2)); // after a connection everything is read again
