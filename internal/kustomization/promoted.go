@@ -58,8 +58,8 @@ func (c *Controller) explainMissing(pass *reconcile.Pass[*kustomizev1.Kustomizat
 			return ""
 		}
 	}
-	return fmt.Sprintf("revision '%s' is promoted, but its artifact is not stored: the source has moved on, and it was "+
-		"not seen here before. Let the gate promote the revision that the source has, or let the source fetch the "+
+	return fmt.Sprintf("revision '%s' is promoted, but its artifact is not stored: the source has moved on, and "+
+		"it was not seen here before. Let the gate promote the revision that the source has, or let the source fetch the "+
 		"promoted one, by spec.ref.commit of a GitRepository, for example", strings.Join(promoted, "', '"))
 }
 
@@ -70,7 +70,8 @@ func (c *Controller) dropPromotable(ctx context.Context, obj *kustomizev1.Kustom
 	}
 }
 
-// isPassedBy reports whether a dependency has applied what the source has now, if an object applies an earlier revision.
+// isPassedBy reports whether a dependency has applied what the source has now, if an object applies an earlier
+// revision.
 func (c *Controller) isPassedBy(ctx context.Context, dependency *kustomizev1.Kustomization,
 	applies *meta.Artifact) bool {
 	now, outcome := c.source(ctx, dependency)

@@ -39,7 +39,8 @@ func TestExampleOfPromotion(t *testing.T) {
 	if err := s.Get(g, "production"); err != nil {
 		t.Fatal(err)
 	}
-	if o := g.Status.Checks[0].Revision; o == nil || o.PromotedAt == nil || o.PromotedAt.Sub(o.Since.Time).Seconds() < 1 {
+	o := g.Status.Checks[0].Revision
+	if o == nil || o.PromotedAt == nil || o.PromotedAt.Sub(o.Since.Time).Seconds() < 1 {
 		t.Errorf("the gate has promoted %+v", o)
 	}
 
@@ -88,7 +89,8 @@ func exampleFile(t *testing.T, name string) string {
 func exampleObject(t *testing.T, document, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(document, "soak: 2h", "soak: 2s")), &o.Object); err != nil {
+	content := strings.ReplaceAll(document, "soak: 2h", "soak: 2s")
+	if err := yaml.UnmarshalStrict([]byte(content), &o.Object); err != nil {
 		t.Fatal(err)
 	}
 	o.SetNamespace(namespace)
