@@ -23,6 +23,8 @@ const (
 	DependencyNotReadyReason      = "DependencyNotReady"
 	DriftContestedReason          = "DriftContested" // another manager reverts each correction
 	DriftCorrectedReason          = "DriftCorrected"
+	RevertedReason                = "Reverted"     // a gate made the object go back to an earlier revision
+	RevertFailedReason            = "RevertFailed" // it cannot go back
 	DriftDetectedReason           = "DriftDetected"
 	DriftResolvedReason           = "DriftResolved"
 	FailedReason                  = "Failed"

@@ -45,6 +45,10 @@ type appliedRecord struct {
 
 const recordSuffix = ".json"
 
+// Healthy returns the name under which the store keeps what an owner was healthy with last, in addition to what it was
+// applied from last.
+func Healthy(owner string) string { return owner + ".healthy" }
+
 // NewAppliedStore returns the store in dir. The directory is read and created when it is needed.
 func NewAppliedStore(dir string, f *Fetcher) *AppliedStore {
 	return &AppliedStore{dir: dir, fetcher: f}

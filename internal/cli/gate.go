@@ -158,59 +158,6 @@ func (r *gateRequest) run(ctx context.Context, name string) error {
 	return r.report(ctx, c, g, requested)
 }
 
-// gateApproval is `sluice gate approve`.
-type gateApproval struct {
-	*env
-	revision, comment string
-	expires           time.Duration
-	groups            []string
-}
-
-func newGateApproveCommand(e *env) *cobra.Command {
-	a := &gateApproval{env: e}
-	c := &cobra.Command{
-		Use: "approve NAME", Short: "Approve what a gate holds, in your name", Args: exactlyOne,
-		Example: "  sluice gate approve release --expires 24h\n  sluice gate approve release --group managers",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("expires") && a.expires <= 0 {
-				return usagef("--expires must be greater than 0")
-			}
-			ctx, cancel := e.WithTimeout(cmd.Context())
-			defer cancel()
-			return a.run(ctx, args[0])
-		},
-	}
-	c.Flags().StringVar(&a.revision, "revision", "", "approve only this revision")
-	c.Flags().DurationVar(&a.expires, "expires", 0, "how long the approval is valid")
-	c.Flags().StringSliceVar(&a.groups, "group", nil, "group whose membership you approve with")
-	c.Flags().StringVar(&a.comment, "comment", "", "comment to record")
-	return c
-}
-
-func (a *gateApproval) run(ctx context.Context, name string) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	g, err := getGate(ctx, a.env, c, name)
-	if err != nil {
-		return err
-	}
-	user, err := a.Username(ctx)
-	if err != nil {
-		return err
-	}
-	approval, err := request.Approval{User: user, Groups: a.groups, Revision: a.revision, Comment: a.comment,
-		Expires: a.expires}.Object(g, time.Now())
-	if err != nil {
-		return err
-	}
-	if err := c.Create(ctx, approval, gateFieldOwner); err != nil {
-		return cluster.Explain(fmt.Sprintf("cannot approve Gate '%s'", client.ObjectKeyFromObject(g)), err)
-	}
-	return a.report(ctx, c, g, approval)
-}
-
 func getGate(ctx context.Context, e *env, c client.Client, name string) (*gatingv1.Gate, error) {
 	obj, err := cluster.Get(ctx, c, gateKind(), e.key(name))
 	if err != nil {

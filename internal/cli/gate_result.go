@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -95,49 +94,6 @@ func (r *gateRequest) report(ctx context.Context, c client.Client, g *gatingv1.G
 		return fmt.Errorf("the request to %s Gate '%s' is recorded, but it is still %s: %s", r.verb, key, state, why(g))
 	default:
 		r.Done("%s", describeGate(g, time.Now()))
-	}
-	return nil
-}
-
-// report prints what came of an approval, or returns an error if it does not count.
-func (a *gateApproval) report(ctx context.Context, c client.Client, g *gatingv1.Gate,
-	approval *gatingv1.GateApproval) error {
-	var observed gatingv1.ObservedApproval
-	evaluated, err := awaitGate(ctx, c, g, func() bool {
-		i := slices.IndexFunc(g.Status.Approvals,
-			func(o gatingv1.ObservedApproval) bool { return o.Name == approval.Name })
-		if i >= 0 {
-			observed = g.Status.Approvals[i]
-		}
-		return i >= 0
-	})
-	recorded := fmt.Sprintf("GateApproval '%s' created for user %s", client.ObjectKeyFromObject(approval),
-		approval.Spec.User)
-	switch {
-	case err != nil:
-		return err
-	case !evaluated:
-		a.notEvaluated(recorded, g)
-		return nil
-	case !observed.Counts:
-		return fmt.Errorf("%s, but it does not count: %s", recorded, term.OneLine(observed.Message))
-	case len(approval.Spec.Changes) > 0:
-		enough := 0
-		for _, change := range approval.Spec.Changes {
-			if slices.ContainsFunc(g.Status.ApprovedChanges,
-				func(c gatingv1.ApprovedChange) bool { return c.Change == change }) {
-				enough++
-			}
-		}
-		a.Done("%s. %d of its %d changes have enough approvals", recorded, enough, len(approval.Spec.Changes))
-	case !isOpen(g):
-		a.Done("%s. Gate '%s' is still closed: %s", recorded, client.ObjectKeyFromObject(g), why(g))
-	default:
-		a.Done("%s. %s", recorded, describeGate(g, time.Now()))
-	}
-	waits := func(w gatingv1.WaitingObject) bool { return strings.HasSuffix(w.Revision, approval.Spec.Revision) }
-	if approval.Spec.Revision != "" && len(g.Status.Waiting) > 0 && !slices.ContainsFunc(g.Status.Waiting, waits) {
-		a.Warn("no object waits for revision %s at this gate", approval.Spec.Revision)
 	}
 	return nil
 }

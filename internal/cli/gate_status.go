@@ -95,12 +95,37 @@ func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatin
 			changes += ", risk " + w.Risk
 		}
 		fmt.Fprintf(s.Out, "  %s/%s/%s %s%s\n", w.Kind, w.Namespace, w.Name, term.OneLine(w.Revision), changes)
+		s.printRule(g, &w)
 		if s.diff && w.Kind == kustomizev1.KustomizationKind {
 			s.printPending(ctx, c, types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
 		}
 	}
 	if more := g.Status.WaitingCount - int64(len(g.Status.Waiting)); more > 0 {
 		fmt.Fprintf(s.Out, "  and %d more\n", more)
+	}
+}
+
+// printRule prints which rule holds a waiting change, and how to let it through.
+func (s *gateStatus) printRule(g *gatingv1.Gate, w *gatingv1.WaitingObject) {
+	if w.Message == "" {
+		return
+	}
+	fmt.Fprintf(s.Out, "    %s\n", term.OneLine(w.Message))
+	if w.Change != "" {
+		fmt.Fprintf(s.Out, "    change %s\n", term.OneLine(w.Change))
+	}
+	outcome := gatingv1.Outcome("")
+	for _, r := range g.Spec.Rules {
+		if r.Name == w.Rule {
+			outcome = r.Outcome
+		}
+	}
+	switch {
+	case outcome == gatingv1.OutcomeApprovals && w.Change != "":
+		fmt.Fprintf(s.Out, "    to approve it, run: sluice gate approve %s -n %s --change %s\n", g.Name, g.Namespace,
+			term.OneLine(w.Change))
+	case outcome == gatingv1.OutcomeDeny:
+		fmt.Fprintln(s.Out, "    to let it through, push a commit that the rule does not deny, or override the gate")
 	}
 }
 

@@ -53,7 +53,7 @@ exit code is 1 only for changes of that risk or a higher one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := c.Flags()
-	p.change.bind(f)
+	p.change.bind(e, f)
 	f.StringVar(&p.rules, "rules", "", "file with rules, instead of .sluice/risk.yaml of the repository")
 	f.StringVar(&p.failOn, "fail-on", "",
 		"exit with 1 only for changes of this risk or a higher one: low, medium, high")

@@ -21,11 +21,12 @@ type changeFlags struct {
 	sources                         []string
 	strict                          bool
 	flags                           *pflag.FlagSet
+	env                             *env
 	pull                            *pullRequest // nil without the address of one
 }
 
-func (c *changeFlags) bind(f *pflag.FlagSet) {
-	c.flags = f
+func (c *changeFlags) bind(e *env, f *pflag.FlagSet) {
+	c.env, c.flags = e, f
 	f.StringVar(&c.from, "from", "main", "branch, tag or commit that the change lands on")
 	f.StringVar(&c.to, "to", "HEAD", "branch, tag or commit with the change")
 	f.StringVar(&c.clone, "clone", ".", "directory in a clone of the repository")
@@ -53,7 +54,7 @@ func (c *changeFlags) validate() error {
 
 // options returns the files before and after the change, and how their source is found. done removes what was fetched.
 func (c *changeFlags) options(ctx context.Context, args []string) (o preview.Options, done func(), err error) {
-	o = preview.Options{Sources: c.sources, Strict: c.strict}
+	o = preview.Options{Sources: c.sources, Strict: c.strict, Namespaces: []string{c.env.Namespace()}}
 	if len(args) == 1 {
 		if c.pull, err = newPullRequest(args[0]); err != nil {
 			return o, func() {}, err

@@ -57,7 +57,7 @@ would hold it, 2 the change could not be computed.`,
 	f.StringVar(&s.time, "at", "", "time in RFC 3339 format, such as 2026-12-24T12:00:00Z; with --change, default: now")
 	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces; --change always means all")
 	f.BoolVar(&s.change, "change", false, "show what gates would decide about a change of the repository")
-	s.repository.bind(f)
+	s.repository.bind(e, f)
 	addOutput(sub, f, &s.output, machineFormats...)
 	run := e.bounded(s.run)
 	sub.RunE = func(cmd *cobra.Command, args []string) error {

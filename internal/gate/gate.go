@@ -129,7 +129,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 	}
 	v := verdict.Of(in, now)
 	changes, expiry := approvedChanges(g, in, latest(in.ClosedAt(now), v.HeldSince), now)
-	g.Status.ApprovedChanges = changes
+	g.Status.ApprovedChanges = c.bounded(g, changes)
 	if request.RequiresChanges(g) {
 		v.Approvals = observer(g, in).Observe(in.Approvals, in.ClosedAt(now), now)
 	}

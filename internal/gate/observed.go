@@ -136,6 +136,7 @@ func (x *Index) Watches(gates []reconcile.Ref) reconcile.Watch {
 	for _, ref := range gates {
 		if e := x.gates[ref.NamespacedName]; e != nil && e.gate.Spec.OnFailure != "" {
 			w.Gates, w.Soak = append(w.Gates, ref), max(w.Soak, e.gate.GetSoak())
+			w.Reverts = w.Reverts || e.gate.Spec.OnFailure == gatingv1.OnFailureRevert
 		}
 	}
 	return w

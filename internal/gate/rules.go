@@ -3,8 +3,12 @@ package gate
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
@@ -145,13 +149,33 @@ func approvedChanges(g *gatingv1.Gate, in verdict.Input, closed, now time.Time) 
 		}
 		for _, c := range ruleOf(r.Approvals, in.Window).Changes(in.Approvals, closed, now) {
 			review = earliest(review, c.Until)
-			a := gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)}
-			if len(all) < maxApprovedChanges {
-				all = append(all, a)
-			}
+			all = append(all, gatingv1.ApprovedChange{Rule: r.Name, Change: c.Digest, Until: timeOrNil(c.Until)})
 		}
 	}
 	return all, review
+}
+
+// bounded returns at most as many approved changes as a status lists. If there are too many, those that wait come
+// first.
+func (c *Controller) bounded(g *gatingv1.Gate, all []gatingv1.ApprovedChange) []gatingv1.ApprovedChange {
+	if len(all) <= maxApprovedChanges {
+		return all
+	}
+	waits := map[string]bool{}
+	waiting, _ := c.Waiting(client.ObjectKeyFromObject(g), math.MaxInt)
+	for _, w := range waiting {
+		waits[w.Change] = true
+	}
+	slices.SortStableFunc(all, func(a, b gatingv1.ApprovedChange) int {
+		switch {
+		case waits[a.Change] == waits[b.Change]:
+			return 0
+		case waits[a.Change]:
+			return -1
+		}
+		return 1
+	})
+	return slices.Clip(all[:maxApprovedChanges])
 }
 
 // approvalRules returns the approvals that the gate and its rules require.

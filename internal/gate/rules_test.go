@@ -146,6 +146,9 @@ func TestRuleRequiresApprovalsOfTheChange(t *testing.T) {
 		if len(g.Status.Approvals) == 0 || len(g.Status.Waiting) == 0 || g.Status.Waiting[0].Change == "" {
 			return fmt.Errorf("%+v", g.Status)
 		}
+		if w := g.Status.Waiting[0]; w.Rule != "four-eyes" || w.Message != waits {
+			return fmt.Errorf("rule %q holds it: %q", w.Rule, w.Message)
+		}
 		return nil
 	})
 	s.heldBecause(waits)

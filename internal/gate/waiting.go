@@ -11,6 +11,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -23,8 +24,31 @@ const enqueueDelay = time.Second
 type waiting struct {
 	mu       sync.Mutex
 	gates    map[reconcile.Ref][]types.NamespacedName // by object
-	objects  map[types.NamespacedName]map[reconcile.Ref]*meta.Pending
+	objects  map[types.NamespacedName]map[reconcile.Ref]*waitingChange
 	enqueued map[types.NamespacedName]bool // gates with a running delay, and whether something has changed since
+}
+
+// waitingChange is what waits for one gate.
+type waitingChange struct {
+	*meta.Pending
+	rule, message string // of the gate, that hold it; empty if the gate has no rules
+}
+
+// maxWaitingMessage bounds the message of a waiting object, in characters.
+const maxWaitingMessage = 300
+
+func newWaitingChange(c reconcile.ClosedGate, pending *meta.Pending) *waitingChange {
+	w := &waitingChange{Pending: pending, rule: c.Rule}
+	if c.Judge != nil {
+		w.message = excerpt.Line(c.State, maxWaitingMessage)
+	}
+	return w
+}
+
+// equal reports whether the status of a gate lists the same.
+func (w *waitingChange) equal(o *waitingChange) bool {
+	return w != nil && w.Revision == o.Revision && counts(w.Pending) == counts(o.Pending) && w.Change == o.Change &&
+		w.rule == o.rule && w.message == o.message
 }
 
 // SetWaiting implements [reconcile.Gatekeeper].
@@ -34,9 +58,11 @@ func (x *Index) SetWaiting(ref reconcile.Ref, closed []reconcile.ClosedGate, pen
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var gates []types.NamespacedName
+	changes := map[types.NamespacedName]*waitingChange{}
 	for _, c := range closed {
 		if pending != nil {
 			gates = append(gates, c.Gate.NamespacedName)
+			changes[c.Gate.NamespacedName] = newWaitingChange(c, pending)
 		}
 	}
 	for _, g := range w.gates[ref] {
@@ -52,17 +78,16 @@ func (x *Index) SetWaiting(ref reconcile.Ref, closed []reconcile.ClosedGate, pen
 	}
 	if w.gates == nil {
 		w.gates, w.objects = map[reconcile.Ref][]types.NamespacedName{},
-			map[types.NamespacedName]map[reconcile.Ref]*meta.Pending{}
+			map[types.NamespacedName]map[reconcile.Ref]*waitingChange{}
 	}
 	w.gates[ref] = gates
 	for _, g := range gates {
 		if w.objects[g] == nil {
-			w.objects[g] = map[reconcile.Ref]*meta.Pending{}
+			w.objects[g] = map[reconcile.Ref]*waitingChange{}
 		}
 		previous := w.objects[g][ref]
-		w.objects[g][ref] = pending
-		if previous == nil || previous.Revision != pending.Revision || counts(previous) != counts(pending) ||
-			previous.Change != pending.Change {
+		w.objects[g][ref] = changes[g]
+		if !previous.equal(changes[g]) {
 			x.enqueueGate(g)
 		}
 	}
@@ -113,6 +138,7 @@ func (x *Index) Waiting(gate types.NamespacedName, limit int) ([]gatingv1.Waitin
 		o := gatingv1.WaitingObject{
 			Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
 			Revision: pending.Revision, Since: pending.Since, Risk: pending.Risk, Change: pending.Change,
+			Rule: pending.rule, Message: pending.message,
 		}
 		if len(pending.Changes) > 0 {
 			o.Created, o.Configured, o.Deleted = count(pending.Created), count(pending.Configured),

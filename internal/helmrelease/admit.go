@@ -23,10 +23,14 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.Hel
 	propose := sync.OnceValues(func() (*rollout.Proposal, error) { return c.propose(ctx, pass, d) })
 	what := func() (string, error) { return d.decision(obj), nil }
 	pass.Variant = variantOf(d.decision(obj))
-	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil &&
-		!(pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)) &&
-		!(d.isAttempted(obj) && !d.isReleased(obj) && pass.Continue(d.chart.version)) {
-		return ptr.To(c.hold(ctx, pass, d, propose))
+	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil {
+		if outcome := c.goBack(ctx, pass, d); outcome != nil {
+			return outcome
+		}
+		inProgress := pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)
+		if !inProgress && !(d.isAttempted(obj) && !d.isReleased(obj) && pass.Continue(d.chart.version)) {
+			return ptr.To(c.hold(ctx, pass, d, propose))
+		}
 	}
 	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {
 		return ptr.To(waiting.WithArtifact(d.artifact))

@@ -63,6 +63,7 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 func (r *run) perform(ctx context.Context, d decision, o *observed) error {
 	if d.step != stepAdopt && d.step != stepFinish {
 		r.worked = true
+		r.pin(ctx, o)
 		r.forgetReleased(ctx, r.obj, r.state)
 	}
 	switch d.step {

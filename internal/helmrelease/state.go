@@ -22,10 +22,12 @@ type state struct {
 	released   *artifact.Applied // what was released last, completely; nil if that is not known
 	// heldProblem is why drift could not be corrected behind a closed gate, as reported last.
 	heldProblem string
-	health      rollout.Health
-	preview     rollout.PendingPreview
-	decided     rollout.Decided
-	warnings    string // the last reported ones
+	// reportedStay is why the HelmRelease cannot go back, as reported last.
+	reportedStay string
+	health       rollout.Health
+	preview      rollout.PendingPreview
+	decided      rollout.Decided
+	warnings     string // the last reported ones
 	// waits is the release whose objects are waited for, and for how long.
 	waits       string
 	waitTimeout time.Duration
@@ -68,5 +70,6 @@ func (c *Controller) forget(obj *helmv2.HelmRelease) {
 	}
 	delete(c.states, obj.UID)
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
+	_ = c.Applied.Forget(artifact.Healthy(string(obj.UID)))
 	c.Clusters.Release(refOf(obj))
 }

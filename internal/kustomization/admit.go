@@ -16,6 +16,7 @@ import (
 type work struct {
 	source     *meta.Artifact
 	healthOnly bool // only wait for the health of what is already applied
+	reverts    bool // go back to what was healthy before
 }
 
 // admit asks the gates and checks the dependencies. It returns the outcome if the pass must not continue.
@@ -31,6 +32,9 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 	}
 	if promoted, outcome := c.admitPromoted(ctx, pass, source); promoted != nil || outcome != nil {
 		return ptr.Deref(promoted, work{}), outcome
+	}
+	if back := c.goBack(pass); back != nil {
+		return *back, nil
 	}
 	// Closed gates allow work in progress to finish: the revision that was started, or, if the source has a newer one,
 	// the rollout of what is already applied.
@@ -66,6 +70,7 @@ func (c *Controller) watch(ctx context.Context, pass *reconcile.Pass[*kustomizev
 	r := &run{Controller: c, pass: pass, obj: obj, source: &applied.Artifact, target: target, state: s, report: report,
 		held: true}
 	r.begin()
+	r.reportReverted()
 	progressing, err := r.checkHealth(ctx)
 	pending := reconcile.Held(meta.Pending{})
 	if p.source.Revision != r.source.Revision || pass.HasRules() {

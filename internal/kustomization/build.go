@@ -16,7 +16,7 @@ import (
 
 // build returns the objects to apply, or nil if what was applied is still current.
 func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
-	tree, err := r.fetch(ctx, r.obj, r.source)
+	tree, err := r.sourceTree(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		}
 		return nil, err
 	}
-	if r.pass.HasRules() && !r.held && !r.state.decided.Allows(decision(r.obj, "sha256:"+result.Digest)) {
+	if r.pass.HasRules() && !r.held && !r.reverts && !r.state.decided.Allows(decision(r.obj, "sha256:"+result.Digest)) {
 		return nil, errors.New("variables or keys changed while gates decided about the build: they will decide again")
 	}
 	r.recordBuild(in, result)

@@ -109,7 +109,9 @@ func (c *Controller) Reconcile(ctx context.Context,
 		state: c.stateOf(pass.Object), report: rollout.Report{Owner: refOf(pass.Object)},
 	}
 	r.begin()
-	if !work.healthOnly {
+	if r.reverts = work.reverts; !work.healthOnly {
+		r.pin(ctx)
+		r.reportReverted()
 		if err := r.deploy(ctx); err != nil {
 			return r.notDeployed(err)
 		}
@@ -130,14 +132,15 @@ func (c *Controller) Reconcile(ctx context.Context,
 // run is one pass of a Kustomization that was admitted.
 type run struct {
 	*Controller
-	pass   *reconcile.Pass[*kustomizev1.Kustomization]
-	obj    *kustomizev1.Kustomization
-	source *meta.Artifact
-	target *rollout.Target
-	state  *state
-	report rollout.Report
-	worked bool // something was built or applied
-	held   bool // gates hold the Kustomization: only drift is corrected
+	pass    *reconcile.Pass[*kustomizev1.Kustomization]
+	obj     *kustomizev1.Kustomization
+	source  *meta.Artifact
+	target  *rollout.Target
+	state   *state
+	report  rollout.Report
+	worked  bool // something was built or applied
+	reverts bool // it goes back to what was healthy before
+	held    bool // gates hold the Kustomization: only drift is corrected
 }
 
 // begin records that work on the revision has started.

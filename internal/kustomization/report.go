@@ -37,11 +37,10 @@ func (r *run) failed(err error) reconcile.Outcome {
 
 // unhealthy reports a failed health check.
 func (r *run) unhealthy(err error) reconcile.Outcome {
-	o := r.failed(err)
-	if fault.Reason(err, "") == meta.HealthCheckFailedReason {
-		return o.Unhealthy()
+	if fault.Reason(err, "") != meta.HealthCheckFailedReason {
+		return r.failed(err)
 	}
-	return o
+	return r.failed(r.explainUnhealthy(err)).Unhealthy()
 }
 
 // succeeded reports that the revision is applied and healthy.
@@ -49,7 +48,11 @@ func (r *run) succeeded() reconcile.Outcome {
 	r.obj.Status.LastAppliedRevision = r.source.Revision
 	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
 	r.recordHistory(nil)
-	return r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "Applied revision: %s", r.source.Revision))
+	message := "Applied revision: " + r.source.Revision
+	if reverted := r.pass.Reverted(); reverted != nil {
+		message += "; " + describeReverted(reverted)
+	}
+	return r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message))
 }
 
 // outcome adds the events of the pass to its outcome.

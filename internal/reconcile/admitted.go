@@ -29,6 +29,14 @@ func dropUnsealed(obj Object, admitted *meta.Admitted) {
 	}
 }
 
+// revertedOf returns how an object went back, if its status is sealed.
+func revertedOf(obj Object) *meta.Reverted {
+	if gated, ok := obj.(Gated); ok {
+		return gated.Held().Reverted.DeepCopy()
+	}
+	return nil
+}
+
 // sealedParts returns what the seal of an admitted revision covers.
 func (l *loop[T]) sealedParts(obj T, a *meta.Admitted, reverted *meta.Reverted) []string {
 	parts := []string{"admitted", l.GroupKind.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),

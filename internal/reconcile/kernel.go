@@ -66,8 +66,11 @@ type Pass[T Object] struct {
 	// example. A step sets it before it asks the gates.
 	Variant string
 
-	admitted  *meta.Admitted // what gates let through before, nil if that is not known
-	revision  string         // the last one that Admit let through in this pass
+	admitted    *meta.Admitted // what gates let through before, nil if that is not known
+	wasReverted *meta.Reverted // how the object went back before
+	reverted    *meta.Reverted // how it goes back in this pass
+
+	revision  string // the last one that Admit let through in this pass
 	save      func(ctx context.Context, message string) error
 	admission *admission
 }

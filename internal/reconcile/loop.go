@@ -162,6 +162,7 @@ func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]
 	obj := pass.Object
 	pass.admitted = l.admittedOf(obj)
 	dropUnsealed(obj, pass.admitted)
+	pass.wasReverted = revertedOf(obj)
 	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
 		pass.admitted.Generation == obj.GetGeneration()
 	pass.save = func(ctx context.Context, message string) error {

@@ -16,6 +16,8 @@ import (
 type Watch struct {
 	Gates []Ref         // those with spec.onFailure
 	Soak  time.Duration // the longest time of these gates
+	// Reverts reports whether one of them makes objects go back to what was healthy.
+	Reverts bool
 }
 
 // Refusal is why a gate with spec.onFailure refuses a revision.
@@ -23,6 +25,8 @@ type Refusal struct {
 	State   string // for messages, such as "refuses revision 'main@sha1:…', which failed"
 	Reason  string // the object that failed first, and its cause
 	Reverts bool   // objects that have the revision go back to the last healthy one
+
+	gate Ref
 }
 
 // maxFailureText bounds the causes of failures, in bytes.
@@ -59,9 +63,44 @@ func (p *Pass[T]) Continue(revision string) bool {
 	return true
 }
 
-// WasHealthy reports whether the object was Ready with a revision that gates let through, and is not unhealthy since.
-func (p *Pass[T]) WasHealthy(revision string) bool {
-	return p.WasAdmitted(revision) && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
+// WasHealthy reports whether the object was Ready with what gates let through before, and is not unhealthy since.
+func (p *Pass[T]) WasHealthy() bool {
+	return p.admitted != nil && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
+}
+
+// MayGoBack reports whether a gate may make the object go back. What was healthy must be kept then.
+func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.Reverts }
+
+// Refused returns why a gate makes the object go back from what it has; nil if none does. An object goes back once: if
+// it is unhealthy then, it stays.
+func (p *Pass[T]) Refused() *Refusal {
+	if p.admitted == nil || p.wasReverted != nil || !p.admission.isWatched() {
+		return nil
+	}
+	r, gate := p.admission.refusal(p.admitted.Revision, p.admitted.Change)
+	if r == nil || !r.Reverts {
+		return nil
+	}
+	r.gate = gate
+	return r
+}
+
+// GoBack makes the pass move the object to an earlier revision, from one that gates refuse. A nil refusal continues
+// what an earlier pass began.
+func (p *Pass[T]) GoBack(to string, r *Refusal) {
+	p.revision, p.reverted = to, p.wasReverted
+	if r != nil {
+		p.reverted = &meta.Reverted{From: p.admitted.Revision, Change: p.admitted.Change, To: to,
+			Gate: r.gate.NamespacedName.String(), Reason: r.Reason}
+	}
+}
+
+// Reverted returns how the object went back; nil if it has the revision that the gates let through last.
+func (p *Pass[T]) Reverted() *meta.Reverted {
+	if p.revision == "" {
+		return p.wasReverted
+	}
+	return p.reverted
 }
 
 func (a *admission) isWatched() bool { return a != nil && len(a.watch.Gates) > 0 }
@@ -117,7 +156,10 @@ func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
 	switch before := pass.admitted; {
 	case pass.revision != "":
 		a = &meta.Admitted{Revision: pass.revision, Generation: obj.GetGeneration()}
-		if pass.admission.isWatched() {
+		switch {
+		case pass.reverted != nil && pass.Variant != "":
+			a.Change = "before " + pass.reverted.Change
+		case pass.reverted == nil && pass.admission.isWatched():
 			a.Change = pass.changeOf(pass.revision)
 		}
 		if before != nil && before.Revision == a.Revision && before.Generation == a.Generation &&
@@ -135,8 +177,9 @@ func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
 	} else {
 		l.judge(a, pass.admission.watch.Soak, o)
 	}
-	if status.Reverted != nil && status.Reverted.To != a.Revision {
-		status.Reverted = nil
+	status.Reverted = pass.Reverted()
+	if status.Reverted != nil && status.Reverted.Since.IsZero() {
+		status.Reverted.Since = meta.TimeOf(l.Clock.Now().UTC().Truncate(time.Second))
 	}
 	a.Seal = l.Seals.Seal(l.sealedParts(obj, a, status.Reverted)...)
 	status.Admitted = a

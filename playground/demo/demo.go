@@ -232,6 +232,9 @@ func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *boar
 	if err != nil {
 		return err
 	}
+	if err := d.preview(bounded); err != nil {
+		return err
+	}
 	asks := !d.Exit && term.IsTerminal(int(os.Stdin.Fd()))
 	d.screen.approval(held, gate, asks, d.ui)
 	opened := time.Now()

@@ -158,6 +158,16 @@ func (s *screen) message(c *card) string {
 	return c.message
 }
 
+// preview shows a command that previews a branch, and what it prints.
+func (s *screen) preview(command, output string) {
+	s.printf("\n%s a branch shows what it would do before it lands:\n\n  %s %s\n", s.colour("1;33", "Preview:"),
+		s.colour("90", "$"), command)
+	for _, line := range strings.Split(strings.TrimSpace(output), "\n") {
+		s.printf("  %s\n", s.fit(line, 2))
+	}
+	s.drawn = 0
+}
+
 // approval shows what a person decides about, and how. The previous drawing stays, and the tree is drawn again below.
 func (s *screen) approval(held []*card, gate *card, asks bool, ui string) {
 	var pending []string

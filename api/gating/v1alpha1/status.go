@@ -252,6 +252,12 @@ type WaitingObject struct {
 	// Change identifies the change to approvals, if a rule of the gate requires them.
 	// +optional
 	Change string `json:"change,omitempty"`
+	// Rule of the gate that holds the change; empty if none does.
+	// +optional
+	Rule string `json:"rule,omitempty"`
+	// Message says why the rules of the gate hold the change.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // HistoryEntry is a past transition.

@@ -16,7 +16,6 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
@@ -96,12 +95,12 @@ func (r *run) readGraph(ctx context.Context) (*graph, error) {
 	g := &graph{kustomizations: map[types.NamespacedName]*node[*kustomizev1.Kustomization]{},
 		releases: map[types.NamespacedName]*node[*helmv2.HelmRelease]{}}
 	var ks kustomizev1.KustomizationList
-	if err := r.Cluster.Client.List(ctx, &ks); err != nil {
-		return nil, cluster.Explain("cannot list Kustomizations", err)
+	if err := r.list(ctx, "Kustomizations", &ks); err != nil {
+		return nil, err
 	}
 	var hrs helmv2.HelmReleaseList
-	if err := r.Cluster.Client.List(ctx, &hrs); err != nil {
-		return nil, cluster.Explain("cannot list HelmReleases", err)
+	if err := r.list(ctx, "HelmReleases", &hrs); err != nil {
+		return nil, err
 	}
 	for n := range ks.Items {
 		o := &ks.Items[n]

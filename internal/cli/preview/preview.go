@@ -26,8 +26,10 @@ type Options struct {
 	Sources  []string // that hold the repository, as KIND/NAMESPACE/NAME; if empty, they are found by URL
 	URLs     []string // of the repository
 	Branch   string   // that the change lands on; sources of other branches are left out. Empty for all
-	Strict   bool     // variables without a value and a default are errors
-	Rules    *risk.Rules
+	// Namespaces are tried if the account may not list objects of all namespaces.
+	Namespaces []string
+	Strict     bool // variables without a value and a default are errors
+	Rules      *risk.Rules
 
 	Cluster *Cluster // nil to compare what is rendered before and after
 }

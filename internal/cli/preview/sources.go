@@ -35,8 +35,8 @@ func (r *run) findSources(ctx context.Context) error {
 		return nil
 	}
 	var list sourcev1.GitRepositoryList
-	if err := r.Cluster.Client.List(ctx, &list); err != nil {
-		return cluster.Explain("cannot list GitRepositories. Name the source of the repository with --source", err)
+	if err := r.list(ctx, "GitRepositories", &list); err != nil {
+		return fmt.Errorf("%w. Or name the source of the repository with --source", err)
 	}
 	var others []string
 	for n := range list.Items {

@@ -54,11 +54,21 @@ type Approval struct {
 	Revision string        // empty for any
 	Comment  string        // may be empty
 	Expires  time.Duration // zero for the default of the gate
+	Changes  []string      // digests of the changes to approve; if empty, those that the gate lists as waiting
 }
 
 // Object returns the GateApproval to create. If rules of the gate require approvals, it names the changes that wait
 // with the revision, at most 100 of those that the status lists. The error says that there is none to approve.
 func (a Approval) Object(g *gatingv1.Gate, now time.Time) (*gatingv1.GateApproval, error) {
+	all, err := a.Objects(g, now)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// Objects is like Object, but returns as many GateApprovals as are needed to name all changes.
+func (a Approval) Objects(g *gatingv1.Gate, now time.Time) ([]*gatingv1.GateApproval, error) {
 	o := &gatingv1.GateApproval{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},
 		Spec: gatingv1.GateApprovalSpec{
@@ -70,26 +80,36 @@ func (a Approval) Object(g *gatingv1.Gate, now time.Time) (*gatingv1.GateApprova
 		o.Spec.ExpiresAt = &meta.Time{Time: now.Add(a.Expires)}
 	}
 	if !RequiresChanges(g) {
-		return o, nil
+		return []*gatingv1.GateApproval{o}, nil
 	}
+	changes := slices.Clone(a.Changes)
 	for _, w := range g.Status.Waiting {
-		if w.Change != "" && isOf(w.Revision, a.Revision) && len(o.Spec.Changes) < maxChanges {
-			o.Spec.Changes = append(o.Spec.Changes, w.Change)
+		if len(a.Changes) == 0 && w.Change != "" && IsOf(w.Revision, a.Revision) {
+			changes = append(changes, w.Change)
 		}
 	}
-	if len(o.Spec.Changes) == 0 && g.Spec.Approvals == nil {
+	if len(changes) == 0 && g.Spec.Approvals == nil {
 		return nil, fmt.Errorf("no change waits at Gate '%s/%s': its rules require approvals of single changes, so "+
 			"approve when a change waits", g.Namespace, g.Name)
 	}
-	return o, nil
+	if len(changes) == 0 {
+		return []*gatingv1.GateApproval{o}, nil
+	}
+	var all []*gatingv1.GateApproval
+	for part := range slices.Chunk(changes, maxChanges) {
+		one := o.DeepCopy()
+		one.Spec.Changes = part
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // maxChanges is the maximum number of changes that an approval names.
 const maxChanges = 100
 
-// isOf reports whether a revision is the approved one, which may leave out the name before the "@". An empty one
+// IsOf reports whether a revision is the approved one, which may leave out the name before the "@". An empty one
 // approves any.
-func isOf(revision, approved string) bool {
+func IsOf(revision, approved string) bool {
 	_, digest, _ := strings.Cut(revision, "@")
 	return approved == "" || approved == revision || approved == digest
 }

@@ -195,5 +195,8 @@ func FuzzQuestion(f *testing.F) {
 		q.isMerged(&Item{Subject: subject, URL: query})
 		q.opened(&Item{PullRequest: subject})
 		q.has(subject)
+		if len(q.revisions) > 0 && !q.has("main@sha1:"+q.revisions[0]) {
+			t.Errorf("%q asks for %q, but does not match it", query, q.revisions[0])
+		}
 	})
 }
