@@ -59,8 +59,8 @@ func (c *Controller) explainMissing(pass *reconcile.Pass[*kustomizev1.Kustomizat
 		}
 	}
 	return fmt.Sprintf("revision '%s' is promoted, but its artifact is not stored: the source has moved on, "+
-		"and it was not seen here before. Let the gate promote the revision that the source has, or let the source fetch the "+
-		"promoted one, by spec.ref.commit of a GitRepository, for example", strings.Join(promoted, "', '"))
+		"and it was not seen here before. Let the gate promote the revision that the source has, or let the source "+
+		"fetch the promoted one, by spec.ref.commit of a GitRepository, for example", strings.Join(promoted, "', '"))
 }
 
 // dropPromotable removes the artifacts that were held before what has been applied now.
