@@ -203,6 +203,9 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 				c.State = "allows only " + quoted(r)
 			}
 			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
+			if c.ChecksRevisions = checksRevisions(e.gate); c.ChecksRevisions && isOpen {
+				c.Promoted = r
+			}
 			if c.Failed {
 				c.State += ": " + strings.TrimPrefix(e.gate.Status.Why.Message, "Gate closed: ")
 			}

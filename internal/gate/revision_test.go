@@ -2,6 +2,8 @@ package gate_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +116,100 @@ func TestProductionFollowsStagingAfterItsSoak(t *testing.T) {
 	clock.Step(2 * time.Hour)
 	s.promotes("production", second)
 	s.Ready("production", second)
+}
+
+func TestPromotedRevisionIsAppliedAfterTheSourceMovedOn(t *testing.T) {
+	clock := testingclock.NewFakeClock(tenOClock())
+	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
+	s.GrantAll("default")
+	spec := afterStaging("staging", 2*time.Hour)
+	spec.Schedule = []gatingv1.ScheduleEntry{{State: gatingv1.Closed, Cron: "0 10 * * *",
+		Duration: &meta.Duration{Duration: 3 * time.Hour}}}
+	s.newGate("production", spec)
+	first := s.commit("1")
+	s.GitRepository("app")
+	s.production("production", "production")
+	s.production("lost", "production")
+	s.Kustomization("staging", "app", "staging")
+	s.Ready("staging", first)
+	s.blockedBy("production", "is closed")
+	s.blockedBy("lost", "is closed")
+	s.checkSays("production", "soaks until 2026-11-20T12:00:00Z")
+	clock.Step(2 * time.Hour)
+	s.checkSays("production", "allows revision 'main@sha1:"+first)
+	var last string
+	for _, value := range []string{"2", "3", "4"} { // more than the source retains
+		last = s.commit(value)
+		s.RequestFetch("app")
+		s.Ready("staging", last)
+		s.waitsFor("production", last)
+		s.waitsFor("lost", last)
+	}
+
+	t.Log("the schedule opens: production takes what was promoted, and the rest waits")
+	s.Stop()
+	s.losePromotable("lost")
+	clock.Step(time.Hour)
+	s.Start()
+	s.Ready("production", first)
+	s.ConfigMapHas("production", "1")
+	s.waitsFor("production", last)
+
+	t.Log("without the artifact, it waits and says what to do")
+	s.recorded(meta.ArtifactFailedReason, "is promoted, but its artifact is not stored")
+	s.waitsFor("lost", last)
+	k := &kustomizev1.Kustomization{}
+	if err := s.Get(k, "lost"); err != nil || k.Status.LastAppliedRevision != "" {
+		t.Errorf("%s is applied (%v)", k.Status.LastAppliedRevision, err)
+	}
+}
+
+// losePromotable removes what is kept for a Kustomization that waits.
+func (s *harness) losePromotable(name string) {
+	s.Helper()
+	k := &kustomizev1.Kustomization{}
+	if err := s.Get(k, name); err != nil {
+		s.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(s.Storage, "promotable", string(k.UID)+".*"))
+	if err != nil || len(files) == 0 {
+		s.Fatalf("%d files are kept for %s (%v)", len(files), name, err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// checkSays waits until the first check of a gate has a message.
+func (s *harness) checkSays(name, says string) {
+	s.Helper()
+	testenv.Eventually(s, name+" says "+says, func() error {
+		g := &gatingv1.Gate{}
+		if err := s.Get(g, name); err != nil {
+			return err
+		}
+		if c := g.Status.Checks; len(c) != 1 || !strings.Contains(c[0].Message, says) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+}
+
+// waitsFor waits until a Kustomization reports a pending commit.
+func (s *harness) waitsFor(name, commit string) {
+	s.Helper()
+	testenv.Eventually(s, name+" waits for "+commit, func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, name); err != nil {
+			return err
+		}
+		if p := k.Status.Pending; p == nil || !strings.HasSuffix(p.Revision, commit) {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
 }
 
 func TestGatesThatWaitForEachOtherAreClosed(t *testing.T) {

@@ -30,6 +30,9 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*kustomizev
 		}
 		return work{source: source}, nil
 	}
+	if promoted, outcome := c.admitPromoted(ctx, pass, source); promoted != nil || outcome != nil {
+		return ptr.Deref(promoted, work{}), outcome
+	}
 	if back := c.goBack(pass); back != nil {
 		return *back, nil
 	}
@@ -93,6 +96,9 @@ func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*kustomizev1
 func (c *Controller) holdWith(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization], p *proposal,
 	report rollout.Report, retry bool) reconcile.Outcome {
 	c.stateOf(pass.Object).health.Reset()
+	if text := c.explainMissing(pass, p.source); text != "" {
+		c.stateOf(pass.Object).apply.warnOnce(&report, text)
+	}
 	outcome := report.Outcome(c.pending(ctx, pass, p))
 	if retry {
 		outcome = outcome.After(rollout.CorrectionRetry)

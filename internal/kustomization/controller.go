@@ -45,9 +45,11 @@ type Controller struct {
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // of objects behind gates
 	Clusters  *rollout.Clusters
-	Events    reconcile.Events // for events during deletion; other events are part of outcomes
-	Clock     clock.PassiveClock
-	Options   Options
+	// Promotable keeps what objects wait for at gates that promote revisions.
+	Promotable *artifact.PromotableStore
+	Events     reconcile.Events // for events during deletion; other events are part of outcomes
+	Clock      clock.PassiveClock
+	Options    Options
 
 	mu     sync.Mutex
 	states map[types.UID]*state

@@ -24,6 +24,7 @@ func (r *run) retain(ctx context.Context) {
 	if r.pass.IsGated() {
 		r.keepApplied(ctx, r.obj, r.state)
 	}
+	r.dropPromotable(ctx, r.obj, *r.source)
 }
 
 // keepApplied saves what was applied last.

@@ -96,6 +96,9 @@ func (c *Controller) awaitOwnSource(ctx context.Context, obj *kustomizev1.Kustom
 // fetch returns the tree of an artifact of the object's source.
 func (c *Controller) fetch(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) (*artifact.Tree,
 	error) {
+	if tree, err := c.Promotable.Tree(string(obj.UID), a.Digest); err == nil {
+		return tree, nil
+	}
 	return c.Artifacts.Fetch(ctx, sourceKey(obj), *a)
 }
 
@@ -127,7 +130,7 @@ func (c *Controller) checkDependencies(ctx context.Context, obj *kustomizev1.Kus
 	source *meta.Artifact) *reconcile.Outcome {
 	return c.dependencies().Check(ctx, obj, source.Revision, func(dependency *kustomizev1.Kustomization) bool {
 		return !haveSameSource(obj, dependency) || dependency.Status.LastAppliedRevision == source.Revision ||
-			c.isUnaffected(ctx, dependency, source)
+			c.isUnaffected(ctx, dependency, source) || c.isPassedBy(ctx, dependency, source)
 	})
 }
 

@@ -53,6 +53,7 @@ type applyState struct {
 	warnings          string    // the last reported ones
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
+	missing           string                       // the last reported promoted revision that is not stored
 	staysProblem      string                       // why the Kustomization cannot go back; empty if it need not
 	reportedRevert    string                       // the last revision that an event said it went back from
 	reportedStay      string                       // the last reported one
@@ -106,6 +107,7 @@ func (c *Controller) forget(obj *kustomizev1.Kustomization) {
 		s.apply.target.Forget(refOf(obj))
 	}
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
+	_ = c.Promotable.Forget(string(obj.UID))
 	_ = c.Applied.Forget(artifact.Healthy(string(obj.UID)))
 	delete(c.states, obj.UID)
 	c.Clusters.Release(refOf(obj))

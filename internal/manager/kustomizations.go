@@ -27,7 +27,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 	}
 	controller := &kustomization.Controller{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
-		Applied:  p.storage.Applied,
+		Applied: p.storage.Applied, Promotable: p.storage.Promotable,
 		Clusters: clusters, Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
 	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {

@@ -52,6 +52,9 @@ type ClosedGate struct {
 	Rule  string // that holds the change which was asked about; empty if none does
 	Open  bool   // without its rules, the gate would be open
 
+	ChecksRevisions bool     // the gate allows only revisions that other objects have been Ready at
+	Promoted        []string // such revisions that it allows now
+
 	// Failed reports whether the gate is closed only because a change that it let through became unhealthy.
 	Failed bool
 	// Refuses returns why the gate refuses a revision that became unhealthy, although it is open; nil if it does not.
@@ -103,6 +106,7 @@ type admission struct {
 	asked    []ClosedGate // those that may hold the object
 	closed   []ClosedGate // those that hold it: before a revision is asked for, those that are closed
 	admitted bool         // all gates allowed the revision that was asked for
+	again    bool         // another pass must follow a Ready one
 	manual   bool         // the gates would be closed if the pass had not been requested
 	watch    Watch
 	change   string // what is asked for, if the revision does not say it
@@ -185,7 +189,8 @@ func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) er
 // requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
 // in progress has finished, or this pass was admitted only because it was requested.
 func (a *admission) requiresAnotherPass(b GateBehavior, o Outcome) bool {
-	return a != nil && (a.manual || b == HoldsSync && o.state == ready && !o.watched && len(a.blocking()) > 0)
+	return a != nil && (a.manual ||
+		o.state == ready && (a.again || b == HoldsSync && !o.watched && len(a.blocking()) > 0))
 }
 
 // allowsProgress reports whether the closed gates allow work in progress to finish.

@@ -18,6 +18,8 @@ type Storage struct {
 	Fetcher  *artifact.Fetcher
 	Budget   *artifact.Budget // of --storage-path
 	Applied  *artifact.AppliedStore
+
+	Promotable *artifact.PromotableStore
 }
 
 // Open opens the artifact store, and listens on the address of its server.
@@ -31,8 +33,9 @@ func Open(o options.Options) (*Storage, error) {
 	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
 	budget.Unshared = o.RuntimeNamespace
 	applied := artifact.NewAppliedStore(filepath.Join(o.StoragePath, "applied"), fetcher)
+	promotable := artifact.NewPromotableStore(filepath.Join(o.StoragePath, "promotable"), fetcher)
 	if !o.Runs(options.SourceController) {
-		return &Storage{Fetcher: fetcher, Budget: budget, Applied: applied}, nil
+		return &Storage{Fetcher: fetcher, Budget: budget, Applied: applied, Promotable: promotable}, nil
 	}
 	storeOptions, err := o.StoreOptions()
 	if err != nil {
@@ -53,5 +56,5 @@ func Open(o options.Options) (*Storage, error) {
 		return nil, fmt.Errorf("cannot open the artifact store in --storage-path %s: %w", o.StoragePath, err)
 	}
 	return &Storage{Store: fetcher.Store, Listener: listener, Fetcher: fetcher, Budget: budget,
-		Applied: applied}, nil
+		Applied: applied, Promotable: promotable}, nil
 }

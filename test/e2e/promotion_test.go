@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
+)
+
+// TestExampleOfPromotion applies examples/promotion with a soak of two seconds: production takes what staging has been
+// Ready at, and never what has failed there.
+func TestExampleOfPromotion(t *testing.T) {
+	s := system.New(t)
+	files := map[string]string{}
+	for _, name := range []string{"staging/app.yaml", "production/app.yaml"} {
+		files[name] = strings.ReplaceAll(exampleFile(t, name), `version: "1"`, `k: "1"`)
+	}
+	first := s.Git.Commit("app", files)
+	s.GitRepository("app")
+	for _, name := range []string{"rights", "gates", "staging", "production"} {
+		for document := range strings.SplitSeq(exampleFile(t, "cluster/"+name+".yaml"), "\n---\n") {
+			s.Create(exampleObject(t, document, s.Namespace))
+		}
+	}
+	s.Ready("app-staging", first)
+	s.Ready("app-production", first)
+	g := &gatingv1.Gate{}
+	if err := s.Get(g, "production"); err != nil {
+		t.Fatal(err)
+	}
+	o := g.Status.Checks[0].Revision
+	if o == nil || o.PromotedAt == nil || o.PromotedAt.Sub(o.Since.Time).Seconds() < 1 {
+		t.Errorf("the gate has promoted %+v", o)
+	}
+
+	t.Log("a commit that fails in staging does not go on")
+	files["staging/app.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app-staging}\ndata: [no map]\n"
+	files["production/app.yaml"] = system.ConfigMap("app-production", "2")
+	second := s.Git.Commit("app", files)
+	s.RequestFetch("app")
+	testenv.Eventually(t, "production waits", func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, "app-production"); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(k.Status.Conditions, meta.ApprovedCondition)
+		if c == nil || !strings.Contains(c.Message, "app-staging' is not Ready at revision 'main@sha1:"+second) ||
+			!strings.HasSuffix(k.Status.LastAppliedRevision, first) {
+			return fmt.Errorf("%s %+v", k.Status.LastAppliedRevision, c)
+		}
+		return nil
+	})
+
+	t.Log("the next one does")
+	files["staging/app.yaml"] = system.ConfigMap("app-staging", "3")
+	files["production/app.yaml"] = system.ConfigMap("app-production", "3")
+	third := s.Git.Commit("app", files)
+	s.RequestFetch("app")
+	s.Ready("app-production", third)
+	s.ConfigMapHas("app-production", "3")
+}
+
+// exampleFile returns a file of examples/promotion.
+func exampleFile(t *testing.T, name string) string {
+	t.Helper()
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "examples", "promotion", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// exampleObject returns an object of the example for a namespace, with a short soak.
+func exampleObject(t *testing.T, document, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	content := strings.ReplaceAll(document, "soak: 2h", "soak: 2s")
+	if err := yaml.UnmarshalStrict([]byte(content), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	o.SetNamespace(namespace)
+	if o.GetKind() == kustomizev1.KustomizationKind {
+		if err := unstructured.SetNestedField(o.Object, namespace, "spec", "targetNamespace"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.GetKind() == "RoleBinding" {
+		subjects := []any{map[string]any{"kind": "ServiceAccount", "name": "gate-production", "namespace": namespace}}
+		if err := unstructured.SetNestedSlice(o.Object, subjects, "subjects"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
