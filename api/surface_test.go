@@ -173,7 +173,7 @@ func compare(t *testing.T, path string, have map[string]field, want field) {
 }
 
 // everywhere are the fields that Sluice adds to every version.
-var everywhere = []string{".spec.gates", ".status.gates", ".status.pending", ".status.admitted",
+var everywhere = []string{".spec.gates", ".status.gates", ".status.pending", ".status.admitted", ".status.reverted",
 	".spec.driftDetection"}
 
 // expected reports whether a field that is missing in the list is a known addition.

@@ -40,6 +40,7 @@ type Controller struct {
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // what was released behind gates
 	Clusters  *rollout.Clusters
+	Removal   rollout.Removal
 	Renderer  *render.Renderer
 	Events    reconcile.Events // for events during deletion; other events are part of outcomes
 	Clock     clock.PassiveClock

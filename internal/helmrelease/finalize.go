@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// Finalize uninstalls the release, unless the HelmRelease is suspended, and deletes the source object that was created
-// for it. It works without the chart and the values.
+// Finalize uninstalls the release, unless the HelmRelease is suspended or all of Sluice is removed, and deletes the
+// source object that was created for it. It works without the chart and the values.
 func (c *Controller) Finalize(ctx context.Context, obj *helmv2.HelmRelease) error {
 	if !obj.Spec.Suspend {
 		if err := c.uninstallAll(ctx, obj); err != nil {
@@ -34,10 +34,18 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 	if !ok {
 		return nil
 	}
+	removed, err := c.Removal.Of(ctx, refOf(obj))
+	if err != nil {
+		return err
+	}
+	if removed != "" {
+		c.reportLeftBehind(ctx, obj, removed)
+		return nil
+	}
 	destination := c.destination(obj)
 	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
 	if rollout.IsCredentialsNotFound(err) {
-		c.reportLeftBehind(ctx, obj, err)
+		c.reportLeftBehind(ctx, obj, noCredentials(err))
 		return nil // otherwise the deletion could never complete
 	}
 	if err != nil {
@@ -55,7 +63,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 	}
 	err = r.uninstallRecorded(ctx, snapshot, namespace)
 	if err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace) {
-		c.reportLeftBehind(ctx, obj, err)
+		c.reportLeftBehind(ctx, obj, noCredentials(err))
 		return nil
 	}
 	if err == nil {
@@ -75,10 +83,13 @@ func recordedRelease(obj *helmv2.HelmRelease) (helmv2.Snapshot, bool) {
 		obj.Status.LastAttemptedReleaseAction != ""
 }
 
-// reportLeftBehind reports that a release is left in the cluster.
-func (c *Controller) reportLeftBehind(ctx context.Context, obj *helmv2.HelmRelease, err error) {
-	message := fmt.Sprintf("release left in the cluster, because the credentials to uninstall it no longer exist: %v",
-		err)
+func noCredentials(err error) string {
+	return fmt.Sprintf("the credentials to uninstall it no longer exist: %v", err)
+}
+
+// reportLeftBehind reports that a release is left in the cluster, and why.
+func (c *Controller) reportLeftBehind(ctx context.Context, obj *helmv2.HelmRelease, why string) {
+	message := "release left in the cluster: " + why
 	log.FromContext(ctx).Info(message)
 	c.emit(obj, corev1.EventTypeWarning, helmv2.UninstallFailedReason, message)
 }

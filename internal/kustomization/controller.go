@@ -45,6 +45,7 @@ type Controller struct {
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // of objects behind gates
 	Clusters  *rollout.Clusters
+	Removal   rollout.Removal
 	// Promotable keeps what objects wait for at gates that promote revisions.
 	Promotable *artifact.PromotableStore
 	Events     reconcile.Events // for events during deletion; other events are part of outcomes

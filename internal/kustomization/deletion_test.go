@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -218,18 +219,22 @@ func (s *harness) refused(account string) {
 	})
 }
 
+// TestDeletedNamespace deletes a namespace of a tenant. For that of the controllers, see
+// TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted.
 func TestDeletedNamespace(t *testing.T) {
-	s := newHarness(t)
-	other := testenv.Namespace(t)
+	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.RuntimeNamespace = testenv.Namespace(t) })
+	other, labels := testenv.Namespace(t), map[string]string{"test": s.Namespace}
 	commit := s.Git.Commit("app", map[string]string{"near/a.yaml": system.ConfigMap("near", "1"),
 		"far/a.yaml": system.ConfigMap("far", "1")})
-	s.GitRepository("app")
+	s.GitRepository("app", labelled(labels))
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "deployer"}})
 	s.GrantAll("deployer")
 	s.Kustomization("near", "app", "near", func(k *kustomizev1.Kustomization) {
-		k.Spec.ServiceAccountName = "deployer"
+		k.Labels, k.Spec.ServiceAccountName = labels, "deployer"
 	})
-	s.Kustomization("far", "app", "far", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = other })
+	s.Kustomization("far", "app", "far", func(k *kustomizev1.Kustomization) {
+		k.Labels, k.Spec.TargetNamespace = labels, other
+	})
 	s.Ready("near", commit)
 	s.Ready("far", commit)
 	if err := s.Client.Delete(t.Context(), &corev1.Namespace{
@@ -261,9 +266,12 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		t.Helper()
 		s.ConfigMapHas("a", "1")
 		s.ConfigMapHas("b", "1")
-		if got := s.inventory("app"); got != whole {
-			t.Errorf("inventory: %s", got)
-		}
+		testenv.Eventually(t, "the inventory is as before", func() error { // during a pass, it has new objects, too
+			if got := s.inventory("app"); got != whole {
+				return errors.New(got)
+			}
+			return nil
+		})
 	}
 	for _, c := range []struct {
 		files   map[string]string

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// Finalize deletes the applied objects, unless the Kustomization is suspended or its deletion policy retains them. It
-// works without the source and the inputs of the build.
+// Finalize deletes the applied objects, unless the Kustomization is suspended, its deletion policy retains them, or all
+// of Sluice is removed. It works without the source and the inputs of the build.
 func (c *Controller) Finalize(ctx context.Context, obj *kustomizev1.Kustomization) error {
 	inventory := rollout.Inventory(obj.Status.Inventory)
 	if !obj.Spec.Suspend && spec.DeletesObjects(obj) && len(inventory) > 0 {
@@ -34,6 +34,14 @@ func (c *Controller) Finalize(ctx context.Context, obj *kustomizev1.Kustomizatio
 // the cluster, which an event reports.
 func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomization,
 	inventory apply.Inventory) error {
+	removed, err := c.Removal.Of(ctx, refOf(obj))
+	if err != nil {
+		return err
+	}
+	if removed != "" {
+		c.reportLeftBehind(ctx, obj, fmt.Sprintf("%s left in the cluster: %s", countObjects(len(inventory)), removed))
+		return nil
+	}
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)
 	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
 	if rollout.IsCredentialsNotFound(err) {

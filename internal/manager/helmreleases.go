@@ -24,7 +24,7 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	controller := &helmrelease.Controller{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
 		Applied:  p.storage.Applied,
-		Clusters: clusters, Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
+		Clusters: clusters, Removal: p.removal(), Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
 			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(),

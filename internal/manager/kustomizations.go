@@ -28,12 +28,16 @@ func (p *process) addKustomizations(ctx context.Context) error {
 	controller := &kustomization.Controller{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
 		Applied: p.storage.Applied, Promotable: p.storage.Promotable,
-		Clusters: clusters, Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
+		Clusters: clusters, Removal: p.removal(), Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
 	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {
 		return err
 	}
 	return register(p, kustomization.GroupKind, reconcile.HoldsSync, controller)
+}
+
+func (p *process) removal() rollout.Removal {
+	return rollout.Removal{Reader: p.mgr.GetAPIReader(), Namespace: p.RuntimeNamespace}
 }
 
 func (p *process) remoteClusters() *rollout.RemoteClusters {
