@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -19,7 +20,7 @@ import (
 )
 
 // TestExampleOfPromotion applies examples/promotion with a soak of two seconds: production takes what staging has been
-// Ready at, and never what has failed there.
+// Ready at, and never what has failed there. What fails in production only is taken back.
 func TestExampleOfPromotion(t *testing.T) {
 	s := system.New(t)
 	files := map[string]string{}
@@ -69,6 +70,44 @@ func TestExampleOfPromotion(t *testing.T) {
 	s.RequestFetch("app")
 	s.Ready("app-production", third)
 	s.ConfigMapHas("app-production", "3")
+	takesBack(t, s, files, third)
+}
+
+// takesBack commits what fails in production only, and then a fix.
+func takesBack(t *testing.T, s *system.System, files map[string]string, third string) {
+	t.Helper()
+	t.Log("a commit that fails in production only is taken back")
+	files["staging/app.yaml"] = system.ConfigMap("app-staging", "4")
+	files["production/app.yaml"] = system.ConfigMap("app-production", "4")
+	files["production/web.yaml"] = system.WebDeployment("web:4", "not-ready")
+	fourth := s.Git.Commit("app", files)
+	s.RequestFetch("app")
+	isReverted(s, "app-production", fourth, third)
+	s.ConfigMapHas("app-production", "3")
+	s.Gone(&appsv1.Deployment{}, "web")
+	s.Ready("app-staging", fourth)
+
+	t.Log("a fix passes as every commit")
+	files["production/web.yaml"] = system.WebDeployment("web:5", "")
+	fifth := s.Git.Commit("app", files)
+	s.RequestFetch("app")
+	s.Ready("app-production", fifth)
+	s.ConfigMapHas("app-production", "4")
+}
+
+// isReverted waits until a Kustomization went back from a revision to another one.
+func isReverted(s *system.System, name, from, to string) {
+	s.Helper()
+	testenv.Eventually(s, name+" goes back", func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, name); err != nil {
+			return err
+		}
+		if r := k.Status.Reverted; r == nil || !strings.HasSuffix(r.From, from) || !strings.HasSuffix(r.To, to) {
+			return fmt.Errorf("%+v %+v", r, k.Status.Conditions)
+		}
+		return nil
+	})
 }
 
 // exampleFile returns a file of examples/promotion.
@@ -85,11 +124,11 @@ func exampleFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// exampleObject returns an object of the example for a namespace, with a short soak.
+// exampleObject returns an object of the example for a namespace, with a short soak and a short timeout.
 func exampleObject(t *testing.T, document, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	content := strings.ReplaceAll(document, "soak: 2h", "soak: 2s")
+	content := strings.NewReplacer("soak: 2h", "soak: 2s", "timeout: 5m", "timeout: 10s").Replace(document)
 	if err := yaml.UnmarshalStrict([]byte(content), &o.Object); err != nil {
 		t.Fatal(err)
 	}
