@@ -303,11 +303,11 @@ func TestBaseEqualsInstall(t *testing.T) {
 	wantEqual(t, decode(t, string(text)), install.Default("latest"))
 }
 
-// TestMonitoringFindsPods builds the two bases of config/monitoring.
+// TestMonitoringFindsPods builds the two bases for the operator of Prometheus.
 func TestMonitoringFindsPods(t *testing.T) {
-	for dir, want := range map[string]string{"": "PodMonitor", "servicemonitor": "Service ServiceMonitor"} {
+	for dir, want := range map[string]string{"monitoring": "PodMonitor", "servicemonitor": "Service ServiceMonitor"} {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
-			filepath.Join(checkout, "config", "monitoring", dir))
+			filepath.Join(checkout, "config", dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestMonitoringFindsPods(t *testing.T) {
 		}
 		slices.Sort(found)
 		if got := strings.Join(found, " "); got != want || len(built.Resources()) < 3 {
-			t.Errorf("config/monitoring/%s has %s, want %s", dir, got, want)
+			t.Errorf("config/%s has %s, want %s", dir, got, want)
 		}
 	}
 }

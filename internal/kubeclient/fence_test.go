@@ -47,6 +47,10 @@ func newFenced(t *testing.T) *fenced {
 	if f.client, err = client.New(cfg, client.Options{Scheme: Scheme()}); err != nil {
 		t.Fatal(err)
 	}
+	testenv.Eventually(t, "the namespace has its account", func() error {
+		return f.client.Get(t.Context(), types.NamespacedName{Namespace: f.namespace, Name: "default"},
+			&corev1.ServiceAccount{})
+	})
 	return f
 }
 
