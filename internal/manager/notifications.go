@@ -103,6 +103,8 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 	endpoint := &delivery.Endpoint{Dispatcher: dispatcher, Ready: router.Ready}
 	if !options.IsDisabled(p.EventsAddr) {
 		endpoint.Address, endpoint.Quota = p.EventsAddr, p.EventsQuota
+		p.health.Set("events", "they are not accepted before Alerts and Providers are known")
+		endpoint.Listens = func() { p.health.Set("events", "") }
 	}
 	if !p.OpenEvents {
 		if endpoint.Senders, err = accessreview.NewSenders(p.mgr.GetConfig()); err != nil {

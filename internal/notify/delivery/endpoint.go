@@ -20,6 +20,8 @@ type Endpoint struct {
 	Senders Senders                        // of the HTTP endpoint; nil accepts events of everyone
 	Quota   int                            // events per second of one sender; 0: no limit
 	Ready   func(ctx context.Context) bool // waits until events can be routed; optional
+	// Listens is called when the HTTP endpoint accepts connections; optional.
+	Listens func()
 }
 
 // Start runs until ctx is done.
@@ -36,6 +38,9 @@ func (e *Endpoint) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
 	if err != nil {
 		return fmt.Errorf("cannot listen on --events-addr %s: %w", e.Address, err)
+	}
+	if e.Listens != nil {
+		e.Listens()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
