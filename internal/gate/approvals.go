@@ -71,10 +71,8 @@ const approvalGate = "spec.gateRef.name"
 // ObserveApprovals indexes approvals by their gate, and enqueues the gate when an approval changes.
 func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) error {
 	enqueue := func(o any) {
-		if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = deleted.Obj
-		}
-		if a, ok := o.(*gatingv1.GateApproval); ok {
+		obj, _ := objectOf(o)
+		if a, ok := obj.(*gatingv1.GateApproval); ok {
 			e.Enqueue(reconcile.RefTo(GroupKind, a.Namespace, a.Spec.GateRef.Name))
 		}
 	}

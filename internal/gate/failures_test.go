@@ -1,13 +1,11 @@
 package gate_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,44 +13,8 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
-
-// watching makes a gate that is open by default watch what it lets through.
-func watching(onFailure gatingv1.OnFailure) func(*gatingv1.Gate) {
-	return func(g *gatingv1.Gate) {
-		g.Spec.Default, g.Spec.OnFailure = gatingv1.Opened, onFailure
-		g.Spec.Soak = &meta.Duration{Duration: time.Hour}
-	}
-}
-
-// watchingGate creates a gate that is open, and watches what it lets through.
-func (s *harness) watchingGate(name string, onFailure gatingv1.OnFailure) {
-	s.Helper()
-	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
-		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: time.Minute}}}
-	watching(onFailure)(g)
-	s.Create(g)
-	s.opened(name, metav1.ConditionTrue, "Gate opened by default")
-}
-
-// opened waits until a gate is open or not, with a message that contains a text.
-func (s *harness) opened(name string, status metav1.ConditionStatus, text string) *gatingv1.Gate {
-	s.Helper()
-	g := &gatingv1.Gate{}
-	testenv.Eventually(s, fmt.Sprintf("%s is opened: %s", name, status), func() error {
-		if err := s.Get(g, name); err != nil {
-			return err
-		}
-		c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
-		if c == nil || c.Status != status || !strings.Contains(c.Message, text) {
-			return fmt.Errorf("%+v; failures %+v", c, g.Status.Failures)
-		}
-		return nil
-	})
-	return g
-}
 
 // behind makes a Kustomization refer to gates, and wait for the health of its objects: a ConfigMap with the value bad
 // is unhealthy, unless a person adds the key fixed.
@@ -81,7 +43,7 @@ func (s *harness) mergeConfigMap(name, patch string) {
 
 func TestFailureClosesGate(t *testing.T) {
 	s := newHarness(t)
-	s.watchingGate("release", gatingv1.OnFailureHold)
+	s.WatchingGate("release", gatingv1.OnFailureHold)
 	first := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
 		"other/b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
@@ -100,7 +62,7 @@ func TestFailureClosesGate(t *testing.T) {
 	second := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "bad")})
 	s.RequestFetch("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "ConfigMap/"+s.Namespace+"/a Failed")
-	g := s.opened("release", metav1.ConditionFalse, "Kustomization '"+s.Namespace+"/app' is unhealthy")
+	g := s.GateOpened("release", metav1.ConditionFalse, "Kustomization '"+s.Namespace+"/app' is unhealthy")
 	if f := g.Status.Failures; len(f) != 1 || !strings.HasSuffix(f[0].Revision, second) ||
 		g.Status.Why.Reason != gatingv1.WhyRevisionFailed || !strings.Contains(g.Status.Why.Message, "/a Failed") {
 		t.Errorf("failures are %+v, why %+v", f, g.Status.Why)
@@ -116,7 +78,7 @@ func TestFailureClosesGate(t *testing.T) {
 	s.Start()
 	s.RequestFetch("app")
 	s.pending("other", third, 0, 1, 0)
-	s.opened("release", metav1.ConditionFalse, "is unhealthy")
+	s.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 	s.ConfigMapHas("b", "1")
 	s.ConfigMapHas("a", "bad")
 
@@ -128,38 +90,38 @@ func TestFailureClosesGate(t *testing.T) {
 	s.Ready("other", third)
 	s.AnnotateGate("release", map[string]any{gatingv1.OpenRequestedAtAnnotation: nil,
 		gatingv1.OpenRevisionAnnotation: nil})
-	if g := s.opened("release", metav1.ConditionTrue, "Gate opened by default"); len(g.Status.Failures) > 0 {
+	if g := s.GateOpened("release", metav1.ConditionTrue, "Gate opened by default"); len(g.Status.Failures) > 0 {
 		t.Errorf("failures are %+v", g.Status.Failures)
 	}
 }
 
 func TestRecoveredObjectOpensGate(t *testing.T) {
 	s := newHarness(t)
-	s.watchingGate("release", gatingv1.OnFailureHold)
+	s.WatchingGate("release", gatingv1.OnFailureHold)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", behind("release"))
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed", "/a Failed")
-	s.opened("release", metav1.ConditionFalse, "is unhealthy")
+	s.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 	s.says(&kustomizev1.Kustomization{}, "app", "Approved", metav1.ConditionTrue, "GateOpen",
 		"Reconciliation is approved.") // nothing waits
 
 	t.Log("a person makes it healthy, and the gate opens")
 	s.repair("a")
 	s.Ready("app", commit)
-	s.opened("release", metav1.ConditionTrue, "Gate opened by default")
+	s.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
 
 	t.Log("it becomes unhealthy again within the soak time; someone opens the gate in spite of it")
 	s.mergeConfigMap("a", `{"data":{"fixed":null}}`)
-	s.opened("release", metav1.ConditionFalse, "is unhealthy")
+	s.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 	s.TurnGate("release", gatingv1.Opened)
 
 	t.Log("a deleted object counts no more")
 	s.AnnotateGate("release", map[string]any{gatingv1.OpenRequestedAtAnnotation: nil})
-	s.opened("release", metav1.ConditionFalse, "is unhealthy")
+	s.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 	k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"}}
 	if err := s.Client.Delete(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
-	s.opened("release", metav1.ConditionTrue, "Gate opened by default")
+	s.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
 }

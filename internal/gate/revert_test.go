@@ -42,7 +42,7 @@ func (s *harness) reverted(name, from, to string) {
 // revertedFrom prepares two Kustomizations that went back from a commit of which one is unhealthy.
 func (s *harness) revertedFrom() (first, second string) {
 	s.Helper()
-	s.watchingGate("release", gatingv1.OnFailureRevert)
+	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first = s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
 		"app/b.yaml": system.ConfigMap("b", "1"), "other/c.yaml": system.ConfigMap("c", "1")})
 	s.GitRepository("app")
@@ -69,7 +69,7 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 	s.HasEvent("release", "GateClosed", second)
 
 	t.Log("the gate refuses this revision only, also after a restart; drift is corrected to the healthy one")
-	s.opened("release", metav1.ConditionTrue, "except for revision 'main@sha1:"+second+"', which failed")
+	s.GateOpened("release", metav1.ConditionTrue, "except for revision 'main@sha1:"+second+"', which failed")
 	s.Stop()
 	s.mergeConfigMap("a", `{"data":{"k":"drifted"}}`)
 	s.Start()
@@ -115,7 +115,7 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 
 func TestUnhealthyRevertStops(t *testing.T) {
 	s := newHarness(t)
-	s.watchingGate("release", gatingv1.OnFailureRevert)
+	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", behind("release"), func(k *kustomizev1.Kustomization) {
@@ -129,10 +129,10 @@ func TestUnhealthyRevertStops(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "HealthCheckFailed",
 		"cannot go back: no earlier revision was healthy. Repair the objects in the "+
 			"cluster, or approve a newer revision by its name")
-	s.opened("release", metav1.ConditionFalse, "is unhealthy")
+	s.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 	s.mergeConfigMap("a", `{"data":{"broken":null}}`)
 	s.Ready("app", first)
-	s.opened("release", metav1.ConditionTrue, "except for")
+	s.GateOpened("release", metav1.ConditionTrue, "except for")
 	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.Ready("app", second)
@@ -142,18 +142,18 @@ func TestUnhealthyRevertStops(t *testing.T) {
 	s.NotReady(k, "app", "HealthCheckFailed",
 		"Repair the objects in the cluster, or approve a newer revision at gate '"+s.Namespace+"/release' by its name")
 	s.says(k, "app", "Reconciling", "", "", "")
-	s.opened("release", metav1.ConditionFalse, "failed")
+	s.GateOpened("release", metav1.ConditionFalse, "failed")
 	s.ConfigMapHas("a", "1")
 
 	t.Log("a person repairs it")
 	s.mergeConfigMap("a", `{"data":{"broken":null}}`)
 	s.reverted("app", second, first)
-	s.opened("release", metav1.ConditionTrue, "except for")
+	s.GateOpened("release", metav1.ConditionTrue, "except for")
 }
 
 func TestRevertNeedsArtifact(t *testing.T) {
 	s := newHarness(t)
-	s.watchingGate("release", gatingv1.OnFailureRevert)
+	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", behind("release"))

@@ -117,10 +117,7 @@ func (k *Checks) Observe(ctx context.Context, c cache.Cache, kinds []GatedKind) 
 		changed := func(versions ...any) {
 			var objects []client.Object
 			for _, o := range versions {
-				if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-					o = deleted.Obj
-				}
-				if obj, ok := o.(client.Object); ok {
+				if obj, ok := objectOf(o); ok {
 					objects = append(objects, obj)
 				}
 			}

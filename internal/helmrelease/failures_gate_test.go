@@ -1,47 +1,16 @@
 package helmrelease_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
-
-// watchingGate creates a gate that is open, and watches what it lets through.
-func (h *harness) watchingGate(name string, onFailure gatingv1.OnFailure) {
-	h.Helper()
-	h.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: name},
-		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: time.Minute}, Default: gatingv1.Opened,
-			OnFailure: onFailure, Soak: &meta.Duration{Duration: time.Hour}}})
-	h.opened(name, metav1.ConditionTrue, "Gate opened by default")
-}
-
-// opened waits until a gate is open or not, with a message that contains a text.
-func (h *harness) opened(name string, status metav1.ConditionStatus, text string) *gatingv1.Gate {
-	h.Helper()
-	g := &gatingv1.Gate{}
-	testenv.Eventually(h, fmt.Sprintf("%s is opened: %s", name, status), func() error {
-		if err := h.Get(g, name); err != nil {
-			return err
-		}
-		c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
-		if c == nil || c.Status != status || !strings.Contains(c.Message, text) {
-			return fmt.Errorf("%+v; failures %+v", c, g.Status.Failures)
-		}
-		return nil
-	})
-	return g
-}
 
 // behind makes a HelmRelease refer to a gate. A ConfigMap with the value bad is unhealthy, unless a person adds the key
 // fixed.
@@ -55,7 +24,7 @@ func behind(gate string) func(*helmv2.HelmReleaseSpec) {
 
 func TestFailedReleaseClosesGate(t *testing.T) {
 	h := newHarness(t)
-	h.watchingGate("release", gatingv1.OnFailureHold)
+	h.WatchingGate("release", gatingv1.OnFailureHold)
 	h.publish("1.0.0", nil)
 	h.release("app", behind("release"))
 	h.release("other", behind("release"))
@@ -66,7 +35,7 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 	h.publish("1.1.0", map[string]string{"templates/broken.yaml": "{{ fail \"no\" }}"})
 	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "fail")
 	h.hasCondition("other", "Ready", "False", "RetriesExceeded", "fail")
-	h.opened("release", metav1.ConditionTrue, "Gate opened by default")
+	h.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
 
 	t.Log("other values are unhealthy: the gate closes for all")
 	h.publish("1.2.0", nil)
@@ -74,7 +43,7 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 	h.ready("other", 2)
 	h.edit("app", values(map[string]any{"color": "bad"}))
 	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "Failed")
-	g := h.opened("release", metav1.ConditionFalse, "HelmRelease '"+h.Namespace+"/app' is unhealthy")
+	g := h.GateOpened("release", metav1.ConditionFalse, "HelmRelease '"+h.Namespace+"/app' is unhealthy")
 	if f := g.Status.Failures; len(f) != 1 || f[0].Revision != "1.2.0" || f[0].Change == "" {
 		t.Errorf("failures are %+v", f)
 	}
@@ -84,7 +53,7 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 	t.Log("a person makes it healthy: it is released again, and the gate opens")
 	h.Patch(&corev1.ConfigMap{}, "app-config", `{"data":{"fixed":"yes"}}`)
 	h.ready("app", 4)
-	h.opened("release", metav1.ConditionTrue, "Gate opened by default")
+	h.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
 	h.ready("other", 3)
 	h.configMap("other-config", "blue")
 }

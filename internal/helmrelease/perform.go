@@ -130,6 +130,11 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 			"release %d failed, and no earlier release to roll back to is stored", o.last.Version).
 			WithHint("Set spec.upgrade.remediation.strategy to uninstall, or correct the chart or its values").Final()
 	}
+	return r.rollback(ctx, to, "previous release "+describe(to))
+}
+
+// rollback runs Helm's rollback to a release and records it. The name of the release is for messages.
+func (r *run) rollback(ctx context.Context, to *helmrelease.Release, name string) error {
 	a, err := r.newAction()
 	if err != nil {
 		return err
@@ -138,11 +143,9 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 	r.recordWork(client)
 	r.recordStored("rollback")
 	if err != nil {
-		return r.recordRemediation(helmv2.RollbackFailedReason,
-			fmt.Sprintf("Helm rollback to previous release %s failed", describe(to)), r.redact(err))
+		return r.recordRemediation(helmv2.RollbackFailedReason, "Helm rollback to "+name+" failed", r.redact(err))
 	}
-	return r.recordRemediation(helmv2.RollbackSucceededReason,
-		fmt.Sprintf("Helm rollback to previous release %s succeeded", describe(to)), nil)
+	return r.recordRemediation(helmv2.RollbackSucceededReason, "Helm rollback to "+name+" succeeded", nil)
 }
 
 // uninstall uninstalls the release.

@@ -166,17 +166,5 @@ func (r *run) rollBackTo(ctx context.Context, o *observed, to *helmrelease.Relea
 			return err
 		}
 	}
-	a, err := r.newAction()
-	if err != nil {
-		return err
-	}
-	client, err := a.Rollback(ctx, to)
-	r.recordWork(client)
-	r.recordStored("rollback")
-	if err != nil {
-		return r.recordRemediation(helmv2.RollbackFailedReason,
-			fmt.Sprintf("Helm rollback to release %s failed", describe(to)), r.redact(err))
-	}
-	return r.recordRemediation(helmv2.RollbackSucceededReason,
-		fmt.Sprintf("Helm rollback to release %s succeeded", describe(to)), nil)
+	return r.rollback(ctx, to, "release "+describe(to))
 }

@@ -32,7 +32,7 @@ func (h *harness) reverted(name, from, to string) {
 
 func TestFailedReleaseIsReverted(t *testing.T) {
 	h := newHarness(t)
-	h.watchingGate("release", gatingv1.OnFailureRevert)
+	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", nil)
 	h.release("app", behind("release"), detecting(meta.DriftEnabled))
 	h.ready("app", 1)
@@ -40,7 +40,7 @@ func TestFailedReleaseIsReverted(t *testing.T) {
 	h.reverted("app", "1.1.0", "1.0.0")
 	h.configMap("app-config", "red")
 	h.HasEvent("app", meta.RevertedReason, "1.1.0")
-	h.opened("release", metav1.ConditionTrue, "except for revision '1.1.0', which failed")
+	h.GateOpened("release", metav1.ConditionTrue, "except for revision '1.1.0', which failed")
 	if got := h.statuses("app"); !strings.HasPrefix(got, "3 deployed, 2 failed") {
 		t.Errorf("stored releases are %s", got)
 	}
@@ -74,7 +74,7 @@ func TestFailedReleaseIsReverted(t *testing.T) {
 
 func TestRevertKeepsWhatRemediationDid(t *testing.T) {
 	h := newHarness(t)
-	h.watchingGate("release", gatingv1.OnFailureRevert)
+	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", nil)
 	h.release("app", behind("release"), func(s *helmv2.HelmReleaseSpec) {
 		last := true
@@ -90,9 +90,9 @@ func TestRevertKeepsWhatRemediationDid(t *testing.T) {
 
 func TestReleaseWithoutHealthyOneStays(t *testing.T) {
 	h := newHarness(t)
-	h.watchingGate("release", gatingv1.OnFailureRevert)
+	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", map[string]string{"values.yaml": "color: bad\n"})
 	h.release("app", behind("release"))
 	h.HasEvent("app", meta.RevertFailedReason, "cannot go back: no earlier release was healthy")
-	h.opened("release", metav1.ConditionFalse, "is unhealthy")
+	h.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 }

@@ -1,8 +1,6 @@
 package kustomization_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +9,6 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -22,21 +19,6 @@ func (s *harness) deleteConfigMap(name string) {
 	if err := s.Client.Delete(s.Context(), cm); err != nil {
 		s.Fatal(err)
 	}
-}
-
-// waitsFor waits until a Kustomization reports a pending revision.
-func (s *harness) waitsFor(name, commit string) {
-	s.Helper()
-	testenv.Eventually(s, name+" waits for "+commit, func() error {
-		k := &kustomizev1.Kustomization{}
-		if err := s.Get(k, name); err != nil {
-			return err
-		}
-		if p := k.Status.Pending; p == nil || !strings.HasSuffix(p.Revision, commit) {
-			return fmt.Errorf("%+v", p)
-		}
-		return nil
-	})
 }
 
 func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
@@ -61,7 +43,7 @@ func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
 		last = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", value),
 			"c.yaml": system.ConfigMap("c", value)})
 		s.RequestFetch("app")
-		s.waitsFor("app", last)
+		s.WaitsFor("app", last)
 	}
 	s.deleteConfigMap("b")
 	s.edit("kubectl-edit", &corev1.ConfigMap{}, "a", `{"data":{"k":"edited"}}`)

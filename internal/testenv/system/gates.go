@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -53,6 +54,32 @@ func (s *System) TurnGate(name string, state gatingv1.State, revision ...string)
 		}
 		return nil
 	})
+}
+
+// WatchingGate creates a gate that is open, and watches what it lets through for an hour.
+func (s *System) WatchingGate(name string, onFailure gatingv1.OnFailure) {
+	s.Helper()
+	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: time.Minute}, Default: gatingv1.Opened,
+			OnFailure: onFailure, Soak: &meta.Duration{Duration: time.Hour}}})
+	s.GateOpened(name, metav1.ConditionTrue, "Gate opened by default")
+}
+
+// GateOpened waits until a gate is open or not, with a message that contains a text.
+func (s *System) GateOpened(name string, status metav1.ConditionStatus, text string) *gatingv1.Gate {
+	s.Helper()
+	g := &gatingv1.Gate{}
+	testenv.Eventually(s, fmt.Sprintf("%s is opened: %s", name, status), func() error {
+		if err := s.Get(g, name); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(g.Status.Conditions, gatingv1.OpenedCondition)
+		if c == nil || c.Status != status || !strings.Contains(c.Message, text) {
+			return fmt.Errorf("%+v; failures %+v", c, g.Status.Failures)
+		}
+		return nil
+	})
+	return g
 }
 
 // AnnotateGate sets annotations of a gate.

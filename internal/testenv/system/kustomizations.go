@@ -96,6 +96,21 @@ func (s *System) Unhealthy(name string, status metav1.ConditionStatus, message s
 	})
 }
 
+// WaitsFor waits until a Kustomization reports a pending commit.
+func (s *System) WaitsFor(name, commit string) {
+	s.Helper()
+	testenv.Eventually(s, name+" waits for "+commit, func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, name); err != nil {
+			return err
+		}
+		if p := k.Status.Pending; p == nil || !strings.HasSuffix(p.Revision, commit) {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+}
+
 // AllNamespaces configures the controllers to watch all namespaces, but only objects with the label of the test.
 func AllNamespaces(o *options.Options) {
 	o.WatchAllNamespaces = true
