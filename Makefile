@@ -30,9 +30,9 @@ release: ## Build all files of a release into bin/release: make release VERSION=
 .PHONY: test
 test: build ## Run all tests, against the real kube-apiserver of the playground
 	bin/progress tests go list -export -test ./... > /dev/null
+	cd hack/site && go test -count=1 ./... # its results depend on files of this module
 	go test -timeout 25m ./...
 	cd playground && go test -timeout 15m ./...
-	cd hack/site && go test -count=1 ./... # its results depend on files of this module
 
 .PHONY: test-ui
 test-ui: build ## Test the web UI in Chromium (IMAGES=DIR writes screenshots; installs Chromium and Node if missing)
