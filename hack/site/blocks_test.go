@@ -166,7 +166,7 @@ func table(classes, reasons map[string]int) string {
 	for _, row := range []struct{ class, meaning string }{
 		{class: applied, meaning: "manifests that an API server accepts, with strict validation"},
 		{class: ran, meaning: "commands and files that the test of the page runs or builds"},
-		{class: checked, meaning: "commands of `sluice` whose words and flags are checked; other tests run the command"},
+		{class: checked, meaning: "commands of `sluice` with words and flags that exist; other tests run the command"},
 		{class: output, meaning: "text, such as output and layouts of directories"},
 	} {
 		fmt.Fprintf(&b, "| %d or more | %s |\n", classes[row.class]/step*step, row.meaning)

@@ -106,7 +106,7 @@ func TestKeyServicesPage(t *testing.T) {
 		case "Secret":
 			k := fromSecret(t, o.StringData)
 			if len(k.Ignored) > 0 {
-				t.Errorf("these entries are no keys: %v", k.Ignored)
+				t.Errorf("the Secret has entries without a key: %v", k.Ignored)
 			}
 			all.Fallback(k)
 		case "ConfigMap":
