@@ -170,7 +170,7 @@ func TestApprovalIsForTheChangeThatWasShown(t *testing.T) {
 }
 
 // TestApprovalOfMoreChangesThanTheGateLists checks that an approval names all changes that were shown, in as many
-// GateApprovals as needed, and that a change beyond the list of the gate which is not the one that was shown is refused.
+// GateApprovals as needed, and that a change beyond the list of the gate is refused if another one was shown.
 func TestApprovalOfMoreChangesThanTheGateLists(t *testing.T) {
 	const count = gatingv1.MaxWaiting + 5
 	h := newHeldByRule(t)
