@@ -1,10 +1,12 @@
 package localsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +44,7 @@ func loginOf(o any) (a login, ok bool) {
 	if u, err := url.Parse(a.url); err == nil {
 		a.url = u.Scheme + "://" + u.Host
 	}
+	a.provider = cmp.Or(a.provider, sourcev1.ProviderGeneric)
 	return a, true
 }
 
@@ -60,10 +63,10 @@ func withoutCredentials[T client.Object](declared T, live any) (T, error) {
 	if !ok {
 		return out, nil
 	}
-	if wanted.provider != "" && wanted.provider != sourcev1.ProviderGeneric && wanted.secret == nil {
+	if wanted.provider != sourcev1.ProviderGeneric && wanted.secret == nil {
 		return out, errIdentity
 	}
-	if has, ok := loginOf(live); ok && meta.Equal(has, wanted) {
+	if has, ok := loginOf(live); ok && reflect.DeepEqual(has, wanted) {
 		return out, nil
 	}
 	switch s := any(out).(type) {

@@ -248,9 +248,18 @@ func (r *run) declare(g *graph, planned []apply.Change) {
 			declareNode(g.releases, key, c)
 		case c.Ref.Group == sourcev1.GroupVersion.Group && slices.Contains(sourceKinds, c.Ref.Kind) &&
 			c.Action != apply.Deleted:
-			if !meta.Equal(specOf(c.Before), specOf(c.After)) {
-				r.declareSource(c.Ref.Kind, key, func(o client.Object) bool { return decode(c.After, o) == nil })
+			if !meta.Equal(specOf(c.Before), specOf(c.After)) && r.declareSource(c.Ref.Kind, key, c.After) {
+				g.buildAgain(c.Ref.Kind + "/" + key.String())
 			}
+		}
+	}
+}
+
+// buildAgain lets the Kustomizations of a source be previewed again.
+func (g *graph) buildAgain(source string) {
+	for _, n := range g.kustomizations {
+		if n.declared != nil && sourceKey(n.declared) == source {
+			n.done = false
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (c *Cluster) Close() {
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
 		result:  &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
-		configs: map[string]bool{}, declared: map[string]client.Object{}}
+		configs: map[string]bool{}, declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
 	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
 	for _, s := range o.To.submodules {
@@ -106,7 +106,9 @@ type run struct {
 	reader  *localsource.Reader // of sources that are not this repository
 	configs map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
 
-	declared map[string]client.Object // sources that the change creates or changes, by KIND/NAMESPACE/NAME
+	// Sources that the change creates or changes, by KIND/NAMESPACE/NAME, and their specs.
+	declared      map[string]client.Object
+	declaredSpecs map[string]any
 
 	// By source, and forgotten when the change declares another spec of one.
 	trees   map[reachKey]*artifact.Tree // nil while it is composed

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
@@ -59,7 +61,7 @@ func (r *run) newReader() *localsource.Reader {
 
 // tree returns the files of a source before or after the change, as the source controller stores them.
 func (r *run) tree(ctx context.Context, side *Snapshot, s *source) (*artifact.Tree, error) {
-	if side == r.To && isSuspended(s.to) {
+	if side == r.To && isSuspended(s.from) {
 		r.note("%s is suspended: it keeps its files until it is resumed", s.key)
 		side = r.From
 	}
@@ -213,18 +215,18 @@ func checkoutOf(obj client.Object) checkout {
 var sourceKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
 	sourcev1.HelmChartKind, sourcev1.HelmRepositoryKind, sourcev1.ExternalArtifactKind}
 
-// declareSource records a source that the change creates or changes.
-func (r *run) declareSource(kind string, key types.NamespacedName, decodeInto func(client.Object) bool) {
+// declareSource records a source that the change creates or changes. It reports whether its spec was not known yet.
+func (r *run) declareSource(kind string, key types.NamespacedName, after *unstructured.Unstructured) bool {
 	var obj client.Object = &sourcev1.HelmRepository{}
 	if kind != sourcev1.HelmRepositoryKind {
 		obj = sourcev1.NewSource(kind).(client.Object)
 	}
-	if !decodeInto(obj) {
-		return // the dry-run reports what does not decode
+	id := kind + "/" + key.String()
+	if r.declared[id] != nil && meta.Equal(r.declaredSpecs[id], specOf(after)) || decode(after, obj) != nil {
+		return false // the dry-run reports what does not decode
 	}
 	obj.SetNamespace(key.Namespace)
-	id := kind + "/" + key.String()
-	r.declared[id] = obj
+	r.declared[id], r.declaredSpecs[id] = obj, specOf(after)
 	r.forget()
 	gated, _ := obj.(reconcile.Gated)
 	g, isGit := obj.(*sourcev1.GitRepository)
@@ -241,6 +243,7 @@ func (r *run) declareSource(kind string, key types.NamespacedName, decodeInto fu
 	case holds:
 		r.sources[id] = newSource(id, "", obj)
 	}
+	return true
 }
 
 func isSuspended(obj client.Object) bool {
