@@ -83,15 +83,12 @@ func (r *remoteCharts) create(name string, o client.Object) {
 }
 
 // preview previews a change of files. The files before it are those of every test, and more.
-func (r *remoteCharts) preview(from, to map[string]string, args ...string) result {
+func (r *remoteCharts) preview(to map[string]string, args ...string) result {
 	r.t.Helper()
 	before := map[string]string{
 		"root/release.yaml": releaseYAML("web", "version: 1.0.0", "HelmRepository, name: charts"),
 		"deploy/app.yaml":   configMap + "\"1\"\n"}
 	after := map[string]string{}
-	for name, content := range from {
-		before[name] = content
-	}
 	for name, content := range before {
 		after[name] = content
 	}
@@ -112,24 +109,21 @@ func sourceYAML(kind, name, spec string) string {
 		"%s}\n", kind, name, spec)
 }
 
-// TestPreviewFetches checks that a preview fetches what a change refers to and the cluster does not have.
-func TestPreviewFetches(t *testing.T) {
-	r := newRemoteCharts(t)
-	r.git.Commit("other", map[string]string{"app/c.yaml": configMap + "\"from git\"\n"})
-	manifests := filepath.Join(write(t, map[string]string{"c.yaml": configMap + "\"from a registry\"\n"}))
-	at(t, "push", "artifact", r.registry.OCI+"/manifests:v1", "--path", manifests, "--source", "here", "--revision",
-		"v1", "--insecure-registry").wants(t, exitOK)
+// fetching is a change that refers to something that the cluster does not have.
+type fetching struct {
+	to   map[string]string
+	args []string
+	want []string
+	not  string
+}
+
+func (r *remoteCharts) cases() map[string]fetching {
 	kustomization := func(kind string) string {
-		return "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: new}\nspec: {interval: " +
-			"1h, prune: true, path: ./, targetNamespace: NAMESPACE, sourceRef: {kind: " + kind + ", name: new}}\n"
+		return "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: new}\n" +
+			"spec: {interval: 1h, prune: true, path: ./, targetNamespace: NAMESPACE, sourceRef: {kind: " + kind + ", name: new}}\n"
 	}
 	registry := "url: '" + r.registry.OCI
-	for name, c := range map[string]struct {
-		from, to map[string]string
-		args     []string
-		want     []string
-		not      string
-	}{
+	return map[string]fetching{
 		"another version of a chart": {want: []string{"chart: 2.0.0\n", "w: \"1\""}, to: map[string]string{
 			"root/release.yaml": releaseYAML("web", "version: 2.x", "HelmRepository, name: charts")}},
 		"values files of a chart": {want: []string{"chart: 2.0.0+", "w: \"9\""}, to: map[string]string{
@@ -142,8 +136,8 @@ func TestPreviewFetches(t *testing.T) {
 			"root/oci.yaml": sourceYAML("OCIRepository", "new", "insecure: true, ref: {tag: 2.0.0}, layerSelector: "+
 				"{mediaType: application/vnd.cncf.helm.chart.content.v1.tar+gzip, operation: copy}, "+registry+
 				"/charts/app'"),
-			"root/second.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: second}\n" +
-				"spec: {interval: 1h, chartRef: {kind: OCIRepository, name: new}}\n"}},
+			"root/second.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: " +
+				"second}\nspec: {interval: 1h, chartRef: {kind: OCIRepository, name: new}}\n"}},
 		"manifests of a registry": {want: []string{"at: from a registry"}, to: map[string]string{
 			"root/new.yaml": kustomization("OCIRepository") + "---\n" + sourceYAML("OCIRepository", "new",
 				"insecure: true, ref: {tag: v1}, "+registry+"/manifests'")}},
@@ -155,15 +149,25 @@ func TestPreviewFetches(t *testing.T) {
 			args: []string{"--source", "OCIRepository/" + r.namespace + "/built=deploy"}},
 		"included files": {want: []string{"at: from git"}, to: map[string]string{
 			"root/new.yaml": sourceYAML("GitRepository", "new", "ref: {branch: main}, url: '"+r.git.URL+"/other.git'"),
-			"root/fleet.yaml": sourceYAML("GitRepository", "fleet", "include: [{repository: {name: new}, fromPath: app, "+
-				"toPath: root/lib}], url: 'https://example.com/fleet'")}},
+			"root/fleet.yaml": sourceYAML("GitRepository", "fleet", "include: [{repository: {name: new}, "+
+				"fromPath: app, toPath: root/lib}], url: 'https://example.com/fleet'")}},
 		"files that are not checked out": {not: "at: left out", to: map[string]string{
 			"root/a.yaml": strings.Replace(configMap, "app", "a", 1) + "left out\n",
 			"root/fleet.yaml": sourceYAML("GitRepository", "fleet", "ignore: '/root/a.yaml', sparseCheckout: [root], "+
 				"url: 'https://example.com/fleet'")}, want: []string{"GitRepository/" + r.namespace + "/fleet"}},
-	} {
+	}
+}
+
+// TestPreviewFetches checks that a preview fetches what a change refers to and the cluster does not have.
+func TestPreviewFetches(t *testing.T) {
+	r := newRemoteCharts(t)
+	r.git.Commit("other", map[string]string{"app/c.yaml": configMap + "\"from git\"\n"})
+	manifests := filepath.Join(write(t, map[string]string{"c.yaml": configMap + "\"from a registry\"\n"}))
+	at(t, "push", "artifact", r.registry.OCI+"/manifests:v1", "--path", manifests, "--source", "here", "--revision",
+		"v1", "--insecure-registry").wants(t, exitOK)
+	for name, c := range r.cases() {
 		t.Run(name, func(t *testing.T) {
-			got := r.preview(c.from, c.to, c.args...).wants(t, 1)
+			got := r.preview(c.to, c.args...).wants(t, 1)
 			if c.not != "" && strings.Contains(got.out, c.not) {
 				t.Errorf("%q in:\n%s%s", c.not, got.out, got.err)
 			}
@@ -183,9 +187,9 @@ func TestPreviewFetches(t *testing.T) {
 	if err := r.client.Update(t.Context(), built); err != nil {
 		t.Fatal(err)
 	}
-	r.preview(nil, map[string]string{"deploy/app.yaml": configMap + "\"2\"\n"}, "--source", "OCIRepository/"+
+	r.preview(map[string]string{"deploy/app.yaml": configMap + "\"2\"\n"}, "--source", "OCIRepository/"+
 		r.namespace+"/built=deploy").wants(t, exitOK, "built is suspended: it keeps its files")
-	got := r.preview(nil, map[string]string{"root/release.yaml": releaseYAML("web", "version: 3.x",
+	got := r.preview(map[string]string{"root/release.yaml": releaseYAML("web", "version: 3.x",
 		"HelmRepository, name: charts")}).wants(t, exitUsage, "1 preview failed")
 	if !strings.Contains(got.out, "its chart is not known") || !strings.Contains(got.out, "3.x") {
 		t.Errorf("the reason is missing:\n%s", got.out)
@@ -205,13 +209,13 @@ func TestPreviewKeepsCredentials(t *testing.T) {
 	}))
 	t.Cleanup(thief.Close)
 	login := ", secretRef: {name: login}, passCredentials: true"
-	got := r.preview(nil, map[string]string{
+	got := r.preview(map[string]string{
 		"root/charts.yaml": sourceYAML("HelmRepository", "charts", "url: '"+thief.URL+"'"+login)}).
 		wants(t, exitUsage, "1 preview failed")
 	if asked.Load() == 0 || stolen.Load() > 0 || strings.Contains(got.out+got.err, testenv.HelmPassword) {
 		t.Errorf("%d requests, %d with the credentials:\n%s%s", asked.Load(), stolen.Load(), got.out, got.err)
 	}
-	r.preview(nil, map[string]string{
+	r.preview(map[string]string{
 		"root/new.yaml":     sourceYAML("HelmRepository", "new", "url: '"+thief.URL+"'"+login),
 		"root/release.yaml": releaseYAML("web", "version: 2.0.0", "HelmRepository, name: new")}).wants(t, exitUsage)
 	if stolen.Load() > 0 {
@@ -221,7 +225,7 @@ func TestPreviewKeepsCredentials(t *testing.T) {
 		Name: "login"}}); err != nil {
 		t.Fatal(err)
 	}
-	got = r.preview(nil, map[string]string{"root/release.yaml": releaseYAML("web", "version: 2.0.0",
+	got = r.preview(map[string]string{"root/release.yaml": releaseYAML("web", "version: 2.0.0",
 		"HelmRepository, name: charts")}).wants(t, exitUsage)
 	if !strings.Contains(got.out, "Secret '"+r.namespace+"/login' not found") {
 		t.Errorf("the reason is missing:\n%s", got.out)

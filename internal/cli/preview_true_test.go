@@ -90,14 +90,15 @@ func newFleet(t *testing.T, c client.Client, namespace string) *fleetTest {
 			"configMapGenerator: [{name: settings, files: [settings.env]}]\n",
 		"charts/web/Chart.yaml":  "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 		"charts/web/values.yaml": "a: \"1\"\n",
-		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.name | default \"release\" }}}\n" +
+		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: " +
+			"{name: {{ .Values.name | default \"release\" }}}\n" +
 			"data: {a: \"{{ .Values.a }}\", b: \"1\"}\n",
 		"clusters/release.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\n" +
 			"spec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, reconcileStrategy: Revision, " +
 			"sourceRef: {kind: GitRepository, name: fleet}}}\n  values: {a: \"1\"}\n",
 	}
-	f.files["clusters/steady.yaml"] = strings.NewReplacer("name: web", "name: steady", "reconcileStrategy: Revision, ", "",
-		"values: {", "values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
+	f.files["clusters/steady.yaml"] = strings.NewReplacer("name: web", "name: steady",
+		"reconcileStrategy: Revision, ", "", "values: {", "values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
 	for range 4 {
 		f.addApp()
 	}

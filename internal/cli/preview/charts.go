@@ -138,14 +138,13 @@ func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmReleas
 }
 
 // chartTree returns the files of a chart, and the revision of the source.
-func (r *run) chartTree(ctx context.Context, side *Snapshot, obj *helmv2.HelmRelease, c *chart) (*artifact.Tree, string,
-	error) {
+func (r *run) chartTree(ctx context.Context, side *Snapshot, obj *helmv2.HelmRelease, c *chart) (
+	tree *artifact.Tree, revision string, err error) {
 	if c.unknown != nil {
 		return nil, "", c.unknown
 	}
 	object := c.object
 	if object == nil {
-		var err error
 		ref := obj.Spec.ChartRef
 		if object, err = r.reader.Object(ctx, ref.Kind, types.NamespacedName{
 			Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}); err != nil {

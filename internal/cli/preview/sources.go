@@ -40,8 +40,8 @@ func (r *run) nameSources() error {
 		key, dir, _ := strings.Cut(text, "=")
 		parts := strings.Split(key, "/")
 		if len(parts) != 3 || sourcev1.NewSource(parts[0]) == nil || strings.HasPrefix(path.Clean(dir), "..") {
-			return fmt.Errorf("--source %q: use KIND/NAMESPACE/NAME, such as GitRepository/flux-system/flux-system, or "+
-				"KIND/NAMESPACE/NAME=DIRECTORY with a directory of the repository", text)
+			return fmt.Errorf("--source %q: use KIND/NAMESPACE/NAME, such as GitRepository/flux-system/flux-system, "+
+				"or KIND/NAMESPACE/NAME=DIRECTORY with a directory of the repository", text)
 		}
 		r.named = append(r.named, namedSource{key: key, dir: strings.Trim(path.Clean("/"+dir), "/")})
 	}
