@@ -120,7 +120,8 @@ type fetching struct {
 func (r *remoteCharts) cases() map[string]fetching {
 	kustomization := func(kind string) string {
 		return "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: new}\n" +
-			"spec: {interval: 1h, prune: true, path: ./, targetNamespace: NAMESPACE, sourceRef: {kind: " + kind + ", name: new}}\n"
+			"spec: {interval: 1h, prune: true, path: ./, targetNamespace: NAMESPACE, sourceRef: {kind: " + kind +
+			", name: new}}\n"
 	}
 	registry := "url: '" + r.registry.OCI
 	return map[string]fetching{

@@ -98,7 +98,8 @@ func newFleet(t *testing.T, c client.Client, namespace string) *fleetTest {
 			"sourceRef: {kind: GitRepository, name: fleet}}}\n  values: {a: \"1\"}\n",
 	}
 	f.files["clusters/steady.yaml"] = strings.NewReplacer("name: web", "name: steady",
-		"reconcileStrategy: Revision, ", "", "values: {", "values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
+		"reconcileStrategy: Revision, ", "", "values: {",
+		"values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
 	for range 4 {
 		f.addApp()
 	}

@@ -165,8 +165,8 @@ func (r *run) chartTree(ctx context.Context, side *Snapshot, obj *helmv2.HelmRel
 	case c.source != nil:
 		return r.packaged(ctx, side, c)
 	}
-	return nil, "", fmt.Errorf("its chart is not known, so its objects are not compared: %w. Review the changes of the "+
-		"chart, or preview with 'sluice diff helmrelease NAME --path CHART'", err)
+	return nil, "", fmt.Errorf("its chart is not known, so its objects are not compared: %w. Review the changes of "+
+		"the chart, or preview with 'sluice diff helmrelease NAME --path CHART'", err)
 }
 
 // packaged packages a chart of the repository.
