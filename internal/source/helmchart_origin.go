@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -98,10 +99,13 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 		return nil, err
 	}
 	r, err := h.inTree(obj, tree, a.Revision)
-	if err == nil && obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision {
+	if err != nil {
+		return nil, err
+	}
+	if r.trace = a.Metadata[meta.TraceKey]; obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision {
 		r.content = []string{a.Revision, a.Digest}
 	}
-	return r, err
+	return r, nil
 }
 
 // Package packages the chart of a HelmChart from the tree of a revision of its source, as a pass does.

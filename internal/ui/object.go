@@ -47,10 +47,21 @@ type detail struct {
 	EventError string             `json:"eventError,omitempty"` // why events cannot be shown
 	History    []version          `json:"history"`
 	Pending    *meta.Pending      `json:"pending,omitempty"`
+	Why        string             `json:"why,omitempty"` // which gates hold the change, and why
+	Admitted   *admitted          `json:"admitted,omitempty"`
+	Gate       *gateEntry         `json:"gate,omitempty"`       // of a Gate: what waits
 	Diff       string             `json:"diff,omitempty"`       // what an ImageUpdateJob changed or would change
 	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
 	Actions    []string           `json:"actions"`
 	YAML       string             `json:"yaml"`
+}
+
+// admitted is the last revision that gates let through.
+type admitted struct {
+	Revision string    `json:"revision"`
+	ReadyAt  time.Time `json:"readyAt,omitzero"`  // when the object was first Ready with it, if a gate watches it
+	FailedAt time.Time `json:"failedAt,omitzero"` // when it became unhealthy with it
+	Message  string    `json:"message,omitempty"` // why
 }
 
 // event is one line of what happened to an object.
@@ -96,7 +107,15 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 		History: historyOf(o, s.repositoryOf(ctx, u, item)),
 		Actions: actionsOf(k, o), Suspension: o.GetAnnotations()[suspendedBy]}
 	if g, ok := o.(reconcile.Gated); ok {
-		d.Pending = g.Held().Pending
+		d.setHeld(o, g.Held())
+	}
+	if item.Gate != nil {
+		may, err := s.filter(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		entry := s.newReader(u, may).entry(ctx, item)
+		d.Gate = &entry
 	}
 	if job, ok := o.(*imagev1alpha1.ImageUpdateJob); ok {
 		d.Diff = job.Status.Diff
@@ -110,6 +129,22 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	}
 	d.YAML = excerpt.Bytes(text, maxYAML)
 	return d, nil
+}
+
+// setHeld records what waits at gates, why, and what they let through.
+func (d *detail) setHeld(o reconcile.Object, h *meta.Held) {
+	if d.Pending = h.Pending; d.Pending != nil {
+		d.Why = view.HeldBecause(o)
+	}
+	if a := h.Admitted; a != nil {
+		d.Admitted = &admitted{Revision: a.Revision}
+		if a.ReadyAt != nil {
+			d.Admitted.ReadyAt = a.ReadyAt.Time
+		}
+		if a.Failure != nil {
+			d.Admitted.FailedAt, d.Admitted.Message = a.Failure.At.Time, a.Failure.Message
+		}
+	}
 }
 
 // yamlOf returns an object as YAML with its kind, which typed clients leave out, and without managed fields.

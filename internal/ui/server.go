@@ -26,6 +26,7 @@ import (
 // Bounds of a request.
 const (
 	maxBody           = 64 << 10 // bytes
+	maxDecision       = 1 << 20  // bytes of the body of an action, which lists what was seen
 	maxHeader         = 32 << 10 // bytes
 	maxQuery          = 4 << 10  // bytes
 	maxWords          = 30
@@ -142,7 +143,11 @@ func withHeaders(next http.Handler) http.Handler {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			h.Set("Cache-Control", "no-store")
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		limit := int64(maxBody)
+		if strings.HasPrefix(r.URL.Path, "/api/v1/objects/") {
+			limit = maxDecision
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -244,6 +249,21 @@ func checkQuery(r *http.Request) error {
 	}
 	if len(values["kind"])+len(values["state"]) > maxWords {
 		return badRequest("more than %d kinds and states are chosen", maxWords)
+	}
+	return nil
+}
+
+// readBody decodes the body of a request. Unknown fields are refused, so that a misspelled one is not ignored.
+func readBody(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return NewError(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
+	case err != nil:
+		return badRequest("the body cannot be read: %v", err)
 	}
 	return nil
 }

@@ -70,19 +70,27 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if *images != "" {
+		node(t, string(where), "browser/screenshots.mjs")
+		shrink(t, *images)
+	}
+	b.hostile()
+	node(t, string(where), append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec",
+		"--test-name-pattern=" + *only}, tests...)...)
+}
+
+// node runs a script of the browser tests.
+func node(t *testing.T, where string, args ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
 	defer cancel()
-	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec",
-		"--test-name-pattern=" + *only}, tests...)...)
-	node.Env = append(os.Environ(), "SLUICE_UI_WORLD="+string(where))
-	node.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
-	out, err := node.CombinedOutput()
+	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd.Env = append(os.Environ(), "SLUICE_UI_WORLD="+where)
+	cmd.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
+	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatalf("browser tests failed: %v", err)
-	}
-	if *images != "" {
-		shrink(t, *images)
 	}
 }
 
