@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -103,7 +104,8 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	}
 	chart := &treeChart{tree: tree, chartName: name,
 		byRevision: obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision}
-	r := &HelmChartRevision{metadata: valuesMetadata(obj), source: a.Revision, chart: chart}
+	r := &HelmChartRevision{metadata: valuesMetadata(obj), source: a.Revision, chart: chart,
+		trace: a.Metadata[meta.TraceKey]}
 	if chart.byRevision {
 		parts := slices.DeleteFunc([]string{shortDigest(a.Revision), r.metadata},
 			func(s string) bool { return s == "" })
