@@ -29,6 +29,7 @@ var tested = map[string]pageTest{
 	"design/add-a-provider.md go":      {test: providers, blocks: 1},
 	"gate.md sh":                       {test: kubectl, blocks: 1},
 	"gates-and-freezes.md indented":    {test: "internal/cli/gates_docs_test.go:TestGatesPage", blocks: 6},
+	"get-started.md console":           {test: "test/e2e/pages_test.go:TestGetStartedPage", blocks: 3},
 	"get-started.md sh":                {test: "test/e2e/pages_test.go:TestGetStartedPage", blocks: 10},
 	"gitea.md indented":                {test: hosts, blocks: 2},
 	"github.md indented":               {test: hosts, blocks: 3},
