@@ -157,7 +157,7 @@ func clusterOf(o reconcile.Object) string {
 	return thisCluster
 }
 
-// appliedRevision returns what an object has applied, as the list of its kind shows it; empty if it has applied nothing.
+// appliedRevision returns what an object has applied, as the list of its kind shows it; empty if that is nothing.
 func appliedRevision(f foundObject) string {
 	for _, c := range f.kind.Columns {
 		if c.Header == "REVISION" {
