@@ -98,7 +98,8 @@ func TestTextsOfObjectsAreShownNotExecuted(t *testing.T) {
 	if want := "\x1b[32mok\x1b[0m[8mhidden]0;title\n"; !strings.HasSuffix(b.String(), want) {
 		t.Errorf("%q", b.String())
 	}
-	if got := strings.NewReplacer("\x1b[32m", "", "\x1b[0m", "").Replace(b.String()) + Wrap("c\x1b[2J d\te", "", 80); strings.ContainsAny(got, "\x1b\x00\a\u009b") ||
+	shown := strings.NewReplacer("\x1b[32m", "", "\x1b[0m", "").Replace(b.String())
+	if got := shown + Wrap("c\x1b[2J d\te", "", 80); strings.ContainsAny(got, "\x1b\x00\a\u009b") ||
 		!strings.Contains(got, "a[2J") || !strings.Contains(got, "d e") {
 		t.Errorf("%q", got)
 	}
