@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-const hostileRelease = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: r, namespace: shop}\n" +
+const hostileRelease = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n" +
+	"metadata: {name: r, namespace: shop}\n" +
 	"spec: {interval: 1h, chart: {spec: {chart: endless, sourceRef: {kind: GitRepository, name: fleet, namespace: " +
 	"flux-system}}}}\n"
 
-// TestPreviewOfHostileChange previews branches that try to read outside of the clone, to exhaust memory and time, and to
-// write to the terminal or into the comment.
+// TestPreviewOfHostileChange previews branches that try to read outside of the clone, to exhaust memory and time,
+// and to write to the terminal or into the comment.
 func TestPreviewOfHostileChange(t *testing.T) {
 	t.Parallel()
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -32,8 +33,8 @@ func TestPreviewOfHostileChange(t *testing.T) {
 	}{
 		"a link out of the clone": {link: secret, want: "failed", code: exitUsage},
 		"a relative link":         {link: "../../../../../../../../etc/passwd", want: "failed", code: exitUsage},
-		"aliases": {files: map[string]string{"web/app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n" +
-			bomb}, want: "failed", code: exitUsage},
+		"aliases": {files: map[string]string{"web/app.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: app}\n" + bomb}, want: "failed", code: exitUsage},
 		"a large file": {files: map[string]string{"web/app.yaml": configMap + strings.Repeat("\"x\" #", 9<<20)},
 			want: "failed", code: exitUsage},
 		"an endless chart": {files: map[string]string{"web/app.yaml": hostileRelease,
