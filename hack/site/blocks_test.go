@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the counts of blocks into docs/de
 const (
 	applied = "applied" // to an API server
 	ran     = "run"     // as it is, by the test of its page
-	checked = "checked" // commands of sluice: words and flags
+	checked = "checked" // commands of sluice: run up to their first request
 	notRun  = "not run" // marked, with the reason
 	output  = "text"    // neither a command nor a manifest
 )
@@ -166,7 +166,7 @@ func table(classes, reasons map[string]int) string {
 	for _, row := range []struct{ class, meaning string }{
 		{class: applied, meaning: "manifests that an API server accepts, with strict validation"},
 		{class: ran, meaning: "commands and files that the test of the page runs or builds"},
-		{class: checked, meaning: "commands of `sluice` with words and flags that exist; other tests run the command"},
+		{class: checked, meaning: "commands of `sluice`, run up to their first request to a cluster or host"},
 		{class: output, meaning: "text, such as output and layouts of directories"},
 	} {
 		fmt.Fprintf(&b, "| %d or more | %s |\n", classes[row.class]/step*step, row.meaning)

@@ -90,12 +90,16 @@ func newFleet(t *testing.T, c client.Client, namespace string) *fleetTest {
 			"configMapGenerator: [{name: settings, files: [settings.env]}]\n",
 		"charts/web/Chart.yaml":  "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 		"charts/web/values.yaml": "a: \"1\"\n",
-		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: release}\n" +
+		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: " +
+			"{name: {{ .Values.name | default \"release\" }}}\n" +
 			"data: {a: \"{{ .Values.a }}\", b: \"1\"}\n",
 		"clusters/release.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\n" +
 			"spec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, reconcileStrategy: Revision, " +
 			"sourceRef: {kind: GitRepository, name: fleet}}}\n  values: {a: \"1\"}\n",
 	}
+	f.files["clusters/steady.yaml"] = strings.NewReplacer("name: web", "name: steady",
+		"reconcileStrategy: Revision, ", "", "values: {",
+		"values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
 	for range 4 {
 		f.addApp()
 	}
@@ -184,6 +188,8 @@ func (f *fleetTest) edits() map[string]func() {
 		"change a variable":    func() { f.bump("clusters/vars.yaml") },
 		"change an immutable":  func() { f.bump(f.anyFile("frozen.yaml")) },
 		"change a chart":       func() { f.replace("charts/web/templates/c.yaml", "b: \"", "b: \"1") },
+		"change steady values": func() { f.bump("clusters/steady.yaml") },
+		"change chart version": func() { f.replace("charts/web/Chart.yaml", "version: 1", "version: 11") },
 		"change helm values":   func() { f.bump("clusters/release.yaml") },
 		"change nothing":       func() { f.next++; f.pending["README.md"] = fmt.Sprint(f.next) },
 		"delete an app":        func() { f.removeApp(f.anyApp()); f.addApp() },
@@ -301,8 +307,14 @@ func (f *fleetTest) settled() error {
 				k.Status.Conditions)
 		}
 	}
-	var release corev1.ConfigMap
-	return f.client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: "release"}, &release)
+	for _, name := range []string{"release", "steady"} {
+		var release corev1.ConfigMap
+		if err := f.client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: name},
+			&release); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // objects returns the objects that the repository declares, by kind and name: UID and content without status.
