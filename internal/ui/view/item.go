@@ -27,19 +27,19 @@ import (
 )
 
 // State is the state of an object in one word.
-type State string
+type State = reconcile.State
 
 // States, worst first.
 const (
-	Failed      State = "failed"
-	Waiting     State = "waiting" // at a gate, or for a dependency
-	Progressing State = "progressing"
-	Suspended   State = "suspended"
-	Ready       State = "ready"
+	Failed      = reconcile.StateFailed
+	Waiting     = reconcile.StateWaiting
+	Progressing = reconcile.StateProgressing
+	Suspended   = reconcile.StateSuspended
+	Ready       = reconcile.StateReady
 )
 
 // States lists all states, worst first.
-var States = []State{Failed, Waiting, Progressing, Suspended, Ready}
+var States = reconcile.States
 
 // Times are when the steps of a change ended, as far as they are known. They are those of the current revision.
 type Times struct {
@@ -127,29 +127,14 @@ func Of(k *kind.Kind, o reconcile.Object) *Item {
 
 // setState derives the state from the conditions.
 func (i *Item) setState(o reconcile.Object) {
-	conditions := o.CommonStatus().Conditions
-	ready := apimeta.FindStatusCondition(conditions, reconcile.TypeReady)
+	ready := apimeta.FindStatusCondition(o.CommonStatus().Conditions, reconcile.TypeReady)
 	if ready != nil {
 		i.Reason, i.Since = excerpt.Bytes(ready.Reason, maxText), ready.LastTransitionTime.Time
 		i.Message = excerpt.Bytes(ready.Message, maxMessage)
 	} else {
 		i.Message = "not reconciled yet"
 	}
-	held := apimeta.IsStatusConditionFalse(conditions, meta.ApprovedCondition) ||
-		apimeta.IsStatusConditionTrue(conditions, meta.BlockedCondition)
-	switch {
-	case o.Schedule().Suspended:
-		i.State = Suspended
-	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
-		i.State = Failed
-	case held, ready != nil && ready.Status == metav1.ConditionFalse:
-		i.State = Waiting
-	case ready == nil, ready.Status == metav1.ConditionUnknown,
-		apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling):
-		i.State = Progressing
-	default:
-		i.State = Ready
-	}
+	i.State = reconcile.StateOf(o)
 }
 
 // setRelations records what the object is built from, waits for, is held by and was applied by.
