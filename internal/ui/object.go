@@ -30,7 +30,11 @@ import (
 
 // Bounds of the page of an object.
 const (
-	maxEvents       = 100
+	maxEvents       = 100       // shown
+	maxEventsRead   = 1000      // of the many that a tenant can create
+	maxConditions   = 50        // controllers write fewer
+	maxHistory      = 100       // versions
+	maxConditionRow = 8 << 10   // bytes of a message
 	maxYAML         = 512 << 10 // bytes
 	maxLog          = 1 << 20   // bytes
 	defaultLogLines = 500
@@ -98,14 +102,19 @@ func get(ctx context.Context, u *User, r *http.Request) (*kind.Kind, reconcile.O
 
 // object returns the page of an object.
 func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, error) {
+	done, err := s.large.take(ctx, u.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	k, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err
 	}
 	item := view.Of(k, o)
-	d := detail{Item: item, Conditions: o.CommonStatus().Conditions,
-		History: historyOf(o, s.repositoryOf(ctx, u, item)),
-		Actions: actionsOf(k, o), Suspension: o.GetAnnotations()[suspendedBy]}
+	d := detail{Item: item, Conditions: conditionsOf(o), History: historyOf(o, s.repositoryOf(ctx, u, item)),
+		Actions: actionsOf(k, o), Suspension: excerpt.Bytes(o.GetAnnotations()[suspendedBy], maxConditionRow)}
+	d.History = d.History[:min(len(d.History), maxHistory)]
 	if g, ok := o.(reconcile.Gated); ok {
 		d.setHeld(o, g.Held())
 	}
@@ -147,6 +156,16 @@ func (d *detail) setHeld(o reconcile.Object, h *meta.Held) {
 	}
 }
 
+// conditionsOf returns the first conditions of an object, with shortened messages. The YAML has them as they are.
+func conditionsOf(o reconcile.Object) []metav1.Condition {
+	all := o.CommonStatus().Conditions
+	conditions := slices.Clone(all[:min(len(all), maxConditions)])
+	for i := range conditions {
+		conditions[i].Message = excerpt.Bytes(conditions[i].Message, maxConditionRow)
+	}
+	return conditions
+}
+
 // yamlOf returns an object as YAML with its kind, which typed clients leave out, and without managed fields.
 func yamlOf(u *User, o reconcile.Object) (string, error) {
 	gvk, err := apiutil.GVKForObject(o, u.Client.Scheme())
@@ -163,7 +182,8 @@ func yamlOf(u *User, o reconcile.Object) (string, error) {
 func eventsOf(ctx context.Context, u *User, k *kind.Kind, o client.Object) ([]event, error) {
 	var list corev1.EventList
 	err := u.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()})
+		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()},
+		client.Limit(maxEventsRead))
 	if err != nil {
 		return nil, err
 	}

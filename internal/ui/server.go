@@ -80,6 +80,7 @@ type Server struct {
 	streams  counter
 	requests counter
 	heavy    turns
+	large    turns
 }
 
 // Serve serves on a listener until the context ends.
@@ -103,6 +104,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a
 // site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
 func (s *Server) Handler(addr string) http.Handler {
+	s.large.size, s.large.userSize = maxLarge, maxUserRequests
 	mux := http.NewServeMux()
 	s.Login.Routes(mux)
 	s.routes(mux)

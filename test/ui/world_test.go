@@ -51,7 +51,7 @@ func newWorld(s *system.Images) *world {
 // shop is an application with two parts, and a third one behind a gate.
 func (w *world) shop() {
 	commit := w.Git.Commit("app", map[string]string{
-		"web/web.yaml":      system.WebDeployment(w.Registry.Host+"/web:1.1.0", ""),
+		"web/web.yaml":      webDeployment(w.Registry.Host + "/web:1.1.0"),
 		"web/settings.yaml": configMap("web", "1"),
 		"api/api.yaml":      configMap("api", "1"), "checkout/checkout.yaml": configMap("checkout", "1"),
 	})
@@ -71,6 +71,12 @@ func (w *world) shop() {
 	w.Ready("web", commit)
 	w.Ready("api", commit)
 	w.awaitPending("checkout", commit)
+}
+
+// webDeployment is a workload whose pods have a log with HTML in it.
+func webDeployment(image string) string {
+	return strings.Replace(system.WebDeployment(image, ""), "annotations: {",
+		`annotations: {playground.sluice.dev/log: "first line\n<b>second</b> line\n", `, 1)
 }
 
 // failures is a source that fails with three dependents.
