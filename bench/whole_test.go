@@ -40,6 +40,7 @@ type fleet struct {
 	apps      int
 	manifest  func(app int, version string) []string // the objects of an app, as YAML
 	interval  time.Duration
+	change    func(app int, k *kustomizev1.Kustomization) // of what is declared; may be nil
 }
 
 func newFleet(b *testing.B, apps int, manifest func(int, string) []string) *fleet {
@@ -91,18 +92,27 @@ func (f *fleet) declare() {
 		},
 	})
 	inParallel(f.all(), func(app int) {
-		create(&kustomizev1.Kustomization{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: appName(app)},
-			Spec: kustomizev1.KustomizationSpec{
-				Interval: meta.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace,
-				Path: "./apps/" + appName(app),
-				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
-					NamespacedName: meta.NamespacedName{Name: "fleet"}},
-			},
-		})
+		k := f.kustomization(app)
+		if f.change != nil {
+			f.change(app, k)
+		}
+		create(k)
 	})
 	if f.b.Failed() {
 		f.b.FailNow()
+	}
+}
+
+// kustomization returns that of an app.
+func (f *fleet) kustomization(app int) *kustomizev1.Kustomization {
+	return &kustomizev1.Kustomization{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: appName(app)},
+		Spec: kustomizev1.KustomizationSpec{
+			Interval: meta.Duration{Duration: f.interval}, Prune: true, TargetNamespace: f.namespace,
+			Path: "./apps/" + appName(app),
+			SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
+				NamespacedName: meta.NamespacedName{Name: "fleet"}},
+		},
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -25,8 +27,8 @@ const (
 	unreachableHint = "Check the address of spec.kubeConfig, and that the controller can reach it"
 )
 
-// Transports makes the HTTP transports to the API servers of other clusters. Requests to a server that timed out fail
-// immediately for a while, so that they do not occupy the workers that other clusters need.
+// Transports makes the HTTP transports to the API servers of other clusters. Requests to a server that timed out or
+// cannot be reached fail immediately for a while, so that they do not occupy the workers that other clusters need.
 type Transports struct {
 	Dialer *net.Dialer
 	Guard  *hostguard.Guard
@@ -143,13 +145,20 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		resp.Body = &body{resp.Body, cancel}
 		return resp, nil
 	}
+	timedOut := errors.Is(context.Cause(ctx), errTimeout) || isTimeout(err)
 	cancel(nil)
-	if req.Context().Err() != nil || !errors.Is(context.Cause(ctx), errTimeout) && !isTimeout(err) {
-		wait.Ended()
-		return nil, err
+	switch {
+	case req.Context().Err() != nil:
+	case timedOut:
+		wait.TimedOut()
+		return nil, fault.New(reason, "host '%s' does not answer", req.URL.Host).WithHint(unreachableHint)
+	case isUnreachable(err):
+		wait.TimedOut() // it costs no time, but client-go repeats the request many times in each pass
+		return nil, fault.New(reason, "host '%s' cannot be reached", req.URL.Host).Because(err).
+			WithHint(unreachableHint)
 	}
-	wait.TimedOut()
-	return nil, fault.New(reason, "host '%s' does not answer", req.URL.Host).WithHint(unreachableHint)
+	wait.Ended()
+	return nil, err
 }
 
 // body ends the context of a request when the body of its response is closed.
@@ -165,6 +174,15 @@ func (b *body) Close() error {
 }
 
 var errTimeout = errors.New("no response in time")
+
+// isUnreachable reports whether no server answered at the address: its name is not known, or it refuses or ends
+// connections, as the load balancer of a cluster without a control plane does.
+func isUnreachable(err error) bool {
+	var name *net.DNSError
+	return errors.As(err, &name) || slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET,
+		syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF},
+		func(kind error) bool { return errors.Is(err, kind) })
+}
 
 func isTimeout(err error) bool {
 	var timeout net.Error

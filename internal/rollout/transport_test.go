@@ -90,6 +90,47 @@ func TestRequestsToUnresponsiveClusterArePaused(t *testing.T) {
 	}
 }
 
+// A cluster whose load balancer refuses or ends connections is probed once in a while, not by each pass.
+func TestRequestsToUnreachableClusterArePaused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var probes atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			probes.Add(1)
+			_ = c.Close()
+		}
+	}()
+	clock := testclock.NewFakeClock(time.Now())
+	transports := NewTransports(&net.Dialer{}, clock)
+	address := "http://" + l.Addr().String()
+	for pass := range 60 { // one each ten seconds
+		err := send(t, transports, address)
+		if f := fault.As(err); f == nil || !strings.Contains(f.Hint, "Check the address of spec.kubeConfig") {
+			t.Fatalf("pass %d: got %v, want a fault with a hint", pass, err)
+		}
+		clock.Step(10 * time.Second)
+	}
+	_ = l.Close()
+	<-done
+	if n := probes.Load(); n > 10 { // a second connection for a probe that is repeated by net/http
+		t.Errorf("%d connections in ten minutes", n)
+	}
+	clock.Step(time.Hour)
+	if err := send(t, transports, address); err == nil || !strings.Contains(err.Error(), "cannot be reached: ") ||
+		!strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("a host that refuses connections: %v", err)
+	}
+}
+
 func TestCanceledRequestDoesNotPauseCluster(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/version" {
