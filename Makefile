@@ -71,8 +71,8 @@ lint: ## Run the linters, with the layer rules
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: docs
-docs: ## Build docs/ as a static site with search into bin/site (VERSION=v1.2.3 adds that version)
-	cd hack/site && go run . -root ../.. -out ../../bin/site -version "$(or $(VERSION),main)"
+docs: ## Build docs/ as a static site with search into bin/site (VERSION=v1.2.3; default: the newest tag)
+	cd hack/site && go run . -root ../.. -out ../../bin/site -version "$(VERSION)"
 
 .PHONY: bench
 bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation

@@ -64,6 +64,10 @@ const (
 	OriginURLKey      = "org.opencontainers.image.source"
 )
 
+// TraceKey is the key of an artifact's metadata, and the annotation of an OCI artifact, that names the OpenTelemetry
+// trace of the change (https://www.w3.org/TR/trace-context/#traceparent-header).
+const TraceKey = "traceparent"
+
 // Keys of the metadata of a GitRepository's artifact.
 const (
 	RepositoryURLKey = "source.toolkit.fluxcd.io/url"            // URL of the repository, without credentials

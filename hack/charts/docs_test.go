@@ -73,7 +73,7 @@ func TestKustomizationOfPage(t *testing.T) {
 // TestValuesOfUIPage renders the chart with the values of docs/ui.md. They are what the command of the page installs.
 func TestValuesOfUIPage(t *testing.T) {
 	values := map[string]any{}
-	for _, block := range testenv.Blocks(t, "ui.md", "text") {
+	for _, block := range testenv.Blocks(t, "ui.md", "yml") {
 		if strings.HasPrefix(block, "ui:") {
 			if err := yaml.UnmarshalStrict([]byte(block), &values); err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestValuesOfUIPage(t *testing.T) {
 // TestKustomizationOfUIPage builds the kustomization of docs/ui.md, with the base and the component of the checkout.
 func TestKustomizationOfUIPage(t *testing.T) {
 	text := ""
-	for _, block := range testenv.Blocks(t, "ui.md", "text") {
+	for _, block := range testenv.Blocks(t, "ui.md", "yml") {
 		if strings.HasPrefix(block, "resources:") {
 			text = block
 		}
@@ -111,7 +111,7 @@ func TestReplicasOfPage(t *testing.T) {
 	o := install.Default("latest")
 	o.Backend = install.Backend{Endpoint: "https://s3.eu-west-1.amazonaws.com", Bucket: "sluice", Prefix: "production",
 		Secret: "artifact-bucket"}
-	blocks := testenv.Blocks(t, "high-availability.md", "text")
+	blocks := testenv.Blocks(t, "high-availability.md", "yml")
 	if len(blocks) != 2 {
 		t.Fatalf("the page has %d blocks", len(blocks))
 	}

@@ -11,8 +11,12 @@ import (
 func main() {
 	root := flag.String("root", ".", "directory of the repository")
 	out := flag.String("out", "bin/site", "directory of the site; versions that it contains are kept")
-	version := flag.String("version", "main", "name of this version, which is a directory of the site")
+	version := flag.String("version", "", "name of this version, which is a directory of the site; by default the "+
+		"newest tag, or main")
 	flag.Parse()
+	if *version == "" {
+		*version = newestVersion(*root)
+	}
 	pages, err := build(*root, *out, *version)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -107,7 +107,9 @@ func (p *page) render(root string, target func(source string) (string, bool)) er
 	if err := markdown.Renderer().Render(&b, content, doc); err != nil {
 		return err
 	}
-	p.body = focusable.ReplaceAll(b.Bytes(), []byte("$0 tabindex=\"0\"")) // so that keys can scroll what is too wide
+	// Keys can scroll what is too wide.
+	p.body = focusable.ReplaceAll(b.Bytes(), []byte("$0 tabindex=\"0\""))
+	p.body = bytes.ReplaceAll(p.body, []byte("<th></th>"), []byte("<td></td>"))
 	p.body = tables.ReplaceAll(p.body, []byte(`<div class="wide" tabindex="0">$0</div>`))
 	if p.title == "" {
 		return fmt.Errorf("%s has no heading of level 1", p.source)

@@ -128,17 +128,35 @@ func writeShared(out, dir string, pages []*page) error {
 	if err := writeScript(filepath.Join(dir, "search.js"), "searchIndex", index); err != nil {
 		return err
 	}
-	versions, err := versionsIn(out)
+	versions, err := writeVersions(out)
 	if err != nil {
-		return err
-	}
-	if err := writeScript(filepath.Join(out, "versions.js"), "versions", versions); err != nil {
 		return err
 	}
 	to := versions[0] + "/index.html"
 	return writeFile(filepath.Join(out, "index.html"), []byte(`<!doctype html><html lang="en"><meta charset="utf-8">`+
 		`<title>Sluice</title><meta http-equiv="refresh" content="0; url=`+to+`">`+
 		`<a href="`+to+`">Documentation</a></html>`))
+}
+
+// writeVersions writes the list of versions and their pages, and returns the versions.
+func writeVersions(out string) ([]string, error) {
+	versions, err := versionsIn(out)
+	if err != nil {
+		return nil, err
+	}
+	type version struct {
+		Name  string
+		Pages []string
+	}
+	var list []version
+	for _, name := range versions {
+		pages, err := pagesOf(filepath.Join(out, name))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, version{Name: name, Pages: pages})
+	}
+	return versions, writeScript(filepath.Join(out, "versions.js"), "versions", list)
 }
 
 func writeScript(name, variable string, value any) error {
@@ -163,6 +181,20 @@ func versionsIn(out string) ([]string, error) {
 	}
 	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
 	return versions, nil
+}
+
+// pagesOf returns the pages of a version.
+func pagesOf(dir string) ([]string, error) {
+	pages := []string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".html" {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		pages = append(pages, filepath.ToSlash(rel))
+		return err
+	})
+	return pages, err
 }
 
 var number = regexp.MustCompile(`\d+`)

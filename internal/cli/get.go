@@ -41,7 +41,7 @@ func newGetCommand(e *env) *cobra.Command {
 	f.StringVarP(&o.labels, "label-selector", "l", "", "only objects with these labels")
 	f.StringVar(&o.status, "status-selector", "", "only objects whose condition has a status, such as ready=false")
 	e.addPerKind(c, func(k *kind.Kind) *cobra.Command { return newGetKindCommand(e, k, &o) })
-	c.AddCommand(newGetAllCommand(e, c.CommandPath(), kind.All(), &o))
+	c.AddCommand(withClusters(e, newGetAllCommand(e, c.CommandPath(), kind.All(), &o), &o))
 	for _, sub := range c.Commands() {
 		if kind.ParentAliases(sub.Name()) != nil {
 			sub.AddCommand(newGetAllCommand(e, sub.CommandPath(), kind.Under(sub.Name()), &o))
@@ -78,6 +78,24 @@ func newGetAllCommand(e *env, parent string, ks []*kind.Kind, o *getOptions) *co
 			return runGet(cmd.Context(), e, ks, args, overview)
 		},
 	}
+}
+
+// withClusters adds the list of clusters to the command that lists objects of all kinds.
+func withClusters(e *env, c *cobra.Command, o *getOptions) *cobra.Command {
+	var clusters clusterOptions
+	clusters.bind(c)
+	c.Example += "\n  sluice get all -A --clusters\n  sluice get all -A --clusters --by environment"
+	listObjects := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if clusters.by != "" && !clusters.list {
+			return usagef("--by needs --clusters")
+		}
+		if clusters.list {
+			return runGetClusters(cmd.Context(), e, *o, clusters)
+		}
+		return listObjects(cmd, args)
+	}
+	return c
 }
 
 // query selects objects.

@@ -74,7 +74,7 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	if obj.Spec.KubeConfig != nil {
 		return nil, errors.New("it applies to another cluster")
 	}
-	tree, err := localrelease.Fetch(ctx, localrelease.Cluster{Client: c.client, Config: c.config},
+	tree, _, err := localrelease.Fetch(ctx, localrelease.Cluster{Client: c.client, Config: c.config},
 		obj.Spec.SourceRef.Kind, types.NamespacedName{Name: obj.Spec.SourceRef.Name,
 			Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace)})
 	if err != nil {

@@ -87,7 +87,7 @@ func (p *previewChange) run(ctx context.Context, args []string) error {
 		if o.Cluster, err = p.previewCluster(); err != nil {
 			return err
 		}
-		defer o.Cluster.Target.Close()
+		defer o.Cluster.Close()
 	}
 	p.Live("previewing %s", o.To.Name)
 	result, err := preview.Run(ctx, o)

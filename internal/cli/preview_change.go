@@ -32,8 +32,8 @@ func (c *changeFlags) bind(e *env, f *pflag.FlagSet) {
 	f.StringVar(&c.clone, "clone", ".", "directory in a clone of the repository")
 	f.StringVar(&c.fromDir, "from-dir", "", "directory with the files before the change, instead of a clone")
 	f.StringVar(&c.toDir, "to-dir", "", "directory with the files after the change, instead of a clone")
-	f.StringSliceVar(&c.sources, "source", nil, "sources of the repository, as KIND/NAMESPACE/NAME; "+
-		"default: GitRepositories with its URL and branch")
+	f.StringSliceVar(&c.sources, "source", nil, "sources of the repository, as KIND/NAMESPACE/NAME, or "+
+		"=DIRECTORY after it for a directory of the repository; default: GitRepositories with its URL and branch")
 	f.BoolVar(&c.strict, "strict-substitute", true, "fail if a variable is not set and has no default")
 }
 

@@ -40,7 +40,7 @@ type fleetTest struct {
 }
 
 // TestPreviewIsTrue previews generated commits, lands each one, and compares what the preview said with what changed in
-// the cluster.
+// the cluster, and with what the audit log of the API server says was applied.
 func TestPreviewIsTrue(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	controllers(t)
@@ -82,17 +82,24 @@ func newFleet(t *testing.T, c client.Client, namespace string) *fleetTest {
 	f := &fleetTest{t: t, client: c, git: testenv.NewGit(t), namespace: namespace,
 		random: rand.New(rand.NewPCG(*previewSeed, 2)), pending: map[string]string{}}
 	f.files = map[string]string{
-		"clusters/vars.yaml":      f.config("vars", ", labels: {reconcile.fluxcd.io/watch: Enabled}", "1"),
-		"base/base.yaml":          f.config("base", "", "1"),
-		"base/kustomization.yaml": "resources: [base.yaml]\n",
-		"charts/web/Chart.yaml":   "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"charts/web/values.yaml":  "a: \"1\"\n",
-		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: release}\n" +
+		"clusters/vars.yaml": f.config("vars", ", labels: {reconcile.fluxcd.io/watch: Enabled}", "1"),
+		"base/base.yaml":     f.config("base", "", "1"),
+		"base/secret.yaml":   "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {a: \"1\"}\n",
+		"base/settings.env":  "a: \"1\"\n",
+		"base/kustomization.yaml": "resources: [base.yaml, secret.yaml]\n" +
+			"configMapGenerator: [{name: settings, files: [settings.env]}]\n",
+		"charts/web/Chart.yaml":  "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"charts/web/values.yaml": "a: \"1\"\n",
+		"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: " +
+			"{name: {{ .Values.name | default \"release\" }}}\n" +
 			"data: {a: \"{{ .Values.a }}\", b: \"1\"}\n",
 		"clusters/release.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\n" +
 			"spec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, reconcileStrategy: Revision, " +
 			"sourceRef: {kind: GitRepository, name: fleet}}}\n  values: {a: \"1\"}\n",
 	}
+	f.files["clusters/steady.yaml"] = strings.NewReplacer("name: web", "name: steady",
+		"reconcileStrategy: Revision, ", "", "values: {",
+		"values: {name: steady, ").Replace(f.files["clusters/release.yaml"])
 	for range 4 {
 		f.addApp()
 	}
@@ -181,13 +188,29 @@ func (f *fleetTest) edits() map[string]func() {
 		"change a variable":    func() { f.bump("clusters/vars.yaml") },
 		"change an immutable":  func() { f.bump(f.anyFile("frozen.yaml")) },
 		"change a chart":       func() { f.replace("charts/web/templates/c.yaml", "b: \"", "b: \"1") },
+		"change steady values": func() { f.bump("clusters/steady.yaml") },
+		"change chart version": func() { f.replace("charts/web/Chart.yaml", "version: 1", "version: 11") },
 		"change helm values":   func() { f.bump("clusters/release.yaml") },
 		"change nothing":       func() { f.next++; f.pending["README.md"] = fmt.Sprint(f.next) },
 		"delete an app":        func() { f.removeApp(f.anyApp()); f.addApp() },
 		"rename an object":     f.renameObject,
 		"move an object":       f.moveObject,
 		"change substitutions": func() { f.replace("clusters/"+f.anyApp()+".yaml", "own: \"", "own: \"1") },
+		"change a generator":   func() { f.bump("base/settings.env") },
+		"change a secret":      func() { f.bump("base/secret.yaml") },
+		"change a patch":       f.patchBase,
 	}
+}
+
+// patchBase adds a patch of the shared base to an overlay, or removes it.
+func (f *fleetTest) patchBase() {
+	file := "apps/" + f.anyApp() + "/kustomization.yaml"
+	f.next++
+	if before, _, ok := strings.Cut(f.files[file], "commonAnnotations"); ok {
+		f.pending[file] = before
+		return
+	}
+	f.pending[file] = f.files[file] + fmt.Sprintf("commonAnnotations: {changed: \"%d\"}\n", f.next)
 }
 
 func (f *fleetTest) renameObject() {
@@ -228,7 +251,7 @@ func (f *fleetTest) land(what string) {
 	f.t.Helper()
 	f.git.SetRef("fleet", "refs/heads/next", strings.TrimSpace(f.git.Run("fleet", "rev-parse", "refs/heads/main")))
 	f.git.CommitTo("fleet", "refs/heads/next", f.pending)
-	before := f.objects()
+	before, log := f.objects(), testenv.NewAuditLog(f.t)
 	r := at(f.t, "preview", "--clone", filepath.Join(f.git.Root, "fleet.git"), "--from", "main", "--to", "next",
 		"--source", "GitRepository/"+f.namespace+"/fleet", "-o", "json")
 	if r.code == exitUsage {
@@ -260,6 +283,10 @@ func (f *fleetTest) land(what string) {
 			return fmt.Errorf("changed %q, the preview said %q", slices.Sorted(maps.Keys(got)),
 				slices.Sorted(maps.Keys(want)))
 		}
+		if got := applied(f.t, log, f.namespace); !maps.Equal(got, want) {
+			return fmt.Errorf("the audit log has %q, the preview said %q", slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(want)))
+		}
 		return nil
 	})
 }
@@ -280,15 +307,21 @@ func (f *fleetTest) settled() error {
 				k.Status.Conditions)
 		}
 	}
-	var release corev1.ConfigMap
-	return f.client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: "release"}, &release)
+	for _, name := range []string{"release", "steady"} {
+		var release corev1.ConfigMap
+		if err := f.client.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: name},
+			&release); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // objects returns the objects that the repository declares, by kind and name: UID and content without status.
 func (f *fleetTest) objects() map[string][2]string {
 	f.t.Helper()
 	out := map[string][2]string{}
-	for _, kind := range []string{"v1/ConfigMap", "kustomize.toolkit.fluxcd.io/v1/Kustomization",
+	for _, kind := range []string{"v1/ConfigMap", "v1/Secret", "kustomize.toolkit.fluxcd.io/v1/Kustomization",
 		"helm.toolkit.fluxcd.io/v2/HelmRelease"} {
 		at := strings.LastIndexByte(kind, '/')
 		list := &unstructured.UnstructuredList{}
@@ -298,14 +331,15 @@ func (f *fleetTest) objects() map[string][2]string {
 			f.t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			if o.GetName() == "kube-root-ca.crt" || o.GetName() == "root" {
+			if o.GetName() == "kube-root-ca.crt" || o.GetName() == "root" ||
+				strings.HasPrefix(o.GetName(), "sh.helm.release.") {
 				continue
 			}
 			uid := string(o.GetUID())
 			delete(o.Object, "status")
-			name, labels := o.GetName(), o.GetLabels()
+			name, labels, annotations := o.GetName(), o.GetLabels(), o.GetAnnotations()["changed"]
 			o.Object["metadata"] = nil
-			content, err := json.Marshal([]any{o.Object, labels})
+			content, err := json.Marshal([]any{o.Object, labels, annotations})
 			if err != nil {
 				f.t.Fatal(err)
 			}

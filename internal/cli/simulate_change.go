@@ -56,7 +56,7 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 	if o.Cluster, err = s.previewCluster(); err != nil {
 		return err
 	}
-	defer o.Cluster.Target.Close()
+	defer o.Cluster.Close()
 	s.Live("previewing %s", o.To.Name)
 	result, err := preview.Run(ctx, o)
 	s.Clear()

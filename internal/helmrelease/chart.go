@@ -89,12 +89,14 @@ func notAChart(err error) error {
 func ociDigest(source sourcev1.Source) string {
 	switch source.(type) {
 	case *sourcev1.OCIRepository, *sourcev1.ExternalArtifact:
-		revision := source.GetArtifact().Revision
-		return revision[strings.LastIndexByte(revision, '@')+1:]
+		return digestOf(source.GetArtifact().Revision)
 	default:
 		return ""
 	}
 }
+
+// digestOf returns the digest of a revision of an OCI artifact.
+func digestOf(revision string) string { return revision[strings.LastIndexByte(revision, '@')+1:] }
 
 // withDigest returns a version whose build metadata ends with the start of a digest.
 func withDigest(version, digest string) string {

@@ -28,6 +28,10 @@ const (
 	stepWait                  // retry later
 )
 
+// stepNames are the names of the steps of a release in traces.
+var stepNames = map[step]string{stepAdopt: "adopt", stepRecover: "recover", stepFinish: "health", stepCancel: "cancel",
+	stepMove: "move", stepInstall: "install", stepUpgrade: "upgrade", stepTest: "test", stepRemediate: "remediate"}
+
 // decision is a step and why it is next.
 type decision struct {
 	step

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
@@ -27,8 +28,12 @@ func Capabilities(c *apply.Cluster) (*common.Capabilities, error) {
 // Lookup returns the function lookup of templates for a cluster.
 func Lookup(c *apply.Cluster) render.Lookup { return lookupIn(&rollout.Target{Cluster: c}) }
 
-// LoadChart returns the chart in the artifact of a source, and its archive for a renderer.
-func LoadChart(tree *artifact.Tree) (*chart.Chart, []byte, error) {
+// ChartSource returns the source object that the controller creates for spec.chart.
+func ChartSource(obj *helmv2.HelmRelease) sourcev1.Source { return newTemplate(obj).(sourcev1.Source) }
+
+// LoadChart returns the chart in the artifact of a source, and its archive for a renderer. revision is that of the
+// artifact of an OCIRepository or an ExternalArtifact, whose digest becomes part of the version; empty for others.
+func LoadChart(tree *artifact.Tree, revision string) (*chart.Chart, []byte, error) {
 	dir, err := chartDir(tree)
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +46,11 @@ func LoadChart(tree *artifact.Tree) (*chart.Chart, []byte, error) {
 	if err := yaml.Unmarshal(b, &head); err != nil {
 		return nil, nil, notAChart(err)
 	}
-	loaded, err := loadChart(tree, chartInfo{name: head.Name, version: head.Version, dir: dir})
+	info := chartInfo{name: head.Name, version: head.Version, dir: dir}
+	if revision != "" {
+		info.version = withDigest(head.Version, digestOf(revision))
+	}
+	loaded, err := loadChart(tree, info)
 	if err != nil {
 		return nil, nil, err
 	}

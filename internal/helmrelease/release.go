@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // maxSteps bounds the steps of a pass. The longest sequence recovers, moves, installs and tests a release.
@@ -60,7 +61,9 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 }
 
 // perform does one step.
-func (r *run) perform(ctx context.Context, d decision, o *observed) error {
+func (r *run) perform(ctx context.Context, d decision, o *observed) (err error) {
+	done := tracing.Begin(ctx, stepNames[d.step])
+	defer func() { done(err) }()
 	if d.step != stepAdopt && d.step != stepFinish {
 		r.worked = true
 		r.pin(ctx, o)

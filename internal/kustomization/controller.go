@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // GroupKind identifies the kind to the kernel.
@@ -120,7 +121,9 @@ func (c *Controller) Reconcile(ctx context.Context,
 	}
 	r.reportContentions()
 	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, r.state.build.yields)
+	done := tracing.Begin(ctx, "health")
 	progressing, err := r.checkHealth(ctx)
+	done(err)
 	if err != nil {
 		return r.unhealthy(err)
 	}
@@ -159,12 +162,16 @@ func (r *run) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	done := tracing.Begin(ctx, "build")
 	built, err := r.build(ctx, in)
+	done(in.redact(err))
 	if err != nil || built == nil {
 		return err
 	}
 	times := &kustomizev1.StepTimes{Started: meta.TimeOf(r.state.started), Built: meta.TimeOf(r.Clock.Now())}
+	done = tracing.Begin(ctx, "apply and prune")
 	err = r.correct(ctx, built)
+	done(in.redact(err))
 	if err == nil {
 		applied := meta.TimeOf(r.Clock.Now())
 		times.Applied = &applied

@@ -23,9 +23,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/seal"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/storage"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // process is what the controllers of one process share.
@@ -72,26 +74,41 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 		return nil, err
 	}
 	p.recorder, p.closers = recorder, append(p.closers, stop)
-	suspects, err := guard.ReadSuspects(filepath.Join(o.StoragePath, "in-work"), o.GetClock().Now)
-	if err != nil {
-		p.mgr.GetLogger().Error(err, "objects in work are not recorded", "directory", o.StoragePath)
-	}
-	mine, err := labels.Parse(o.WatchLabelSelector)
-	if err != nil {
-		return nil, fmt.Errorf("--watch-label-selector %q: %w", o.WatchLabelSelector, err)
-	}
-	retry := o.Retry
-	retry.Jitter = float64(o.JitterPercentage) / 100
-	p.kernel = &reconcile.Kernel{
-		Client: p.mgr.GetClient(),
-		Edges:  reconcile.NewEdges(),
-		Events: reconcile.EmitToCluster(recorder),
-		Clock:  o.GetClock(),
-		Retry:  retry, Suspects: suspects,
-		Seals: seals, Selector: mine,
+	if err := p.createKernel(ctx, seals); err != nil {
+		return nil, err
 	}
 	p.claims = &rollout.Claims{Edges: p.kernel.Edges}
 	return p, nil
+}
+
+// createKernel creates the kernel of all controllers.
+func (p *process) createKernel(ctx context.Context, seals *seal.Key) error {
+	suspects, err := guard.ReadSuspects(filepath.Join(p.StoragePath, "in-work"), p.GetClock().Now)
+	if err != nil {
+		p.mgr.GetLogger().Error(err, "objects in work are not recorded", "directory", p.StoragePath)
+	}
+	mine, err := labels.Parse(p.WatchLabelSelector)
+	if err != nil {
+		return fmt.Errorf("--watch-label-selector %q: %w", p.WatchLabelSelector, err)
+	}
+	retry := p.Retry
+	retry.Jitter = float64(p.JitterPercentage) / 100
+	traces := p.Traces
+	traces.Version = p.Version
+	tracer, stop, err := tracing.New(ctx, traces, p.mgr.GetLogger().WithName("traces"))
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, stop)
+	p.kernel = &reconcile.Kernel{
+		Client: p.mgr.GetClient(),
+		Edges:  reconcile.NewEdges(),
+		Events: reconcile.EmitToCluster(p.recorder),
+		Clock:  p.GetClock(),
+		Retry:  retry, Suspects: suspects,
+		Seals: seals, Selector: mine, Tracer: tracer,
+	}
+	return nil
 }
 
 // connectRemotes creates the access to git, registries and buckets, and the credentials of workload identity.

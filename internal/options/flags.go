@@ -152,6 +152,11 @@ func (o *Options) bindProcess(f *pflag.FlagSet) {
 		"name=true|false, separated by commas; see docs/flags.md")
 	f.StringVar(&o.LogLevel, "log-level", "info", "trace, debug, info or error")
 	f.StringVar(&o.LogEncoding, "log-encoding", "json", "json or console")
+	f.StringVar(&o.Traces.Endpoint, "otlp-endpoint", "",
+		"URL of an OpenTelemetry collector that takes traces of changes, such as http://collector:4318 "+
+			"($OTEL_EXPORTER_OTLP_ENDPOINT)")
+	f.StringVar(&o.Traces.URL, "trace-url", "",
+		"URL of a trace for people, with {traceID}, for links in events and in the web UI")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run controllers only on the elected leader")
 	f.DurationVar(&o.LeaseDuration, "leader-election-lease-duration", 35*time.Second,
 		"how long a lease is valid without renewal")

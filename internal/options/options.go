@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // Values of --controllers.
@@ -100,6 +101,7 @@ type Options struct {
 
 	LogLevel    string
 	LogEncoding string
+	Traces      tracing.Options
 
 	LeaderElection      bool
 	LeaseDuration       time.Duration

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // Finalizer is the finalizer that these APIs have always used, so that objects can move between installations.
@@ -140,7 +141,8 @@ type Kernel struct {
 	Gates  Gatekeeper // nil disables gates
 	// Definitions detects that the cluster does not store the gates of objects; may be nil.
 	Definitions GateDefinitions
-	Seals       *seal.Key // of the revisions that gates let through
+	Seals       *seal.Key       // of the revisions that gates let through
+	Tracer      *tracing.Tracer // of changes; nil exports no traces
 	// Selector selects the objects that this process reconciles; nil for all. The others are in the cache as well,
 	// since objects may refer to them: a consumer need not be on the shard of its source.
 	Selector labels.Selector

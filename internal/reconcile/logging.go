@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// logOutcome logs what a pass has changed at INFO, one line a transition, and everything else at DEBUG. before is the
-// object at the start of the pass.
-func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, duration time.Duration) {
+// logOutcome logs what a pass has changed at INFO, one line a transition, and everything else at DEBUG. It reports
+// whether the pass was news. before is the object at the start of the pass.
+func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, duration time.Duration) (isNews bool) {
 	key := client.ObjectKeyFromObject(obj)
 	logger := log.FromContext(ctx)
 	if revision := revisionOf(o); revision != "" {
@@ -37,25 +37,28 @@ func (l *loop[T]) logOutcome(ctx context.Context, obj, before T, o Outcome, dura
 		was.Message != is.Message
 	switch o.state {
 	case failed, stalled:
-		if l.known.isLogDue(key, fingerprint(o.reason, o.message), l.Clock.Now()) {
+		if isNews = l.known.isLogDue(key, fingerprint(o.reason, o.message), l.Clock.Now()); isNews {
 			logger.Error(errors.New(o.message), "failed", "reason", o.reason)
 		} else {
 			logger.V(1).Info("failed again", "reason", o.reason, "message", o.message)
 		}
+		return isNews
 	case ready:
 		recovered := l.known.reset(key)
-		logAt(logger, recovered || changed || inOneLine || o.eventReason != "").
-			Info(firstLine(o.message), "reason", o.reason, "recovered", recovered)
+		logger = logger.WithValues("recovered", recovered)
+		isNews = recovered || changed || inOneLine || o.eventReason != ""
 	case held:
 		if is != nil && is.Status != metav1.ConditionUnknown {
 			o.message = is.Message
 		}
-		logAt(logger, changed).Info(firstLine(o.message), "reason", o.reason)
+		isNews = changed
 	case progressing: // the message changes with each step
-		logAt(logger, was == nil || was.Reason != o.reason).Info(firstLine(o.message), "reason", o.reason)
+		isNews = was == nil || was.Reason != o.reason
 	default:
-		logAt(logger, changed).Info(firstLine(o.message), "reason", o.reason)
+		isNews = changed
 	}
+	logAt(logger, isNews).Info(firstLine(o.message), "reason", o.reason)
+	return isNews
 }
 
 func readyOf(obj Object) *metav1.Condition {

@@ -30,6 +30,7 @@ type loop[T Object] struct {
 	failures *failureCounter
 	known    failureLog
 	retries  retryBudgets
+	waits    waits
 	writes   *writeCache[T]
 
 	gateFields gateFields
@@ -115,6 +116,10 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	request := requestedAt(obj)
 	requested := request != "" && request != obj.CommonStatus().LastHandledReconcileAt
 	start := l.Clock.Now()
+	ctx, traced := l.Tracer.Start(ctx, l.Clock.Now)
+	if requested {
+		traced.Asked(request)
+	}
 	w := newStatusWriter(l, obj)
 	var admission *admission
 	var outcome Outcome
@@ -127,6 +132,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	} else {
 		outcome = l.runStep(ctx, &Pass[T]{Object: obj, Requested: requested, admission: admission}, w)
 	}
+	outcome = l.linked(outcome)
 	setConditions(obj, outcome)
 	if unknown == nil {
 		l.reportGates(obj, admission, outcome)
@@ -150,7 +156,8 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		l.emit(obj, w.before, outcome)
 	}
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
-	l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
+	isNews := l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
+	l.trace(ctx, traced, obj, w.before, outcome, isNews)
 	if admission.requiresAnotherPass(l.GateBehavior, outcome) {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
@@ -251,6 +258,7 @@ func (l *loop[T]) forget(obj T) {
 	l.known.reset(key)
 	l.writes.forget(key)
 	l.gateFields.forget(key)
+	l.waits.next(key, wait{})
 	l.clearWaiting(obj)
 	if l.Gates != nil {
 		l.Gates.SetObserved(l.ref(obj), nil, nil)

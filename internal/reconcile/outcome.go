@@ -47,6 +47,7 @@ type Outcome struct {
 	watched     bool          // see Watched
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
 	pending     *meta.Pending // held, watched: the change that waits
+	traceparent string        // of the artifact, see WithArtifact
 	counts      []any         // keys and numbers of changed objects, for the log
 }
 
@@ -152,6 +153,7 @@ func (o Outcome) WithEvent(reason string) Outcome {
 }
 
 // WithArtifact adds the metadata of an artifact to the outcome's events: revision, origin, commit author and message.
+// The pass belongs to the trace of the artifact.
 func (o Outcome) WithArtifact(a *meta.Artifact) Outcome {
 	for key, value := range map[string]string{
 		meta.EventRevisionKey:       a.Revision,
@@ -165,6 +167,7 @@ func (o Outcome) WithArtifact(a *meta.Artifact) Outcome {
 			o = o.WithMetadata(key, value)
 		}
 	}
+	o.traceparent = traceparentOf(a)
 	return o
 }
 

@@ -168,10 +168,7 @@ func (p *publication) output(ctx context.Context, o compose.Output, live *source
 		return err
 	}
 	if current == nil || current.Path != a.Path || current.Digest != a.Digest {
-		a.Metadata = nil
-		if origin := p.sources.origin(o.Origin); origin != "" {
-			a.Metadata = map[string]string{meta.OriginRevisionKey: origin}
-		}
+		a.Metadata = p.sources.metadata(o.Origin)
 	}
 	published, err := writer.Publish(ctx, live, a, inputs)
 	if err != nil {

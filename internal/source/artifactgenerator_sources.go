@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -127,4 +128,24 @@ func (s sourceSet) origin(alias string) string {
 		return a.OriginRevision()
 	}
 	return s.revision(alias)
+}
+
+// metadata returns the metadata of an artifact that is made from the sources: the revision of its origin, and the trace
+// of the source that changed last.
+func (s sourceSet) metadata(origin string) map[string]string {
+	all := map[string]string{meta.OriginRevisionKey: s.origin(origin)}
+	var newest *meta.Artifact
+	for _, a := range s {
+		if newest == nil || newest.LastUpdateTime.Before(a.LastUpdateTime.Time) {
+			newest = a
+		}
+	}
+	if newest != nil {
+		all[meta.TraceKey] = newest.Metadata[meta.TraceKey]
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }

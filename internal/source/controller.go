@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // Controller is the step of all source kinds that have an artifact: resolve the revision, ask the gates, fetch, store.
@@ -42,7 +44,9 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, pass *reconcile.Pass[T
 	}
 	c.checkArtifact(ctx, obj)
 	req := c.request(pass)
+	resolved := tracing.Begin(ctx, "resolve")
 	revision, err := c.Fetcher.Resolve(ctx, req)
+	resolved(err)
 	if err == nil {
 		defer closeRevision(revision)
 		markOutdated(obj, revision.String())
@@ -54,7 +58,9 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, pass *reconcile.Pass[T
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
 	}
+	done := tracing.Begin(ctx, "fetch and verify")
 	fetched, err := c.Fetcher.Fetch(ctx, req, revision)
+	done(err)
 	markVerified(obj, fetched.Verification, err)
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.FetchFailedCondition), err)
@@ -84,7 +90,9 @@ func (c *Controller[T, R]) finish(ctx context.Context, obj T, previous *meta.Art
 	for _, condition := range fetchConditions {
 		reconcile.Unmark(obj, condition)
 	}
+	done := tracing.Begin(ctx, "store")
 	err := c.store(ctx, obj, revision, fetched)
+	done(err)
 	if err != nil {
 		return failed(obj, conditionOf(err, sourcev1.StorageOperationFailedCondition), err)
 	}
@@ -153,8 +161,28 @@ func (c *Controller[T, R]) put(ctx context.Context, obj T, revision string, fetc
 	if err != nil {
 		return nil, err
 	}
-	a.Metadata = fetched.Metadata
+	a.Metadata = traced(ctx, fetched.Metadata, a, current)
 	return a, nil
+}
+
+// traced returns the metadata of a new artifact with the trace of its change. If the metadata names a trace, such as
+// that of the program that built an OCI artifact, the change is part of it. An artifact that is stored again keeps its
+// trace.
+func traced(ctx context.Context, metadata map[string]string, a, current *meta.Artifact) map[string]string {
+	change := ""
+	if current != nil && current.Digest == a.Digest && current.Revision == a.Revision {
+		change = current.Metadata[meta.TraceKey]
+	}
+	if change == "" {
+		change = tracing.Change(ctx, metadata[meta.TraceKey])
+	}
+	if change == "" {
+		return metadata
+	}
+	with := map[string]string{}
+	maps.Copy(with, metadata)
+	with[meta.TraceKey] = change
+	return with
 }
 
 // removeArtifact removes the artifact of an object that no longer has one.

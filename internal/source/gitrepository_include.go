@@ -87,10 +87,7 @@ func (g *GitRepository) checkCycle(ctx context.Context, obj, other *sourcev1.Git
 // compose adds the included artifacts to the tree.
 func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree,
 	included []*meta.Artifact) (*artifact.Tree, error) {
-	if len(included) == 0 {
-		return tree, nil
-	}
-	layers := []artifact.Layer{{Tree: tree, From: ".", To: "."}}
+	var trees []*artifact.Tree
 	for n, a := range included {
 		i := obj.Spec.Include[n]
 		key := artifact.Key{Kind: sourcev1.GitRepositoryKind, Namespace: obj.Namespace, Name: i.GitRepositoryRef.Name}
@@ -100,6 +97,19 @@ func (g *GitRepository) compose(obj *sourcev1.GitRepository, tree *artifact.Tree
 				i.GitRepositoryRef.Name).Because(err).
 				WithHint("This object continues when the artifact is stored again")
 		}
+		trees = append(trees, other)
+	}
+	return Compose(obj, tree, trees)
+}
+
+// Compose adds the trees of included repositories, in the order of spec.include, to that of a GitRepository.
+func Compose(obj *sourcev1.GitRepository, tree *artifact.Tree, included []*artifact.Tree) (*artifact.Tree, error) {
+	if len(included) == 0 {
+		return tree, nil
+	}
+	layers := []artifact.Layer{{Tree: tree, From: ".", To: "."}}
+	for n, other := range included {
+		i := obj.Spec.Include[n]
 		layers = append(layers, artifact.Layer{Tree: other, From: relative(i.FromPath), To: relative(includeTo(i))})
 	}
 	composed, err := artifact.Compose(layers...)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -57,6 +58,7 @@ type HelmChartRevision struct {
 	version  string // with the metadata
 	metadata string
 	source   string // revision of the artifact that the chart comes from; empty in a registry
+	trace    string // what names the trace of that artifact
 	content  []string
 	chart    chart
 }
@@ -123,6 +125,9 @@ func (h *HelmChart) Fetch(ctx context.Context, req Request[*sourcev1.HelmChart],
 		return f, In(chartCondition(err), err)
 	}
 	f.File, f.Extension = io.NopCloser(bytes.NewReader(p.Data)), ".tgz"
+	if r.trace != "" {
+		f.Metadata = map[string]string{meta.TraceKey: r.trace}
+	}
 	f.Observed = chartObserved{name: p.Name, valuesFiles: p.ValuesFiles, source: r.source}
 	if !isPulled {
 		f.Message = packagedMessage(p.Name, r.version, p.ValuesFiles)

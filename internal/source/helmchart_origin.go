@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -26,7 +27,7 @@ func (h *HelmChart) resolveInRepository(ctx context.Context, obj *sourcev1.HelmC
 	if err := h.readSource(ctx, obj, &source); err != nil {
 		return nil, err
 	}
-	if source.Spec.Type != sourcev1.HelmRepositoryTypeOCI && source.Status.Artifact == nil {
+	if source.Spec.Type != sourcev1.HelmRepositoryTypeOCI && source.Status.Artifact == nil && h.Charts.Store != nil {
 		return nil, reconcile.WaitingFor(noArtifact(sourcev1.HelmRepositoryKind, source.Namespace, source.Name))
 	}
 	repository, err := h.Charts.Open(ctx, &source)
@@ -97,18 +98,40 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	if err != nil {
 		return nil, err
 	}
+	r, err := h.inTree(obj, tree, a.Revision)
+	if err != nil {
+		return nil, err
+	}
+	if r.trace = a.Metadata[meta.TraceKey]; obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision {
+		r.content = []string{a.Revision, a.Digest}
+	}
+	return r, nil
+}
+
+// Package packages the chart of a HelmChart from the tree of a revision of its source, as a pass does.
+func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (
+	*helm.Package, error) {
+	r, err := h.inTree(obj, tree, revision)
+	if err != nil {
+		return nil, err
+	}
+	return r.chart.build(ctx, obj, h.options(obj, r.metadata), nil)
+}
+
+// inTree returns the version of the chart in the tree of a revision of its source.
+func (h *HelmChart) inTree(obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (*HelmChartRevision,
+	error) {
 	name, version, err := helm.Describe(tree, obj.Spec.Chart, h.Charts.Limits)
 	if err != nil {
 		return nil, err
 	}
 	chart := &treeChart{tree: tree, chartName: name,
 		byRevision: obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision}
-	r := &HelmChartRevision{metadata: valuesMetadata(obj), source: a.Revision, chart: chart}
+	r := &HelmChartRevision{metadata: valuesMetadata(obj), source: revision, chart: chart}
 	if chart.byRevision {
-		parts := slices.DeleteFunc([]string{shortDigest(a.Revision), r.metadata},
+		parts := slices.DeleteFunc([]string{shortDigest(revision), r.metadata},
 			func(s string) bool { return s == "" })
 		r.metadata = strings.Join(parts, ".")
-		r.content = []string{a.Revision, a.Digest}
 	}
 	return r, r.setVersion(version)
 }

@@ -25,7 +25,7 @@ type HelmCharts struct {
 	access.Connector
 	Objects    client.Reader // a cache
 	Registries *access.Registries
-	Store      *artifact.Store
+	Store      *artifact.Store // nil where none is at hand: indexes are downloaded then
 	Limits     helm.Limits
 	Indexes    helm.Indexes
 
@@ -40,7 +40,7 @@ type helmRegistry struct {
 }
 
 // Open returns the charts of a HelmRepository. For a repository over HTTP it reads the index from the artifact and
-// sends no request.
+// sends no request. Without a store, it downloads the index.
 func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (helm.Repository, error) {
 	if obj.Spec.Type == sourcev1.HelmRepositoryTypeOCI {
 		return c.registry(obj), nil
@@ -48,6 +48,9 @@ func (c *HelmCharts) Open(ctx context.Context, obj *sourcev1.HelmRepository) (he
 	repository, err := c.http(ctx, obj)
 	if err != nil {
 		return nil, err
+	}
+	if c.Store == nil {
+		return c.download(ctx, repository)
 	}
 	a := obj.Status.Artifact
 	if a == nil {
@@ -87,6 +90,11 @@ func (c *HelmCharts) Dependency(ctx context.Context, namespace, repositoryURL st
 	if err != nil {
 		return nil, err
 	}
+	return c.download(ctx, repository)
+}
+
+// download adds the index to a repository over HTTP, which it requests.
+func (c *HelmCharts) download(ctx context.Context, repository *helm.HTTP) (helm.Repository, error) {
 	file, err := repository.FetchIndex(ctx, helm.Validators{})
 	if err != nil {
 		return nil, err

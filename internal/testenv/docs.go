@@ -13,7 +13,7 @@ func Blocks(tb testing.TB, page, language string) []string {
 	tb.Helper()
 	block := regexp.MustCompile("(?s)```" + regexp.QuoteMeta(language) + "\n(.*?)```")
 	var blocks []string
-	for _, found := range block.FindAllStringSubmatch(docsPage(tb, page), -1) {
+	for _, found := range block.FindAllStringSubmatch(Page(tb, page), -1) {
 		blocks = append(blocks, found[1])
 	}
 	return blocks
@@ -26,7 +26,7 @@ var word = regexp.MustCompile(`"([^"]*)"|[^\s"]+`)
 func Commands(tb testing.TB, page string) [][]string {
 	tb.Helper()
 	var commands [][]string
-	for line := range strings.Lines(docsPage(tb, page)) {
+	for line := range strings.Lines(Page(tb, page)) {
 		command, ok := strings.CutPrefix(line, "    sluice ")
 		if !ok {
 			continue
@@ -41,7 +41,8 @@ func Commands(tb testing.TB, page string) [][]string {
 	return commands
 }
 
-func docsPage(tb testing.TB, page string) string {
+// Page returns the text of a page of docs.
+func Page(tb testing.TB, page string) string {
 	tb.Helper()
 	root, err := Root()
 	if err != nil {

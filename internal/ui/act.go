@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,10 +14,8 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
 // fieldOwner is the field manager of writes by the UI. The history of a gate shows it.
@@ -55,6 +52,14 @@ type order struct {
 	Seen []string `json:"seen"`
 }
 
+// done is the answer to an action.
+type done struct {
+	Done      string `json:"done"`
+	Approvals int    `json:"approvals,omitempty"` // GateApprovals that were created
+	Changes   int    `json:"changes,omitempty"`   // that they name
+	Left      int64  `json:"left,omitempty"`      // changes that wait and that they do not name
+}
+
 // actionsOf returns what can be done with an object. Whether the user may do it, the API server decides.
 func actionsOf(k *kind.Kind, o reconcile.Object) []string {
 	switch {
@@ -81,10 +86,8 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 		return nil, badRequest("a %s cannot be asked to %q now", k.Name(), excerpt.Bytes(action, 30))
 	}
 	var body order
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		return nil, badRequest("the body cannot be read: %v", err)
+	if err := readBody(r, &body); err != nil {
+		return nil, err
 	}
 	body.Reason = strings.TrimSpace(body.Reason)
 	if len(body.Reason) > maxReason {
@@ -92,15 +95,16 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 	}
 	s.Log.Info("write by the UI", "user", u.Name, "action", action, "kind", k.Name(), "namespace", o.GetNamespace(),
 		"name", o.GetName(), "reason", body.Reason)
+	answer := &done{Done: action}
 	if g, ok := o.(*gatingv1.Gate); ok {
-		err = s.actOnGate(ctx, u, g, action, body)
+		err = s.actOnGate(ctx, u, g, body, answer)
 	} else {
 		err = s.actOn(ctx, u, k, o, action, body)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"done": action}, nil
+	return answer, nil
 }
 
 // actOn requests a reconcile of an object, suspends or resumes it.
@@ -132,82 +136,6 @@ func (s *Server) actOn(ctx context.Context, u *User, k *kind.Kind, o reconcile.O
 		set(suspendedBy, "")
 	}
 	return u.Client.Patch(ctx, o, client.MergeFrom(before), fieldOwner)
-}
-
-// actOnGate opens, closes, overrides or approves a gate.
-func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, action string, body order) error {
-	if err := checkSeen(g, action, body.Seen); err != nil {
-		return err
-	}
-	window := time.Duration(0)
-	if body.For != "" {
-		var err error
-		if window, err = time.ParseDuration(body.For); err != nil || window <= 0 || window > maxWindow {
-			return badRequest("%q is not a duration such as 30m or 2h, of at most %s", excerpt.Bytes(body.For, 50),
-				maxWindow)
-		}
-	}
-	if action == actApprove {
-		if body.Groups == nil {
-			body.Groups = approvingGroups(g, u.Groups)
-		}
-		approval, err := request.Approval{User: u.Name, Groups: body.Groups, Revision: body.Revision,
-			Comment: body.Reason, Expires: window}.Object(g, s.Now())
-		if err != nil {
-			return badRequest("%s", err)
-		}
-		return u.Client.Create(ctx, approval, fieldOwner)
-	}
-	if action == actOverride && body.Reason == "" {
-		return badRequest("an override needs a reason: it is recorded in the history of the gate")
-	}
-	prefix := map[string]string{actOpen: gatingv1.OpenPrefix, actClose: gatingv1.ClosePrefix,
-		actOverride: gatingv1.OverridePrefix}[action]
-	before := g.DeepCopy()
-	request.Request{Prefix: prefix, User: u.Name, Window: window, Revision: body.Revision,
-		Reason: body.Reason}.Annotate(g, s.Now())
-	return u.Client.Patch(ctx, g, client.MergeFrom(before), fieldOwner)
-}
-
-// approvingGroups returns those of a user's groups that may approve a gate, or changes at it.
-func approvingGroups(g *gatingv1.Gate, groups []string) []string {
-	rules := []*gatingv1.Approvals{g.Spec.Approvals}
-	for _, r := range g.Spec.Rules {
-		rules = append(rules, r.Approvals)
-	}
-	var out []string
-	for _, name := range groups {
-		if slices.ContainsFunc(rules, func(a *gatingv1.Approvals) bool {
-			return a != nil && slices.Contains(a.Groups, name)
-		}) && len(out) < maxGroups {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// checkSeen refuses a decision if what waits at the gate is not what the user saw. Closing needs no check.
-func checkSeen(g *gatingv1.Gate, action string, seen []string) error {
-	if action == actClose {
-		return nil
-	}
-	now := seenNow(g)
-	for _, w := range now {
-		if !slices.Contains(seen, w) {
-			return &changedSince{failure: failure{Error: "what waits at this gate has changed since it was shown: " +
-				"look at it again, then decide"}, Current: now}
-		}
-	}
-	return nil
-}
-
-// seenNow returns what waits at a gate, in the form of order.Seen.
-func seenNow(g *gatingv1.Gate) []string {
-	now := []string{}
-	for _, w := range g.Status.Waiting {
-		now = append(now, view.WaiterOf(w).Seen())
-	}
-	return now
 }
 
 func fromMap(raw map[string]any, into any) error {

@@ -1,11 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -15,14 +15,18 @@ import (
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
-// maxPendingRead bounds how many waiting objects are read for the inbox.
-const maxPendingRead = 100
+// Bounds of what is shown of changes that wait.
+const (
+	maxPendingRead = 100  // waiting objects that are read with their changes
+	maxWaiting     = 1000 // changes at gates that are listed, and that one decision can name
+)
 
-// gateEntry is a gate in the inbox.
+// gateEntry is a gate with the changes that wait.
 type gateEntry struct {
 	Item    *view.Item `json:"item"`
 	Seen    []string   `json:"seen"` // to send with a decision
 	Waiting []waiting  `json:"waiting"`
+	Omitted int64      `json:"omitted"` // objects that wait and are not listed, or that the user may not see
 }
 
 // waiting is an object at a gate, with what would change.
@@ -40,22 +44,72 @@ func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, erro
 		return nil, err
 	}
 	items := s.Model.List(func(i *view.Item) bool { return i.Gate != nil && may(i) })
-	slices.SortStableFunc(items, func(a, b *view.Item) int { return int(b.Gate.Count - a.Gate.Count) })
+	slices.SortStableFunc(items, func(a, b *view.Item) int { return cmp.Compare(b.Gate.Count, a.Gate.Count) })
 	entries := []gateEntry{}
-	reads := 0
+	r := s.newReader(u, may)
 	for _, i := range items {
-		e := gateEntry{Item: i, Seen: []string{}, Waiting: []waiting{}}
-		for _, w := range i.Gate.Waiting {
-			entry := waiting{Waiter: w}
-			if reads++; reads <= maxPendingRead {
-				entry.read(ctx, u, s.Model.Get(w.ID, may))
-			}
-			e.Seen = append(e.Seen, entry.seen())
-			e.Waiting = append(e.Waiting, entry)
-		}
-		entries = append(entries, e)
+		entries = append(entries, r.entry(ctx, i))
 	}
 	return map[string]any{"kind": gatingv1.GateKind, "gates": entries}, nil
+}
+
+// pendingReader reads what waits at gates, within bounds for all of them.
+type pendingReader struct {
+	*Server
+	user   *User
+	may    view.Filter
+	reads  int                     // objects that may still be read
+	lists  int                     // objects beyond those that gates list that may still be listed
+	byGate map[string][]*view.Item // objects with changes that wait, by the ID of their gates; nil: not known yet
+}
+
+func (s *Server) newReader(u *User, may view.Filter) *pendingReader {
+	return &pendingReader{Server: s, user: u, may: may, reads: maxPendingRead, lists: maxWaiting}
+}
+
+// entry returns a gate with the changes that wait: first those that its status lists.
+func (p *pendingReader) entry(ctx context.Context, i *view.Item) gateEntry {
+	e := gateEntry{Item: i, Seen: []string{}, Waiting: []waiting{}}
+	add := func(w view.Waiter, why string) {
+		entry := waiting{Waiter: w, Why: why}
+		if p.reads > 0 {
+			p.reads--
+			entry.read(ctx, p.user, p.Model.Get(w.ID, p.may))
+		}
+		e.Seen = append(e.Seen, entry.seen())
+		e.Waiting = append(e.Waiting, entry)
+	}
+	for _, w := range i.Gate.Waiting {
+		add(w, "")
+	}
+	for _, o := range p.others(i.ID, i.Gate) {
+		if p.lists--; p.lists < 0 {
+			break
+		}
+		add(view.WaiterFrom(o), o.Held)
+	}
+	e.Omitted = max(0, i.Gate.Count-int64(len(e.Waiting)))
+	return e
+}
+
+// others returns the objects that wait at a gate beyond those that its status lists, by ID.
+func (p *pendingReader) others(id string, g *view.Gate) []*view.Item {
+	if g.Count <= int64(len(g.Waiting)) {
+		return nil
+	}
+	if p.byGate == nil {
+		p.byGate = map[string][]*view.Item{}
+		for _, i := range p.Model.List(func(i *view.Item) bool { return i.Held != "" && p.may(i) }) {
+			for _, gate := range i.Gates {
+				p.byGate[gate] = append(p.byGate[gate], i)
+			}
+		}
+	}
+	listed := make(map[string]bool, len(g.Waiting))
+	for _, w := range g.Waiting {
+		listed[w.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(p.byGate[id]), func(i *view.Item) bool { return listed[i.ID] })
 }
 
 // read adds the change of an object that waits.
@@ -73,13 +127,7 @@ func (w *waiting) read(ctx context.Context, u *User, i *view.Item) {
 	if !ok {
 		return
 	}
-	w.Pending = g.Held().Pending
-	for _, c := range o.CommonStatus().Conditions {
-		if c.Type == meta.ApprovedCondition && c.Status == metav1.ConditionFalse ||
-			c.Type == meta.BlockedCondition && c.Status == metav1.ConditionTrue {
-			w.Why = c.Message
-		}
-	}
+	w.Pending, w.Why = g.Held().Pending, view.HeldBecause(o)
 }
 
 // seen identifies the change that is shown. It can be newer than the one that the gate lists; then a decision is

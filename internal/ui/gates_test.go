@@ -168,3 +168,81 @@ func TestApprovalIsForTheChangeThatWasShown(t *testing.T) {
 		t.Errorf("the approval is %+v", a)
 	}
 }
+
+// TestApprovalOfMoreChangesThanTheGateLists checks that an approval names all changes that were shown, in as many
+// GateApprovals as needed, and that a change beyond the list of the gate is refused if another one was shown.
+func TestApprovalOfMoreChangesThanTheGateLists(t *testing.T) {
+	const count = gatingv1.MaxWaiting + 5
+	h := newHeldByRule(t)
+	h.gate.Status.Waiting = nil
+	for n := range count {
+		name, change := fmt.Sprintf("app-%03d", n), fmt.Sprintf("sha256:%03d", n)
+		h.waits(name, change)
+		if n < gatingv1.MaxWaiting {
+			h.gate.Status.Waiting = append(h.gate.Status.Waiting, gatingv1.WaitingObject{Kind: "Kustomization",
+				Namespace: h.namespace, Name: name, Revision: "main@sha1:2", Change: change})
+		}
+	}
+	h.gate.Status.WaitingCount = count + 7 // 7 that the user may not see
+	if err := h.client.Status().Update(t.Context(), h.gate); err != nil {
+		t.Fatal(err)
+	}
+	shown := func(want int) (seen []string) {
+		testenv.Eventually(t, "the page of the gate shows all changes", func() error {
+			e := read[detail](h.site, h.path).Gate
+			if seen = e.Seen; len(e.Waiting) != want || e.Omitted != int64(count+7-want) {
+				return fmt.Errorf("%d changes, %d omitted", len(e.Waiting), e.Omitted)
+			}
+			return nil
+		})
+		return seen
+	}
+	seen := shown(count)
+	h.waits("app-104", "sha256:new")
+	testenv.Eventually(t, "an approval of what has changed is refused", func() error {
+		if status, answer := h.approve(seen); status != http.StatusConflict || !strings.Contains(answer, "new") {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		return nil
+	})
+	seen = shown(count)
+	status, answer := h.approve(seen)
+	if status != http.StatusOK || answer != `{"done":"approve","approvals":2,"changes":105,"left":7}`+"\n" {
+		t.Fatalf("%d %s", status, answer)
+	}
+	var list gatingv1.GateApprovalList
+	if err := h.client.List(t.Context(), &list, client.InNamespace(h.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, a := range list.Items {
+		names = append(names, a.Spec.Changes...)
+	}
+	if !slices.Contains(names, "sha256:new") || slices.Contains(names, "sha256:104") || len(names) != count {
+		t.Errorf("the approvals name %v", names)
+	}
+	if status, answer := h.approve(make([]string, maxWaiting+gatingv1.MaxWaiting+1)); status != http.StatusBadRequest {
+		t.Errorf("a decision about too much: %d %s", status, answer)
+	}
+}
+
+// waits makes the change of a Kustomization wait at the gate.
+func (h *heldByRule) waits(name, change string) {
+	h.Helper()
+	ks := kustomization(name)
+	ks.Namespace = h.namespace
+	err := h.client.Get(h.Context(), client.ObjectKeyFromObject(ks), ks)
+	if client.IgnoreNotFound(err) != nil {
+		h.Fatal(err)
+	}
+	if err != nil {
+		h.create(ks)
+	}
+	ks.Status.Gates = []string{h.namespace + "/rights"}
+	ks.Status.Pending = &meta.Pending{Revision: "main@sha1:2", Change: change}
+	ks.Status.Conditions = []metav1.Condition{{Type: meta.ApprovedCondition, Status: metav1.ConditionFalse,
+		Reason: "GateClosed", Message: "closed", LastTransitionTime: metav1.Now()}}
+	if err := h.client.Status().Update(h.Context(), ks); err != nil {
+		h.Fatal(err)
+	}
+}

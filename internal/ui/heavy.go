@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -10,21 +11,23 @@ import (
 const (
 	maxHeavy        = 2 // answers that need much memory, for all users
 	maxUserHeavy    = 4 // of one user, waiting or in work
+	maxLarge        = 8 // answers about single objects, which tenants can make large
 	maxRequests     = 500
 	maxUserRequests = 50
 )
 
-// turns bounds how many things are done at a time. The zero value is ready.
+// turns bounds how many things are done at a time. The zero value is for answers that need much memory.
 type turns struct {
-	once  sync.Once
-	slots chan struct{}
-	users counter
+	size, userSize int // at a time; of one user, waiting or in work
+	once           sync.Once
+	slots          chan struct{}
+	users          counter
 }
 
 // take waits for a turn of a user, and returns what ends it.
 func (t *turns) take(ctx context.Context, user string) (func(), error) {
-	t.once.Do(func() { t.slots = make(chan struct{}, maxHeavy) })
-	if !t.users.open(user, maxRequests, maxUserHeavy) {
+	t.once.Do(func() { t.slots = make(chan struct{}, cmp.Or(t.size, maxHeavy)) })
+	if !t.users.open(user, maxRequests, cmp.Or(t.userSize, maxUserHeavy)) {
 		return nil, errTooMany
 	}
 	select {

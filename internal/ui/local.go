@@ -33,7 +33,8 @@ func (l *LocalLogin) Path() string { return "/login?" + tokenParam + "=" + l.tok
 func (l *LocalLogin) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
 		if !l.is(r.URL.Query().Get(tokenParam)) {
-			fail(w, http.StatusForbidden, errNoToken.Error())
+			// A page, as a person opened the address.
+			http.Error(w, "The token in this address is not valid: "+errNoToken.Error()+".", http.StatusForbidden)
 			return
 		}
 		http.SetCookie(w, &http.Cookie{Name: localCookie, Value: l.token, Path: "/", HttpOnly: true,

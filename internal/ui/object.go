@@ -30,7 +30,11 @@ import (
 
 // Bounds of the page of an object.
 const (
-	maxEvents       = 100
+	maxEvents       = 100       // shown
+	maxEventsRead   = 1000      // of the many that a tenant can create
+	maxConditions   = 50        // controllers write fewer
+	maxHistory      = 100       // versions
+	maxConditionRow = 8 << 10   // bytes of a message
 	maxYAML         = 512 << 10 // bytes
 	maxLog          = 1 << 20   // bytes
 	defaultLogLines = 500
@@ -47,10 +51,21 @@ type detail struct {
 	EventError string             `json:"eventError,omitempty"` // why events cannot be shown
 	History    []version          `json:"history"`
 	Pending    *meta.Pending      `json:"pending,omitempty"`
+	Why        string             `json:"why,omitempty"` // which gates hold the change, and why
+	Admitted   *admitted          `json:"admitted,omitempty"`
+	Gate       *gateEntry         `json:"gate,omitempty"`       // of a Gate: what waits
 	Diff       string             `json:"diff,omitempty"`       // what an ImageUpdateJob changed or would change
 	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
 	Actions    []string           `json:"actions"`
 	YAML       string             `json:"yaml"`
+}
+
+// admitted is the last revision that gates let through.
+type admitted struct {
+	Revision string    `json:"revision"`
+	ReadyAt  time.Time `json:"readyAt,omitzero"`  // when the object was first Ready with it, if a gate watches it
+	FailedAt time.Time `json:"failedAt,omitzero"` // when it became unhealthy with it
+	Message  string    `json:"message,omitempty"` // why
 }
 
 // event is one line of what happened to an object.
@@ -87,16 +102,29 @@ func get(ctx context.Context, u *User, r *http.Request) (*kind.Kind, reconcile.O
 
 // object returns the page of an object.
 func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, error) {
+	done, err := s.large.take(ctx, u.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	k, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err
 	}
 	item := view.Of(k, o)
-	d := detail{Item: item, Conditions: o.CommonStatus().Conditions,
-		History: historyOf(o, s.repositoryOf(ctx, u, item)),
-		Actions: actionsOf(k, o), Suspension: o.GetAnnotations()[suspendedBy]}
+	d := detail{Item: item, Conditions: conditionsOf(o), History: historyOf(o, s.repositoryOf(ctx, u, item)),
+		Actions: actionsOf(k, o), Suspension: excerpt.Bytes(o.GetAnnotations()[suspendedBy], maxConditionRow)}
+	d.History = d.History[:min(len(d.History), maxHistory)]
 	if g, ok := o.(reconcile.Gated); ok {
-		d.Pending = g.Held().Pending
+		d.setHeld(o, g.Held())
+	}
+	if item.Gate != nil {
+		may, err := s.filter(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		entry := s.newReader(u, may).entry(ctx, item)
+		d.Gate = &entry
 	}
 	if job, ok := o.(*imagev1alpha1.ImageUpdateJob); ok {
 		d.Diff = job.Status.Diff
@@ -110,6 +138,32 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	}
 	d.YAML = excerpt.Bytes(text, maxYAML)
 	return d, nil
+}
+
+// setHeld records what waits at gates, why, and what they let through.
+func (d *detail) setHeld(o reconcile.Object, h *meta.Held) {
+	if d.Pending = h.Pending; d.Pending != nil {
+		d.Why = view.HeldBecause(o)
+	}
+	if a := h.Admitted; a != nil {
+		d.Admitted = &admitted{Revision: a.Revision}
+		if a.ReadyAt != nil {
+			d.Admitted.ReadyAt = a.ReadyAt.Time
+		}
+		if a.Failure != nil {
+			d.Admitted.FailedAt, d.Admitted.Message = a.Failure.At.Time, a.Failure.Message
+		}
+	}
+}
+
+// conditionsOf returns the first conditions of an object, with shortened messages. The YAML has them as they are.
+func conditionsOf(o reconcile.Object) []metav1.Condition {
+	all := o.CommonStatus().Conditions
+	conditions := slices.Clone(all[:min(len(all), maxConditions)])
+	for i := range conditions {
+		conditions[i].Message = excerpt.Bytes(conditions[i].Message, maxConditionRow)
+	}
+	return conditions
 }
 
 // yamlOf returns an object as YAML with its kind, which typed clients leave out, and without managed fields.
@@ -128,7 +182,8 @@ func yamlOf(u *User, o reconcile.Object) (string, error) {
 func eventsOf(ctx context.Context, u *User, k *kind.Kind, o client.Object) ([]event, error) {
 	var list corev1.EventList
 	err := u.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()})
+		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()},
+		client.Limit(maxEventsRead))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/mail"
 	"strings"
@@ -41,10 +40,8 @@ type releaseOrder struct {
 // release asks for a release: it creates an ImageUpdateJob in the name of the user.
 func (s *Server) release(ctx context.Context, u *User, r *http.Request) (any, error) {
 	var body releaseOrder
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		return nil, badRequest("the body cannot be read: %v", err)
+	if err := readBody(r, &body); err != nil {
+		return nil, err
 	}
 	job, err := body.job(u.Name)
 	if err != nil {

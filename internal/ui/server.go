@@ -26,6 +26,7 @@ import (
 // Bounds of a request.
 const (
 	maxBody           = 64 << 10 // bytes
+	maxDecision       = 1 << 20  // bytes of the body of an action, which lists what was seen
 	maxHeader         = 32 << 10 // bytes
 	maxQuery          = 4 << 10  // bytes
 	maxWords          = 30
@@ -77,6 +78,7 @@ type Server struct {
 	streams  counter
 	requests counter
 	heavy    turns
+	large    turns
 }
 
 // Serve serves on a listener until the context ends.
@@ -100,6 +102,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a
 // site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
 func (s *Server) Handler(addr string) http.Handler {
+	s.large.size, s.large.userSize = maxLarge, maxUserRequests
 	mux := http.NewServeMux()
 	s.Login.Routes(mux)
 	s.routes(mux)
@@ -142,7 +145,11 @@ func withHeaders(next http.Handler) http.Handler {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			h.Set("Cache-Control", "no-store")
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		limit := int64(maxBody)
+		if strings.HasPrefix(r.URL.Path, "/api/v1/objects/") {
+			limit = maxDecision
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -244,6 +251,21 @@ func checkQuery(r *http.Request) error {
 	}
 	if len(values["kind"])+len(values["state"]) > maxWords {
 		return badRequest("more than %d kinds and states are chosen", maxWords)
+	}
+	return nil
+}
+
+// readBody decodes the body of a request. Unknown fields are refused, so that a misspelled one is not ignored.
+func readBody(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return NewError(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit))
+	case err != nil:
+		return badRequest("the body cannot be read: %v", err)
 	}
 	return nil
 }

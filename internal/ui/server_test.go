@@ -277,7 +277,7 @@ func TestSuspendRecordsWhoAndWhy(t *testing.T) {
 	s.create(kustomization("app"))
 	object := "/api/v1/objects/Kustomization/" + s.namespace + "/app"
 	for body, want := range map[string]int{"{}": 400, `{"reason":" "}`: 400, "x": 400, `{"other":1}`: 400,
-		`{"reason":"` + strings.Repeat("x", maxReason+1) + `"}`: 400, strings.Repeat(" ", maxBody+1): 400} {
+		`{"reason":"` + strings.Repeat("x", maxReason+1) + `"}`: 400, strings.Repeat(" ", maxDecision+1): 413} {
 		if status, answer := s.request(http.MethodPost, object+"/suspend", body); status != want {
 			t.Errorf("a body of %d bytes got %d %s", len(body), status, answer)
 		}

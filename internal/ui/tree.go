@@ -25,6 +25,8 @@ const (
 	treeRequests   = 8   // at a time
 	maxPods        = 50  // of a workload
 	maxHealthBytes = 300
+	maxInventories = 200 // that are read
+	maxEntries     = 10_000
 )
 
 // node is an object in the tree of what an object made.
@@ -52,6 +54,11 @@ type tree struct {
 
 // tree returns what an object made, with the health that it has now.
 func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error) {
+	done, err := s.large.take(ctx, u.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	_, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err
@@ -60,7 +67,8 @@ func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	top, err := lineage.Tree(ctx, u.Client, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
+	inventories := &inventoryReader{Reader: u.Client}
+	top, err := lineage.Tree(ctx, inventories, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
 		Namespace: o.GetNamespace(), Name: o.GetName()}, false)
 	if err != nil {
 		return nil, err
@@ -71,8 +79,51 @@ func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error
 	if err := t.group.Wait(); err != nil {
 		return nil, err
 	}
-	answer.Total, answer.Omitted = t.total, max(0, t.total-maxTreeNodes)
+	answer.Total = t.total + inventories.omitted
+	answer.Omitted = max(0, answer.Total-maxTreeNodes)
 	return answer, nil
+}
+
+// inventoryReader reads objects for their inventories. Objects that cannot be read have none: an inventory can name
+// what the user may not read, and what no API server accepts. Neither have objects above the limits, which count for
+// the whole tree, as a tenant can write 500 objects with 60,000 entries each.
+type inventoryReader struct {
+	client.Reader
+	reads, entries int
+	omitted        int // entries above the limit
+}
+
+func (r *inventoryReader) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	opts ...client.GetOption) error {
+	r.reads++
+	if r.reads > maxInventories || r.entries >= maxEntries {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	err := r.Reader.Get(ctx, key, o, opts...)
+	if err != nil && ctx.Err() == nil && r.reads > 1 {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	if u, ok := o.(*unstructured.Unstructured); ok && err == nil {
+		r.shorten(u)
+	}
+	return err
+}
+
+// shorten removes the entries above the limit from the inventory of an object.
+func (r *inventoryReader) shorten(o *unstructured.Unstructured) {
+	status, _ := o.Object["status"].(map[string]any)
+	in, key := status, "inventory" // of an ArtifactGenerator
+	if inventory, ok := status["inventory"].(map[string]any); ok {
+		in, key = inventory, "entries"
+	}
+	entries, ok := in[key].([]any)
+	if !ok {
+		return
+	}
+	keep := min(len(entries), maxEntries-r.entries)
+	r.entries += keep
+	r.omitted += len(entries) - keep
+	in[key] = entries[:keep]
 }
 
 // treeReader adds health to a tree, a few requests at a time.

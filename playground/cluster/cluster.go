@@ -5,6 +5,7 @@
 //
 //	playground.sluice.dev/fail: image-pull | crash-loop | pending | not-ready | job-failed
 //	playground.sluice.dev/delay: 2s    the time until it is ready
+//	playground.sluice.dev/log: text    the log of its containers; endless: one line without an end
 package cluster
 
 import (

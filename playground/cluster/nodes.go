@@ -32,8 +32,15 @@ func startSimulator(ctx context.Context, cfg *rest.Config, count int) error {
 	if err != nil {
 		return err
 	}
+	port, err := serveLogs(ctx, client)
+	if err != nil {
+		return err
+	}
 	for i := range max(count, 1) {
 		if err := registerNode(ctx, client, i); err != nil {
+			return err
+		}
+		if err := setLogs(ctx, client, nodeName(i), port); err != nil {
 			return err
 		}
 	}
@@ -64,9 +71,11 @@ func startSimulator(ctx context.Context, cfg *rest.Config, count int) error {
 // nodeSubnet holds the addresses of the nodes; the first is a gateway's.
 const nodeSubnet = "172.18.0."
 
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i+1) }
+
 // registerNode makes a node that is Ready and has room for everything.
 func registerNode(ctx context.Context, client kubernetes.Interface, i int) error {
-	name := fmt.Sprintf("node-%d", i+1)
+	name := nodeName(i)
 	nodes := client.CoreV1().Nodes()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
@@ -100,6 +109,7 @@ func registerNode(ctx context.Context, client kubernetes.Interface, i int) error
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: fmt.Sprint(nodeSubnet, i+2)},
 			{Type: corev1.NodeHostName, Address: name},
+			{Type: corev1.NodeExternalIP, Address: logHost},
 		},
 		NodeInfo: corev1.NodeSystemInfo{
 			KubeletVersion: kubernetesVersion(), OSImage: "simulated", OperatingSystem: "linux", Architecture: "amd64",

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
+// TestDocumentationExamples applies each manifest of the documentation as a dry-run.
 func TestDocumentationExamples(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {
@@ -27,16 +29,43 @@ func TestDocumentationExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := testenv.Namespace(t)
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"*.md", "design/*.md", "../*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, "docs", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
 	}
 	applied := 0
 	for _, page := range pages {
-		for _, block := range testenv.Blocks(t, filepath.Base(page), "yaml") {
+		name, err := filepath.Rel(filepath.Join(root, "docs"), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range pageObjects(t, name, namespace) {
+			err := c.Create(context.Background(), o, client.DryRunAll, client.FieldValidation("Strict"))
+			if err != nil {
+				t.Errorf("%s: %s %s: %v", name, o.GetKind(), o.GetName(), err)
+			}
+			applied++
+		}
+	}
+	const least = 190
+	if applied < least {
+		t.Errorf("found %d examples", applied)
+	}
+}
+
+// pageObjects returns the manifests of a page, for a namespace and the user of the tests.
+func pageObjects(t *testing.T, page, namespace string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, block := range testenv.Blocks(t, page, "yaml") {
+		for _, document := range strings.Split(block, "\n---\n") {
 			o := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(block), &o.Object); err != nil {
-				t.Errorf("%s: %v", filepath.Base(page), err)
+			if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+				t.Errorf("%s: %v", page, err)
 				continue
 			}
 			if o.GroupVersionKind().Group == "kustomize.config.k8s.io" {
@@ -47,16 +76,10 @@ func TestDocumentationExamples(t *testing.T) {
 				_ = unstructured.SetNestedField(o.Object, "admin", "spec", "user")
 				unstructured.RemoveNestedField(o.Object, "spec", "groups")
 			}
-			err := c.Create(context.Background(), o, client.DryRunAll, client.FieldValidation("Strict"))
-			if err != nil {
-				t.Errorf("%s: %s %s: %v", filepath.Base(page), o.GetKind(), o.GetName(), err)
-			}
-			applied++
+			objects = append(objects, o)
 		}
 	}
-	if applied < 2 {
-		t.Errorf("found %d examples", applied)
-	}
+	return objects
 }
 
 func installDefinitions(t *testing.T) {

@@ -134,8 +134,8 @@ func fill(ctx context.Context, c client.Client, count int) error {
 // scaleObject returns a Kustomization that is suspended, with a status.
 func scaleObject(namespace, name string) *kustomizev1.Kustomization {
 	o := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: kustomizev1.KustomizationSpec{Interval: meta.DurationOf(time.Hour), Prune: true, Path: "./apps/" + name,
-			SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
+		Spec: kustomizev1.KustomizationSpec{Suspend: true, Interval: meta.DurationOf(time.Hour), Prune: true,
+			Path: "./apps/" + name, SourceRef: kustomizev1.SourceReference{Kind: "GitRepository",
 				NamespacedName: meta.NamespacedName{Name: "fleet"}}}}
 	revision := "main@sha1:0123456789abcdef0123456789abcdef01234567"
 	o.Status.LastAppliedRevision = revision

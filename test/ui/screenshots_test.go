@@ -13,10 +13,10 @@ import (
 )
 
 // maxColors of a screenshot. The pages have few, apart from the edges of letters.
-const maxColors = 32
+const maxColors = 64
 
 // documented are the screenshots that docs/ui.md shows; the others are for the eye of the developer.
-var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png",
+var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png", "gate.png",
 	"calendar.png", "changes.png", "images.png"}
 
 // shrink reduces the colors of the documented screenshots in a folder and removes the others.

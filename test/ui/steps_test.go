@@ -4,13 +4,18 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -26,7 +31,24 @@ func (b *bench) steps() map[string]func() (string, error) {
 			return "", b.Client.Delete(b.Context(), &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
 				Name: "doomed"}})
 		},
-		"push-checkout": b.pushCheckout,
+		"push-checkout":        b.pushCheckout,
+		"start-without-rights": b.startWithoutRights,
+		"create-many":          b.createMany,
+		"create-endless": func() (string, error) {
+			return "", b.Client.Create(b.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
+				Name: "endless", Annotations: map[string]string{"playground.sluice.dev/log": "endless"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}})
+		},
+		"touch-many": func() (string, error) {
+			o := scaleObject("scale-0", "app-0")
+			patch := []byte(`{"status":{"lastAppliedRevision":"v2@sha256:` + strings.Repeat("2", 64) + `"}}`)
+			return "", b.Client.Status().Patch(b.Context(), o, client.RawPatch(types.MergePatchType, patch))
+		},
+		"requested-web": func() (string, error) {
+			k := &kustomizev1.Kustomization{}
+			err := b.Get(k, "web")
+			return k.Annotations[meta.ReconcileRequestAnnotation], err
+		},
 		"await-checkout": func() (string, error) {
 			b.Ready("checkout", b.pushed)
 			return "", nil
@@ -40,6 +62,19 @@ func (b *bench) steps() map[string]func() (string, error) {
 		}
 	}
 	return steps
+}
+
+// manyObjects is the short form of the 10,000 objects that TestScale measures with.
+const manyObjects = 1000
+
+// createMany creates objects in namespaces of their own, and returns how many there are of their kind.
+func (b *bench) createMany() (string, error) {
+	if err := fill(b.Context(), b.Client, manyObjects); err != nil {
+		return "", err
+	}
+	list := &kustomizev1.KustomizationList{}
+	err := b.Client.List(b.Context(), list)
+	return strconv.Itoa(len(list.Items)), err
 }
 
 // pushCheckout changes what waits at the gate, and returns when the controllers report it.
@@ -78,6 +113,11 @@ func (w *world) awaitPending(name, commit string) {
 // serve lets the browser tests run steps, by POST /NAME.
 func serve(t testing.TB, steps map[string]func() (string, error)) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // another site, for attacks from there
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<title>another site</title>")
+			return
+		}
 		do := steps[strings.TrimPrefix(r.URL.Path, "/")]
 		if do == nil {
 			http.Error(w, "unknown step", http.StatusNotFound)

@@ -29,8 +29,9 @@ var (
 )
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
-var tests = []string{"browser/pages.test.mjs", "browser/graph.test.mjs", "browser/in-cluster.test.mjs",
-	"browser/while-shown.test.mjs"}
+var tests = []string{"browser/attacks.test.mjs", "browser/pages.test.mjs", "browser/graph.test.mjs",
+	"browser/in-cluster.test.mjs",
+	"browser/while-shown.test.mjs", "browser/with-many.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.
 const browserTimeout = 8 * time.Minute
@@ -70,19 +71,27 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if *images != "" {
+		node(t, string(where), "browser/screenshots.mjs")
+		shrink(t, *images)
+	}
+	b.hostile()
+	node(t, string(where), append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec",
+		"--test-name-pattern=" + *only}, tests...)...)
+}
+
+// node runs a script of the browser tests.
+func node(t *testing.T, where string, args ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
 	defer cancel()
-	node := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=spec",
-		"--test-name-pattern=" + *only}, tests...)...)
-	node.Env = append(os.Environ(), "SLUICE_UI_WORLD="+string(where))
-	node.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
-	out, err := node.CombinedOutput()
+	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd.Env = append(os.Environ(), "SLUICE_UI_WORLD="+where)
+	cmd.WaitDelay = 10 * time.Second // the browser may hold the output open after a timeout
+	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatalf("browser tests failed: %v", err)
-	}
-	if *images != "" {
-		shrink(t, *images)
 	}
 }
 
@@ -106,31 +115,39 @@ func (b *bench) connect() {
 
 // startUI runs `sluice ui`. It serves on the address of the last run, so that open pages can reconnect.
 func (b *bench) startUI() error {
-	binary, err := testenv.Binary("sluice")
-	if err != nil {
-		return err
-	}
 	addr := "127.0.0.1:0"
 	if b.ui != nil {
 		addr = strings.TrimPrefix(strings.SplitN(b.ui.address, "/login", 2)[0], "http://")
 	}
-	cmd := exec.CommandContext(b.Context(), binary, "ui", "--open=false", "--addr", addr, "--kubeconfig", b.kubeconfig)
+	p, err := b.serveUI(b.kubeconfig, addr)
+	if err == nil {
+		b.ui = p
+	}
+	return err
+}
+
+// serveUI runs `sluice ui` and returns when it has printed its address.
+func (b *bench) serveUI(kubeconfig, addr string) (*process, error) {
+	binary, err := testenv.Binary("sluice")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(b.Context(), binary, "ui", "--open=false", "--addr", addr, "--kubeconfig", kubeconfig)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "http://") {
-			b.ui = &process{cmd: cmd, address: lines.Text()}
-			return nil
+			return &process{cmd: cmd, address: lines.Text()}, nil
 		}
 	}
-	return errors.Join(errors.New("sluice ui printed no address"), cmd.Wait())
+	return nil, errors.Join(errors.New("sluice ui printed no address"), cmd.Wait())
 }
 
 func (p *process) stop() error {

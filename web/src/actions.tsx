@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { act, Failure, Order } from './api';
+import { act, Done, Failure, Order, revisionOfSeen } from './api';
 import { Dialog, Problem } from './parts';
 
 interface Action {
@@ -28,7 +28,7 @@ const actions: Record<string, Action> = {
 };
 
 // ActionBar is the buttons for what can be done with an object.
-export function ActionBar(props: { id: string; actions: string[]; seen: string[]; onDone: () => void }) {
+export function ActionBar(props: { id: string; actions: string[]; seen: string[]; omitted?: number; onDone: () => void }) {
   const [asked, setAsked] = useState<string>();
   // What the person saw when the dialog opened. Later changes must not be decided on unseen.
   const [seen, setSeen] = useState<string[]>([]);
@@ -41,9 +41,9 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
   };
   const run = async (name: string, order: Order) => {
     try {
-      await act(props.id, name, { ...order, seen });
+      const answer = await act(props.id, name, { ...order, seen });
       setError(undefined);
-      setDone(`Requested: ${actions[name]?.title.toLowerCase() ?? name}.`);
+      setDone(`Requested: ${actions[name]?.title.toLowerCase() ?? name}.${approved(answer)}`);
       setAsked(undefined);
     } catch (e) {
       setError(e as Error);
@@ -65,16 +65,57 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
         {done}
       </p>
       {!asked && <Problem error={error} />}
-      {asked && <Ask name={asked} error={error} onClose={() => setAsked(undefined)} onRun={(o) => void run(asked, o)} />}
+      {asked && <Ask name={asked} error={error} seen={seen} omitted={props.omitted ?? 0} onClose={() => setAsked(undefined)} onRun={(o) => void run(asked, o)} />}
     </div>
   );
 }
 
-function Ask(props: { name: string; error?: Error; onClose: () => void; onRun: (o: Order) => void }) {
+// approved says what an approval named.
+function approved(d: Done): string {
+  if (!d.changes) {
+    return '';
+  }
+  const by = (d.approvals ?? 1) > 1 ? ` by ${d.approvals} GateApprovals` : '';
+  return ` It names ${plural(d.changes, 'change')}${by}.${d.left ? ` ${plural(d.left, 'change')} that it does not name still wait.` : ''}`;
+}
+
+// About says what a decision at a gate is about.
+function About({ name, seen, omitted }: { name: string; seen: string[]; omitted: number }) {
+  if (!['approve', 'open', 'override'].includes(name)) {
+    return null;
+  }
+  return (
+    <p>
+      {seen.length ? `About ${plural(seen.length, 'change')} that you were shown.` : 'No change waits that you were shown.'}{' '}
+      {omitted > 0 && (
+        <strong>
+          {plural(omitted, 'more')} {omitted === 1 ? 'waits' : 'wait'}:{' '}
+          {name === 'approve' ? 'an approval does not name what is not shown.' : 'an open gate lets them pass, too.'}
+        </strong>
+      )}
+    </p>
+  );
+}
+
+function plural(n: number, word: string): string {
+  return `${n} ${word}${n === 1 || word === 'more' ? '' : 's'}`;
+}
+
+interface AskProps {
+  name: string;
+  error?: Error;
+  seen: string[];
+  omitted: number;
+  onClose: () => void;
+  onRun: (o: Order) => void;
+}
+
+function Ask(props: AskProps) {
   const a = actions[props.name];
   if (!a) {
     return null;
   }
+  const revisions = [...new Set(props.seen.map(revisionOfSeen))];
   const submit = (e: SubmitEvent) => {
     e.preventDefault();
     const data = new FormData(e.currentTarget as HTMLFormElement);
@@ -90,6 +131,7 @@ function Ask(props: { name: string; error?: Error; onClose: () => void; onRun: (
   return (
     <Dialog title={a.title} onClose={props.onClose}>
       <form onSubmit={submit} class="ask">
+        <About name={props.name} seen={props.seen} omitted={props.omitted} />
         {a.reason !== 'none' && (
           <label>
             Reason {a.reason === 'optional' && '(optional)'}
@@ -105,7 +147,7 @@ function Ask(props: { name: string; error?: Error; onClose: () => void; onRun: (
         {a.revision && (
           <label>
             Only this revision (optional)
-            <input name="revision" />
+            <input name="revision" defaultValue={props.name === 'approve' && revisions.length === 1 ? revisions[0] : ''} />
           </label>
         )}
         <Problem error={props.error} />

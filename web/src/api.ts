@@ -10,6 +10,35 @@ export interface Waiter {
   since?: string;
   risk?: string;
   change?: string;
+  rule?: string;
+  message?: string;
+}
+
+export interface Check {
+  name: string;
+  holds: boolean;
+  message?: string;
+  by?: string;
+  soaks?: string;
+  until?: string;
+  promoted?: string;
+  promotedAt?: string;
+}
+
+export interface FailedChange {
+  revision: string;
+  message: string;
+  since?: string;
+  resolvedAt?: string;
+  objects?: string[];
+}
+
+export interface Reverted {
+  from: string;
+  to: string;
+  gate: string;
+  since: string;
+  reason: string;
 }
 
 export interface Rule {
@@ -31,6 +60,11 @@ export interface Gate {
   approved: number;
   waiting?: Waiter[];
   rules?: Rule[];
+  checks?: Check[];
+  failures?: FailedChange[];
+  onFailure?: 'Hold' | 'Revert';
+  soak?: string;
+  revisions?: string[];
 }
 
 export interface Item {
@@ -56,6 +90,7 @@ export interface Item {
   image?: string;
   risk?: string;
   pullRequest?: string;
+  reverted?: Reverted;
   gate?: Gate;
 }
 
@@ -126,6 +161,7 @@ export interface Step {
   url?: string;
   from?: string;
   at?: string;
+  until?: string;
   do?: string;
 }
 
@@ -159,6 +195,7 @@ export interface GateEntry {
   item: Item;
   seen: string[];
   waiting: (Waiter & { why?: string; pending?: Pending; error?: string })[];
+  omitted: number;
 }
 
 export interface Version {
@@ -186,6 +223,9 @@ export interface Detail {
   eventError?: string;
   history: Version[];
   pending?: Pending;
+  why?: string;
+  admitted?: { revision: string; readyAt?: string; failedAt?: string; message?: string };
+  gate?: GateEntry;
   diff?: string;
   suspension?: string;
   actions: string[];
@@ -293,9 +333,17 @@ export interface Order {
   seen?: string[];
 }
 
-// seen identifies a change that waits at a gate, for a decision about it.
-export function seen(w: Waiter): string {
-  return `${w.id}@${w.revision}${w.change ? '#' + w.change : ''}`;
+// Done is the answer to an action.
+export interface Done {
+  done: string;
+  approvals?: number;
+  changes?: number;
+  left?: number;
+}
+
+// revisionOfSeen returns the revision in what identifies a change that waits: ID@revision#change.
+export function revisionOfSeen(seen: string): string {
+  return seen.slice(seen.indexOf('@') + 1).split('#')[0] ?? '';
 }
 
 // Failure is an answer that is an error, with its HTTP status.
@@ -357,8 +405,8 @@ function post(address: string, body: unknown): Promise<unknown> {
 }
 
 // act asks for an action on an object.
-export async function act(id: string, action: string, order: Order): Promise<void> {
-  await post(`/api/v1/objects/${path(id)}/${action}`, order);
+export async function act(id: string, action: string, order: Order): Promise<Done> {
+  return (await post(`/api/v1/objects/${path(id)}/${action}`, order)) as Done;
 }
 
 // release asks for a release, and returns the ID of the ImageUpdateJob.

@@ -109,18 +109,31 @@ function User({ me }: { me: Me }) {
 
 // Notices says which kinds cannot be shown, and why.
 function Notices({ me }: { me: Me }) {
-  const byText = new Map<string, string[]>();
-  for (const [kind, text] of Object.entries(me.problems)) {
-    byText.set(text, [...(byText.get(text) ?? []), kind]);
-  }
+  const problems = Object.entries(me.problems);
+  const [kind, text] = problems[0] ?? [];
   return (
     <>
       {(me.loading?.length ?? 0) > 0 && <p role="status">Loading {me.loading?.join(', ')}…</p>}
-      {[...byText].map(([text, kinds]) => (
+      {problems.length === 1 && (
         <p role="alert" class="alert">
-          {kinds.join(', ')}: {text}
+          {kind}: {text}
         </p>
-      ))}
+      )}
+      {problems.length > 1 && (
+        <div role="alert" class="alert">
+          {problems.length} kinds cannot be shown, such as {kind}: {text}
+          <details>
+            <summary>All {problems.length} kinds</summary>
+            <ul>
+              {problems.map(([kind, text]) => (
+                <li key={kind}>
+                  {kind}: {text}
+                </li>
+              ))}
+            </ul>
+          </details>
+        </div>
+      )}
     </>
   );
 }

@@ -48,17 +48,16 @@ export function Ago({ at }: { at?: string }) {
 }
 
 function span(seconds: number): string {
-  const units: [number, string][] = [
-    [86400, 'd'],
-    [3600, 'h'],
-    [60, 'm'],
-  ];
-  for (const [size, unit] of units) {
-    if (seconds >= size) {
-      return Math.floor(seconds / size) + unit;
-    }
+  if (seconds < 5) {
+    return 'a moment';
   }
-  return seconds < 5 ? 'a moment' : seconds + 's';
+  // Of a few days or hours, the next smaller unit matters.
+  return seconds >= 5 * 86400 ? Math.floor(seconds / 86400) + 'd' : duration(seconds < 3600 ? minutes(seconds) : seconds * 1000);
+}
+
+// minutes returns seconds in milliseconds; above a minute, without the seconds.
+function minutes(seconds: number): number {
+  return (seconds < 60 ? seconds : seconds - (seconds % 60)) * 1000;
 }
 
 // duration returns milliseconds in words, such as 1m 20s.
@@ -83,6 +82,12 @@ export function duration(ms: number): string {
 // shortRevision shortens the digest in a revision.
 export function shortRevision(revision?: string): string {
   return (revision ?? '').replace(/([0-9a-f]{8})[0-9a-f]{24,}$/, '$1');
+}
+
+// Brief shows a text with short digests; its title has the whole text.
+export function Brief({ text }: { text?: string }) {
+  const brief = (text ?? '').replace(/\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b/g, '$1');
+  return <span title={brief === text ? undefined : text}>{brief}</span>;
 }
 
 // Revision shows a revision with a short digest.

@@ -22,12 +22,13 @@
   // Pages are folded on small screens.
   if (matchMedia("(max-width: 60rem)").matches) byId("menu").open = false;
 
-  // Versions: the same page of another version. It may not exist there, so its first page is the fallback.
+  // Versions: the same page of another version, or its first page if it has no such page.
   const select = byId("version");
-  const versions = window.versions || [body.version];
-  select.replaceChildren(...versions.map((v) => new Option(v, v, false, v === body.version)));
+  const versions = window.versions || [{ Name: body.version, Pages: [] }];
+  select.replaceChildren(...versions.map((v) => new Option(v.Name, v.Name, false, v.Name === body.version)));
   select.addEventListener("change", () => {
-    location.href = body.base + "../" + select.value + "/index.html";
+    const { Pages } = versions.find((v) => v.Name === select.value);
+    location.href = body.base + "../" + select.value + "/" + (Pages.includes(body.file) ? body.file : "index.html");
   });
 
   // Search: the index is loaded when the reader begins to search.
@@ -71,7 +72,7 @@
     return out;
   };
   const render = (found, words) => {
-    const heading = document.createElement("h2");
+    const heading = document.createElement("h1"); // the page and its heading are hidden
     heading.textContent = found.length === 1 ? "1 result" : found.length + " results";
     const list = document.createElement("ol");
     for (const { entry } of found.slice(0, 20)) {

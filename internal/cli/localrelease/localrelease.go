@@ -23,6 +23,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
@@ -38,6 +39,9 @@ type Options struct {
 	Path    string // of a chart: a directory or an archive; if empty, the artifact of the source is used
 	File    string // declares the HelmRelease; if empty, it is read from the cluster
 	Offline bool   // do not read the cluster
+
+	Chart    *artifact.Tree // that was read already
+	Revision string         // of the chart, if it is part of the version; see [Tracked]
 }
 
 // Validate checks that the options agree. Its errors name the flags.

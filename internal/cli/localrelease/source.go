@@ -29,7 +29,10 @@ import (
 
 // chart returns the chart, and its archive.
 func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Chart, []byte, error) {
-	if b.options.Path != "" {
+	switch {
+	case b.options.Chart != nil:
+		return helmrelease.LoadChart(b.options.Chart, b.options.Revision)
+	case b.options.Path != "":
 		return localChart(b.options.Path)
 	}
 	refs := lineage.Sources(obj)
@@ -40,37 +43,45 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 	if refs[0].Namespace != "" {
 		key.Namespace = refs[0].Namespace
 	}
-	tree, err := Fetch(ctx, *b.cluster, refs[0].Kind, key)
+	tree, revision, err := Fetch(ctx, *b.cluster, refs[0].Kind, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w. Name a local chart with --path", err)
 	}
-	return helmrelease.LoadChart(tree)
+	return helmrelease.LoadChart(tree, Tracked(refs[0].Kind, revision))
 }
 
-// Fetch reads the artifact of a source through the API server.
-func Fetch(ctx context.Context, c Cluster, kind string, key types.NamespacedName) (*artifact.Tree, error) {
+// Tracked returns a revision if the kind of its source makes it part of the version of a chart; otherwise "".
+func Tracked(kind, revision string) string {
+	if kind == sourcev1.OCIRepositoryKind || kind == sourcev1.ExternalArtifactKind {
+		return revision
+	}
+	return ""
+}
+
+// Fetch reads the artifact of a source through the API server, and returns its revision.
+func Fetch(ctx context.Context, c Cluster, kind string, key types.NamespacedName) (*artifact.Tree, string, error) {
 	source := sourcev1.NewSource(kind)
 	if source == nil {
-		return nil, fmt.Errorf("sources of kind '%s' are not supported", kind)
+		return nil, "", fmt.Errorf("sources of kind '%s' are not supported", kind)
 	}
 	what := fmt.Sprintf("%s '%s'", kind, key)
 	if err := c.Client.Get(ctx, key, source.(client.Object)); err != nil {
-		return nil, cluster.Explain("cannot get "+what, err)
+		return nil, "", cluster.Explain("cannot get "+what, err)
 	}
-	if source.GetArtifact() == nil {
-		return nil, fmt.Errorf("%s has no artifact yet", what)
+	a := source.GetArtifact()
+	if a == nil {
+		return nil, "", fmt.Errorf("%s has no artifact yet", what)
 	}
 	transport, err := newServiceTransport(c.Config)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
-	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: kind, Namespace: key.Namespace, Name: key.Name},
-		*source.GetArtifact())
+	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: kind, Namespace: key.Namespace, Name: key.Name}, *a)
 	if err != nil {
-		return nil, fmt.Errorf("cannot fetch the artifact of %s through the API server: %w", what, err)
+		return nil, "", fmt.Errorf("cannot fetch the artifact of %s through the API server: %w", what, err)
 	}
-	return tree, nil
+	return tree, a.Revision, nil
 }
 
 // localChart loads a chart from a directory or an archive.

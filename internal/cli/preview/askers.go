@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -46,14 +47,14 @@ func (r *run) askedSources() []*source {
 }
 
 // commitOf returns what gates know of the commit, if it is that of a source which holds the repository.
-func (r *run) commitOf(key string) risk.Change {
+func (r *run) commitOf(ctx context.Context, key string) risk.Change {
 	s := r.sources[key]
 	if s == nil || s.object == nil {
 		return risk.Change{}
 	}
 	out := risk.Change{Author: r.To.Author, Message: r.To.subject,
 		Signed: apimeta.IsStatusConditionTrue(s.object.CommonStatus().Conditions, sourcev1.SourceVerifiedCondition)}
-	if files, err := r.changed(s); err == nil {
+	if files, err := r.changed(ctx, s); err == nil {
 		out.Files = files.list
 	}
 	return out

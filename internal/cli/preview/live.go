@@ -3,7 +3,6 @@ package preview
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
@@ -45,7 +45,7 @@ func (r *run) live(ctx context.Context) error {
 	if err := r.findSources(ctx); err != nil {
 		return err
 	}
-	options := localbuild.Options{Strict: r.Strict, Keys: r.keys}
+	options := localbuild.Options{Strict: r.Strict, Keys: localbuild.KeysOf(r.Cluster.Client, r.note)}
 	r.before = localbuild.New(options, r.Cluster.Client, nil)
 	r.after = localbuild.New(options, r.Cluster.Client, nil)
 	g, err := r.readGraph(ctx)
@@ -63,31 +63,6 @@ func (r *run) live(ctx context.Context) error {
 		}
 	}
 	return r.helmReleases(ctx, g)
-}
-
-// keys returns the keys of spec.decryption.secretRef, nil if the account may not read them.
-func (r *run) keys(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error) {
-	if obj.Spec.Decryption.SecretRef == nil {
-		return nil, nil
-	}
-	secret := &unstructured.Unstructured{}
-	secret.SetAPIVersion("v1")
-	secret.SetKind("Secret")
-	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.Decryption.SecretRef.Name}
-	if err := r.Cluster.Client.Get(ctx, key, secret); err != nil {
-		r.note("the keys of Kustomization '%s/%s' cannot be read: encrypted values are assumed to be unchanged",
-			obj.Namespace, obj.Name)
-		return nil, nil
-	}
-	var data struct{ Data map[string][]byte }
-	b, err := secret.MarshalJSON()
-	if err == nil {
-		err = json.Unmarshal(b, &data)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return decrypt.FromSecret(data.Data, nil)
 }
 
 // readGraph reads the Kustomizations and HelmReleases of the cluster. Those that others created come after them.
@@ -146,11 +121,12 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	if n.done {
 		return false, nil
 	}
-	touched := n.differs || !n.exists || n.deleted || r.usesConfig(key.Namespace, variablesOf(obj)...)
+	touched := n.differs || !n.exists || n.deleted || r.usesConfig(key.Namespace, variablesOf(obj)...) ||
+		r.declared[sourceKey(obj)] != nil && r.sources[sourceKey(obj)] == nil
 	byFiles := false
 	if !touched {
 		var err error
-		if byFiles, err = r.mayChange(obj); err != nil || !byFiles {
+		if byFiles, err = r.mayChange(ctx, obj); err != nil || !byFiles {
 			return false, err
 		}
 	}
@@ -167,7 +143,7 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 		return true, nil
 	}
 	if !n.deleted && !obj.Spec.Suspend {
-		owner.object, owner.commit = obj, r.commitOf(owner.source)
+		owner.object, owner.commit = obj, r.commitOf(ctx, owner.source)
 	}
 	owner.add(planned)
 	if err != nil {
@@ -208,17 +184,19 @@ func (r *run) planKustomization(ctx context.Context, n *node[*kustomizev1.Kustom
 	case obj.Spec.Suspend:
 		owner.Note = "suspended: nothing is applied until it is resumed"
 		return nil, false, nil
-	case r.sources[owner.source] == nil:
-		owner.Note = fmt.Sprintf("its source %s is not this repository, so its objects are not compared", owner.source)
+	}
+	tree, err := r.treeFor(ctx, r.To, obj)
+	if err != nil && r.sources[owner.source] == nil {
+		owner.Note = fmt.Sprintf("its source is not this repository, and its objects are not compared: %v", err)
 		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
 	}
 	if byFiles {
 		before, err := r.build(ctx, r.From, n.live)
-		if err == nil {
-			tree, err := r.To.Tree(r.sources[owner.source].ignore)
-			if err == nil && before.Trace.Unchanged(tree) && !before.Again {
-				return nil, true, nil
-			}
+		if err == nil && before.Trace.Unchanged(tree) && !before.Again {
+			return nil, true, nil
 		}
 	}
 	built, err := r.build(ctx, r.To, obj)
@@ -268,6 +246,20 @@ func (r *run) declare(g *graph, planned []apply.Change) {
 			}
 		case c.Ref.Group == helmv2.GroupVersion.Group && c.Ref.Kind == helmv2.HelmReleaseKind:
 			declareNode(g.releases, key, c)
+		case c.Ref.Group == sourcev1.GroupVersion.Group && slices.Contains(sourceKinds, c.Ref.Kind) &&
+			c.Action != apply.Deleted:
+			if !meta.Equal(specOf(c.Before), specOf(c.After)) && r.declareSource(c.Ref.Kind, key, c.After) {
+				g.buildAgain(c.Ref.Kind + "/" + key.String())
+			}
+		}
+	}
+}
+
+// buildAgain lets the Kustomizations of a source be previewed again.
+func (g *graph) buildAgain(source string) {
+	for _, n := range g.kustomizations {
+		if n.declared != nil && sourceKey(n.declared) == source {
+			n.done = false
 		}
 	}
 }
@@ -295,11 +287,7 @@ func declareNode[T any, P interface {
 		n.deleted, n.done = false, false
 	}
 	declared := P(new(T))
-	b, err := c.After.MarshalJSON()
-	if err == nil {
-		err = json.Unmarshal(b, declared)
-	}
-	if err != nil {
+	if err := decode(c.After, declared); err != nil {
 		return isNew // the dry-run reports what does not decode
 	}
 	if declared.GetNamespace() == "" {

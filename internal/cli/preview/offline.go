@@ -109,7 +109,7 @@ const maxDeclaration = 1 << 20 // bytes of a file
 // declared returns the Kustomizations that the files of a snapshot declare, and all files that declare one. If some
 // apply themselves, as bootstrap creates them, only those are returned: they create the others.
 func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, err error) {
-	tree, err := side.Tree(nil)
+	tree, err := side.Tree(checkout{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -183,7 +183,7 @@ func (r *run) renderAll(ctx context.Context, side *Snapshot, roots []*kustomizev
 		if s == nil || obj.Spec.Suspend {
 			continue
 		}
-		reach, err := r.reachOf(side, s)
+		reach, err := r.reachOf(ctx, side, s)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (r *run) offlineReleases(ctx context.Context, before, after map[types.Names
 			if err != nil {
 				return err
 			}
-			if c == nil {
+			if c.source == nil {
 				unknown = true
 				continue
 			}

@@ -15,15 +15,17 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/cli/localsource"
+	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 // Options say what is previewed.
 type Options struct {
 	From, To *Snapshot
-	Sources  []string // that hold the repository, as KIND/NAMESPACE/NAME; if empty, they are found by URL
+	Sources  []string // that hold the repository, as KIND/NAMESPACE/NAME[=DIRECTORY]; if empty, they are found by URL
 	URLs     []string // of the repository
 	Branch   string   // that the change lands on; sources of other branches are left out. Empty for all
 	// Namespaces are tried if the account may not list objects of all namespaces.
@@ -38,18 +40,44 @@ type Options struct {
 type Cluster struct {
 	Client client.Client
 	Config *rest.Config
-	Target *apply.Cluster
+	Target *apply.Cluster // that applies as Kustomizations do
+
+	releases *apply.Cluster // that applies as HelmReleases do; nil until it is needed
+}
+
+// releaseTarget returns the cluster that applies with the field manager of releases: objects that another one manages
+// would be changes.
+func (c *Cluster) releaseTarget() (target *apply.Cluster, err error) {
+	if c.releases == nil {
+		c.releases, err = apply.NewCluster(c.Config, apply.ClusterOptions{FieldManager: kube.FieldManager,
+			OverrideManagers: []string{"helm"}})
+	}
+	return c.releases, err
+}
+
+// Close ends the connections.
+func (c *Cluster) Close() {
+	c.Target.Close()
+	if c.releases != nil {
+		c.releases.Close()
+	}
 }
 
 // Run computes a preview. Owners that cannot be computed are part of the result, with their error.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
 		result:  &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
-		reaches: map[reachKey]*reach{}, changes: map[string]*changeSet{}, configs: map[string]bool{}}
+		configs: map[string]bool{}, declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
+	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
 	for _, s := range o.To.submodules {
 		r.note("submodule '%s' is not read: changes in it are not part of the preview", s)
 	}
+	if err := r.nameSources(); err != nil {
+		return nil, err
+	}
+	r.reader = r.newReader()
+	defer r.reader.Close()
 	var err error
 	if o.Cluster == nil {
 		err = r.offline(ctx)
@@ -72,24 +100,30 @@ type run struct {
 	Options
 	result  *Result
 	sources map[string]*source // by KIND/NAMESPACE/NAME
+	named   []namedSource      // of --source
 	before  *localbuild.Builder
 	after   *localbuild.Builder
+	reader  *localsource.Reader // of sources that are not this repository
+	configs map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
+
+	// Sources that the change creates or changes, by KIND/NAMESPACE/NAME, and their specs.
+	declared      map[string]client.Object
+	declaredSpecs map[string]any
+
+	// By source, and forgotten when the change declares another spec of one.
+	trees   map[reachKey]*artifact.Tree // nil while it is composed
 	reaches map[reachKey]*reach
-	changes map[string]*changeSet // by source
-	configs map[string]bool       // ConfigMaps and Secrets that change, as Kind/namespace/name
+	changes map[string]*changeSet
+}
+
+// forget removes what was computed of sources.
+func (r *run) forget() {
+	r.trees, r.reaches, r.changes = map[reachKey]*artifact.Tree{}, map[reachKey]*reach{}, map[string]*changeSet{}
 }
 
 type reachKey struct {
 	side   *Snapshot
 	source string
-}
-
-// source is a source that holds the repository.
-type source struct {
-	key    string // KIND/NAMESPACE/NAME
-	kind   string
-	ignore *string         // spec.ignore
-	object reconcile.Gated // nil without a cluster
 }
 
 func (r *run) note(format string, args ...any) {
@@ -105,15 +139,15 @@ func sourceKey(obj *kustomizev1.Kustomization) string {
 }
 
 // changed returns the files of a source that the change changes.
-func (r *run) changed(s *source) (*changeSet, error) {
+func (r *run) changed(ctx context.Context, s *source) (*changeSet, error) {
 	if c := r.changes[s.key]; c != nil {
 		return c, nil
 	}
-	from, err := r.From.Tree(s.ignore)
+	from, err := r.tree(ctx, r.From, s)
 	if err != nil {
 		return nil, err
 	}
-	to, err := r.To.Tree(s.ignore)
+	to, err := r.tree(ctx, r.To, s)
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +156,10 @@ func (r *run) changed(s *source) (*changeSet, error) {
 }
 
 // reachOf returns the reach of builds of a source before or after the change.
-func (r *run) reachOf(side *Snapshot, s *source) (*reach, error) {
+func (r *run) reachOf(ctx context.Context, side *Snapshot, s *source) (*reach, error) {
 	key := reachKey{side: side, source: s.key}
 	if r.reaches[key] == nil {
-		tree, err := side.Tree(s.ignore)
+		tree, err := r.tree(ctx, side, s)
 		if err != nil {
 			return nil, err
 		}
@@ -135,16 +169,16 @@ func (r *run) reachOf(side *Snapshot, s *source) (*reach, error) {
 }
 
 // mayChange reports whether the changed files may change the build of a Kustomization.
-func (r *run) mayChange(obj *kustomizev1.Kustomization) (bool, error) {
+func (r *run) mayChange(ctx context.Context, obj *kustomizev1.Kustomization) (bool, error) {
 	s := r.sources[sourceKey(obj)]
 	if s == nil {
 		return false, nil
 	}
-	files, err := r.changed(s)
+	files, err := r.changed(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	reach, err := r.reachOf(r.From, s)
+	reach, err := r.reachOf(ctx, r.From, s)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +191,7 @@ func (r *run) build(ctx context.Context, side *Snapshot, obj *kustomizev1.Kustom
 	if side == r.From {
 		builder = r.before
 	}
-	tree, err := side.Tree(r.sources[sourceKey(obj)].ignore)
+	tree, err := r.treeFor(ctx, side, obj)
 	if err != nil {
 		return nil, err
 	}

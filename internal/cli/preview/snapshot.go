@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
@@ -33,7 +34,7 @@ type Snapshot struct {
 	subject    string // first paragraph of the message, on one line
 	submodules []string
 	tree       *artifact.Tree            // all files
-	filtered   map[string]*artifact.Tree // without ignored files, by the rules
+	filtered   map[string]*artifact.Tree // as sources have them, by their rules
 }
 
 // Directory returns the snapshot of a local directory.
@@ -50,22 +51,81 @@ func newSnapshot(name string, tree *artifact.Tree) *Snapshot {
 	return &Snapshot{Name: name, tree: tree, filtered: map[string]*artifact.Tree{}}
 }
 
-// Tree returns the files as a source with these ignore rules stores them.
-func (s *Snapshot) Tree(spec *string) (*artifact.Tree, error) {
-	rules := ignore.New(spec)
-	if t := s.filtered[rules.ID()]; t != nil {
-		return t, nil
-	}
-	dir, err := s.filter(s.tree.Root(), "", rules, 0)
+// checkout is which files of a repository a source has.
+type checkout struct {
+	dir    string   // that is the root of the source; the whole repository when empty
+	sparse []string // spec.sparseCheckout
+	ignore *string  // spec.ignore
+}
+
+// Tree returns the files as a source stores them.
+func (s *Snapshot) Tree(c checkout) (*artifact.Tree, error) {
+	rules := ignore.New(c.ignore)
+	only, err := git.Directories(c.sparse)
 	if err != nil {
 		return nil, err
 	}
-	s.filtered[rules.ID()] = s.tree.With(dir)
-	return s.filtered[rules.ID()], nil
+	key := strings.Join(append([]string{rules.ID(), c.dir}, only...), "\x00")
+	if t := s.filtered[key]; t != nil {
+		return t, nil
+	}
+	root := s.tree.Root()
+	if root, err = below(root, c.dir); err != nil {
+		return nil, err
+	}
+	for _, dir := range only {
+		if _, err := below(root, dir); err != nil {
+			return nil, fmt.Errorf("directory '%s' of spec.sparseCheckout does not exist", dir)
+		}
+	}
+	dir, err := s.filter(root, c.dir, place{rules: rules, only: only})
+	if err != nil {
+		return nil, err
+	}
+	s.filtered[key] = s.tree.With(dir)
+	return s.filtered[key], nil
 }
 
-func (s *Snapshot) filter(d *artifact.Dir, at string, rules ignore.Rules, depth int) (*artifact.Dir, error) {
-	if depth > maxTreeDepth {
+// below returns a directory in another one.
+func below(root *artifact.Dir, dir string) (*artifact.Dir, error) {
+	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+dir), "/"), "/") {
+		if name == "" {
+			return root, nil
+		}
+		if root = entriesOf(root)[name].Dir; root == nil {
+			return nil, fmt.Errorf("the repository has no directory '%s'", dir)
+		}
+	}
+	return root, nil
+}
+
+// place is what applies to a directory of a checkout.
+type place struct {
+	rules ignore.Rules
+	only  []string // paths in it to include; all when empty
+	depth int
+}
+
+// enter returns the place of a child directory. It returns false if the checkout has nothing of it.
+func (p place) enter(name string) (place, bool) {
+	if p.rules.Prunes(name) {
+		return place{}, false
+	}
+	sub := place{rules: p.rules.Enter(name), depth: p.depth + 1}
+	for _, o := range p.only {
+		if o == name {
+			sub.only = nil
+			return sub, true
+		}
+		if rest, ok := strings.CutPrefix(o, name+"/"); ok {
+			sub.only = append(sub.only, rest)
+		}
+	}
+	return sub, len(p.only) == 0 || len(sub.only) > 0
+}
+
+func (s *Snapshot) filter(d *artifact.Dir, at string, p place) (*artifact.Dir, error) {
+	if p.depth > maxTreeDepth {
 		return nil, fmt.Errorf("directories are nested more than %d levels deep", maxTreeDepth)
 	}
 	for _, e := range d.Entries {
@@ -77,21 +137,22 @@ func (s *Snapshot) filter(d *artifact.Dir, at string, rules ignore.Rules, depth 
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path.Join(at, e.Name), err)
 			}
-			rules = rules.With(string(own))
+			p.rules = p.rules.With(string(own))
 		}
 	}
 	var entries []artifact.Entry
 	for _, e := range d.Entries {
 		if e.Dir == nil {
-			if !rules.Excludes(e.Name) {
+			if len(p.only) == 0 && !p.rules.Excludes(e.Name) {
 				entries = append(entries, e)
 			}
 			continue
 		}
-		if rules.Prunes(e.Name) {
+		in, ok := p.enter(e.Name)
+		if !ok {
 			continue
 		}
-		sub, err := s.filter(e.Dir, path.Join(at, e.Name), rules.Enter(e.Name), depth+1)
+		sub, err := s.filter(e.Dir, path.Join(at, e.Name), in)
 		if err != nil {
 			return nil, err
 		}

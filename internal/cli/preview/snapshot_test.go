@@ -56,7 +56,7 @@ func TestTreeLeavesOutIgnoredFiles(t *testing.T) {
 	s := snapshot(t, map[string]string{"a/.sourceignore": "x.yaml", "a/x.yaml": "1", "a/y.yaml": "1", "b/z.yaml": "1"})
 	spec := "/b"
 	for rules, want := range map[*string]string{nil: "a/.sourceignore a/y.yaml b/z.yaml", &spec: "a/x.yaml a/y.yaml"} {
-		tree, err := s.Tree(rules)
+		tree, err := s.Tree(checkout{ignore: rules})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package term
 import (
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -36,6 +37,43 @@ func NewScreen(w io.Writer) *Screen {
 		s.terminal = term.IsTerminal(s.fd) && os.Getenv("TERM") != "dumb"
 	}
 	return s
+}
+
+// painted are the escape sequences that [Screen.Paint] writes.
+var painted = func() []string {
+	sequences := []string{"\x1b[0m"}
+	for _, colour := range []string{Red, Green, Yellow, Grey} {
+		sequences = append(sequences, "\x1b["+colour+"m")
+	}
+	return sequences
+}()
+
+// Write implements [io.Writer]. To a terminal, it writes no control characters but line breaks, tabs and colours: texts
+// of objects may have been written by others, and must not hide what is shown or type for the user.
+func (s *Screen) Write(p []byte) (int, error) {
+	if !s.terminal {
+		return s.Writer.Write(p)
+	}
+	var b strings.Builder
+	rest := string(p)
+	for rest != "" {
+		if i := slices.IndexFunc(painted, func(q string) bool { return strings.HasPrefix(rest, q) }); i >= 0 {
+			b.WriteString(painted[i])
+			rest = rest[len(painted[i]):]
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(rest)
+		if r == '\n' {
+			b.WriteByte('\n')
+		} else {
+			b.WriteString(Printable(rest[:size]))
+		}
+		rest = rest[size:]
+	}
+	if _, err := io.WriteString(s.Writer, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // Paint returns text in a colour. It returns the text unchanged if the stream is not a terminal or NO_COLOR
@@ -82,11 +120,11 @@ func Cut(text string, width int) string {
 }
 
 // Wrap breaks text between words into lines of at most width cells that begin with indent. A longer word has a line of
-// its own.
+// its own. Control characters are removed.
 func Wrap(text, indent string, width int) string {
 	var lines []string
 	line := indent
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(Printable(strings.Join(strings.Fields(text), " "))) {
 		if line != indent && utf8.RuneCountInString(line+" "+word) > width {
 			lines = append(lines, line)
 			line = indent

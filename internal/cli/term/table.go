@@ -37,7 +37,7 @@ func (t *Table) Fit(rows ...[]Cell) {
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
-			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.Text))
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(Printable(c.Text)))
 		}
 	}
 }
@@ -53,15 +53,16 @@ func WidthBefore(rows [][]Cell) int {
 	return width
 }
 
-// Print writes rows.
+// Print writes rows. Control characters are removed: texts of objects must not change the state of the terminal.
 func (t *Table) Print(rows ...[]Cell) error {
 	t.Fit(rows...)
 	var b strings.Builder
 	for _, row := range rows {
 		for i, c := range row {
-			b.WriteString(t.out.Paint(c.Colour, c.Text))
+			text := Printable(c.Text)
+			b.WriteString(t.out.Paint(c.Colour, text))
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(c.Text)+columnGap))
+				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(text)+columnGap))
 			}
 		}
 		b.WriteByte('\n')

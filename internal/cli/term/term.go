@@ -60,7 +60,7 @@ func (u *UI) Live(format string, args ...any) {
 // Clear removes the line that Live shows.
 func (u *UI) Clear() {
 	if u.Err.animated() {
-		fmt.Fprint(u.Err, "\r\x1b[K")
+		fmt.Fprint(u.Err.Writer, "\r\x1b[K")
 	}
 }
 

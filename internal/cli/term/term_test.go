@@ -85,6 +85,26 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// A message of an object must not reach the terminal as a command.
+func TestTextsOfObjectsAreShownNotExecuted(t *testing.T) {
+	var b strings.Builder
+	if err := NewTable(&Screen{Writer: &b}).Print(Row("a\x1b[2J\x9b31m", "b\x00\a")); err != nil {
+		t.Fatal(err)
+	}
+	screen := &Screen{Writer: &b, terminal: true}
+	if n, err := screen.Write([]byte("\x1b[32mok\x1b[0m\x1b[8mhidden\x1b]0;title\a\r\n")); n != 33 || err != nil {
+		t.Error(n, err)
+	}
+	if want := "\x1b[32mok\x1b[0m[8mhidden]0;title\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("%q", b.String())
+	}
+	shown := strings.NewReplacer("\x1b[32m", "", "\x1b[0m", "").Replace(b.String())
+	if got := shown + Wrap("c\x1b[2J d\te", "", 80); strings.ContainsAny(got, "\x1b\x00\a\u009b") ||
+		!strings.Contains(got, "a[2J") || !strings.Contains(got, "d e") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestPrintableRemovesControlCharacters(t *testing.T) {
 	if got := Printable("a\x1b[2Jb\tc\n"); got != "a[2Jb\tc" {
 		t.Errorf("got %q", got)

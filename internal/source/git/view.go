@@ -109,7 +109,7 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 	if err != nil {
 		return nil, err
 	}
-	only, err := directories(o.Directories)
+	only, err := Directories(o.Directories)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +139,8 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 	return v.tree, nil
 }
 
-// directories normalizes and checks the paths of directories.
-func directories(names []string) ([]string, error) {
+// Directories normalizes and checks the paths of spec.sparseCheckout. None means the whole repository.
+func Directories(names []string) ([]string, error) {
 	var only []string
 	for _, name := range names {
 		clean := strings.Trim(strings.TrimPrefix(name, "./"), "/")

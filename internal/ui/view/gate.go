@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -13,18 +15,49 @@ import (
 const (
 	maxRules     = 50
 	maxApprovers = 50 // users, and groups, of one rule
+	maxChecks    = 50
+	maxFailures  = 10 // of a gate, newest first
 )
 
 // Gate is what lists show of a Gate in addition.
 type Gate struct {
 	Open     bool      `json:"open"`
 	Until    time.Time `json:"until,omitzero"`
+	Reason   string    `json:"reason,omitempty"` // of its state, such as CheckFailed
 	Why      string    `json:"why,omitempty"`
 	Count    int64     `json:"count"`    // objects that wait
 	Required int32     `json:"required"` // approvals
 	Approved int32     `json:"approved"`
 	Waiting  []Waiter  `json:"waiting,omitempty"` // the first of them
 	Rules    []Rule    `json:"rules,omitempty"`   // who may approve the gate first, then its rules about changes
+	Checks   []Check   `json:"checks,omitempty"`
+	Failures []Failure `json:"failures,omitempty"` // newest first
+	// OnFailure is what happens if a change becomes unhealthy within Soak: Hold or Revert; empty if nothing happens.
+	OnFailure string `json:"onFailure,omitempty"`
+	Soak      string `json:"soak,omitempty"`
+	// Revisions are the only ones that the open gate allows; all if there are none.
+	Revisions []string `json:"revisions,omitempty"`
+}
+
+// Check is a check of a gate. A check of revisions says which one it allows, and which one soaks until when.
+type Check struct {
+	Name       string    `json:"name"`
+	Holds      bool      `json:"holds"`
+	Message    string    `json:"message,omitempty"`
+	By         string    `json:"by,omitempty"` // whose revisions it allows
+	Soaks      string    `json:"soaks,omitempty"`
+	Until      time.Time `json:"until,omitzero"`
+	Promoted   string    `json:"promoted,omitempty"`
+	PromotedAt time.Time `json:"promotedAt,omitzero"`
+}
+
+// Failure is a change that a gate let through and that became unhealthy.
+type Failure struct {
+	Revision   string    `json:"revision"`
+	Message    string    `json:"message"`
+	Since      time.Time `json:"since,omitzero"`
+	ResolvedAt time.Time `json:"resolvedAt,omitzero"` // since when the objects are healthy again
+	Objects    []string  `json:"objects,omitempty"`   // IDs
 }
 
 // Rule is what must hold at a gate: the approvals that the gate requires, or one of its rules about changes.
@@ -44,7 +77,9 @@ type Waiter struct {
 	Revision string    `json:"revision"`
 	Since    time.Time `json:"since,omitzero"`
 	Risk     string    `json:"risk,omitempty"`
-	Change   string    `json:"change,omitempty"` // digest of the change
+	Change   string    `json:"change,omitempty"`  // digest of the change
+	Rule     string    `json:"rule,omitempty"`    // of the gate, that holds the change
+	Message  string    `json:"message,omitempty"` // why the rules hold it
 }
 
 // Seen identifies what waits, for a decision about it.
@@ -59,14 +94,26 @@ func Seen(id, revision, change string) string {
 	return text
 }
 
+// SeenObject returns the ID of the object in what [Seen] returned.
+func SeenObject(seen string) string {
+	id, _, _ := strings.Cut(seen, "@") // names contain no @
+	return id
+}
+
 // WaiterOf returns the record of an object that waits at a gate.
 func WaiterOf(o gatingv1.WaitingObject) Waiter {
 	w := Waiter{ID: ID(o.Kind, o.Namespace, o.Name), Revision: excerpt.Bytes(o.Revision, maxRevision),
-		Risk: excerpt.Bytes(o.Risk, maxText), Change: excerpt.Bytes(o.Change, maxText)}
+		Risk: excerpt.Bytes(o.Risk, maxText), Change: excerpt.Bytes(o.Change, maxText),
+		Rule: excerpt.Bytes(o.Rule, maxText), Message: excerpt.Bytes(o.Message, maxMessage)}
 	if o.Since != nil {
 		w.Since = o.Since.Time
 	}
 	return w
+}
+
+// WaiterFrom returns the record of an object with a change that waits, for a gate that does not list it.
+func WaiterFrom(i *Item) Waiter {
+	return Waiter{ID: i.ID, Revision: i.Pending, Since: i.PendingSince, Risk: i.Risk, Change: i.Change}
 }
 
 // gateOf returns what lists show of a Gate.
@@ -77,7 +124,7 @@ func gateOf(o *gatingv1.Gate) *Gate {
 		g.Until = n.At.Time
 	}
 	if w := o.Status.Why; w != nil {
-		g.Why = excerpt.Bytes(w.Message, maxMessage)
+		g.Reason, g.Why = excerpt.Bytes(w.Reason, maxText), excerpt.Bytes(w.Message, maxMessage)
 	}
 	if a := o.Spec.Approvals; a != nil {
 		g.Required = a.Required
@@ -94,7 +141,62 @@ func gateOf(o *gatingv1.Gate) *Gate {
 	for _, w := range o.Status.Waiting[:min(len(o.Status.Waiting), maxWaiting)] {
 		g.Waiting = append(g.Waiting, WaiterOf(w))
 	}
+	for _, r := range o.Status.ApprovedRevisions[:min(len(o.Status.ApprovedRevisions), maxRules)] {
+		g.Revisions = append(g.Revisions, excerpt.Bytes(r, maxRevision))
+	}
+	g.setChecks(o)
+	if o.Spec.OnFailure != "" {
+		g.OnFailure, g.Soak = string(o.Spec.OnFailure), o.GetSoak().String()
+	}
+	for _, f := range o.Status.Failures[:min(len(o.Status.Failures), maxFailures)] {
+		g.Failures = append(g.Failures, failureOf(f))
+	}
 	return g
+}
+
+// setChecks records the results of checks.
+func (g *Gate) setChecks(o *gatingv1.Gate) {
+	for _, r := range o.Status.Checks[:min(len(o.Status.Checks), maxChecks)] {
+		c := Check{Name: excerpt.Bytes(r.Name, maxText), Holds: r.Holds, Message: excerpt.Bytes(r.Message, maxMessage)}
+		if v := r.Revision; v != nil {
+			c.By = promoterOf(o, r.Name)
+			c.Promoted = excerpt.Bytes(v.Promoted, maxRevision)
+			if v.PromotedAt != nil {
+				c.PromotedAt = v.PromotedAt.Time
+			}
+			if v.Until != nil && v.Ready != v.Promoted {
+				c.Soaks, c.Until = excerpt.Bytes(v.Ready, maxRevision), v.Until.Time
+			}
+		}
+		g.Checks = append(g.Checks, c)
+	}
+}
+
+// promoterOf names the objects whose revisions a check allows.
+func promoterOf(o *gatingv1.Gate, check string) string {
+	for _, c := range o.Spec.Checks {
+		switch {
+		case c.Name != check || c.Revision == nil:
+		case c.Revision.Name == "":
+			return string(c.Revision.Kind) + " objects with the labels of the check"
+		default:
+			return excerpt.Bytes(ID(string(c.Revision.Kind), cmp.Or(c.Revision.Namespace, o.Namespace),
+				c.Revision.Name), maxText)
+		}
+	}
+	return ""
+}
+
+func failureOf(f gatingv1.FailedChange) Failure {
+	out := Failure{Revision: excerpt.Bytes(f.Revision, maxRevision), Message: excerpt.Bytes(f.Message, maxMessage),
+		Since: f.Since.Time}
+	if f.ResolvedAt != nil {
+		out.ResolvedAt = f.ResolvedAt.Time
+	}
+	for _, o := range f.Objects[:min(len(f.Objects), gatingv1.MaxFailedObjects)] {
+		out.Objects = append(out.Objects, excerpt.Bytes(ID(o.Kind, o.Namespace, o.Name), maxText))
+	}
+	return out
 }
 
 func ruleOf(r gatingv1.Rule) Rule {

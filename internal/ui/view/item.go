@@ -27,19 +27,19 @@ import (
 )
 
 // State is the state of an object in one word.
-type State string
+type State = reconcile.State
 
 // States, worst first.
 const (
-	Failed      State = "failed"
-	Waiting     State = "waiting" // at a gate, or for a dependency
-	Progressing State = "progressing"
-	Suspended   State = "suspended"
-	Ready       State = "ready"
+	Failed      = reconcile.StateFailed
+	Waiting     = reconcile.StateWaiting
+	Progressing = reconcile.StateProgressing
+	Suspended   = reconcile.StateSuspended
+	Ready       = reconcile.StateReady
 )
 
 // States lists all states, worst first.
-var States = []State{Failed, Waiting, Progressing, Suspended, Ready}
+var States = reconcile.States
 
 // Times are when the steps of a change ended, as far as they are known. They are those of the current revision.
 type Times struct {
@@ -90,11 +90,23 @@ type Item struct {
 	Generation int64     `json:"generation"`
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
-	Risk         string    `json:"risk,omitempty"`        // of the change that waits
+	Risk         string    `json:"risk,omitempty"`   // of the change that waits
+	Change       string    `json:"change,omitempty"` // digest of the change that waits
+	Held         string    `json:"held,omitempty"`   // which gates hold the change, and why
+	Reverted     *Reverted `json:"reverted,omitempty"`
 	PullRequest  string    `json:"pullRequest,omitempty"` // URL of the last one that it opened
 	Times        *Times    `json:"times,omitempty"`
 
 	version string // resourceVersion
+}
+
+// Reverted is how an object went back to an earlier revision, as what gates had let through became unhealthy.
+type Reverted struct {
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Gate   string    `json:"gate"` // ID
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
 }
 
 // ID returns the identity of an object in the UI.
@@ -115,29 +127,14 @@ func Of(k *kind.Kind, o reconcile.Object) *Item {
 
 // setState derives the state from the conditions.
 func (i *Item) setState(o reconcile.Object) {
-	conditions := o.CommonStatus().Conditions
-	ready := apimeta.FindStatusCondition(conditions, reconcile.TypeReady)
+	ready := apimeta.FindStatusCondition(o.CommonStatus().Conditions, reconcile.TypeReady)
 	if ready != nil {
 		i.Reason, i.Since = excerpt.Bytes(ready.Reason, maxText), ready.LastTransitionTime.Time
 		i.Message = excerpt.Bytes(ready.Message, maxMessage)
 	} else {
 		i.Message = "not reconciled yet"
 	}
-	held := apimeta.IsStatusConditionFalse(conditions, meta.ApprovedCondition) ||
-		apimeta.IsStatusConditionTrue(conditions, meta.BlockedCondition)
-	switch {
-	case o.Schedule().Suspended:
-		i.State = Suspended
-	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
-		i.State = Failed
-	case held, ready != nil && ready.Status == metav1.ConditionFalse:
-		i.State = Waiting
-	case ready == nil, ready.Status == metav1.ConditionUnknown,
-		apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling):
-		i.State = Progressing
-	default:
-		i.State = Ready
-	}
+	i.State = reconcile.StateOf(o)
 }
 
 // setRelations records what the object is built from, waits for, is held by and was applied by.
@@ -152,16 +149,7 @@ func (i *Item) setRelations(o reconcile.Object) {
 		i.dependsOn(o.Spec.DependsOn)
 	}
 	if g, ok := o.(reconcile.Gated); ok {
-		for _, gate := range g.Held().Gates {
-			i.Gates = append(i.Gates, gatingv1.GateKind+"/"+gate)
-		}
-		if p := g.Held().Pending; p != nil {
-			i.Pending, i.Risk = excerpt.Bytes(p.Revision, maxRevision), excerpt.Bytes(p.Risk, maxText)
-			if p.Since != nil {
-				i.PendingSince = p.Since.Time
-			}
-			i.setImages(p.Images)
-		}
+		i.setHeld(o, g.Held())
 	}
 	if m := lineage.ManagerOf(o); m != nil {
 		i.AppliedBy = ID(m.Kind, m.Namespace, m.Name)
@@ -169,6 +157,37 @@ func (i *Item) setRelations(o reconcile.Object) {
 	for _, refs := range []*[]string{&i.Sources, &i.DependsOn, &i.Gates} {
 		*refs = (*refs)[:min(len(*refs), maxRefs)]
 	}
+}
+
+// setHeld records the gates of an object, what waits at them, and how they made it go back.
+func (i *Item) setHeld(o reconcile.Object, h *meta.Held) {
+	for _, gate := range h.Gates {
+		i.Gates = append(i.Gates, gatingv1.GateKind+"/"+gate)
+	}
+	if p := h.Pending; p != nil {
+		i.Pending, i.Risk = excerpt.Bytes(p.Revision, maxRevision), excerpt.Bytes(p.Risk, maxText)
+		i.Change, i.Held = excerpt.Bytes(p.Change, maxText), excerpt.Bytes(HeldBecause(o), maxMessage)
+		if p.Since != nil {
+			i.PendingSince = p.Since.Time
+		}
+		i.setImages(p.Images)
+	}
+	if r := h.Reverted; r != nil {
+		i.Reverted = &Reverted{From: excerpt.Bytes(r.From, maxRevision), To: excerpt.Bytes(r.To, maxRevision),
+			Gate: gatingv1.GateKind + "/" + excerpt.Bytes(r.Gate, maxText), Since: r.Since.Time,
+			Reason: excerpt.Bytes(r.Reason, maxMessage)}
+	}
+}
+
+// HeldBecause returns which gates hold the change of an object and why; empty if none does.
+func HeldBecause(o reconcile.Object) string {
+	for _, c := range o.CommonStatus().Conditions {
+		if c.Type == meta.ApprovedCondition && c.Status == metav1.ConditionFalse ||
+			c.Type == meta.BlockedCondition && c.Status == metav1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 func (i *Item) dependsOn(refs []meta.DependencyReference) {

@@ -16,8 +16,6 @@ const receiverKind = notificationv1.ReceiverKind
 // clockSkew is how much later the clock of who commits may be than that of the cluster.
 const clockSkew = time.Minute
 
-const openGate = "open or approve the gate, or wait for its schedule"
-
 // digestOf returns the commit or digest in a revision; empty if there is none.
 func digestOf(revision string) string {
 	digest := revision[strings.LastIndexByte(revision, ':')+1:]
@@ -112,8 +110,7 @@ func (w *whyer) sourceStep(s *Item) Step {
 	step := Step{Name: "source", Object: s.ID, From: s.Since}
 	switch {
 	case s.Pending != "" && (w.has(s.Pending) || len(w.revisions) == 0):
-		step.State, step.Text, step.From = Blocked, "waits at a gate: "+s.Message, s.PendingSince
-		step.Do = openGate
+		w.hold(&step, s)
 	case s.State == Failed:
 		step.State, step.Text, step.Do = Blocked, s.Message, "correct what the message names, then reconcile the source"
 	case s.State == Suspended:
@@ -128,29 +125,13 @@ func (w *whyer) sourceStep(s *Item) Step {
 
 func (w *whyer) gateStep(i *Item) Step {
 	step := Step{Name: "gate", Object: i.Gates[0], State: Done, Text: "let the revision through"}
-	if i.Pending == "" {
-		if i.Times != nil && !i.Times.Same {
-			step.At = i.Times.Started
-		}
-		return step
-	}
-	var closed []string
-	for _, id := range i.Gates {
-		if g := w.byID[id]; g == nil || g.Gate == nil || !g.Gate.Open {
-			closed = append(closed, id)
-		}
-	}
-	if len(closed) > 0 {
-		step.Object = closed[0]
-	}
-	step.State, step.From = Blocked, i.PendingSince
-	step.Text = i.Pending + " waits"
-	if i.Risk != "" {
-		step.Text += ", " + i.Risk + " risk"
-	}
-	step.Do = openGate
-	if g := w.byID[step.Object]; g != nil && g.Gate != nil && g.Gate.Why != "" {
-		step.Text += ": " + g.Gate.Why
+	switch {
+	case w.isReverted(i):
+		return revertedStep(i)
+	case i.Pending != "":
+		w.hold(&step, i)
+	case i.Times != nil && !i.Times.Same:
+		step.At = i.Times.Started
 	}
 	return step
 }
@@ -246,8 +227,9 @@ func (w *whyer) unmerged(i *Item) Chain {
 	c := Chain{Target: i}
 	switch {
 	case i.Pending != "":
-		c.add(Step{Name: "gate", Object: i.ID, State: Blocked, From: i.PendingSince, Text: i.Pending + " waits",
-			Do: openGate})
+		step := Step{Name: "gate", Object: i.ID}
+		w.hold(&step, i)
+		c.add(step)
 	case i.State == Failed:
 		c.add(Step{Name: "commit", Object: i.ID, State: Blocked, From: i.Since, Text: i.Message,
 			Do: "correct what the message names"})

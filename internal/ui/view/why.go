@@ -32,9 +32,10 @@ type Step struct {
 	State  StepState `json:"state"`
 	Text   string    `json:"text"`
 	URL    string    `json:"url,omitempty"`
-	From   time.Time `json:"from,omitzero"` // when the step began, if that is known
-	At     time.Time `json:"at,omitzero"`   // when it ended; of a step that is not done: zero
-	Do     string    `json:"do,omitempty"`  // what to do about it
+	From   time.Time `json:"from,omitzero"`  // when the step began, if that is known
+	At     time.Time `json:"at,omitzero"`    // when it ended; of a step that is not done: zero
+	Until  time.Time `json:"until,omitzero"` // when it ends by itself, if that is known
+	Do     string    `json:"do,omitempty"`   // what to do about it
 }
 
 // Chain is the way of a change to one object that deploys.
@@ -166,7 +167,8 @@ func (w *whyer) concerns(i *Item) bool {
 		return true
 	}
 	for _, o := range append(w.sources(i), i) {
-		if w.has(o.Revision) || w.has(o.Pending) || w.words && o.Matches(w.text) {
+		reverted := o.Reverted != nil && w.has(o.Reverted.From)
+		if reverted || w.has(o.Revision) || w.has(o.Pending) || w.words && o.Matches(w.text) {
 			return true
 		}
 	}

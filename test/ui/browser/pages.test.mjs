@@ -1,23 +1,7 @@
 // Every page: its content, accessibility in light and dark, HTML in names and messages, 360 px, keyboard, screenshots.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { checkAccessibility, close, eventually, launch, object, open, world } from './lib.mjs';
-
-// pages lists every page, with a text that only its data can contain.
-const pages = [
-  { name: 'overview', path: '/', has: 'GitRepository/shop/legacy' },
-  { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
-  { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
-  { name: 'objects', path: '/objects', has: 'payments' },
-  { name: 'object', path: object('Kustomization/shop/web'), has: 'Applied revision' },
-  { name: 'why', path: `/why?q=checkout`, has: 'What to do' },
-  { name: 'gates', path: '/gates', has: 'Waits at a gate' },
-  { name: 'calendar', path: '/gates?as=calendar', has: 'Gate/shop/nights' },
-  { name: 'changes', path: '/changes', has: 'Fetched by' },
-  { name: 'images', path: '/images', has: '1.2.0' },
-  { name: 'not-found', path: '/nothing', has: 'There is no such page' },
-  { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
-];
+import { checkAccessibility, close, eventually, launch, object, open, pages, world } from './lib.mjs';
 
 let browser;
 before(async () => (browser = await launch()));
@@ -30,9 +14,6 @@ for (const scheme of ['light', 'dark']) {
       await page.goto(new URL(p.path, world.address).href);
       await page.getByText(p.has).first().waitFor({ state: 'attached' });
       await checkAccessibility(page, `${p.name}, ${scheme}`);
-      if (world.images && scheme === 'light' && !p.name.includes('not-found')) {
-        await page.screenshot({ path: `${world.images}/${p.name}.png` });
-      }
     }
     await close(page);
   });
@@ -67,6 +48,46 @@ test('HTML in messages and commits is shown as text', async () => {
   await page.goto(new URL('/changes', world.address).href);
   await page.getByText('<script>window.hacked=1</script> Sell').first().waitFor();
   assert.equal(await page.locator('main script').count(), 0);
+  await close(page);
+});
+
+test('what soaks and what was reverted is shown, with what to do', async () => {
+  const page = await open(browser);
+  const go = (path) => page.goto(new URL(path, world.address).href);
+  await go('/why?q=cart-production');
+  const soaks = page.getByRole('listitem').filter({ hasText: '✕ blocked' });
+  await soaks.getByText(/soaks until/).waitFor();
+  await soaks.getByText(/Until .*from now/).waitFor();
+  await soaks.getByText('goes on by itself if Kustomization/shop/cart-staging stays Ready').waitFor();
+
+  await go('/why?q=search');
+  const reverted = page.getByRole('listitem').filter({ hasText: '✕ blocked' });
+  await reverted.getByText(/was reverted to main@sha1:.* because .*Deployment/).waitFor();
+  await reverted.getByText('What to do: commit a fix').waitFor();
+
+  await go(object('Kustomization/shop/search'));
+  await page.getByText('↶ Reverted').waitFor();
+  await page.getByText('Let through by gates').waitFor();
+  await go(object('Gate/shop/watched'));
+  await page.getByText('✕ failed').first().waitFor();
+  await page.getByText('goes back to what was healthy before').waitFor();
+  await page.getByRole('link', { name: 'Kustomization/shop/search' }).first().waitFor();
+  await close(page);
+});
+
+test('the page of a gate shows what waits with its changes and risk, as the inbox does', async () => {
+  const page = await open(browser);
+  for (const path of [object('Gate/shop/release'), '/gates']) {
+    await page.goto(new URL(path, world.address).href);
+    const gate = page.locator('section.gate', { hasText: 'Kustomization/shop/checkout' });
+    await gate.getByText('ConfigMap/shop/checkout created').waitFor();
+    await gate.getByText('low risk').waitFor();
+    await gate.getByText('gate \'shop/release\' is closed').waitFor();
+  }
+  await page.getByRole('button', { name: 'Approve' }).first().click();
+  await page.getByRole('dialog').getByText('About 1 change that you were shown.').waitFor();
+  assert.match(await page.getByLabel('Only this revision').inputValue(), /^main@sha1:[0-9a-f]{40}$/);
+  await page.keyboard.press('Escape');
   await close(page);
 });
 

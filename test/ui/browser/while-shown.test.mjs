@@ -54,10 +54,10 @@ test('a decision on what has changed since it was shown is refused, with the new
   await go(page, '/gates');
   const gate = page.locator('section', { has: page.getByRole('heading', { name: 'Gate/shop/release' }) });
   await gate.getByText('ConfigMap/shop/checkout').waitFor();
-  await gate.getByRole('button', { name: 'Open', exact: true }).click();
-  await page.getByRole('dialog').waitFor();
+  await gate.getByRole('button', { name: 'Approve', exact: true }).press('Enter');
+  await page.getByRole('dialog').getByText('About 1 change that you were shown.').waitFor();
   await step('push-checkout');
-  await page.getByRole('dialog').getByRole('button', { name: 'Open' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).press('Enter');
   await page.getByRole('alert').getByText('has changed since it was shown').waitFor();
   await gate.getByText('ConfigMap/shop/added-later').waitFor();
 

@@ -3,7 +3,7 @@ import { ChangePage, ChangeSet, get, Item } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Ago, Badge, Loading, ObjectLink, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
-import { Risk } from './object';
+import { Risk } from './pending';
 
 // Changes lists what waits and what was changed, by revision.
 export function Changes({ place }: { place: Place }) {

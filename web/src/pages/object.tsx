@@ -1,14 +1,18 @@
-import { useState } from 'preact/hooks';
-import { Detail, get, Node, path, Pending, ReleaseDiff, seen, Tree } from '../api';
+import { useRef, useState } from 'preact/hooks';
+import { Detail, get, Node, path, ReleaseDiff, Reverted, Tree } from '../api';
 import { ActionBar } from '../actions';
 import { useData, useTitle } from '../hooks';
-import { Ago, Badge, DiffText, Loading, ObjectLink, Outside, Problem, Revision, Section, shortRevision, Tabs, Text } from '../parts';
+import { Ago, Badge, Brief, DiffText, Loading, ObjectLink, Outside, Problem, Revision, Section, Tabs, Text } from '../parts';
 import { Link } from '../router';
+import { GateBody, GateState } from './gate';
+import { PendingChange } from './pending';
 
 // ObjectPage is everything about one object.
 export function ObjectPage({ id }: { id: string }) {
   useTitle(id);
-  const { data, error, reload } = useData<Detail>('objects/' + path(id), (c) => c.id === id);
+  const waiting = useRef(new Set<string>());
+  const { data, error, reload } = useData<Detail>('objects/' + path(id), (c) => c.id === id || waiting.current.has(c.id));
+  waiting.current = new Set(data?.gate?.waiting.map((w) => w.id));
   if (!data) {
     return (
       <>
@@ -30,14 +34,25 @@ export function ObjectPage({ id }: { id: string }) {
           since <Ago at={item.since} />
         </span>
         <Revision of={item.revision} />
+        <GateState item={item} />
         <Link to={'/graph?root=' + encodeURIComponent(id)}>graph</Link>
         <Link to={'/why?q=' + encodeURIComponent(item.name)}>why is it not live?</Link>
         <Outside to={item.url}>open the source</Outside>
       </div>
-      <p>{item.message}</p>
+      <p>
+        <Brief text={item.message} />
+      </p>
       {data.suspension && <p class="card">Suspended by {data.suspension}</p>}
-      <ActionBar id={id} actions={data.actions} seen={(item.gate?.waiting ?? []).map(seen)} onDone={reload} />
-      {data.pending && <PendingChange pending={data.pending} />}
+      {item.reverted && <WentBack reverted={item.reverted} />}
+      {data.gate ? (
+        <section class={data.gate.item.gate?.count ? 'gate waits' : 'gate'}>
+          <GateBody entry={data.gate} onDone={reload} />
+        </section>
+      ) : (
+        <ActionBar id={id} actions={data.actions} seen={[]} onDone={reload} />
+      )}
+      {data.pending && <PendingChange pending={data.pending} why={data.why} />}
+      <Admitted data={data} />
       {data.diff && (
         <Section title="Changes in git">
           <DiffText label="Changes in git">{data.diff}</DiffText>
@@ -60,6 +75,44 @@ export function ObjectPage({ id }: { id: string }) {
   );
 }
 
+// WentBack says that a gate made the object go back to an earlier revision, and what to do.
+function WentBack({ reverted }: { reverted: Reverted }) {
+  return (
+    <div class="card failed">
+      <p>
+        <strong>↶ Reverted</strong> from <Revision of={reverted.from} /> to <Revision of={reverted.to} /> <Ago at={reverted.since} /> by{' '}
+        <ObjectLink id={reverted.gate} />: <Brief text={reverted.reason} />
+      </p>
+      <p>
+        <em>
+          What to do: commit a fix, which passes by the rules of the gate. To try the failed revision again, open or approve the
+          gate for it by its name.
+        </em>
+      </p>
+    </div>
+  );
+}
+
+// Admitted says which revision gates let through last, and how it went.
+function Admitted({ data }: { data: Detail }) {
+  const a = data.admitted;
+  return a ? (
+    <p>
+      Let through by gates: <Revision of={a.revision} />
+      {a.readyAt && (
+        <span class="quiet">
+          , first ready <Ago at={a.readyAt} />
+        </span>
+      )}
+      {a.failedAt && (
+        <>
+          , <span class="badge failed">✕ unhealthy</span> since <Ago at={a.failedAt} />: {a.message}
+        </>
+      )}
+    </p>
+  ) : null;
+}
+
 function Relations({ title, ids }: { title: string; ids?: string[] }) {
   if (!ids?.length) {
     return null;
@@ -75,49 +128,6 @@ function Relations({ title, ids }: { title: string; ids?: string[] }) {
       ))}
     </p>
   );
-}
-
-// PendingChange shows what would change if the gate opened.
-export function PendingChange({ pending, why }: { pending: Pending; why?: string }) {
-  return (
-    <div class="card">
-      <p>
-        <strong>Waits at a gate:</strong> <Revision of={pending.revision} /> since <Ago at={pending.since} />:{' '}
-        {pending.created ?? 0} created, {pending.configured ?? 0} configured, {pending.deleted ?? 0} deleted{' '}
-        <Risk level={pending.risk} />
-      </p>
-      {why && <p>{why}</p>}
-      {pending.message && <p>{pending.message}</p>}
-      <ul class="changes">
-        {(pending.changes ?? []).map((c) => (
-          <li class={c.endsWith('deleted') ? 'deleted' : ''}>{c}</li>
-        ))}
-      </ul>
-      {pending.images && <p>Images: {pending.images.join(', ')}</p>}
-      {pending.diff && (
-        <details>
-          <summary>What changes in objects that exist</summary>
-          <DiffText label="What changes in objects that exist">{pending.diff}</DiffText>
-        </details>
-      )}
-      {pending.change && (
-        <p class="quiet">
-          Change <code title={pending.change}>{shortRevision(pending.change)}</code>: a decision is about this change only.
-        </p>
-      )}
-    </div>
-  );
-}
-
-// Risk shows the risk of a change by word and symbol.
-export function Risk({ level }: { level?: string }) {
-  const looks: Record<string, string> = { low: 'ready', medium: 'waiting', high: 'failed' };
-  const marks: Record<string, string> = { low: '▁', medium: '▄', high: '█' };
-  return level ? (
-    <span class={`badge ${looks[level] ?? 'waiting'}`}>
-      <span aria-hidden="true">{marks[level]}</span> {level} risk
-    </span>
-  ) : null;
 }
 
 function Conditions({ data }: { data: Detail }) {

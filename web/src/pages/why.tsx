@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks';
 import { Answer, Chain, Step } from '../api';
 import { useData, useNow, useTitle } from '../hooks';
-import { Ago, Badge, duration, Loading, ObjectLink, Outside, Problem } from '../parts';
+import { Ago, Badge, Brief, duration, Loading, ObjectLink, Outside, Problem } from '../parts';
 import { Place, setQuery } from '../router';
+import { Moment } from './gate';
 
 const words = { done: '✓ done', current: '↻ now', blocked: '✕ blocked', ahead: '· later', skipped: '– not used' };
 
@@ -75,9 +76,14 @@ function Way({ chain }: { chain: Chain }) {
               {s.name} <span class="quiet">{words[s.state]}</span>
             </strong>
             {s.object && <ObjectLink id={s.object} />}
-            <span>{s.text}</span>
+            <Brief text={s.text} />
             <Outside to={s.url}>{s.url ?? ''}</Outside>
             <Spent step={s} />
+            {s.until && (
+              <span>
+                Until <Moment at={s.until} />
+              </span>
+            )}
             {s.do && s.state !== 'done' && <em>What to do: {s.do}.</em>}
           </li>
         ))}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+)
+
+// thisCluster names the cluster of the controllers in lists of clusters.
+const thisCluster = "this cluster"
+
+// clusterOptions are the flags of the list of clusters.
+type clusterOptions struct {
+	list bool   // of clusters, in place of objects
+	by   string // label of the objects, in place of the cluster
+}
+
+func (o *clusterOptions) bind(c *cobra.Command) {
+	c.Flags().BoolVar(&o.list, "clusters", false,
+		"list the clusters that Kustomizations and HelmReleases deploy to, and how many of them are Ready there")
+	c.Flags().StringVar(&o.by, "by", "",
+		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases")
+}
+
+// clusterSummary is what is known about a cluster, or a group of clusters, from the objects that deploy to it.
+type clusterSummary struct {
+	Name      string                  `json:"name"`
+	Clusters  int                     `json:"clusters"` // that the objects deploy to
+	Objects   int                     `json:"objects"`
+	States    map[reconcile.State]int `json:"states"`
+	Revisions []string                `json:"revisions,omitempty"` // that are applied, sorted
+	// Problem is the message of an object in the worst state, empty if all are Ready.
+	Problem string `json:"problem,omitempty"`
+
+	worst    int // index of the state of the problem
+	clusters map[string]bool
+}
+
+// runGetClusters prints a row for each cluster. It reads only objects of this cluster: what they deploy elsewhere is in
+// their status.
+func runGetClusters(ctx context.Context, e *env, o getOptions, by clusterOptions) error {
+	if o.watch {
+		return usagef("--clusters cannot be watched: run it again, or watch 'sluice get kustomizations -A --watch'")
+	}
+	ks := []*kind.Kind{kind.ByName(kustomizev1.KustomizationKind), kind.ByName(helmv2.HelmReleaseKind)}
+	q, err := newQuery(e.Namespace(), ks, nil, o)
+	if err != nil {
+		return err
+	}
+	c, err := e.Client()
+	if err != nil {
+		return err
+	}
+	bounded, cancel := e.WithTimeout(ctx)
+	defer cancel()
+	found, err := q.run(bounded, c)
+	if err != nil {
+		return err
+	}
+	all := summarize(found, by.by)
+	if len(all) == 0 {
+		e.Step("nothing found that deploys to a cluster; use -A for all namespaces")
+	}
+	return printClusters(e.Out, all, o, by)
+}
+
+// summarize groups objects by the cluster that they deploy to, or by a label, and sorts the groups: worst first.
+func summarize(found []foundObject, label string) []*clusterSummary {
+	groups := map[string]*clusterSummary{}
+	for _, f := range found {
+		target := clusterOf(f.object)
+		name := target
+		if label != "" {
+			name = cmp.Or(f.object.GetLabels()[label], "none")
+		}
+		s := groups[name]
+		if s == nil {
+			s = &clusterSummary{Name: name, States: map[reconcile.State]int{}, worst: len(reconcile.States),
+				clusters: map[string]bool{}}
+			groups[name] = s
+		}
+		s.clusters[target] = true
+		s.add(f)
+	}
+	var all []*clusterSummary
+	for _, s := range groups {
+		s.Clusters = len(s.clusters)
+		slices.Sort(s.Revisions)
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *clusterSummary) int {
+		return cmp.Or(cmp.Compare(a.worst, b.worst), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (s *clusterSummary) add(f foundObject) {
+	state := reconcile.StateOf(f.object)
+	s.Objects++
+	s.States[state]++
+	if r := appliedRevision(f); r != "" && !slices.Contains(s.Revisions, r) {
+		s.Revisions = append(s.Revisions, r)
+	}
+	if rank := slices.Index(reconcile.States, state); rank < s.worst {
+		s.worst, s.Problem = rank, ""
+		if state != reconcile.StateReady {
+			s.Problem = problemOf(f, state)
+		}
+	}
+}
+
+// problemOf describes an object that is not Ready.
+func problemOf(f foundObject, state reconcile.State) string {
+	message := string(state)
+	if c := cluster.ReadyCondition(f.object); c != nil && c.Status != metav1.ConditionTrue {
+		message = c.Message
+	} else if c != nil && strings.Contains(c.Message, "; ") { // it is Ready, and waits at a gate
+		_, message, _ = strings.Cut(c.Message, "; ")
+	}
+	return strings.ToLower(f.kind.Name()) + "/" + f.object.GetNamespace() + "/" + f.object.GetName() + ": " +
+		term.OneLine(message)
+}
+
+// clusterOf returns the name of the cluster that an object deploys to: that of its credentials.
+func clusterOf(o reconcile.Object) string {
+	var ref *meta.KubeConfigReference
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		ref = o.Spec.KubeConfig
+	case *helmv2.HelmRelease:
+		ref = o.Spec.KubeConfig
+	}
+	switch {
+	case ref != nil && ref.SecretRef != nil && ref.SecretRef.Key != "":
+		return o.GetNamespace() + "/" + ref.SecretRef.Name + "/" + ref.SecretRef.Key
+	case ref != nil && ref.SecretRef != nil:
+		return o.GetNamespace() + "/" + ref.SecretRef.Name
+	case ref != nil && ref.ConfigMapRef != nil:
+		return o.GetNamespace() + "/" + ref.ConfigMapRef.Name
+	}
+	return thisCluster
+}
+
+// appliedRevision returns what an object has applied, as the list of its kind shows it; empty if that is nothing.
+func appliedRevision(f foundObject) string {
+	for _, c := range f.kind.Columns {
+		if c.Header == "REVISION" {
+			return c.Value(f.object, true)
+		}
+	}
+	return ""
+}
+
+func printClusters(out *term.Screen, all []*clusterSummary, o getOptions, by clusterOptions) error {
+	switch o.output {
+	case "json", "yaml":
+		b, err := json.MarshalIndent(map[string]any{"clusters": append([]*clusterSummary{}, all...)}, "", "  ")
+		if err == nil && o.output == "yaml" {
+			b, err = yaml.JSONToYAML(b)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(out, strings.TrimSpace(string(b)))
+		return err
+	case "name":
+		for _, s := range all {
+			fmt.Fprintln(out, s.Name)
+		}
+		return nil
+	}
+	var rows [][]term.Cell
+	if !o.noHeader {
+		rows = append(rows, clusterHeader(by))
+	}
+	for _, s := range all {
+		rows = append(rows, s.row(by, o.output == "wide"))
+	}
+	if room := out.Width() - term.WidthBefore(rows); o.output != "wide" && room >= minMessage {
+		for _, row := range rows {
+			row[len(row)-1].Text = term.Cut(row[len(row)-1].Text, room)
+		}
+	}
+	return term.NewTable(out).Print(rows...)
+}
+
+func clusterHeader(by clusterOptions) []term.Cell {
+	names := []string{"CLUSTER"}
+	if by.by != "" {
+		names = []string{strings.ToUpper(by.by), "CLUSTERS"}
+	}
+	return term.Row(append(names, "OBJECTS", "READY", "FAILED", "WAITING", "PROGRESSING", "SUSPENDED", "REVISION",
+		"PROBLEM")...)
+}
+
+func (s *clusterSummary) row(by clusterOptions, isWide bool) []term.Cell {
+	texts := []string{s.Name}
+	if by.by != "" {
+		texts = append(texts, strconv.Itoa(s.Clusters))
+	}
+	texts = append(texts, strconv.Itoa(s.Objects))
+	for _, state := range []reconcile.State{reconcile.StateReady, reconcile.StateFailed, reconcile.StateWaiting,
+		reconcile.StateProgressing, reconcile.StateSuspended} {
+		texts = append(texts, strconv.Itoa(s.States[state]))
+	}
+	revision := strings.Join(s.Revisions, ", ")
+	if len(s.Revisions) > 1 && !isWide {
+		revision = fmt.Sprintf("%d revisions", len(s.Revisions))
+	}
+	problem := s.Problem
+	if !isWide {
+		revision, problem = kind.ShortRevisions(revision), kind.ShortRevisions(problem)
+	}
+	row := term.Row(append(texts, revision, problem)...)
+	if s.States[reconcile.StateFailed] > 0 {
+		row[0].Colour = term.Red
+	}
+	return row
+}

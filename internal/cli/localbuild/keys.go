@@ -1,0 +1,67 @@
+package localbuild
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
+)
+
+// The variables with age keys, as SOPS documents them.
+const (
+	ageKeys    = "SOPS_AGE_KEY"
+	ageKeyFile = "SOPS_AGE_KEY_FILE"
+)
+
+const maxKeys = 1 << 20 // bytes of a file with keys
+
+// KeysOf returns a function for [Options.Keys]: the keys of the Secret of spec.decryption or, if it cannot be read, the
+// age keys of $SOPS_AGE_KEY and $SOPS_AGE_KEY_FILE. Without any, encrypted values stay masked, and note says so. The
+// cluster is nil if it is not read.
+func KeysOf(cluster client.Reader, note func(format string, args ...any)) func(context.Context,
+	*kustomizev1.Kustomization) (*decrypt.Keys, error) {
+	return func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error) {
+		if ref := obj.Spec.Decryption.SecretRef; ref != nil && cluster != nil {
+			secret := &corev1.Secret{}
+			key := types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}
+			if cluster.Get(ctx, key, secret) == nil && len(secret.Data) > 0 {
+				return decrypt.FromSecret(secret.Data, nil)
+			}
+		}
+		keys, err := environmentKeys()
+		if keys == nil && err == nil {
+			note("the keys of Kustomization '%s/%s' cannot be read: encrypted values are assumed to be unchanged. Set "+
+				"$%s or $%s to have them decrypted", obj.Namespace, obj.Name, ageKeys, ageKeyFile)
+		}
+		return keys, err
+	}
+}
+
+// environmentKeys returns the keys of the variables; nil if none is set. Errors contain no key.
+func environmentKeys() (*decrypt.Keys, error) {
+	data := map[string][]byte{}
+	if text := os.Getenv(ageKeys); text != "" {
+		data[ageKeys+".agekey"] = []byte(text)
+	}
+	if name := os.Getenv(ageKeyFile); name != "" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("$%s: %w", ageKeyFile, err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		if data[ageKeyFile+".agekey"], err = io.ReadAll(io.LimitReader(file, maxKeys)); err != nil {
+			return nil, fmt.Errorf("$%s: %w", ageKeyFile, err)
+		}
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return decrypt.FromSecret(data, nil)
+}

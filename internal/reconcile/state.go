@@ -1,0 +1,44 @@
+package reconcile
+
+import (
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+)
+
+// State is the state of an object in one word, for people.
+type State string
+
+// States, worst first.
+const (
+	StateFailed      State = "failed"
+	StateWaiting     State = "waiting" // at a gate, or for a dependency
+	StateProgressing State = "progressing"
+	StateSuspended   State = "suspended"
+	StateReady       State = "ready"
+)
+
+// States lists all states, worst first.
+var States = []State{StateFailed, StateWaiting, StateProgressing, StateSuspended, StateReady}
+
+// StateOf returns the state of an object, from its spec and its conditions.
+func StateOf(o Object) State {
+	conditions := o.CommonStatus().Conditions
+	ready := apimeta.FindStatusCondition(conditions, TypeReady)
+	held := apimeta.IsStatusConditionFalse(conditions, meta.ApprovedCondition) ||
+		apimeta.IsStatusConditionTrue(conditions, meta.BlockedCondition)
+	switch {
+	case o.Schedule().Suspended:
+		return StateSuspended
+	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
+		return StateFailed
+	case held, ready != nil && ready.Status == metav1.ConditionFalse:
+		return StateWaiting
+	case ready == nil, ready.Status == metav1.ConditionUnknown,
+		apimeta.IsStatusConditionTrue(conditions, TypeReconciling):
+		return StateProgressing
+	default:
+		return StateReady
+	}
+}
