@@ -39,7 +39,7 @@ type rollout struct {
 	members  map[reconcile.Ref]*waves.Member
 	state    waves.State
 	decision waves.Decision
-	told     map[reconcile.Ref]string // what objects that wait were told last
+	answered map[reconcile.Ref]string // what objects that wait got as the last answer
 	asked    map[string]int64         // wanted revisions, in the order in which they were asked for first
 	sequence int64
 }
@@ -169,7 +169,7 @@ func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m w
 	}
 	r := g.sources[source]
 	if r == nil {
-		r = &rollout{members: map[reconcile.Ref]*waves.Member{}, told: map[reconcile.Ref]string{},
+		r = &rollout{members: map[reconcile.Ref]*waves.Member{}, answered: map[reconcile.Ref]string{},
 			asked: map[string]int64{}, state: recorded(g.gate, source, x.Clock.Now())}
 		g.sources[source] = r
 	}
@@ -197,7 +197,7 @@ func (x *Index) removeMember(g *wavedGate, ref reconcile.Ref) effects {
 	r := g.sources[source]
 	delete(g.objects, ref)
 	delete(r.members, ref)
-	delete(r.told, ref)
+	delete(r.answered, ref)
 	if len(r.members) == 0 {
 		delete(g.sources, source)
 		return effects{gates: []types.NamespacedName{g.key}}

@@ -139,8 +139,8 @@ func TestBoundsOfWaves(t *testing.T) {
 	}{
 		"objects": {objects: gatingv1.MaxWaveMembers + 1, sources: 1, want: "spec.waves divides 1001 objects, but at " +
 			"most 1000 can be divided. Use several gates, each for a part of the objects"},
-		"sources": {objects: 101, sources: 101, want: "spec.waves divides the objects of 101 sources, but at most 100 " +
-			"are possible. Use several gates, each for a part of the sources"},
+		"sources": {objects: 101, sources: 101, want: "spec.waves divides the objects of 101 sources, but at most " +
+			"100 are possible. Use several gates, each for a part of the sources"},
 		"within": {objects: 200, sources: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestBoundsOfWaves(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if text := s.asks(all[0], "main@sha1:1"); !strings.Contains(text, c.want) {
-				t.Errorf("an object is told %q", text)
+				t.Errorf("the answer to an object is %q", text)
 			}
 		})
 	}

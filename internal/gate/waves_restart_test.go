@@ -36,7 +36,7 @@ func TestSoakSurvivesRestart(t *testing.T) {
 	second := s.commitEach(map[string]string{"a": "2", "b": "2"})
 	s.RequestFetch("app")
 	s.Ready("a", second)
-	before := s.progress(second, "wave 'canary': 1 of 1 have revision 'main@sha1:"+second+"' and are Ready, soaks until")
+	before := s.progress(second, "wave 'canary': 1 of 1 have revision 'main@sha1:"+second+"' and are Ready, soaks")
 	const waits = ", when the soak of wave 'canary' ends"
 	s.waitsAtGate("b", second, waits)
 	s.Stop()
@@ -127,8 +127,8 @@ func TestMembersThatHoldAWave(t *testing.T) {
 	s.Update(k, "a", func() { k.Spec.Suspend = true })
 	second := s.commitEach(map[string]string{"a": "2", "b": "2", "c": "2"})
 	s.RequestFetch("app")
-	remedy := "Kustomization '" + s.Namespace + "/a' is suspended. Resume it, or change its labels so that it belongs " +
-		"to a later wave"
+	remedy := "Kustomization '" + s.Namespace + "/a' is suspended. Resume it, or change its labels so that it " +
+		"belongs to a later wave"
 	s.progress(second, "waits: "+remedy)
 	s.waitsAtGate("b", second, "holds wave 'eu' until wave 'canary' is Ready: "+remedy)
 

@@ -90,15 +90,15 @@ func (g *wavedGate) decide(r *rollout, now time.Time, asking reconcile.Ref) effe
 		if m.Wants == "" || ref == asking {
 			continue
 		}
-		if told, waits := r.told[ref], r.waits(g.waves, m); waits != told {
-			r.told[ref] = waits
+		if last, waits := r.answered[ref], r.waits(g.waves, m); waits != last {
+			r.answered[ref] = waits
 			changed.objects = append(changed.objects, ref)
 		}
 	}
 	return changed
 }
 
-// waits returns what an object is told that asks for a revision; empty if it may take it.
+// waits returns why an object that asks for a revision must wait; empty if it may take it.
 func (r *rollout) waits(list []waves.Wave, m *waves.Member) string {
 	if m.Wants == r.decision.Revision && r.decision.Admits(m) {
 		return ""
@@ -154,7 +154,7 @@ func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string
 	m.Wants = revision
 	changed = g.decide(r, x.Clock.Now(), ref)
 	text = r.waits(g.waves, m)
-	r.told[ref] = text
+	r.answered[ref] = text
 	return text, true, changed
 }
 

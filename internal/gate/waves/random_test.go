@@ -137,7 +137,7 @@ func (f *fleet) decide() {
 		f.taking[m.ID] = true
 		for earlier := range m.Wave {
 			if !f.isReady(earlier) {
-				f.Fatalf("%s of wave %d is let through, but wave %d is not Ready: %+v", m.ID, m.Wave, earlier, f.members)
+				f.Fatalf("%s of wave %d is let through, but wave %d is not Ready", m.ID, m.Wave, earlier)
 			}
 			if len(f.group(earlier)) > 0 && !f.wasReady[fmt.Sprint(earlier, f.revision)] {
 				f.Fatalf("%s of wave %d is let through, but wave %d was not Ready for its soak", m.ID, m.Wave, earlier)

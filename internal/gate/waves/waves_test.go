@@ -143,12 +143,12 @@ func TestSoak(t *testing.T) {
 		at      time.Time
 		until   time.Time
 	}{
-		"not observed for an hour": {members: ready, at: at(119), until: at(120)},
-		"interrupted without being observed": {
-			members: []Member{member("a", 0, "2", func(m *Member) { m.Identity = "later" })}, at: at(60), until: at(120)},
-		"new member":                          {members: append(ready, member("b", 0, "2")), at: at(60), until: at(120)},
-		"clock was set back":                  {members: ready, at: at(10), until: at(70)},
-		"clock was set back before the start": {members: ready, at: at(-100), until: at(-40)},
+		"not observed": {members: ready, at: at(119), until: at(120)},
+		"interrupted": {
+			members: []Member{member("a", 0, "2", func(m *Member) { m.Identity = "b" })}, at: at(60), until: at(120)},
+		"new member":             {members: append(ready, member("b", 0, "2")), at: at(60), until: at(120)},
+		"clock was set back":     {members: ready, at: at(10), until: at(70)},
+		"clock before the start": {members: ready, at: at(-100), until: at(-40)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := observe(running.State, c.members, c.at)
@@ -181,7 +181,8 @@ func TestWaits(t *testing.T) {
 		"failure": {members: later(func(m *Member) { *m = member("a", 0, "2", failed) }), of: 1, revision: "2",
 			want: "holds wave 'eu' until wave 'canary' is Ready: Kustomization 'a' failed with the revision"},
 		"limit": {members: later(func(m *Member) { *m = member("a", 0, "2") }), of: 2, revision: "2",
-			state: State{Revision: "2", Passed: []string{"canary"}}, want: "lets at most 1 of wave 'eu' move at a time"},
+			state: State{Revision: "2", Passed: []string{"canary"}},
+			want:  "lets at most 1 of wave 'eu' move at a time"},
 		"other revision": {members: members, of: 1, revision: "1",
 			want: "lets its waves move to revision '2' first"},
 		"own wave is held": {members: later(suspended), of: 0, revision: "2",
