@@ -192,7 +192,7 @@ func (d *disaster) emptyVolume() {
 	}
 }
 
-// loseBucket empties the bucket while the controller runs, then while it is stopped, and again together with the volume.
+// loseBucket empties the bucket while the controller runs, while it is stopped, and again together with the volume.
 func (d *disaster) loseBucket() {
 	d.emptyBucket()
 	d.commitFiles(map[string]string{"a": "2", "old": "1", "b": "1"})
