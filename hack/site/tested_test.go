@@ -43,7 +43,7 @@ var tested = map[string]pageTest{
 	"install.md indented":              {test: "internal/cli/install_docs_test.go:TestInstallPage", blocks: 7},
 	"migrate-from-flux.md sh":          {test: "test/migrate/page_test.go:TestPage", blocks: 9},
 	"preview.md sh":                    {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 1},
-	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 3},
+	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},
 	"provider.md sh":                   {test: kubectl, blocks: 1},
 	"receiver.md sh":                   {test: kubectl, blocks: 1},
 	"secrets-kms.md yml":               {test: "internal/decrypt/page_test.go:TestKeyServicesPage", blocks: 4},

@@ -179,7 +179,7 @@ func (p *previewChange) print(r *preview.Result, rules *risk.Rules) error {
 		return r.SARIF(p.Out, fullVersion(), rules.List())
 	}
 	for _, n := range r.Notes {
-		p.Warn("%s", term.OneLine(n))
+		p.Warn("%s", shown(n))
 	}
 	for _, o := range r.Owners {
 		p.printOwner(o)
@@ -187,17 +187,20 @@ func (p *previewChange) print(r *preview.Result, rules *risk.Rules) error {
 	return nil
 }
 
+// shown makes a text of a repository safe for a terminal.
+func shown(text string) string { return term.Printable(term.OneLine(text)) }
+
 func (p *previewChange) printOwner(o *preview.Owner) {
-	fmt.Fprintf(p.Out, "%s\n", term.OneLine(o.Owner.String()))
+	fmt.Fprintf(p.Out, "%s\n", shown(o.Owner.String()))
 	if o.Note != "" {
-		fmt.Fprintf(p.Out, "  %s\n", term.OneLine(o.Note))
+		fmt.Fprintf(p.Out, "  %s\n", shown(o.Note))
 	}
 	if o.Error != "" {
 		when := ""
 		if o.Before {
 			when = " (also before the change)"
 		}
-		fmt.Fprintln(p.Out, p.Out.Paint(term.Red, "  failed"+when+": "+term.OneLine(o.Error)))
+		fmt.Fprintln(p.Out, p.Out.Paint(term.Red, "  failed"+when+": "+shown(o.Error)))
 	}
 	p.printFindings("  ", o.Findings)
 	for n := range o.Objects {
@@ -206,11 +209,11 @@ func (p *previewChange) printOwner(o *preview.Owner) {
 		mark := map[risk.Action]string{risk.Created: "+", risk.Configured: "~", risk.Recreated: "±", risk.Deleted: "-",
 			risk.Hidden: "?"}[object.Action]
 		fmt.Fprintln(p.Out, p.Out.Paint(cmp.Or(colour, term.Red), fmt.Sprintf("  %s %s %s", mark,
-			term.OneLine(object.String()), object.Action)))
+			shown(object.String()), object.Action)))
 		p.printFindings("      ", object.Findings)
 		for _, line := range strings.Split(object.Diff, "\n") {
 			if line != "" {
-				fmt.Fprintln(p.Out, p.Out.Paint(diffColours[line[0]], "      "+line))
+				fmt.Fprintln(p.Out, p.Out.Paint(diffColours[line[0]], "      "+term.Printable(line)))
 			}
 		}
 	}
@@ -220,7 +223,7 @@ func (p *previewChange) printFindings(indent string, found []risk.Finding) {
 	isOrdinary := func(f risk.Finding) bool { return f.Rule == risk.Ordinary }
 	for _, f := range slices.DeleteFunc(slices.Clone(found), isOrdinary) {
 		colour := map[risk.Level]string{risk.Medium: term.Yellow, risk.High: term.Red}[f.Level]
-		text := fmt.Sprintf("%s! %s: %s (%s)", indent, f.Level, term.OneLine(f.Message), f.Rule)
+		text := fmt.Sprintf("%s! %s: %s (%s)", indent, f.Level, shown(f.Message), f.Rule)
 		if colour != "" {
 			text = p.Out.Paint(colour, text)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/preview"
+	"github.com/sluice-gitops/sluice/internal/githost"
 )
 
 // changeFlags name a change of a repository.
@@ -123,10 +124,16 @@ func comparing(run func(*cobra.Command, []string) error) func(*cobra.Command, []
 	}
 }
 
-// tokenLogin returns the login to fetch a repository with a token; nil without a token.
-func tokenLogin(token string) transport.AuthMethod {
-	if token == "" {
-		return nil
+// tokenLogin returns the login to fetch a repository with a token, as the kind of its host documents it. A token of
+// Bitbucket may be USERNAME:APP_PASSWORD.
+func tokenLogin(kind githost.Kind, token string) transport.AuthMethod {
+	switch name, password, ok := strings.Cut(token, ":"); {
+	case kind == githost.BitbucketServer:
+		return &githttp.TokenAuth{Token: token}
+	case kind == githost.Bitbucket && ok:
+		return &githttp.BasicAuth{Username: name, Password: password}
+	case kind == githost.Bitbucket:
+		return &githttp.BasicAuth{Username: "x-token-auth", Password: token}
 	}
 	return &githttp.BasicAuth{Username: "oauth2", Password: token}
 }

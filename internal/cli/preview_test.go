@@ -152,6 +152,12 @@ func TestPreviewComment(t *testing.T) {
 		run(t, "preview", "--clone", dir, "--from", from, "--to", "my-branch", "--offline", "--comment",
 			host.URL+"/o/r/pulls/4").wants(t, code)
 	}
+	for address, variable := range map[string]string{
+		"https://bitbucket.org/w/r/pull-requests/1":      "$BITBUCKET_TOKEN or $SLUICE_GIT_TOKEN",
+		"https://dev.azure.com/o/p/_git/r/pullrequest/1": "$AZURE_DEVOPS_TOKEN, $SYSTEM_ACCESSTOKEN or $SLUICE",
+	} {
+		run(t, "preview", "--comment", address).wants(t, exitUsage, variable)
+	}
 	want := "POST /api/v1/repos/o/r/issues/4/comments, PATCH /api/v1/repos/o/r/issues/comments/7"
 	if strings.Join(methods, ", ") != want ||
 		!strings.Contains(posted[0], "1 configured") || !strings.Contains(posted[1], "No object would change") {
@@ -175,7 +181,7 @@ func TestPreviewPage(t *testing.T) {
 		}
 	}
 	blocks := testenv.Blocks(t, "preview.md", "yml")
-	if len(blocks) != 3 {
+	if len(blocks) != 5 {
 		t.Fatalf("%d files", len(blocks))
 	}
 	if _, err := risk.Parse([]byte(blocks[0])); err != nil {

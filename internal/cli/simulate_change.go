@@ -103,21 +103,21 @@ func decisionsOf(ctx context.Context, s *forecast.Simulation, a preview.Asker) (
 
 func (s *simulateGates) printDecisions(d *changeDecisions) error {
 	for _, n := range d.Notes {
-		s.Warn("%s", term.OneLine(n))
+		s.Warn("%s", shown(n))
 	}
 	rows := [][]term.Cell{term.Row("OBJECT", "RISK", "GATE", "DECISION", "RULE", "WHY")}
 	for _, o := range d.Objects {
 		object, level := fmt.Sprintf("%s/%s/%s", o.Kind, o.Namespace, o.Name), cmp.Or(o.Risk, "-")
 		if o.Error != "" {
 			rows = append(rows, []term.Cell{{Text: object}, {Text: level}, {Text: "-"},
-				{Text: "failed", Colour: term.Red}, {Text: "-"}, {Text: term.OneLine(o.Error)}})
+				{Text: "failed", Colour: term.Red}, {Text: "-"}, {Text: shown(o.Error)}})
 		} else if len(o.Gates) == 0 {
 			rows = append(rows, []term.Cell{{Text: object}, {Text: level}, {Text: "-"},
 				{Text: "passes", Colour: term.Green}, {Text: "-"}, {Text: "no gate applies"}})
 		}
 		for _, g := range o.Gates {
 			rows = append(rows, []term.Cell{{Text: object}, {Text: level}, {Text: g.Gate}, decisionCell(g),
-				{Text: cmp.Or(g.Rule, "-")}, {Text: cmp.Or(term.OneLine(g.Message), "-")}})
+				{Text: cmp.Or(g.Rule, "-")}, {Text: cmp.Or(shown(g.Message), "-")}})
 		}
 	}
 	if len(rows) == 1 {
@@ -157,7 +157,7 @@ func approvalsOf(a *gatingv1.Approvals) string {
 	if len(from) > 0 {
 		text += " of " + strings.Join(from, " or ")
 	}
-	return term.OneLine(text)
+	return shown(text)
 }
 
 // verdict returns the result as the exit code says it.

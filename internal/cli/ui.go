@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 	frontend "github.com/sluice-gitops/sluice/web"
@@ -25,6 +26,7 @@ type uiCommand struct {
 	*env
 	addr        string
 	openBrowser bool
+	traces      tracing.Options
 }
 
 func newUICommand(e *env) *cobra.Command {
@@ -43,6 +45,8 @@ Kinds that you may not list in all namespaces are shown for --namespace.`,
 	}
 	c.Flags().StringVar(&u.addr, "addr", "127.0.0.1:0", "loopback address to serve on; port 0 chooses a free one")
 	c.Flags().BoolVar(&u.openBrowser, "open", true, "open the browser")
+	c.Flags().StringVar(&u.traces.URL, "trace-url", "",
+		"URL of a trace in your tracing system, with {traceID}, for links to traces")
 	return c
 }
 
@@ -50,6 +54,9 @@ func (u *uiCommand) run(ctx context.Context) error {
 	host, _, err := net.SplitHostPort(u.addr)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return usagef("--addr must be a loopback address with a port, such as 127.0.0.1:9090")
+	}
+	if err := u.traces.Check(); err != nil {
+		return usagef("%w", err)
 	}
 	user, model, err := u.connect(ctx)
 	if err != nil {
@@ -67,7 +74,8 @@ func (u *uiCommand) run(ctx context.Context) error {
 		openInBrowser(ctx, address)
 	}
 	log := funcr.New(func(_, text string) { u.Step("%s", term.OneLine(text)) }, funcr.Options{})
-	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log, Now: time.Now}
+	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log,
+		Now: time.Now, TraceURL: u.traces.URL}
 	return server.Serve(ctx, l)
 }
 

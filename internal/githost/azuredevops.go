@@ -24,7 +24,7 @@ func newAzureDevOps(r *rest, repo Repository) host {
 
 func (*azureDevOps) limits() limits {
 	return limits{states: [3]string{"pending", "succeeded", "failed"}, contextMax: 255, descriptionMax: 1024,
-		bodyMax: 4000, labels: true}
+		bodyMax: 4000, commentMax: 150_000, labels: true}
 }
 
 // azureGenre is the documented genre of our statuses: branch policies refer to a status as GENRE/NAME.

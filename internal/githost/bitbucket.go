@@ -23,7 +23,7 @@ func newBitbucket(r *rest, repo Repository) host {
 
 func (*bitbucket) limits() limits {
 	return limits{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
-		bodyMax: 32768, needsURL: true}
+		bodyMax: 32768, needsURL: true, plain: true}
 }
 
 // bitbucketStatus is the same for Cloud and Server.

@@ -22,7 +22,7 @@ func newBitbucketServer(r *rest, repo Repository) host {
 
 func (*bitbucketServer) limits() limits {
 	return limits{states: [3]string{"INPROGRESS", "SUCCESSFUL", "FAILED"}, contextMax: 255, descriptionMax: 255,
-		bodyMax: 32768, needsURL: true}
+		bodyMax: 32768, needsURL: true, plain: true}
 }
 
 func (h *bitbucketServer) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {

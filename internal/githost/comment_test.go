@@ -52,10 +52,66 @@ func TestComments(t *testing.T) {
 			_ = expectTerminal(t, host.Comment(testContext(t), Comment{Request: 1, Body: "b"}))
 		})
 	}
-	for kind, address := range map[Kind]string{Bitbucket: "https://bitbucket.org/o/r",
-		BitbucketServer: "https://git.example.com/scm/o/r.git", AzureDevOps: "https://dev.azure.com/o/p/_git/r"} {
-		_ = expectTerminal(t, newClient(t, startScript(t, ""), kind, address, "token", "s3cret").
-			Comment(testContext(t), Comment{Request: 1, Key: "k", Body: "b"}))
+}
+
+// TestCommentsOfOthers checks the same for the hosts whose API has another shape, of which two render no HTML.
+func TestCommentsOfOthers(t *testing.T) {
+	t.Parallel()
+	html, link := "<!-- "+digest("comment", "the key")+" -->\\n", "[//]: # ("+digest("comment", "the key")+")\\n\\n"
+	for name, c := range map[string]struct {
+		kind           Kind
+		address, login string
+		list           string
+		found          string // the response with our comment
+		exchanges      []exchange
+	}{
+		"Bitbucket": {kind: Bitbucket, address: "https://bitbucket.org/w/r", login: "Bearer s3cret",
+			list: "GET api.bitbucket.org/2.0/repositories/w/r/pullrequests/42/comments?page=1&pagelen=100",
+			found: `{"values":[{"id":1,"content":{"raw":"other"}},{"id":6,"deleted":true,"content":{"raw":"` + link +
+				`first"}},{"id":7,"content":{"raw":"` + link + `first"}}]}`,
+			exchanges: []exchange{
+				{Request: "POST api.bitbucket.org/2.0/repositories/w/r/pullrequests/42/comments",
+					Body: raw(`{"content":{"raw":"` + link + `first"}}`)},
+				{Request: "PUT api.bitbucket.org/2.0/repositories/w/r/pullrequests/42/comments/7",
+					Body: raw(`{"content":{"raw":"` + link + `second"}}`)}}},
+		"Bitbucket Server": {kind: BitbucketServer, address: "https://git.example.com/scm/p/r.git",
+			login: "Bearer s3cret",
+			list: "GET git.example.com/rest/api/latest/projects/p/repos/r/pull-requests/42/activities?limit=100&" +
+				"start=0",
+			found: `{"isLastPage":true,"values":[{"action":"OPENED"},{"action":"COMMENTED","comment":{"id":7,` +
+				`"version":3,"text":"` + link + `first"}}]}`,
+			exchanges: []exchange{
+				{Request: "POST git.example.com/rest/api/latest/projects/p/repos/r/pull-requests/42/comments",
+					Body: raw(`{"text":"` + link + `first"}`)},
+				{Request: "GET git.example.com/rest/api/latest/projects/p/repos/r/pull-requests/42/comments/7",
+					Response: raw(`{"id":7,"version":4,"text":"x"}`)},
+				{Request: "PUT git.example.com/rest/api/latest/projects/p/repos/r/pull-requests/42/comments/7",
+					Body: raw(`{"text":"` + link + `second","version":4}`)}}},
+		"Azure DevOps": {kind: AzureDevOps, address: "https://dev.azure.com/o/p/_git/r", login: "Basic OnMzY3JldA==",
+			list: "GET dev.azure.com/o/p/_apis/git/repositories/r/pullRequests/42/threads?api-version=7.1",
+			found: `{"value":[{"id":1,"comments":[]},{"id":2,"comments":[{"id":1,"isDeleted":true,"content":"` + html +
+				`first"}]},{"id":7,"comments":[{"id":1,"content":"` + html + `first"}]}]}`,
+			exchanges: []exchange{
+				{Request: "POST dev.azure.com/o/p/_apis/git/repositories/r/pullRequests/42/threads?api-version=7.1",
+					Body: raw(`{"status":"closed","comments":[{"content":"` + html + `first","commentType":"text"}]}`)},
+				{Request: "PATCH dev.azure.com/o/p/_apis/git/repositories/r/pullRequests/42/threads/7/comments/1?" +
+					"api-version=7.1", Body: raw(`{"content":"` + html + `second"}`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := []exchange{{Request: c.list, Response: raw(`{"isLastPage":true}`)}, c.exchanges[0],
+				{Request: c.list, Response: raw(c.found)}, {Request: c.list, Response: raw(c.found)}}
+			host := newClient(t, startScript(t, c.login, append(script, c.exchanges[1:]...)...), c.kind, c.address,
+				"token", "s3cret")
+			for _, body := range []string{"first", "first", "second"} {
+				if err := host.Comment(testContext(t), Comment{Request: 42, Key: "the key", Body: body}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if host.RendersHTML() != (c.kind == AzureDevOps) {
+				t.Error("HTML")
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@
 package githost
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"regexp"
@@ -94,10 +95,8 @@ type host interface {
 	open(ctx context.Context, r Request) (*openRequest, error)
 	edit(ctx context.Context, o *openRequest, r Request) error
 	addLabels(ctx context.Context, o *openRequest, labels []string) error
-}
 
-// commenter is a host that supports comments on change requests.
-type commenter interface {
+	pull(ctx context.Context, number int) (Pull, error)
 	comments(ctx context.Context, request, page int) (all []comment, more bool, err error)
 	createComment(ctx context.Context, request int, body string) error
 	updateComment(ctx context.Context, request int, id int64, body string) error
@@ -108,10 +107,15 @@ type limits struct {
 	states         [3]string // by State
 	contextMax     int       // characters
 	descriptionMax int       // characters
-	bodyMax        int       // characters of change requests and comments
+	bodyMax        int       // characters of change requests, and of comments unless commentMax is set
+	commentMax     int       // characters of comments
+	plain          bool      // comments show HTML as text
 	needsURL       bool      // a status must have a URL
 	labels         bool      // change requests have labels
 }
+
+// comment returns the maximum number of characters of a comment.
+func (l limits) comment() int { return cmp.Or(l.commentMax, l.bodyMax) }
 
 // reportedStatus is a status as returned by the host.
 type reportedStatus struct{ state, description, url string }
@@ -187,15 +191,15 @@ func (c *Client) SetStatus(ctx context.Context, s Status) error {
 
 // Comment creates a comment, or updates the one with the same key.
 func (c *Client) Comment(ctx context.Context, m Comment) error {
-	h, ok := c.host.(commenter)
-	if !ok {
-		return failed("comments on change requests are not supported for %s", c.repo.Kind).Final()
-	}
+	h := c.host
 	if m.Request <= 0 || m.Key == "" {
 		return failed("the comment needs a change request and a key").Final()
 	}
 	marker := "<!-- " + digest("comment", m.Key) + " -->"
-	body := marker + "\n" + excerpt.Chars(m.Body, c.host.limits().bodyMax-len(marker)-1)
+	if h.limits().plain {
+		marker = "[//]: # (" + digest("comment", m.Key) + ")\n" // a link that nothing refers to is not shown
+	}
+	body := marker + "\n" + excerpt.Chars(m.Body, h.limits().comment()-len(marker)-1)
 	existing, err := first(func(page int) ([]comment, bool, error) { return h.comments(ctx, m.Request, page) },
 		func(m comment) bool { return strings.HasPrefix(m.Body, marker) })
 	switch {

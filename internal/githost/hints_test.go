@@ -40,7 +40,7 @@ func TestHintsOfPulls(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
 	for kind, want := range map[Kind]string{
-		Bitbucket: "Check out the branch, and name it instead",
+		Bitbucket: "Check the address and the type of the host, and the login",
 		GitHub:    "Check the address and the type of the host, and the login",
 	} {
 		_, err := newClient(t, server, kind, hosts[kind], "token", "s3cret").Pull(testContext(t), 42)

@@ -11,7 +11,7 @@ import (
 // Pull is an open change request, with what is needed to fetch and to compare it.
 type Pull struct {
 	Base string // branch that it lands on
-	Ref  string // reference of its head in the repository, such as refs/pull/42/head
+	Ref  string // reference in the repository whose history has its head, such as refs/pull/42/head
 	Head string // commit
 }
 
@@ -23,11 +23,17 @@ var pullFormats = []struct {
 	{kind: GitLab, middle: []string{"-", "merge_requests"}},
 	{kind: Gitea, middle: []string{"pulls"}},
 	{kind: GitHub, middle: []string{"pull"}},
+	{kind: AzureDevOps, middle: []string{"pullrequest"}},
+	{kind: Bitbucket, middle: []string{"pull-requests"}},
+	{kind: BitbucketServer, middle: []string{"pull-requests"}},
 }
 
 // pullFormat is how the addresses of change requests look.
 var pullFormat = addressFormat{example: "https://github.com/OWNER/REPOSITORY/pull/NUMBER, " +
-	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER or https://HOST/OWNER/REPOSITORY/pulls/NUMBER"}
+	"https://gitlab.com/GROUP/PROJECT/-/merge_requests/NUMBER, https://HOST/OWNER/REPOSITORY/pulls/NUMBER, " +
+	"https://bitbucket.org/WORKSPACE/REPOSITORY/pull-requests/NUMBER, " +
+	"https://HOST/projects/PROJECT/repos/REPOSITORY/pull-requests/NUMBER or " +
+	"https://dev.azure.com/ORGANIZATION/PROJECT/_git/REPOSITORY/pullrequest/NUMBER"}
 
 // ParsePull parses the address of the web page of a change request. The path tells the kind of the host: each kind has
 // its own.
@@ -49,6 +55,9 @@ func ParsePull(address string) (repository Repository, number int, err error) {
 			if err != nil || number <= 0 {
 				continue
 			}
+			if f.kind == Bitbucket && u.Host != "bitbucket.org" {
+				continue
+			}
 			plain := url.URL{Scheme: u.Scheme, Host: u.Host}
 			repository, err = Parse(f.kind, plain.JoinPath(escaped(parts[:at])...).String())
 			return repository, number, err
@@ -59,22 +68,19 @@ func ParsePull(address string) (repository Repository, number int, err error) {
 
 // CloneURL returns the address from which a repository is cloned.
 func (r Repository) CloneURL() string {
-	return r.Base.JoinPath(escaped(append(strings.Split(r.Owner, "/"), r.Name+".git"))...).String()
-}
-
-// puller is a host whose change requests can be read.
-type puller interface {
-	pull(ctx context.Context, number int) (Pull, error)
+	path := append(strings.Split(r.Owner, "/"), r.Name+".git")
+	switch r.Kind {
+	case AzureDevOps:
+		path = []string{r.Owner, "_git", r.Name}
+	case BitbucketServer:
+		path = append([]string{"scm"}, path...)
+	}
+	return r.Base.JoinPath(escaped(path)...).String()
 }
 
 // Pull returns an open change request.
 func (c *Client) Pull(ctx context.Context, number int) (Pull, error) {
-	h, ok := c.host.(puller)
-	if !ok {
-		return Pull{}, failed("change requests of %s cannot be read", c.repo.Kind).
-			WithHint("Check out the branch, and name it instead").Final()
-	}
-	p, err := h.pull(ctx, number)
+	p, err := c.host.pull(ctx, number)
 	if err == nil && (p.Base == "" || !commitID.MatchString(p.Head)) {
 		err = failed("unexpected response of %s for change request %d", c.repo.Base.Host, number).
 			WithHint(otherHostHint).Final()
@@ -85,8 +91,11 @@ func (c *Client) Pull(ctx context.Context, number int) (Pull, error) {
 // CommentMax returns the maximum number of characters of a comment.
 func (c *Client) CommentMax() int {
 	const marker = 100
-	return c.host.limits().bodyMax - marker
+	return c.host.limits().comment() - marker
 }
+
+// RendersHTML reports whether comments may contain HTML.
+func (c *Client) RendersHTML() bool { return !c.host.limits().plain }
 
 // hostPull is the same for GitHub and Gitea.
 type hostPull struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // maxOwners bounds how many owner references are followed. A Pod has at most three owners above it, rarely more.
@@ -171,6 +172,7 @@ func (t *tracer) source(ctx context.Context, kind string, key types.NamespacedNa
 		a := s.GetArtifact()
 		facts = append(facts,
 			Fact{"Revision", a.Revision},
+			Fact{"Trace", tracing.ID(a.Metadata[meta.TraceKey])},
 			Fact{"Commit author", a.Metadata[meta.CommitAuthorKey]},
 			Fact{"Commit message", a.Metadata[meta.CommitSubjectKey]},
 			Fact{"Origin revision", a.OriginRevision()},

@@ -48,7 +48,8 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	model := view.NewModel()
-	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version, Now: p.GetClock().Now,
+	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version,
+		TraceURL: p.Traces.URL, Now: p.GetClock().Now,
 		Log: log.Log.WithName("ui"), Hosts: []string{external.Host}}
 	p.serve("serving the web UI", func(ctx context.Context) error {
 		model.Watch(ctx, c, p.RuntimeNamespace)

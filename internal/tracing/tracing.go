@@ -43,10 +43,18 @@ const idPlaceholder = "{traceID}"
 
 // Link returns the URL of a trace for people, empty if it is not known.
 func (t *Tracer) Link(id string) string {
-	if t == nil || id == "" {
+	if t == nil {
 		return ""
 	}
-	return strings.ReplaceAll(t.url, idPlaceholder, id)
+	return Link(t.url, id)
+}
+
+// Link returns the URL of a trace by --trace-url, empty if one of them is.
+func Link(url, id string) string {
+	if id == "" {
+		return ""
+	}
+	return strings.ReplaceAll(url, idPlaceholder, id)
 }
 
 // ID returns the ID of the trace that a traceparent names, in lower-case hexadecimal digits; empty if it names none.

@@ -73,6 +73,9 @@ func TestPassesContinueTheTraceOfTheirArtifact(t *testing.T) {
 	if failed.GetCode() != tracev1.Status_STATUS_CODE_ERROR || failed.GetMessage() != "denied" {
 		t.Errorf("%v", failed)
 	}
+	if none := tracing.Link("https://traces.example.com/{traceID}", ""); none != "" {
+		t.Error(none)
+	}
 	if link := tracer.Link(tracing.ID(header)); link != "https://traces.example.com/"+tracing.ID(header) {
 		t.Error(link)
 	}

@@ -73,7 +73,9 @@ type Server struct {
 	Version string
 	Log     logr.Logger // audit lines and errors
 	Now     func() time.Time
-	Hosts   []string // that requests may name; default: the address of the listener, and localhost
+	// TraceURL is the URL of a trace, with {traceID}; may be empty.
+	TraceURL string
+	Hosts    []string // that requests may name; default: the address of the listener, and localhost
 
 	streams  counter
 	requests counter

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
 	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -33,6 +34,13 @@ func (s *Server) why(ctx context.Context, u *User, r *http.Request) (any, error)
 		return nil, err
 	}
 	a := view.Why(visible, q, targets...)
+	for _, c := range a.Chains {
+		for i := range c.Steps {
+			if id := c.Steps[i].Trace; id != "" {
+				c.Steps[i].URL = tracing.Link(s.TraceURL, id)
+			}
+		}
+	}
 	if len(a.Chains) > 0 {
 		a.Note = ""
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sluice-gitops/sluice/internal/diff"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
@@ -18,7 +19,10 @@ const (
 
 // Markdown returns the preview as a comment of at most maxBytes bytes: a summary, a table of the owners, and their
 // diffs, which are folded. Diffs that do not fit are left out, those of a low level first.
-func (r *Result) Markdown(maxBytes int) string {
+func (r *Result) Markdown(maxBytes int) string { return r.Comment(maxBytes, true) }
+
+// Comment is like [Result.Markdown]. Without html, for hosts that show HTML as text, diffs are not folded.
+func (r *Result) Comment(maxBytes int, html bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### Preview of `%s` into `%s`\n\n%s\n\n", inline(r.To), inline(r.From), r.Summary())
 	for _, n := range r.Notes[:min(len(r.Notes), maxListed)] {
@@ -38,7 +42,7 @@ func (r *Result) Markdown(maxBytes int) string {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", escape(o.Owner.String()), escape(o.words()), o.worst())
 	}
 	b.WriteString("\n")
-	blocks := r.blocks()
+	blocks := r.blocks(html)
 	left, omitted := maxBytes-b.Len()-200, 0 // for the last line
 	fits := map[int]bool{}
 	order := make([]int, len(blocks))
@@ -71,7 +75,7 @@ type block struct {
 	level risk.Level
 }
 
-func (r *Result) blocks() []block {
+func (r *Result) blocks(html bool) []block {
 	var out []block
 	for _, o := range r.Owners {
 		if o.Error != "" {
@@ -83,19 +87,23 @@ func (r *Result) blocks() []block {
 				escape(o.Owner.String()), escape(f.Message), inline(f.Rule))})
 		}
 		for _, object := range o.Objects {
-			out = append(out, object.block())
+			out = append(out, object.block(html))
 		}
 	}
 	return out
 }
 
-func (o *Object) block() block {
+func (o *Object) block(html bool) block {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<details><summary>%s <code>%s</code> %s", mark(o.Action), html(o.String()), o.Action)
-	if o.Level > risk.Low {
-		fmt.Fprintf(&b, " · <b>%s</b>", o.Level)
+	if html {
+		b.WriteString(o.folded())
+	} else {
+		fmt.Fprintf(&b, "**%s** `%s` %s", mark(o.Action), inline(o.String()), o.Action)
+		if o.Level > risk.Low {
+			fmt.Fprintf(&b, " · **%s**", o.Level)
+		}
+		b.WriteString("\n\n")
 	}
-	b.WriteString("</summary>\n\n")
 	for _, f := range o.Findings[:min(len(o.Findings), maxListed)] {
 		if f.Level > risk.Low {
 			fmt.Fprintf(&b, "- **%s** %s (`%s`)\n", f.Level, escape(f.Message), inline(f.Rule))
@@ -104,8 +112,22 @@ func (o *Object) block() block {
 	if o.Diff != "" {
 		fmt.Fprintf(&b, "\n```diff\n%s\n```\n", fenced(diff.Cut(o.Diff, maxObjectDiff)))
 	}
-	b.WriteString("</details>\n")
+	if html {
+		b.WriteString("</details>\n")
+	} else {
+		b.WriteString("\n")
+	}
 	return block{text: b.String(), level: o.Level}
+}
+
+// folded is the line that is shown of a folded diff.
+func (o *Object) folded() string {
+	level := ""
+	if o.Level > risk.Low {
+		level = fmt.Sprintf(" · <b>%s</b>", o.Level)
+	}
+	return fmt.Sprintf("<details><summary>%s <code>%s</code> %s%s</summary>\n\n", mark(o.Action), html(o.String()),
+		o.Action, level)
 }
 
 func mark(a risk.Action) string {
@@ -182,17 +204,30 @@ func count(n int, one, many string) string {
 // escape makes a text safe for a line of Markdown: it cannot start a table cell, a link, HTML or a mention.
 func escape(text string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*",
-		"_", "\\_", "`", "\\`", "@", "&#64;", "#", "&#35;", "\n", " ", "\r", " ").Replace(text)
+		"_", "\\_", "`", "\\`", "@", "&#64;", "#", "&#35;").Replace(printable(text, " "))
 }
 
+// html makes a text safe in HTML within Markdown.
 func html(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\n", " ").Replace(text)
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "[", "&#91;", "]", "&#93;", "*", "&#42;", "_",
+		"&#95;", "`", "&#96;", "@", "&#64;", "#", "&#35;", "|", "&#124;").Replace(printable(text, " "))
 }
 
 // inline makes a text safe between backquotes.
 func inline(text string) string {
-	return strings.NewReplacer("`", "'", "\n", " ", "|", "/").Replace(text)
+	return strings.NewReplacer("`", "'", "|", "/").Replace(printable(text, " "))
 }
 
 // fenced makes a text safe between fences.
-func fenced(text string) string { return strings.ReplaceAll(text, "```", "'''") }
+func fenced(text string) string { return strings.ReplaceAll(printable(text, "\n"), "```", "'''") }
+
+// printable removes control characters and marks of direction from a text, and replaces ends of lines.
+func printable(text, end string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+	return strings.ReplaceAll(text, "\n", end)
+}

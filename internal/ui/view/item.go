@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // State is the state of an object in one word.
@@ -98,6 +99,7 @@ type Item struct {
 	Times        *Times    `json:"times,omitempty"`
 
 	version string // resourceVersion
+	trace   string // ID of the trace of its artifact
 }
 
 // Reverted is how an object went back to an earlier revision, as what gates had let through became unhealthy.
@@ -244,6 +246,7 @@ func (i *Item) setContent(o reconcile.Object) {
 	if s, ok := o.(sourcev1.Source); ok && s.GetArtifact() != nil {
 		a := s.GetArtifact()
 		i.Revision, i.Changed = a.Revision, a.LastUpdateTime.Time
+		i.trace = tracing.ID(a.Metadata[meta.TraceKey])
 		i.Subject = excerpt.Bytes(a.Metadata[meta.CommitSubjectKey], maxText)
 		i.Author = excerpt.Bytes(a.Metadata[meta.CommitAuthorKey], maxText)
 		i.setFetched(o, a)

@@ -119,6 +119,9 @@ func (w *whyer) sourceStep(s *Item) Step {
 		step.State, step.Text = Current, s.Message
 	default:
 		step.State, step.Text, step.At, step.From = Done, "fetched "+s.Revision, s.Changed, time.Time{}
+		if step.Trace = s.trace; s.trace != "" {
+			step.Text += "; trace " + s.trace
+		}
 	}
 	return step
 }

@@ -32,10 +32,11 @@ type Step struct {
 	State  StepState `json:"state"`
 	Text   string    `json:"text"`
 	URL    string    `json:"url,omitempty"`
-	From   time.Time `json:"from,omitzero"`  // when the step began, if that is known
-	At     time.Time `json:"at,omitzero"`    // when it ended; of a step that is not done: zero
-	Until  time.Time `json:"until,omitzero"` // when it ends by itself, if that is known
-	Do     string    `json:"do,omitempty"`   // what to do about it
+	Trace  string    `json:"trace,omitempty"` // ID of the OpenTelemetry trace of the change
+	From   time.Time `json:"from,omitzero"`   // when the step began, if that is known
+	At     time.Time `json:"at,omitzero"`     // when it ended; of a step that is not done: zero
+	Until  time.Time `json:"until,omitzero"`  // when it ends by itself, if that is known
+	Do     string    `json:"do,omitempty"`    // what to do about it
 }
 
 // Chain is the way of a change to one object that deploys.

@@ -200,3 +200,19 @@ func FuzzQuestion(f *testing.F) {
 		}
 	})
 }
+
+func TestWhyNamesTheTraceOfAChange(t *testing.T) {
+	d := newDelivery()
+	for header, want := range map[string]string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": "0af7651916cd43dd8448eb211c80319c",
+		"javascript:alert(1)": "",
+	} {
+		d.source.Status.Artifact.Metadata[meta.TraceKey] = header
+		_, c := d.ask(t, "app")
+		for _, s := range c.Steps {
+			if s.Name == "source" && (s.Trace != want || strings.Contains(s.Text, "trace") != (want != "")) {
+				t.Errorf("%s: %+v", header, s)
+			}
+		}
+	}
+}
