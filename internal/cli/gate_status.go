@@ -64,6 +64,9 @@ func (s *gateStatus) printState(g *gatingv1.Gate) {
 	for _, c := range g.Status.Checks {
 		fmt.Fprintf(s.Out, "Check: %s holds=%t %s\n", c.Name, c.Holds, term.OneLine(c.Message))
 	}
+	for _, w := range g.Status.Waves {
+		fmt.Fprintf(s.Out, "Waves: %s of %s: %s\n", w.Kind, term.OneLine(w.Source), term.OneLine(w.Message))
+	}
 }
 
 func (s *gateStatus) printApprovals(g *gatingv1.Gate) {

@@ -131,6 +131,8 @@ func decisionCell(d forecast.Decision) term.Cell {
 	switch {
 	case d.Passes:
 		return term.Cell{Text: "passes", Colour: term.Green}
+	case d.Outcome == forecast.OutcomeWaits:
+		return term.Cell{Text: "waits for its wave", Colour: term.Yellow}
 	case d.Outcome == gatingv1.OutcomeDeny:
 		return term.Cell{Text: "denied", Colour: term.Red}
 	case d.Approvals != nil:

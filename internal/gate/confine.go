@@ -97,5 +97,8 @@ func (x *Index) CheckSelection(ctx context.Context, g *gatingv1.Gate) error {
 	x.mu.Unlock()
 	x.Edges.NotifyDependents(reconcile.Ref{GroupKind: GroupKind, NamespacedName: key})
 	x.EnqueueSelected(func(ref reconcile.Ref, obj reconcile.Gated) bool { return changed.matches(x, ref, obj) })
+	if len(g.Spec.Waves) > 0 {
+		x.observeAll()
+	}
 	return err
 }

@@ -49,6 +49,8 @@ type Controller struct {
 	Seals *seal.Key
 	// Observed is what objects have that gates with spec.onFailure watch.
 	Observed *Observed
+	// Waves returns how far revisions have come through the waves of a gate, and when that changes next.
+	Waves func(g *gatingv1.Gate, now time.Time) ([]gatingv1.WaveProgress, time.Time, error)
 
 	timers timers
 	sealer sealer
@@ -67,10 +69,13 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	}
 	g.Status.Failures = c.failures(ctx, g, now)
 	g.Status.ApprovedChanges = nil
+	waves, soaked, tooMany := c.Waves(g, now)
+	g.Status.Waves = waves
 	d, err := c.decide(ctx, g, now)
-	if err != nil {
+	if err = cmp.Or(err, tooMany); err != nil {
 		d.Verdict = errorVerdict(err, g.Status.Failures)
 	}
+	d.next = earliest(d.next, soaked)
 	c.timers.set(c.Clock, g.UID, d.next, now, func() { c.Edges.Enqueue(refOf(g)) })
 	problem := cmp.Or(err, d.problem)
 	transition := setStatus(g, d.Verdict, problem, now)

@@ -47,6 +47,10 @@ type Index struct {
 	waiting   waiting
 
 	Observed Observed // what objects have that gates with spec.onFailure watch
+
+	// SeparateGates: the controller of gates runs in another process, so that waves are not ordered.
+	SeparateGates bool
+	waves         waveIndex
 }
 
 // entry is a gate in the index.
@@ -87,7 +91,7 @@ func stateOf(g *gatingv1.Gate) string {
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
 		isOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
-		isFailureHold(g), failuresOf(g.Status.Failures), soaks(g))
+		isFailureHold(g), failuresOf(g.Status.Failures), soaks(g), len(g.Spec.Waves) > 0)
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -117,6 +121,7 @@ func (x *Index) Put(g *gatingv1.Gate) {
 	if !selected.equal(selects) && selects != nil {
 		x.EnqueueSelected(func(ref reconcile.Ref, obj reconcile.Gated) bool { return selects.matches(x, ref, obj) })
 	}
+	x.putWaves(current.gate, !selected.equal(selects))
 }
 
 // Delete removes a gate. Objects that refer to it by name stay held; objects that it selected are released.
@@ -125,6 +130,7 @@ func (x *Index) Delete(key types.NamespacedName) {
 	delete(x.gates, key)
 	delete(x.selectors, key)
 	x.mu.Unlock()
+	x.dropWaves(key)
 	x.Edges.NotifyDependents(reconcile.Ref{GroupKind: GroupKind, NamespacedName: key})
 }
 
@@ -137,6 +143,9 @@ func (x *Index) NamespaceChanged(name string) {
 	}
 	x.mu.RUnlock()
 	if byLabels {
+		if x.waves.count.Load() > 0 {
+			x.observeAll()
+		}
 		x.EnqueueSelected(func(ref reconcile.Ref, _ reconcile.Gated) bool { return ref.Namespace == name })
 	}
 }
@@ -189,12 +198,13 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 		case manual && e.gate.Spec.AllowManual && len(e.gate.Spec.Rules) == 0:
 			continue
 		case len(e.gate.Status.ApprovedRevisions) == 0 && Allows(e.gate, "", now):
-			c.Judge, c.Refuses, c.Open = e.judge(obj, now), e.refuses(obj), true
-			if c.Judge == nil && c.Refuses == nil {
+			c.Judge, c.Refuses, c.Turn, c.Open = e.judge(obj, now), e.refuses(obj), x.turn(e, obj, now), true
+			if c.Judge == nil && c.Refuses == nil && c.Turn == nil {
 				continue
 			}
 		default:
-			c.Judge, c.Refuses, c.Failed = e.judge(obj, now), e.refuses(obj), isFailureHold(e.gate)
+			c.Judge, c.Refuses, c.Turn, c.Failed = e.judge(obj, now), e.refuses(obj), x.turn(e, obj, now),
+				isFailureHold(e.gate)
 			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop && !c.Failed
 			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
 			r := e.gate.Status.ApprovedRevisions

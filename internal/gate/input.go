@@ -41,6 +41,9 @@ func InputOf(g *gatingv1.Gate) (verdict.Input, error) {
 	if in.Requests, err = verdict.ReadRequests(g.Annotations); err != nil {
 		return in, err
 	}
+	if _, _, err := wavesOf(g); err != nil {
+		return in, err
+	}
 	for verb, r := range map[string]*verdict.Request{
 		gatingv1.OpenPrefix: in.Requests.Open, gatingv1.ClosePrefix: in.Requests.Close,
 		gatingv1.OverridePrefix: in.Requests.Override,

@@ -16,6 +16,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch
@@ -37,6 +38,38 @@ func (x *Index) Observe(ctx context.Context, c cache.Cache) error {
 			}
 		},
 	})
+}
+
+// ObserveMembers keeps the waves of gates up to date with the objects of a cache that they can order.
+func (x *Index) ObserveMembers(ctx context.Context, c cache.Cache, kinds []GatedKind) error {
+	for _, kind := range kinds {
+		if gated, ok := kind.Object.(reconcile.Gated); !ok || !isDivided(gated) {
+			continue
+		}
+		observe := func(o any) {
+			if obj, ok := o.(reconcile.Gated); ok {
+				x.ObserveMember(reconcile.RefTo(kind.GroupKind, obj.GetNamespace(), obj.GetName()), obj)
+			}
+		}
+		if err := x.handle(ctx, c, kind.Object, toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    observe,
+			UpdateFunc: func(_, o any) { observe(o) },
+			DeleteFunc: func(o any) {
+				if key, ok := keyOf(o); ok {
+					x.ObserveMember(reconcile.Ref{GroupKind: kind.GroupKind, NamespacedName: key}, nil)
+				}
+			},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isDivided reports whether waves order the objects of a kind.
+func isDivided(obj reconcile.Gated) bool {
+	_, ok := sourceOf(obj)
+	return ok
 }
 
 // ObserveNamespaces lets gates select by the labels of namespaces. The cache holds only the metadata of namespaces.

@@ -114,11 +114,7 @@ const (
 func (o *Observed) of(gate types.NamespacedName, f gatingv1.FailedObject, soak time.Duration) objectState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	group := kustomizev1.GroupVersion.Group
-	if f.Kind == helmv2.HelmReleaseKind {
-		group = helmv2.GroupVersion.Group
-	}
-	ref := reconcile.RefTo(schema.GroupKind{Group: group, Kind: f.Kind}, f.Namespace, f.Name)
+	ref := reconcile.RefTo(groupKindOf(f.Kind), f.Namespace, f.Name)
 	if _, known := o.gates[ref]; !known {
 		return unknownState
 	}
@@ -128,14 +124,26 @@ func (o *Observed) of(gate types.NamespacedName, f gatingv1.FailedObject, soak t
 	return recoveredState
 }
 
+// groupKindOf returns the group and kind of a kind that deploys.
+func groupKindOf(kind string) schema.GroupKind {
+	if kind == helmv2.HelmReleaseKind {
+		return schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: kind}
+	}
+	return schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kind}
+}
+
 // Watches implements [reconcile.Gatekeeper].
 func (x *Index) Watches(gates []reconcile.Ref) reconcile.Watch {
 	var w reconcile.Watch
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, ref := range gates {
-		if e := x.gates[ref.NamespacedName]; e != nil && e.gate.Spec.OnFailure != "" {
-			w.Gates, w.Soak = append(w.Gates, ref), max(w.Soak, e.gate.GetSoak())
+		e := x.gates[ref.NamespacedName]
+		if e == nil || e.gate.Spec.OnFailure == "" && len(e.gate.Spec.Waves) == 0 {
+			continue
+		}
+		if w.Gates = append(w.Gates, ref); e.gate.Spec.OnFailure != "" {
+			w.Soak = max(w.Soak, e.gate.GetSoak())
 			w.Reverts = w.Reverts || e.gate.Spec.OnFailure == gatingv1.OnFailureRevert
 		}
 	}

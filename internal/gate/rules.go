@@ -50,11 +50,23 @@ type Decision struct {
 	Held string         // why the gate holds the change, such as "is closed"; empty if it lets the change through
 	// Failed: the rules could not be evaluated.
 	Failed bool
+	// Waits: the gate would let the change through, but its waves hold it until others have it.
+	Waits bool
 }
 
 // Decide returns what a gate decides about a change to a revision, by the status of the gate. The status may be that of
 // [Simulate], so seals are not verified: controllers use [Index].
 func Decide(ctx context.Context, g *gatingv1.Gate, revision string, c *risk.Change, obj reconcile.Gated,
+	now time.Time) Decision {
+	d := decideWithoutWaves(ctx, g, revision, c, obj, now)
+	if d.Held == "" {
+		d.Held = Turn(g, obj, revision, now)
+		d.Waits = d.Held != ""
+	}
+	return d
+}
+
+func decideWithoutWaves(ctx context.Context, g *gatingv1.Gate, revision string, c *risk.Change, obj reconcile.Gated,
 	now time.Time) Decision {
 	e := &entry{gate: g}
 	switch {

@@ -25,6 +25,7 @@ type sealedStatus struct {
 	Overridden bool                      `json:"overridden,omitempty"`
 	Failures   []gatingv1.FailedChange   `json:"failures,omitempty"`
 	Failed     bool                      `json:"failed,omitempty"`
+	Waves      []gatingv1.WaveProgress   `json:"waves,omitempty"`
 	From       int64                     `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
 }
 
@@ -51,7 +52,8 @@ func sealedParts(g *gatingv1.Gate, from, generation, sequence int64) []string {
 		Opened: apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		Next:   g.Status.NextTransition, Approved: g.Status.ApprovedRevisions, Checks: g.Status.Checks,
 		Changes: g.Status.ApprovedChanges, Overridden: isOverridden(g),
-		Failures: g.Status.Failures, Failed: isFailureHold(g), From: from,
+		Failures: g.Status.Failures, Failed: isFailureHold(g), Waves: g.Status.Waves,
+		From: from,
 	})
 	if err != nil {
 		return nil // cannot happen: the types have no other form

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+	"github.com/sluice-gitops/sluice/internal/gate/waves"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -53,6 +54,38 @@ func Selects(g *gatingv1.Gate, kind string, obj reconcile.Gated,
 	ready := apimeta.FindStatusCondition(g.Status.Conditions, reconcile.TypeReady)
 	s.confined = reachesOthers(g) && ready != nil && ready.Reason == meta.AccessDeniedReason
 	return s.matches(&Index{Namespace: namespaces}, reconcile.Ref{GroupKind: schema.GroupKind{Kind: kind}}, obj)
+}
+
+// Turn returns why the waves of a gate hold a revision of an object at a time; empty if they do not, or if the gate has
+// none for it. It is what the status of the gate says, and assumes that objects stay as they are. A revision that is
+// not known has not begun.
+func Turn(g *gatingv1.Gate, obj reconcile.Gated, revision string, at time.Time) string {
+	list, selectors, err := wavesOf(g)
+	source, isDivided := sourceOf(obj)
+	if err != nil || len(list) == 0 || !isDivided || isOverridden(g) {
+		return ""
+	}
+	if a := obj.Held().Admitted; a != nil && revision != "" && a.Revision == revision {
+		return ""
+	}
+	own, d := waveOf(selectors, obj), waves.Decision{State: waves.State{Revision: revision}}
+	for _, p := range g.Status.Waves {
+		if revision == "" || p.Revision != revision || (sourceKey{kind: p.Kind, source: p.Source}) != source {
+			continue
+		}
+		if d.Current = slices.IndexFunc(list, func(w waves.Wave) bool { return w.Name == p.Wave }); p.Complete {
+			d.Current = len(list)
+		}
+		if p.Until != nil && at.Before(p.Until.Time) {
+			d.Until = p.Until.Time
+		} else if p.Until != nil {
+			d.Current++
+		}
+	}
+	if d.Current > own || d.Current == own && list[own].Max == nil && d.Until.IsZero() {
+		return ""
+	}
+	return d.Waits(list, &waves.Member{Wave: own}, revision)
 }
 
 // observedFault returns the terminal error that the controller found by reading other objects than the gate;

@@ -31,7 +31,7 @@ type waiting struct {
 // waitingChange is what waits for one gate.
 type waitingChange struct {
 	*meta.Pending
-	rule, message string // of the gate, that hold it; empty if the gate has no rules
+	rule, message string // of the gate, that hold it; empty if the gate has neither rules nor waves
 }
 
 // maxWaitingMessage bounds the message of a waiting object, in characters.
@@ -39,7 +39,7 @@ const maxWaitingMessage = 300
 
 func newWaitingChange(c reconcile.ClosedGate, pending *meta.Pending) *waitingChange {
 	w := &waitingChange{Pending: pending, rule: c.Rule}
-	if c.Judge != nil {
+	if c.Judge != nil || c.Turn != nil {
 		w.message = excerpt.Line(c.State, maxWaitingMessage)
 	}
 	return w

@@ -57,3 +57,32 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 	h.ready("other", 3)
 	h.configMap("other-config", "blue")
 }
+
+func TestReleasesFollowWaves(t *testing.T) {
+	h := newHarness(t)
+	h.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "release"},
+		Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Waves: []gatingv1.Wave{{Name: "canary",
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"stage": "canary"}}}}}})
+	h.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
+	h.publish("1.0.0", nil)
+	h.release("app", behind("release"))
+	h.Patch(&helmv2.HelmRelease{}, "app", `{"metadata":{"labels":{"stage":"canary"}}}`)
+	h.ready("app", 1)
+	h.release("other", behind("release"))
+	h.ready("other", 1)
+
+	t.Log("a version that cannot be released holds the next wave")
+	h.publish("1.1.0", map[string]string{"templates/broken.yaml": "{{ fail \"no\" }}"})
+	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "fail")
+	h.hasCondition("other", meta.ApprovedCondition, "False", meta.GateClosedReason,
+		"holds the last wave (objects that no wave selects) until wave 'canary' is Ready: HelmRelease '"+h.Namespace+
+			"/app' failed with the revision")
+
+	t.Log("the next version goes through both; other values of the version that a release has do not wait")
+	h.publish("1.2.0", nil)
+	h.ready("app", 2)
+	h.ready("other", 2)
+	h.Patch(&helmv2.HelmRelease{}, "app", `{"spec":{"suspend":true}}`)
+	h.edit("other", values(map[string]any{"color": "blue"}))
+	h.configMap("other-config", "blue")
+}

@@ -29,7 +29,7 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		Checks:     checks,
 		Key:        fmt.Sprintf("%s/%d", r.state.build.digest, r.obj.Generation),
 		Revision:   r.source.Revision,
-		WasApplied: r.obj.Status.LastAppliedRevision == r.source.Revision,
+		WasApplied: r.obj.Status.LastAppliedRevision == r.source.Revision && r.pass.MayCountAsHealthy(),
 		HasTTL:     r.state.build.hasTTL,
 		NoFailFast: r.Options.NoFailFast,
 		Timeout:    r.obj.Schedule().Timeout,

@@ -60,9 +60,10 @@ func (p *process) observeGates(ctx context.Context) error {
 		VerifySelection: authors.VerifySelection,
 		Namespace:       gate.NamespaceLabels(p.mgr.GetAPIReader()),
 		EnqueueSelected: gate.EnqueueSelected(ctx, cache, p.kernel.Edges, p.gatedKinds()),
+		SeparateGates:   !p.Runs(options.GatingController),
 	}
 	p.kernel.Gates = p.gateIndex
-	err := p.gateIndex.Observe(ctx, cache)
+	err := errors.Join(p.gateIndex.Observe(ctx, cache), p.gateIndex.ObserveMembers(ctx, cache, p.gatedKinds()))
 	if p.WatchAllNamespaces { // else a role in the one namespace is enough, and that namespace is read on demand
 		err = errors.Join(err, p.gateIndex.ObserveNamespaces(ctx, cache), p.observeDefinitions())
 	}
@@ -111,6 +112,7 @@ func (p *process) addGates(ctx context.Context) error {
 			Authors:        authors,
 			CheckSelection: p.gateIndex.CheckSelection,
 			Observed:       &p.gateIndex.Observed,
+			Waves:          p.gateIndex.WaveProgress,
 			GatesOfMembers: gate.GatesOfMembers(p.mgr.GetCache(), p.gateIndex, p.gatedKinds()),
 		},
 	})

@@ -4,19 +4,26 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
 // admittedOf returns the revision that gates let through for an object, or nil if its status holds none that a
 // controller has written. Gates do not hold what they let through before, so this must not rest on fields that
 // accounts other than the controllers' may be able to write.
-func (l *loop[T]) admittedOf(obj T) *meta.Admitted {
-	gated, ok := Object(obj).(Gated)
+func (l *loop[T]) admittedOf(obj T) *meta.Admitted { return SealedAdmitted(l.Seals, l.GroupKind, obj) }
+
+// SealedAdmitted returns the revision that gates let through for an object of a kind, or nil if its status holds none
+// that is sealed with the key.
+func SealedAdmitted(key *seal.Key, gk schema.GroupKind, obj Object) *meta.Admitted {
+	gated, ok := obj.(Gated)
 	if !ok {
 		return nil
 	}
 	a := gated.Held().Admitted
-	if a == nil || !l.Seals.Verify(a.Seal, l.sealedParts(obj, a, gated.Held().Reverted)...) {
+	if a == nil || !key.Verify(a.Seal, sealedParts(gk, obj, a, gated.Held().Reverted)...) {
 		return nil
 	}
 	return a.DeepCopy()
@@ -38,8 +45,8 @@ func revertedOf(obj Object) *meta.Reverted {
 }
 
 // sealedParts returns what the seal of an admitted revision covers.
-func (l *loop[T]) sealedParts(obj T, a *meta.Admitted, reverted *meta.Reverted) []string {
-	parts := []string{"admitted", l.GroupKind.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
+func sealedParts(gk schema.GroupKind, obj Object, a *meta.Admitted, reverted *meta.Reverted) []string {
+	parts := []string{"admitted", gk.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
 		strconv.FormatInt(a.Generation, 10), a.Revision}
 	if a.Change == "" && a.ReadyAt == nil && a.Failure == nil && reverted == nil {
 		return parts // as older versions sealed it

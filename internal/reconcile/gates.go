@@ -55,6 +55,11 @@ type ClosedGate struct {
 	ChecksRevisions bool     // the gate allows only revisions that other objects have been Ready at
 	Promoted        []string // such revisions that it allows now
 
+	// Turn returns why the object must wait until a gate that would admit a revision lets it through, as others take it
+	// before; empty if it need not wait. It is nil if the gate has no waves for the object. Gates do not ask for a
+	// revision that they let through before.
+	Turn func(revision string) string
+
 	// Failed reports whether the gate is closed only because a change that it let through became unhealthy.
 	Failed bool
 	// Refuses returns why the gate refuses a revision that became unhealthy, although it is open; nil if it does not.
@@ -110,6 +115,7 @@ type admission struct {
 	manual   bool         // the gates would be closed if the pass had not been requested
 	watch    Watch
 	change   string // what is asked for, if the revision does not say it
+	taken    string // the revision that the gates let through before; empty if that is not known
 }
 
 // newAdmission returns the admission of a pass by gates, of which some may hold the object.
@@ -174,6 +180,10 @@ func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) er
 			if r := c.Refuses(revision, a.change); r != nil {
 				c.State, admits = r.State, false
 			}
+		}
+		if admits && c.Turn != nil && revision != a.taken {
+			c.State = c.Turn(revision)
+			admits = c.State == ""
 		}
 		if !admits {
 			closed = append(closed, c)

@@ -170,6 +170,9 @@ func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]
 	pass.admitted = l.admittedOf(obj)
 	dropUnsealed(obj, pass.admitted)
 	pass.wasReverted = revertedOf(obj)
+	if pass.admission != nil && pass.admitted != nil {
+		pass.admission.taken = pass.admitted.Revision
+	}
 	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
 		pass.admitted.Generation == obj.GetGeneration()
 	pass.save = func(ctx context.Context, message string) error {

@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
-// Gates with spec.onFailure watch what they let through: the kernel records since when an object is Ready with it, and
-// whether it became unhealthy, in a sealed part of its status. The gates get it, and decide.
+// Gates with spec.onFailure or spec.waves watch what they let through: the kernel records since when an object is Ready
+// with it, and whether it became unhealthy, in a sealed part of its status. The gates get it, and decide.
 
-// Watch is how gates with spec.onFailure watch an object.
+// Watch is how gates with spec.onFailure or spec.waves watch an object.
 type Watch struct {
-	Gates []Ref         // those with spec.onFailure
+	Gates []Ref         // those with spec.onFailure or spec.waves
 	Soak  time.Duration // the longest time of these gates
 	// Reverts reports whether one of them makes objects go back to what was healthy.
 	Reverts bool
@@ -67,6 +67,10 @@ func (p *Pass[T]) Continue(revision string) bool {
 func (p *Pass[T]) WasHealthy() bool {
 	return p.admitted != nil && p.admitted.ReadyAt != nil && p.admitted.Failure == nil
 }
+
+// MayCountAsHealthy reports whether an object whose status says that it is Ready may count as healthy until its health
+// is known. Behind a gate that watches it, the status must be sealed.
+func (p *Pass[T]) MayCountAsHealthy() bool { return !p.admission.isWatched() || p.WasHealthy() }
 
 // MayGoBack reports whether a gate may make the object go back. What was healthy must be kept then.
 func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.Reverts }
@@ -181,7 +185,7 @@ func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
 	if status.Reverted != nil && status.Reverted.Since.IsZero() {
 		status.Reverted.Since = meta.TimeOf(l.Clock.Now().UTC().Truncate(time.Second))
 	}
-	a.Seal = l.Seals.Seal(l.sealedParts(obj, a, status.Reverted)...)
+	a.Seal = l.Seals.Seal(sealedParts(l.GroupKind, obj, a, status.Reverted)...)
 	status.Admitted = a
 }
 

@@ -119,6 +119,14 @@ type GateSpec struct {
 	// +optional
 	Soak *meta.Duration `json:"soak,omitempty"`
 
+	// Waves divide the Kustomizations and HelmReleases behind the gate, by their labels. While the gate is open, a
+	// revision of a source goes to one wave after the other. Objects that no wave selects are the last wave.
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Waves []Wave `json:"waves,omitempty"`
+
 	// ServiceAccountName is the ServiceAccount, in the namespace of the gate, that is used to read the
 	// objects of checks. Defaults to default.
 	// +kubebuilder:validation:MaxLength=253

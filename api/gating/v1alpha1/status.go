@@ -30,6 +30,7 @@ const (
 	InvalidScheduleReason  = "InvalidSchedule" // spec.schedule is invalid
 	InvalidCheckReason     = "InvalidCheck"    // spec.checks is invalid
 	InvalidRuleReason      = "InvalidRule"     // spec.rules is invalid
+	InvalidWavesReason     = "InvalidWaves"    // spec.waves is invalid, or divides too many objects
 	CheckCycleReason       = "CheckCycle"      // the gate waits for itself through the checks of other gates
 	PolicyMissingReason    = "PolicyMissing"   // the API server does not verify the authors of approvals
 	CheckFailedReason      = WhyCheckFailed    // a check does not hold
@@ -81,6 +82,11 @@ type GateStatus struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Failures []FailedChange `json:"failures,omitempty"`
+
+	// Waves is how far the newest revision of each source has come through spec.waves.
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Waves []WaveProgress `json:"waves,omitempty"`
 
 	// WaitingCount is the number of objects that wait for the gate to open.
 	// +optional

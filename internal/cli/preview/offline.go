@@ -45,8 +45,9 @@ type rendered struct {
 func (r *run) offline(ctx context.Context) error {
 	r.note("rendered without a cluster: values from ConfigMaps and Secrets outside of the repository are empty, and " +
 		"changes are not dry-run")
-	r.before = localbuild.New(localbuild.Options{}, noCluster{}, nil)
-	r.after = localbuild.New(localbuild.Options{}, noCluster{}, nil)
+	options := localbuild.Options{Keys: localbuild.KeysOf(nil, r.note)}
+	r.before = localbuild.New(options, noCluster{}, nil)
+	r.after = localbuild.New(options, noCluster{}, nil)
 	r.sources = map[string]*source{}
 	declarations := map[string]bool{}
 	roots := map[*Snapshot][]*kustomizev1.Kustomization{}

@@ -19,6 +19,7 @@ import (
 const (
 	OutcomeOpen    gatingv1.Outcome = "open"    // no rule applies, and the gate is open
 	OutcomeClosed  gatingv1.Outcome = "closed"  // no rule applies, and the gate is closed
+	OutcomeWaits   gatingv1.Outcome = "waits"   // the gate would let it through, but its waves hold it at first
 	OutcomeUnknown gatingv1.Outcome = "unknown" // the gate or the change is not known, so the change is held
 )
 
@@ -65,6 +66,8 @@ func (s *Simulation) decide(ctx context.Context, g *gatingv1.Gate, o reconcile.G
 	d := gate.Decide(ctx, g, "", c, o, s.at)
 	out.Passes, out.Message = d.Held == "", d.Held
 	switch {
+	case d.Waits:
+		out.Outcome = OutcomeWaits
 	case d.Rule != nil:
 		out.Outcome, out.Rule, out.Approvals = d.Rule.Outcome, d.Rule.Name, d.Rule.Approvals
 	case out.Passes:

@@ -136,6 +136,9 @@ func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, e
 		case len(g.gate.Spec.Rules) > 0:
 			reasons = append(reasons, fmt.Sprintf("%s: it has rules, which decide when the change is known", key))
 		case gate.Allows(g.gate, revision, s.at):
+			if turn := gate.Turn(g.gate, o, revision, s.at); turn != "" {
+				reasons = append(reasons, fmt.Sprintf("%s: %s", key, turn))
+			}
 		case len(g.gate.Status.ApprovedRevisions) > 0:
 			reasons = append(reasons, fmt.Sprintf("%s: only approved for %s", key,
 				strings.Join(g.gate.Status.ApprovedRevisions, ", ")))
