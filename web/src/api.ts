@@ -62,9 +62,19 @@ export interface Gate {
   rules?: Rule[];
   checks?: Check[];
   failures?: FailedChange[];
+  waves?: Wave[];
   onFailure?: 'Hold' | 'Revert';
   soak?: string;
   revisions?: string[];
+}
+
+export interface Wave {
+  source: string;
+  revision: string;
+  name?: string;
+  complete: boolean;
+  message?: string;
+  until?: string;
 }
 
 export interface Item {

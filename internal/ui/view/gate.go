@@ -32,6 +32,7 @@ type Gate struct {
 	Rules    []Rule    `json:"rules,omitempty"`   // who may approve the gate first, then its rules about changes
 	Checks   []Check   `json:"checks,omitempty"`
 	Failures []Failure `json:"failures,omitempty"` // newest first
+	Waves    []Wave    `json:"waves,omitempty"`    // how far the revision of each source has come
 	// OnFailure is what happens if a change becomes unhealthy within Soak: Hold or Revert; empty if nothing happens.
 	OnFailure string `json:"onFailure,omitempty"`
 	Soak      string `json:"soak,omitempty"`
@@ -49,6 +50,16 @@ type Check struct {
 	Until      time.Time `json:"until,omitzero"`
 	Promoted   string    `json:"promoted,omitempty"`
 	PromotedAt time.Time `json:"promotedAt,omitzero"`
+}
+
+// Wave is how far the revision of a source has come through the waves of a gate.
+type Wave struct {
+	Source   string    `json:"source"` // ID, and the name of the chart if the source has several
+	Revision string    `json:"revision"`
+	Name     string    `json:"name,omitempty"` // of the wave in progress; empty for the objects that no wave selects
+	Complete bool      `json:"complete"`
+	Message  string    `json:"message,omitempty"`
+	Until    time.Time `json:"until,omitzero"` // end of the soak
 }
 
 // Failure is a change that a gate let through and that became unhealthy.
@@ -145,6 +156,7 @@ func gateOf(o *gatingv1.Gate) *Gate {
 		g.Revisions = append(g.Revisions, excerpt.Bytes(r, maxRevision))
 	}
 	g.setChecks(o)
+	g.setWaves(o)
 	if o.Spec.OnFailure != "" {
 		g.OnFailure, g.Soak = string(o.Spec.OnFailure), o.GetSoak().String()
 	}
@@ -169,6 +181,24 @@ func (g *Gate) setChecks(o *gatingv1.Gate) {
 			}
 		}
 		g.Checks = append(g.Checks, c)
+	}
+}
+
+// setWaves records how far revisions have come, those in progress first.
+func (g *Gate) setWaves(o *gatingv1.Gate) {
+	for _, isComplete := range []bool{false, true} {
+		for _, p := range o.Status.Waves {
+			if p.Complete != isComplete || len(g.Waves) == maxChecks {
+				continue
+			}
+			w := Wave{Source: excerpt.Bytes(p.Source, maxText), Revision: excerpt.Bytes(p.Revision, maxRevision),
+				Name: excerpt.Bytes(p.Wave, maxText), Complete: p.Complete,
+				Message: excerpt.Bytes(p.Message, maxMessage)}
+			if p.Until != nil {
+				w.Until = p.Until.Time
+			}
+			g.Waves = append(g.Waves, w)
+		}
 	}
 }
 

@@ -94,6 +94,11 @@ func (g *Gate) next(i *Item) (do string, until time.Time) {
 			return do, c.until(i.Pending)
 		}
 	}
+	for _, w := range g.Waves {
+		if !w.Complete && sameContent(w.Revision, i.Pending) {
+			return "wait for its wave, or repair what holds the wave before: " + w.Message, w.Until
+		}
+	}
 	switch {
 	case g.Open:
 		return "look at which revisions the gate allows", time.Time{}

@@ -71,6 +71,12 @@ func TestWhySaysWhatToDoAtAGate(t *testing.T) {
 			g.Status.Checks = []gatingv1.CheckResult{{Name: "staging", Holds: true,
 				Revision: &gatingv1.ObservedRevision{Promoted: "v1@sha1:" + commit}}, {Name: "errors"}}
 		}, want: "make check 'errors' pass"},
+		"waves": {change: func(g *gatingv1.Gate) {
+			g.Status.Waves = []gatingv1.WaveProgress{
+				{Source: "GitRepository/a/old", Revision: "main@sha1:" + strings.Repeat("e", 40), Complete: true},
+				{Source: "GitRepository/a/app", Revision: "v1@sha1:" + commit, Wave: "canary", Until: &until,
+					Message: "wave 'canary': 1 of 1 is Ready, soaks"}}
+		}, want: "wait for its wave, or repair what holds the wave before: wave 'canary'", until: until.Time},
 		"a rule": {change: func(g *gatingv1.Gate) {
 			g.Spec.Rules = []gatingv1.Rule{{Name: "four-eyes", Outcome: gatingv1.OutcomeApprovals,
 				Approvals: &gatingv1.Approvals{Required: 2, Users: []string{"ada"}, Groups: []string{"sec"}}}}

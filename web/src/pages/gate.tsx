@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
-import { Calendar, Detail, FailedChange, Gate, GateEntry, get, Item, path, Rule } from '../api';
+import { Calendar, Detail, FailedChange, Gate, GateEntry, get, Item, path, Rule, Wave } from '../api';
 import { useData } from '../hooks';
 import { Ago, Brief, Loading, ObjectLink, Problem, Revision } from '../parts';
 import { PendingChange, Risk } from './pending';
@@ -52,6 +52,7 @@ export function GateBody({ entry, onDone }: { entry: GateEntry; onDone: () => vo
       )}
       <Failures failures={gate.failures ?? []} />
       <Checks gate={gate} />
+      <Waves waves={gate.waves ?? []} />
       <Rules rules={gate.rules ?? []} />
       <OnFailure gate={gate} />
       {gate.count === 0 && <p class="quiet">Nothing waits.</p>}
@@ -124,6 +125,32 @@ function Checks({ gate }: { gate: Gate }) {
           {c.message && !gate.why?.includes(c.message) && (
             <p class="quiet">
               <Brief text={c.message} />
+            </p>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+// Waves say how far the revision of each source has come.
+function Waves({ waves }: { waves: Wave[] }) {
+  return (
+    <ul class="plain">
+      {waves.map((w) => (
+        <li key={w.source}>
+          <span class={w.complete ? 'badge ready' : 'badge progressing'}>
+            {w.complete ? '✓ all waves' : w.name ? `◔ wave ${w.name}` : '◔ last wave'}
+          </span>{' '}
+          <Revision of={w.revision} /> of <code>{w.source}</code>
+          {w.until && (
+            <>
+              , soaks until <Moment at={w.until} />
+            </>
+          )}
+          {w.message && (
+            <p class="quiet">
+              <Brief text={w.message} />
             </p>
           )}
         </li>
