@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,12 +103,10 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 	s.reverted("other", fourth, third)
 
 	t.Log("a person approves the failed revision by its name")
-	s.AnnotateGate("release", map[string]any{
-		gatingv1.OpenRequestedAtAnnotation: time.Now().UTC().Add(time.Second).Format(time.RFC3339Nano),
-		gatingv1.OpenRevisionAnnotation:    "main@sha1:" + fourth})
+	s.repair("a") // before it comes again
+	s.nameRevision("release", fourth)
 	s.ConfigMapHas("a", "bad")
 	s.Ready("other", fourth)
-	s.repair("a")
 	s.Ready("app", fourth)
 }
 
