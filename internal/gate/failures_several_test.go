@@ -31,8 +31,8 @@ func (s *harness) isBack(name, to string, gates ...string) {
 	})
 }
 
-// appStays requests a reconcile of the Kustomization app, and waits until a commit waits for a gate, as a text says. What
-// it applied before stays.
+// appStays requests a reconcile of the Kustomization app, and waits until a commit waits for a gate, as a text says.
+// What it applied before stays.
 func (s *harness) appStays(commit, text string) {
 	s.Helper()
 	s.Reconcile(&kustomizev1.Kustomization{}, "app")

@@ -94,7 +94,8 @@ func (r *reverted) isDeployed() {
 			k, value, err := r.read(name)
 			if err != nil || value != r.good || !reconcile.IsReady(k) ||
 				!strings.HasSuffix(k.Status.LastAppliedRevision, r.head) {
-				return fmt.Errorf("value %s, %s, %+v (%w)", value, k.Status.LastAppliedRevision, k.Status.Conditions, err)
+				return fmt.Errorf("value %s, %s, %+v (%w)", value, k.Status.LastAppliedRevision,
+					k.Status.Conditions, err)
 			}
 			return nil
 		})
