@@ -72,10 +72,19 @@ func TestGateWaves(t *testing.T) {
 			t.Errorf("at %s: the simulation lacks the second wave:\n%s", test.when, out)
 		}
 	}
+	testWavesOfChange(t, c, g)
+}
+
+// testWavesOfChange checks what a gate with rules and waves would decide about a change of a repository.
+func testWavesOfChange(t *testing.T, c client.Client, g *gatingv1.Gate) {
+	t.Helper()
+	namespace := g.Namespace
 	ruled := ptr.To(*g)
 	ruled.ResourceVersion, ruled.Name = "", "ruled"
 	ruled.Spec.Rules = []gatingv1.Rule{{Name: "all", Expression: "true", Outcome: gatingv1.OutcomePass}}
-	create(ruled)
+	if err := c.Create(t.Context(), ruled); err != nil {
+		t.Fatal(err)
+	}
 	k := &kustomizev1.Kustomization{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "two"}, k); err != nil {
 		t.Fatal(err)
