@@ -98,7 +98,7 @@ func apiServerArgs(c certs, etcd string, o Options) ([]string, error) {
 		"--authorization-mode=RBAC",
 		"--endpoint-reconciler-type=none", // it is the only API server
 		"--allow-privileged",
-		"--kubelet-preferred-address-types=ExternalIP", // where logs are served
+		"--kubelet-preferred-address-types=ExternalIP,InternalIP", // our nodes serve logs at the former
 		"--profiling=false",
 		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
 	}
