@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -77,7 +75,7 @@ func runGetClusters(ctx context.Context, e *env, o getOptions, by clusterOptions
 	if len(all) == 0 {
 		e.Step("nothing found that deploys to a cluster; use -A for all namespaces")
 	}
-	return printClusters(e.Out, all, o, by)
+	return printClusters(e, all, o, by)
 }
 
 // summarize groups objects by the cluster that they deploy to, or by a label, and sorts the groups: worst first.
@@ -167,18 +165,11 @@ func appliedRevision(f foundObject) string {
 	return ""
 }
 
-func printClusters(out *term.Screen, all []*clusterSummary, o getOptions, by clusterOptions) error {
+func printClusters(e *env, all []*clusterSummary, o getOptions, by clusterOptions) error {
+	out := e.Out
 	switch o.output {
 	case "json", "yaml":
-		b, err := json.MarshalIndent(map[string]any{"clusters": append([]*clusterSummary{}, all...)}, "", "  ")
-		if err == nil && o.output == "yaml" {
-			b, err = yaml.JSONToYAML(b)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(out, strings.TrimSpace(string(b)))
-		return err
+		return e.printAs(o.output, map[string]any{"clusters": append([]*clusterSummary{}, all...)})
 	case "name":
 		for _, s := range all {
 			fmt.Fprintln(out, s.Name)
