@@ -22,18 +22,28 @@ const (
 // States lists all states, worst first.
 var States = []State{StateFailed, StateWaiting, StateProgressing, StateSuspended, StateReady}
 
+// HeldCondition returns the condition that says which gates hold the change of an object and why, or nil if none does.
+func HeldCondition(o Object) *metav1.Condition {
+	conditions := o.CommonStatus().Conditions
+	for i := range conditions {
+		if c := &conditions[i]; c.Type == meta.ApprovedCondition && c.Status == metav1.ConditionFalse ||
+			c.Type == meta.BlockedCondition && c.Status == metav1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
 // StateOf returns the state of an object, from its spec and its conditions.
 func StateOf(o Object) State {
 	conditions := o.CommonStatus().Conditions
 	ready := apimeta.FindStatusCondition(conditions, TypeReady)
-	held := apimeta.IsStatusConditionFalse(conditions, meta.ApprovedCondition) ||
-		apimeta.IsStatusConditionTrue(conditions, meta.BlockedCondition)
 	switch {
 	case o.Schedule().Suspended:
 		return StateSuspended
 	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
 		return StateFailed
-	case held, ready != nil && ready.Status == metav1.ConditionFalse:
+	case HeldCondition(o) != nil, ready != nil && ready.Status == metav1.ConditionFalse:
 		return StateWaiting
 	case ready == nil, ready.Status == metav1.ConditionUnknown,
 		apimeta.IsStatusConditionTrue(conditions, TypeReconciling):

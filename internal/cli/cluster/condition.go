@@ -45,16 +45,8 @@ func IsSettled(o reconcile.Object) bool {
 // HeldCondition returns the condition of an object that a gate holds. It returns nil if no gate holds it, or if it is
 // being reconciled.
 func HeldCondition(o reconcile.Object) *metav1.Condition {
-	conditions := o.CommonStatus().Conditions
-	if apimeta.IsStatusConditionTrue(conditions, reconcile.TypeReconciling) {
+	if apimeta.IsStatusConditionTrue(o.CommonStatus().Conditions, reconcile.TypeReconciling) {
 		return nil
 	}
-	for t, closed := range map[string]metav1.ConditionStatus{
-		meta.ApprovedCondition: metav1.ConditionFalse, meta.BlockedCondition: metav1.ConditionTrue,
-	} {
-		if apimeta.IsStatusConditionPresentAndEqual(conditions, t, closed) {
-			return apimeta.FindStatusCondition(conditions, t)
-		}
-	}
-	return nil
+	return reconcile.HeldCondition(o)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -183,11 +182,8 @@ func (i *Item) setHeld(o reconcile.Object, h *meta.Held) {
 
 // HeldBecause returns which gates hold the change of an object and why; empty if none does.
 func HeldBecause(o reconcile.Object) string {
-	for _, c := range o.CommonStatus().Conditions {
-		if c.Type == meta.ApprovedCondition && c.Status == metav1.ConditionFalse ||
-			c.Type == meta.BlockedCondition && c.Status == metav1.ConditionTrue {
-			return c.Message
-		}
+	if c := reconcile.HeldCondition(o); c != nil {
+		return c.Message
 	}
 	return ""
 }
