@@ -63,9 +63,9 @@ func newSource() (*source, error) {
 		backendCondition: func(o *install.Options) {
 			o.Backend, o.AutoShards, o.MaxReplicas = install.Backend{}, false, 0
 		},
-		".Values.storageBackend.secret":                                  func(o *install.Options) { o.Backend.Secret = "" },
-		fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant): func(o *install.Options) { o.Profile = "" },
+		".Values.storageBackend.secret": func(o *install.Options) { o.Backend.Secret = "" },
 	}
+	without[fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant)] = func(o *install.Options) { o.Profile = "" }
 	for _, c := range options.AllControllers {
 		without[fmt.Sprintf(`has %q (include "sluice.components" . | fromJsonArray)`, c)] = func(o *install.Options) {
 			o.Components = slices.DeleteFunc(slices.Clone(o.Components), func(one string) bool { return one == c })

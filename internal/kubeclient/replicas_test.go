@@ -129,8 +129,8 @@ func (r *replicas) writers(name string) (found []int) {
 	return found
 }
 
-// TestReplicasShareAllObjects has three replicas. One is asked to stop, and two more start. Each object is reconciled by
-// exactly one of them, whichever reconciles its source, and one of them has the mirror of a repository.
+// TestReplicasShareAllObjects has three replicas. One is asked to stop, and two more start. Each object is reconciled
+// by exactly one of them, whichever reconciles its source, and one of them has the mirror of a repository.
 func TestReplicasShareAllObjects(t *testing.T) {
 	const apps = 24
 	r := newReplicas(t, 3)
@@ -221,7 +221,7 @@ func (r *replicas) waits(gate string, n int64) {
 	})
 }
 
-// TestReplicaThatLostItsLease has a Lease that somebody deletes. The replica takes part again with another one.
+// TestReplicaThatLostItsLease has a Lease that is deleted. The replica takes part again with another.
 func TestReplicaThatLostItsLease(t *testing.T) {
 	r := newReplicas(t, 2)
 	commit := r.apps(6)

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// addMembership makes the process one of the replicas that share all objects, if it is to be one.
+// addMembership prepares the process to be one of the replicas that share all objects, with --auto-shards.
 func (p *process) addMembership(cfg *rest.Config) (err error) {
 	if p.kernel.Shards == nil {
 		return nil

@@ -52,8 +52,8 @@ func (l *loop[T]) shardKey(obj T) string {
 }
 
 // take begins work on an object, if it is this replica's. It returns the context of the work and the object as it is to
-// be used: at first as the API server has it, as the replica before may have written what is not in the cache yet. It is
-// false if there is nothing to do.
+// be used: at first as the API server has it, as the replica before may have written what is not in the cache yet. It
+// is false if there is nothing to do.
 func (l *loop[T]) take(ctx context.Context, obj T) (_ context.Context, _ T, end func(), ok bool, err error) {
 	if !l.isSelected(obj) {
 		return ctx, obj, nil, false, nil

@@ -101,7 +101,7 @@ func (w *Work) End() {
 	w.shards.signal()
 }
 
-// Repeat makes the next work on an object the first again, since what was to be read was not.
+// Repeat makes the next work on an object the first again, as it could not be read.
 func (s *Shards) Repeat(object string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

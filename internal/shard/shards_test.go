@@ -141,8 +141,8 @@ func (c *cluster) kill(r *simulated) {
 	delete(c.leases, r.id)
 }
 
-// TestAKeyIsWorkedOnByOneReplica lets replicas join, leave, read the leases, publish and work in random orders: two never
-// work on a key at once. When all is quiet, each key has exactly one replica.
+// TestAKeyIsWorkedOnByOneReplica lets replicas join, leave, read the leases, publish and work in random orders: two
+// never work on a key at once. When all is quiet, each key has exactly one replica.
 func TestAKeyIsWorkedOnByOneReplica(t *testing.T) {
 	for seed := range uint64(300) {
 		c := &cluster{T: t, random: rand.New(rand.NewPCG(seed, 1)), replicas: map[string]*simulated{},

@@ -8,8 +8,8 @@ import (
 )
 
 // View is the IDs of the replicas that share the objects, in order. Each replica publishes the view that it acts on. A
-// key belongs to the replica with the highest hash of both (rendezvous hashing), so that a replica which joins or leaves
-// moves only its own share. The empty view owns nothing.
+// key belongs to the replica with the highest hash of both (rendezvous hashing), so that a replica which joins or
+// leaves moves only its own share. The empty view owns nothing.
 type View []string
 
 // maxReplicas bounds the IDs of a view that is read.

@@ -127,15 +127,16 @@ func (o Options) addReplicas(d *appsv1.Deployment, components []string) {
 	}
 }
 
-// cpuTarget is the use of CPU at which the autoscaler adds replicas, as a percentage of what a pod requests. A replica
-// at rest uses next to nothing.
+// cpuTarget is the use of CPU at which the autoscaler adds replicas, as a percentage of what a pod requests. An idle
+// replica uses next to nothing.
 const cpuTarget = 400
 
 // autoscaler returns the autoscaler of a Deployment. A replica that joins or leaves moves objects, so it removes
 // replicas slowly.
 func (o Options) autoscaler(name string, labels map[string]string) (*unstructured.Unstructured, error) {
 	a := &autoscalingv2.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv2.SchemeGroupVersion.String(), Kind: "HorizontalPodAutoscaler"},
+		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv2.SchemeGroupVersion.String(),
+			Kind: "HorizontalPodAutoscaler"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, Labels: labels},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(),
