@@ -166,7 +166,7 @@ func (r *replica) write(ctx context.Context, view shard.View) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: it was deleted", errLost)
-	case apierrors.IsConflict(err): // an earlier request was done although it failed, or another client edited the Lease
+	case apierrors.IsConflict(err): // an earlier request was done although it failed, or others edited the Lease
 		return errors.Join(err, r.reread(ctx))
 	case err != nil:
 		return err

@@ -108,7 +108,7 @@ type Options struct {
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
-	AutoShards          bool // replicas share all objects; there is no leader
+	AutoShards          bool // replicas share all objects, without a leader
 
 	// Settings without a flag. The zero value is the default.
 	Version        string // of the program, which the web UI shows

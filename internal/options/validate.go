@@ -80,8 +80,8 @@ func (o *Options) checkElection() error {
 	case !o.UsesLeases():
 		return nil
 	case o.AutoShards && o.Runs(SourceController) && o.Backend == (artifact.S3Options{}):
-		return errors.New("--auto-shards needs a bucket from which each replica gets the artifacts of the others: set " +
-			"--storage-backend-s3-endpoint and --storage-backend-s3-bucket")
+		return errors.New("--auto-shards needs a bucket from which each replica gets the artifacts of the others: " +
+			"set --storage-backend-s3-endpoint and --storage-backend-s3-bucket")
 	case o.RetryPeriod <= 0:
 		return fmt.Errorf("--leader-election-retry-period is %s: choose more than 0", o.RetryPeriod)
 	case o.RenewDeadline <= o.RetryPeriod*6/5:

@@ -65,8 +65,8 @@ func TestAutoscalerOfShards(t *testing.T) {
 		t.Errorf("autoscaler: %+v", a.Spec)
 	}
 	for name, change := range map[string]func(*Options){
-		"--auto-shards needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: replicas get the artifacts " +
-			"of each other from a bucket": func(o *Options) { o.Backend = Backend{} },
+		"--auto-shards needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: replicas get the " +
+			"artifacts of each other from a bucket": func(o *Options) { o.Backend = Backend{} },
 		"--max-replicas needs --auto-shards: more standbys do no more work": func(o *Options) { o.AutoShards = false },
 		"invalid --max-replicas 3: choose 4 to 20":                          func(o *Options) { o.MaxReplicas = 3 },
 		"invalid --max-replicas 21: choose 4 to 20":                         func(o *Options) { o.MaxReplicas = 21 },
