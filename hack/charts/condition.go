@@ -65,7 +65,8 @@ func newSource() (*source, error) {
 		},
 		".Values.storageBackend.secret": func(o *install.Options) { o.Backend.Secret = "" },
 	}
-	without[fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant)] = func(o *install.Options) { o.Profile = "" }
+	tenants := fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant)
+	without[tenants] = func(o *install.Options) { o.Profile = "" }
 	for _, c := range options.AllControllers {
 		without[fmt.Sprintf(`has %q (include "sluice.components" . | fromJsonArray)`, c)] = func(o *install.Options) {
 			o.Components = slices.DeleteFunc(slices.Clone(o.Components), func(one string) bool { return one == c })
