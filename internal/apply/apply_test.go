@@ -173,6 +173,10 @@ var refusedObjects = map[string]struct {
 			"{containers: [{name: c, image: i}]}}}",
 		want: []string{"Deployment/%s/bad", ".spec.replica: field not declared in schema"},
 	},
+	"unknown field of a kind that is created without a dry-run": {
+		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: %s}\ndat: {k: v}",
+		want:   []string{"ConfigMap/%s/bad", ".dat: field not declared in schema"},
+	},
 	"kind not served": {
 		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
 		want: []string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1",

@@ -204,5 +204,6 @@ func isRefusal(err error) bool {
 	code := int(status.Status().Code)
 	retriable := code == http.StatusUnauthorized || code == http.StatusRequestTimeout ||
 		code == http.StatusTooManyRequests
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && !retriable || webhookFailed(err)
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && !retriable ||
+		webhookFailed(err) || isMalformed(err)
 }
