@@ -60,8 +60,8 @@ func TestCampaignExpressions(t *testing.T) {
 	}
 }
 
-// evaluate returns how long an evaluation took, and what it allocated in all. The counter does not stop the process, and
-// is exact to some MiB at most.
+// evaluate returns how long an evaluation took, and what it allocated in all. The counter does not stop the process,
+// and is exact to some MiB at most.
 func evaluate(ctx context.Context, x *expression.Expression, variables expression.Map) (time.Duration, uint64) {
 	before := allocated()
 	start := time.Now()
