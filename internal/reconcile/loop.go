@@ -294,8 +294,8 @@ func (l *loop[T]) retryAfter(key types.NamespacedName, wanted time.Duration) tim
 
 func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }
 
-// emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object becomes Ready
-// by what the pass changed, one event of the cluster says both.
+// emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object becomes
+// Ready by what the pass changed, one event of the cluster says both.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
