@@ -31,6 +31,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
@@ -86,7 +87,12 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 	if err != nil {
 		return nil, err
 	}
+	restores, err := newRestoreDetector(cfg)
+	if err != nil {
+		return nil, err
+	}
 	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(restores.Wrap)
 	cfg.Wrap(fence.Wrap)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
 		Scheme:                        Scheme(),
@@ -95,7 +101,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress:        "0", // Health serves them
 		PprofBindAddress:              o.PprofAddr,
-		LeaderElection:                o.LeaderElection,
+		LeaderElection:                o.LeaderElection && !o.AutoShards,
 		LeaderElectionID:              o.LeaseName(), // for its metric
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
 		LeaseDuration:                 &o.LeaseDuration,
@@ -110,7 +116,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		return nil, err
 	}
 	leaders.to.Store(&mgr)
-	return mgr, nil
+	return mgr, mgr.Add(guard.Runnable("looking for a restore of etcd", restores))
 }
 
 // leaderRecorder records who leads, as events of the lease. The lock is made before the manager that it uses.
