@@ -74,7 +74,8 @@ func TestDriftIsCorrectedAndReported(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
 	s.Ready("app", commit)
-	s.HasEvent("app", "Progressing", "3 created", "ConfigMap/"+s.Namespace+"/a created")
+	s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit, "3 created",
+		"ConfigMap/"+s.Namespace+"/a created")
 
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
 	s.ConfigMapHas("a", "1")

@@ -219,7 +219,10 @@ func TestEventSummarizesApply(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
 	s.Ready("app", commit)
-	s.HasEvent("app", "Progressing", "30 created\n", "ConfigMap/"+s.Namespace+"/c19 created", "and 10 more")
+	if n := s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit+"\n30 created\n",
+		"ConfigMap/"+s.Namespace+"/c19 created", "and 10 more"); n != 1 {
+		t.Errorf("%d events", n)
+	}
 	commit = s.Git.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": system.ConfigMap("c01", "2"),
 		"new.yaml": system.ConfigMap("new", "1")})
 	s.RequestFetch("app")

@@ -25,6 +25,11 @@ type Event struct {
 	Type, Reason, Message string
 	Metadata              map[string]string // keys have no group prefix, such as revision
 	Minor                 bool              // nothing was changed; for commit statuses only
+
+	// Summary is what the pass changed, for an event of the cluster. Alerts have it by the event before.
+	Summary string
+	// Summarized is set for the event whose message is the summary of the next one.
+	Summarized bool
 }
 
 // Events receives events. Emit must not block.
@@ -49,14 +54,18 @@ type Recorder interface {
 		args ...any)
 }
 
-// EmitToCluster returns Events that write Kubernetes events. Minor events are not written.
+// EmitToCluster returns Events that write Kubernetes events. Minor events are not written, and a summary of changes is
+// part of the event that it belongs to, as each event costs a request.
 func EmitToCluster(r Recorder) Events { return clusterEvents{r} }
 
 type clusterEvents struct{ recorder Recorder }
 
 func (c clusterEvents) Emit(group string, obj Object, e Event) {
-	if e.Minor {
+	if e.Minor || e.Summarized {
 		return
+	}
+	if e.Summary != "" {
+		e.Message += "\n" + e.Summary
 	}
 	annotations := map[string]string{}
 	for k, v := range e.Metadata {

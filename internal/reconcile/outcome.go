@@ -52,7 +52,10 @@ type Outcome struct {
 }
 
 // note is an event in addition to the one for a change of Ready.
-type note struct{ eventType, reason, message string }
+type note struct {
+	eventType, reason, message string
+	isSummary                  bool // of the objects that the pass changed
+}
 
 // Ready returns the outcome of an object that has reached its declared state.
 func Ready(reason, format string, args ...any) Outcome {
@@ -131,7 +134,9 @@ func (o Outcome) note(eventType, reason, message string) Outcome {
 // Changed adds a note about changed objects, and their numbers by action for the log, such as "created", 2.
 func (o Outcome) Changed(counts []any, summary string) Outcome {
 	o.counts = counts
-	return o.Note(meta.ProgressingReason, "%s", summary)
+	o = o.Note(meta.ProgressingReason, "%s", summary)
+	o.notes[len(o.notes)-1].isSummary = true
+	return o
 }
 
 // After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.
