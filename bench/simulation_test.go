@@ -209,7 +209,7 @@ func (s *simulation) requestsSince(before map[string]int) (n int) {
 	return n
 }
 
-// BenchmarkSimulation reconciles many small Kustomizations against a stub API server: all new, at rest, one changed by
+// BenchmarkSimulation reconciles many small Kustomizations against a stub API server: all new, idle, one changed by
 // a commit, and after a restart. `-simulated 100000` sets how many.
 func BenchmarkSimulation(b *testing.B) {
 	for b.Loop() {
@@ -259,10 +259,10 @@ func (s *simulation) rest(p *process) {
 	took := time.Since(start)
 	share := 100 * (p.cpu() - cpu).Seconds() / took.Seconds()
 	memory := p.memory("VmRSS")
-	newTable(fmt.Sprintf("%d Kustomizations at rest for %s, interval 1 h", s.apps, *idleFor), "% of a core",
+	newTable(fmt.Sprintf("%d Kustomizations idle for %s, interval 1 h", s.apps, *idleFor), "% of a core",
 		"memory, MB", "KB each", "most memory, MB", "requests").
 		row(share, memory, 1024*memory/float64(s.apps), p.memory("VmHWM"), s.requestsSince(before))
-	s.b.ReportMetric(share, "%-at-rest")
+	s.b.ReportMetric(share, "%-idle")
 }
 
 // touchOne measures a commit to one app.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// fieldSet is the set of fields of an object, as in FieldsV1: a map by "f:" and a name. Leaves are empty maps. A list is
-// a leaf.
+// fieldSet is the set of fields of an object, as in FieldsV1: a map by "f:" and a name. Leaves are empty maps. A list
+// is a leaf.
 type fieldSet = map[string]any
 
 // ownable returns the part of an object that managers can own: without type, identity and what the server sets.

@@ -77,7 +77,7 @@ func (s *Server) list(r *http.Request, q *query) ([]byte, error) {
 		return nil, err
 	}
 	options := r.URL.Query()
-	limit, _ := strconv.Atoi(options.Get("limit")) // none is no limit
+	limit, _ := strconv.Atoi(options.Get("limit")) // 0 for all
 	if options.Get("resourceVersion") == "0" {
 		limit = 0 // as from the watch cache of kube-apiserver
 	}

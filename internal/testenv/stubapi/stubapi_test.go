@@ -62,9 +62,9 @@ func (s *script) record(step string, o *unstructured.Unstructured, err error) {
 		}
 		version = fmt.Sprint(slices.Index(s.versions, v))
 	}
-	s.log = append(s.log, fmt.Sprintf("%s: version %s, uid %t, generation %d, deleting %t, labels %v, data %v, %s", step,
-		version, o.GetUID() != "", o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(), o.Object["data"],
-		managersOf(s.T, o)))
+	s.log = append(s.log, fmt.Sprintf("%s: version %s, uid %t, generation %d, deleting %t, labels %v, data %v, %s",
+		step, version, o.GetUID() != "", o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(),
+		o.Object["data"], managersOf(s.T, o)))
 }
 
 // managersOf returns who owns what. Real servers list maps as ".", and values of sets, as well.
@@ -165,7 +165,8 @@ func TestWatchFollowsALabel(t *testing.T) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].Labels["l"] != "1" {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	w, err := objects.Watch(t.Context(), metav1.ListOptions{LabelSelector: "l=1", ResourceVersion: list.ResourceVersion})
+	w, err := objects.Watch(t.Context(), metav1.ListOptions{LabelSelector: "l=1",
+		ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +258,8 @@ func TestBuiltinClients(t *testing.T) {
 func TestStreamedListEndsWithABookmark(t *testing.T) {
 	cluster := stubapi.Start(t, 0)
 	newScript(t, cluster.Config(), "ns").patch("create", types.ApplyPatchType, manifest("", ""), "me")
-	resp, err := http.Get(cluster.URL + "/api/v1/configmaps?watch=true&sendInitialEvents=true&allowWatchBookmarks=true" +
-		"&resourceVersionMatch=NotOlderThan&timeoutSeconds=1")
+	resp, err := http.Get(cluster.URL + "/api/v1/configmaps?watch=true&sendInitialEvents=true" +
+		"&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1")
 	if err != nil {
 		t.Fatal(err)
 	}
