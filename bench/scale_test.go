@@ -255,7 +255,7 @@ func (s *scale) touchOne(p *process) {
 	if err := s.client.Patch(s.b.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		s.b.Fatal(err)
 	}
-	_, err := s.until(&kustomizev1.KustomizationList{}, s.apps, func(done int, name string) {
+	_, err := s.until(&kustomizev1.KustomizationList{}, s.apps, func(_ int, name string) {
 		if name == appName(firstApp+app) {
 			s.report("a commit to one, that one", "1", p, nil, start)
 		}

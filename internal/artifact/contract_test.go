@@ -24,7 +24,7 @@ func TestS3BackendContract(t *testing.T) {
 			backendtest.Suite{
 				Open: func() artifact.Backend {
 					b, err := artifact.NewS3Backend(artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts",
-						Prefix: c.prefix, Region: "us-east-1"})
+						Prefix: c.prefix, Region: "us-east-1"}, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

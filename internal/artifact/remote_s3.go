@@ -33,8 +33,9 @@ type s3Backend struct {
 	prefix string // empty, or ends with a slash
 }
 
-// NewS3Backend returns the backend. It does not connect to the server.
-func NewS3Backend(o S3Options) (Backend, error) {
+// NewS3Backend returns the backend. It does not connect to the server. Wrap returns the transport of requests to the
+// bucket, not of those for credentials; nil changes nothing.
+func NewS3Backend(o S3Options, wrap func(http.RoundTripper) http.RoundTripper) (Backend, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("the endpoint is not a URL such as https://s3.example.com")
@@ -44,11 +45,16 @@ func NewS3Backend(o S3Options) (Backend, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = backendAnswer
+	bucket := http.RoundTripper(transport)
+	if wrap != nil {
+		bucket = wrap(transport)
+	}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
+			&credentials.IAM{Client: &http.Client{Transport: transport}},
 		}),
-		Secure: u.Scheme == "https", Region: o.Region, Transport: transport, MaxRetries: 2,
+		Secure: u.Scheme == "https", Region: o.Region, Transport: bucket, MaxRetries: 2,
 	})
 	if err != nil {
 		return nil, err

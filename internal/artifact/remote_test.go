@@ -33,7 +33,7 @@ func backendAt(t *testing.T, url string) Backend {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
-	b, err := NewS3Backend(S3Options{Endpoint: url, Bucket: "artifacts", Prefix: "cluster-1", Region: "us-east-1"})
+	b, err := NewS3Backend(S3Options{Endpoint: url, Bucket: "artifacts", Prefix: "cluster-1", Region: "us-east-1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,15 @@ func TestOrphansAreCollectedFromBoth(t *testing.T) {
 	}
 	server.Put("artifacts", map[string]string{"cluster-1/gitrepository/notes.txt": "not an artifact",
 		"cluster-2/gitrepository/a/b/c.tgz": "another cluster's"})
-	removed, err := replica(t, b).CollectOrphans("GitRepository", "", []Key{manifests})
+	before := objects(t, server)
+	s := replica(t, b)
+	if removed, err := s.CollectOrphans("GitRepository", "", []Key{manifests}); err != nil || len(removed) > 0 {
+		t.Errorf("removed %q, %v", removed, err)
+	}
+	if got := objects(t, server); !slices.Equal(got, before) {
+		t.Errorf("a replica that may not lead left %q of %q", got, before)
+	}
+	removed, err := s.CollectSharedOrphans("GitRepository", "", []Key{manifests})
 	if err != nil || !slices.Equal(removed, []string{"gitrepository/apps/gone"}) {
 		t.Errorf("removed %q, %v", removed, err)
 	}
@@ -302,7 +310,7 @@ func TestTheOptionsOfABackendAreChecked(t *testing.T) {
 		{Endpoint: "https://s3.example.com", Bucket: "a"},
 		{Endpoint: "https://s3.example.com"},
 	} {
-		if _, err := NewS3Backend(o); err == nil {
+		if _, err := NewS3Backend(o, nil); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
 	}

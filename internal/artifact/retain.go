@@ -123,22 +123,18 @@ func (s *Store) forget(key Key) {
 	}
 }
 
-// CollectOrphans removes the artifacts of the kind whose objects are not in live, and returns their directories. An
-// empty namespace means all namespaces. Call it at startup, because objects may have been deleted while the controller
-// was not running. Artifacts that were put after the store was opened are kept, because their objects may be newer than
-// the list.
+// CollectOrphans removes the artifacts of the kind whose objects are not in live from the disk, and returns their
+// directories. An empty namespace means all namespaces. Call it at startup, because objects may have been deleted while
+// the controller was not running. Artifacts that were put after the store was opened are kept, because their objects
+// may be newer than the list.
 func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []string, err error) {
-	alive := map[string]bool{}
-	for _, k := range live {
-		alive[k.dir()] = true
-	}
+	alive := dirsOf(live)
 	in := cmp.Or(namespace, "*")
 	dirs, err := filepath.Glob(filepath.Join(s.dir, strings.ToLower(kind), in, "*"))
 	for _, dir := range dirs {
 		relative, relErr := filepath.Rel(s.dir, dir)
 		relative = filepath.ToSlash(relative)
-		alive[relative] = alive[relative] || s.putSinceOpened(dir)
-		if relErr == nil && alive[relative] {
+		if relErr == nil && (alive[relative] || s.putSinceOpened(dir)) {
 			continue
 		}
 		parts := strings.Split(relative, "/")
@@ -146,10 +142,28 @@ func (s *Store) CollectOrphans(kind, namespace string, live []Key) (removed []st
 		err = errors.Join(err, relErr, s.root.RemoveAll(relative))
 		removed = append(removed, relative)
 	}
-	gone, remoteErr := s.remote.removeAll(path.Join(strings.ToLower(kind), namespace), alive)
-	removed = append(removed, gone...)
-	slices.Sort(removed)
-	return slices.Compact(removed), errors.Join(err, remoteErr)
+	return removed, err
+}
+
+// CollectSharedOrphans does the same in the backend. Only the leader may call it.
+func (s *Store) CollectSharedOrphans(kind, namespace string, live []Key) (removed []string, err error) {
+	if s.remote == nil {
+		return nil, nil
+	}
+	alive := dirsOf(live)
+	for _, dir := range s.dirs() {
+		alive[dir] = alive[dir] || s.putSinceOpened(filepath.Join(s.dir, dir))
+	}
+	return s.remote.removeAll(path.Join(strings.ToLower(kind), namespace), alive)
+}
+
+// dirsOf returns the directories of keys.
+func dirsOf(keys []Key) map[string]bool {
+	dirs := map[string]bool{}
+	for _, k := range keys {
+		dirs[k.dir()] = true
+	}
+	return dirs
 }
 
 // putSinceOpened reports whether a file in the directory was written after the store was opened.

@@ -54,7 +54,16 @@ func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper {
 	if f == nil {
 		return next
 	}
-	return &fencedTransport{RoundTripper: next, fence: f}
+	return &fencedTransport{RoundTripper: next, fence: f, kindOf: kindOf}
+}
+
+// WrapStorage returns a transport to storage that replicas share, such as a bucket. All writes to it are work of the
+// leader.
+func (f *Fence) WrapStorage(next http.RoundTripper) http.RoundTripper {
+	if f == nil {
+		return next
+	}
+	return &fencedTransport{RoundTripper: next, fence: f, kindOf: func(*http.Request) write { return work }}
 }
 
 // write is a kind of request that is not a read.
@@ -137,7 +146,8 @@ func (f *Fence) release() {
 // fencedTransport is the transport of a [Fence].
 type fencedTransport struct {
 	http.RoundTripper
-	fence *Fence
+	fence  *Fence
+	kindOf func(*http.Request) write
 }
 
 // RoundTrip implements [http.RoundTripper]. The lease is checked again when the body is sent, as the process may have
@@ -147,7 +157,7 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
 		return t.RoundTripper.RoundTrip(req)
 	}
-	kind := kindOf(req)
+	kind := t.kindOf(req)
 	if err := t.fence.check(kind); err != nil {
 		if req.Body != nil {
 			err = errors.Join(err, req.Body.Close())

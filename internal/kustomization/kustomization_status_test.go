@@ -258,7 +258,7 @@ func TestRestartIsNotRecorded(t *testing.T) {
 	testenv.Eventually(t, "the correction is recorded", func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, "app"); err != nil || k.Status.History[0].TotalReconciliations != 2 {
-			return fmt.Errorf("%v: %+v", err, k.Status.History)
+			return fmt.Errorf("history %+v: %w", k.Status.History, err)
 		}
 		return nil
 	})

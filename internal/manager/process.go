@@ -34,7 +34,7 @@ import (
 type process struct {
 	options.Options
 	mgr        ctrlmanager.Manager
-	fence      *kubeclient.Fence // of all writes to clusters
+	fence      *kubeclient.Fence // of all writes to clusters and to the bucket
 	health     *kubeclient.Health
 	recorder   reconcile.Recorder
 	kernel     *reconcile.Kernel
@@ -58,7 +58,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 	if p.mgr, err = kubeclient.Connect(ctx, cfg, o, p.fence, health); err != nil {
 		return nil, err
 	}
-	if p.storage, err = storage.Open(o); err != nil {
+	if p.storage, err = storage.Open(o, p.fence.WrapStorage); err != nil {
 		return nil, err
 	}
 	p.accounts = serviceaccount.Accounts{Reader: p.mgr.GetAPIReader(), Client: p.mgr.GetClient()}

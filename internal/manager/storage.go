@@ -2,7 +2,10 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -32,7 +35,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 	}
 	p.serveHTTP("artifacts", listener, artifact.NewServer(server))
 	cleanup := &source.Cleanup{Store: p.storage.Store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
-	return p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run)))
+	return errors.Join(p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run))),
+		p.mgr.Add(guard.Runnable("removing shared artifacts", ctrlmanager.RunnableFunc(cleanup.RunShared))))
 }
 
 // artifactAccess returns what authorizes reads of artifacts and tags, or nil if they are public.

@@ -81,11 +81,11 @@ func bindBackend(f *pflag.FlagSet, o *artifact.S3Options) {
 	f.StringVar(&o.Region, "storage-backend-s3-region", "", "region of the bucket (default: ask the server)")
 }
 
-// StoreOptions returns the options of the artifact store.
-func (o *Options) StoreOptions() ([]artifact.Option, error) {
+// StoreOptions returns the options of the artifact store. Wrap returns the transport to its bucket.
+func (o *Options) StoreOptions(wrap func(http.RoundTripper) http.RoundTripper) ([]artifact.Option, error) {
 	var all []artifact.Option
 	if o.Backend != (artifact.S3Options{}) {
-		backend, err := artifact.NewS3Backend(o.Backend)
+		backend, err := artifact.NewS3Backend(o.Backend, wrap)
 		if err != nil {
 			return nil, fmt.Errorf("--storage-backend-s3-endpoint %s, --storage-backend-s3-bucket %s: %w",
 				o.Backend.Endpoint, o.Backend.Bucket, err)

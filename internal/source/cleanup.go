@@ -18,15 +18,31 @@ type Cleanup struct {
 	Namespace string        // empty for all namespaces
 }
 
-// Run runs once, when the process starts, on every replica, as each has its own store. It only logs failures: the next
-// start tries again.
+// Run removes what is on the disk. It runs once, when the process starts, on every replica, as each has its own store.
+// It only logs failures: the next start tries again.
 func (c *Cleanup) Run(ctx context.Context) error {
+	c.removeOrphans(ctx, c.Store.CollectOrphans)
+	for _, file := range c.Store.CheckAll(ctx) {
+		log.FromContext(ctx).WithName("artifacts").
+			Info("removed a damaged artifact; its source writes it again", "path", file)
+	}
+	return nil
+}
+
+// RunShared removes what is in the storage backend. It runs once, when the process becomes the leader.
+func (c *Cleanup) RunShared(ctx context.Context) error {
+	c.removeOrphans(ctx, c.Store.CollectSharedOrphans)
+	return nil
+}
+
+// removeOrphans removes the artifacts of deleted objects.
+func (c *Cleanup) removeOrphans(ctx context.Context, collect collector) {
 	logger := log.FromContext(ctx).WithName("artifacts")
 	for _, kind := range []string{
 		sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.HelmRepositoryKind,
 		sourcev1.HelmChartKind, sourcev1.ExternalArtifactKind,
 	} {
-		removed, err := c.collect(ctx, kind)
+		removed, err := c.collect(ctx, kind, collect)
 		if err != nil && ctx.Err() == nil {
 			logger.Info("cannot remove artifacts of deleted objects; the next start tries again", "kind", kind, "error",
 				err.Error())
@@ -35,13 +51,12 @@ func (c *Cleanup) Run(ctx context.Context) error {
 			logger.Info("removed the artifacts of a deleted object", "path", dir)
 		}
 	}
-	for _, file := range c.Store.CheckAll(ctx) {
-		logger.Info("removed a damaged artifact; its source writes it again", "path", file)
-	}
-	return nil
 }
 
-func (c *Cleanup) collect(ctx context.Context, kind string) (removed []string, err error) {
+// collector removes artifacts of a kind in a namespace whose objects are not in live, and returns their directories.
+type collector func(kind, namespace string, live []artifact.Key) (removed []string, err error)
+
+func (c *Cleanup) collect(ctx context.Context, kind string, collect collector) (removed []string, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(sourcev1.GroupVersion.WithKind(kind + "List"))
 	if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
@@ -51,5 +66,5 @@ func (c *Cleanup) collect(ctx context.Context, kind string) (removed []string, e
 	for _, o := range list.Items {
 		live = append(live, artifact.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name})
 	}
-	return c.Store.CollectOrphans(kind, c.Namespace, live)
+	return collect(kind, c.Namespace, live)
 }

@@ -4,6 +4,7 @@ package storage
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -22,8 +23,8 @@ type Storage struct {
 	Promotable *artifact.PromotableStore
 }
 
-// Open opens the artifact store, and listens on the address of its server.
-func Open(o options.Options) (*Storage, error) {
+// Open opens the artifact store, and listens on the address of its server. Wrap returns the transport to the bucket.
+func Open(o options.Options, wrap func(http.RoundTripper) http.RoundTripper) (*Storage, error) {
 	servers, external, err := o.Artifacts.Clients(o.TenantEgress())
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func Open(o options.Options) (*Storage, error) {
 	if !o.Runs(options.SourceController) {
 		return &Storage{Fetcher: fetcher, Budget: budget, Applied: applied, Promotable: promotable}, nil
 	}
-	storeOptions, err := o.StoreOptions()
+	storeOptions, err := o.StoreOptions(wrap)
 	if err != nil {
 		return nil, err
 	}
