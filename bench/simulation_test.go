@@ -175,11 +175,11 @@ func (s *simulation) follow(sources ...int) (wait func(each func(done int, name 
 	}
 }
 
-// settled waits until the process does nothing, at most some minutes.
+// settled waits until the process does nothing, or for `-patience`.
 func (s *simulation) settled(p *process) {
 	s.b.Helper()
 	const almostNothing, times = 0.05, 3 // of a core
-	for still, n := 0, 0; still < times && n < 600; n++ {
+	for still, start := 0, time.Now(); still < times && time.Since(start) < *patient; {
 		before := p.cpu()
 		<-time.After(time.Second)
 		if still++; (p.cpu() - before).Seconds() > almostNothing {
