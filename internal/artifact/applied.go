@@ -132,7 +132,7 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 		return nil, fmt.Errorf("no artifact is retained for %s", owner)
 	}
 	digest := record.Artifact.Digest
-	if tree := s.fetcher.known(record.Source, digest); tree != nil {
+	if tree := s.fetcher.Known(record.Source, digest); tree != nil {
 		return tree, nil
 	}
 	f, err := os.Open(filepath.Join(s.dir, fileOf(digest)))

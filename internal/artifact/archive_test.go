@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 )
@@ -152,18 +153,18 @@ func TestArchiveCostsWhatChanged(t *testing.T) {
 	reads := &countingContent{Content: tree.content}
 	tree.content = reads
 	archiveOf(t, tree, from)
-	if reads.n == 0 || reads.n > 8*segmentFiles {
-		t.Errorf("%d of %d files were read after 1 file changed", reads.n, len(files))
+	if n := reads.n.Load(); n == 0 || n > 8*segmentFiles {
+		t.Errorf("%d of %d files were read after 1 file changed", n, len(files))
 	}
 }
 
 type countingContent struct {
 	Content
-	n int
+	n atomic.Int64
 }
 
 func (c *countingContent) Read(id string) ([]byte, error) {
-	c.n++
+	c.n.Add(1)
 	return c.Content.Read(id)
 }
 

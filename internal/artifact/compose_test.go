@@ -75,8 +75,8 @@ func TestComposeSharesWhatIsAsItWas(t *testing.T) {
 			t.Errorf("%s was copied", dir)
 		}
 	}
-	if reads.n != 0 {
-		t.Errorf("%d contents were read", reads.n)
+	if reads.n.Load() != 0 {
+		t.Errorf("%d contents were read", reads.n.Load())
 	}
 }
 

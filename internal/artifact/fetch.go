@@ -45,7 +45,7 @@ func (f *Fetcher) now() time.Time {
 // Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
 // returned only if it belongs to this object. A download is used only if its digest is that of the artifact.
 func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
-	if tree := f.known(key, a.Digest); tree != nil {
+	if tree := f.Known(key, a.Digest); tree != nil {
 		return tree, nil
 	}
 	// A canceled request must not fail the others that wait for the same download. So the context ends only the wait;
@@ -69,8 +69,8 @@ func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 	return tree, nil
 }
 
-// known returns the tree of the key's artifact with the digest if it is in memory, or nil.
-func (f *Fetcher) known(key Key, digest string) *Tree {
+// Known returns the tree of the key's artifact with the digest if it is in memory, or nil.
+func (f *Fetcher) Known(key Key, digest string) *Tree {
 	if f.Store != nil {
 		return f.Store.known(key, digest)
 	}
@@ -78,7 +78,7 @@ func (f *Fetcher) known(key Key, digest string) *Tree {
 }
 
 func (f *Fetcher) fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
-	if tree := f.known(key, a.Digest); tree != nil {
+	if tree := f.Known(key, a.Digest); tree != nil {
 		return tree, nil // another request has fetched it in the meantime
 	}
 	var local error

@@ -35,7 +35,8 @@ func (p *publisher) write(name string, e *Entry) error {
 	if err := p.ctx.Err(); err != nil || p.tree.leadsOut(name, e) {
 		return err
 	}
-	if err := writeEntry(p.ctx, p.tar, p.tree.content, e, tar.Header{Name: name}); err != nil {
+	if err := writeEntry(p.ctx, p.tar, p.tree.content, e, tar.Header{Name: name},
+		func() error { return nil }); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if e.Dir == nil {

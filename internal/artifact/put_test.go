@@ -149,8 +149,8 @@ func TestPutWithoutARevisionIsOfItsContent(t *testing.T) {
 		}
 	}
 	same("again", put(t, s, NewTree(tree.root, reads), "", first))
-	if reads.n != 0 {
-		t.Errorf("%d files were read", reads.n)
+	if reads.n.Load() != 0 {
+		t.Errorf("%d files were read", reads.n.Load())
 	}
 	same("of other IDs", put(t, s, NewTree(withOtherIDs(tree.root), prefixed{tree.content}), "", first))
 	s = openStore(t, s.dir, clk)

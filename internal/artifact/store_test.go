@@ -134,8 +134,8 @@ func TestPutCopiesFromTheArtifactBefore(t *testing.T) {
 			if second.Digest != fresh.Digest {
 				t.Error("the archive differs")
 			}
-			if reused := reads.n < 500; reused != (reason == "whole") {
-				t.Errorf("%d files were read", reads.n)
+			if reused := reads.n.Load() < 500; reused != (reason == "whole") {
+				t.Errorf("%d files were read", reads.n.Load())
 			}
 		})
 	}

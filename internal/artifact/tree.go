@@ -27,6 +27,13 @@ type Content interface {
 	Read(id string) ([]byte, error)
 }
 
+// BoundedContent is content that says by one read whether a file is small.
+type BoundedContent interface {
+	Content
+	// ReadAtMost is Read, if that needs no more than most bytes of memory. Otherwise it reports false.
+	ReadAtMost(id string, most int64) (data []byte, ok bool, err error)
+}
+
 // Dir is a directory of a tree. It must not be changed once it is part of a tree, because trees share directories.
 type Dir struct {
 	ID      string

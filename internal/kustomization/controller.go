@@ -75,8 +75,7 @@ type Options struct {
 // References implements [reconcile.Step].
 func (c *Controller) References(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	s := obj.Spec.SourceRef
-	refs := []reconcile.Ref{reconcile.RefTo(schema.GroupKind{Group: sourceGroup, Kind: s.Kind},
-		cmp.Or(s.Namespace, obj.Namespace), s.Name)}
+	refs := []reconcile.Ref{reconcile.RefTo(sourceGroupKind(s.Kind), cmp.Or(s.Namespace, obj.Namespace), s.Name)}
 	refs = append(refs, c.dependencies().Refs(obj)...)
 	if k := obj.Spec.KubeConfig; k != nil && k.SecretRef != nil {
 		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, k.SecretRef.Name))

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -21,6 +22,10 @@ import (
 )
 
 var sourceGroup = sourcev1.GroupVersion.Group
+
+func sourceGroupKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: sourceGroup, Kind: kind}
+}
 
 // source returns the artifact to apply, or the outcome if there is none.
 func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization) (*meta.Artifact,
@@ -138,7 +143,7 @@ func (c *Controller) checkDependencies(ctx context.Context, obj *kustomizev1.Kus
 // it has not reconciled the revision yet. Dependents need not wait for it.
 func (c *Controller) isUnaffected(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) bool {
 	applied := c.stateOf(obj).apply.appliedBuild.Load()
-	if applied == nil || applied.generation != obj.Generation {
+	if applied == nil || applied.trace == nil || applied.generation != obj.Generation {
 		return false
 	}
 	tree, err := c.fetch(ctx, obj, source)

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -9,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -36,6 +39,14 @@ type Edges struct {
 	queues     map[schema.GroupKind]queue
 	dependents map[Ref]map[Ref]struct{}
 	references map[Ref][]Ref
+	rankers    map[schema.GroupKind]func(dependent, changed Ref) bool
+}
+
+// Ranker is a [Step] that knows which passes can wait for others.
+type Ranker interface {
+	// OnlyNotes reports whether the pass of an object would only note in its status that an object which it refers to
+	// has changed. Such passes come after all others of a namespace. It must not wait for a request.
+	OnlyNotes(obj, changed Ref) bool
 }
 
 // NewEdges returns an empty graph.
@@ -44,6 +55,7 @@ func NewEdges() *Edges {
 		queues:     map[schema.GroupKind]queue{},
 		dependents: map[Ref]map[Ref]struct{}{},
 		references: map[Ref][]Ref{},
+		rankers:    map[schema.GroupKind]func(dependent, changed Ref) bool{},
 	}
 }
 
@@ -83,26 +95,64 @@ func (e *Edges) Add(dependent, reference Ref) {
 	e.references[dependent] = append(slices.Clip(e.references[dependent]), reference)
 }
 
-// NotifyDependents enqueues every object that refers to ref.
+// NotifyDependents enqueues every object that refers to ref. Those whose pass would only note the change come last, so
+// that a commit which many objects refer to does not delay the few that it changes.
 func (e *Edges) NotifyDependents(ref Ref) {
 	e.mu.RLock()
-	defer e.mu.RUnlock()
-	for d := range e.dependents[ref] {
-		e.enqueue(d)
+	dependents := slices.Collect(maps.Keys(e.dependents[ref]))
+	e.mu.RUnlock()
+	var last []Ref
+	for _, d := range dependents {
+		if e.onlyNotes(d, ref) {
+			last = append(last, d)
+		} else {
+			e.Enqueue(d)
+		}
 	}
+	for _, d := range last {
+		e.enqueueLast(d)
+	}
+}
+
+// onlyNotes reports whether the pass of a dependent would only note the change of ref.
+func (e *Edges) onlyNotes(dependent, ref Ref) (result bool) {
+	e.mu.RLock()
+	ranker := e.rankers[dependent.GroupKind]
+	e.mu.RUnlock()
+	return ranker != nil && guard.Do("ordering passes", func() error {
+		result = ranker(dependent, ref)
+		return nil
+	}) == nil && result
 }
 
 // Enqueue enqueues one object.
 func (e *Edges) Enqueue(ref Ref) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	e.enqueue(ref)
-}
-
-func (e *Edges) enqueue(ref Ref) {
-	if q := e.queues[ref.GroupKind]; q != nil {
+	if q := e.queueOf(ref); q != nil {
 		q.Add(ctrl.Request{NamespacedName: ref.NamespacedName})
 	}
+}
+
+// enqueueLast enqueues one object after those that changed, unless it is enqueued before them already.
+func (e *Edges) enqueueLast(ref Ref) {
+	q, ok := e.queueOf(ref).(priorityqueue.PriorityQueue[ctrl.Request])
+	if !ok {
+		e.Enqueue(ref)
+		return
+	}
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(noted)}, ctrl.Request{NamespacedName: ref.NamespacedName})
+}
+
+func (e *Edges) queueOf(ref Ref) queue {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.queues[ref.GroupKind]
+}
+
+// SetRanker sets how passes of a kind are ordered. See [Ranker].
+func (e *Edges) SetRanker(gk schema.GroupKind, onlyNotes func(dependent, changed Ref) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rankers[gk] = onlyNotes
 }
 
 // SetQueue sets the queue of a kind. Objects of kinds without a queue are not enqueued.

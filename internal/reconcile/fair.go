@@ -17,7 +17,7 @@ func reserve(workers int) int { return max(1, workers/2) }
 
 // newQueue returns the work queue of a kind, which is fair by namespace: the next object is of the namespace that has
 // the fewest workers, and has waited longest among those. Within a namespace, objects are served in order, changed ones
-// before those of the first list.
+// before those of the first list, and before those whose pass would only note a change (see [Ranker]).
 //
 // Slow passes of one namespace cannot hold all workers. When all configured workers are busy, the reserve starts one
 // object at a time of each namespace that has no worker.
@@ -38,7 +38,12 @@ type fairQueue struct {
 
 var _ priorityqueue.PriorityQueue[ctrl.Request] = (*fairQueue)(nil)
 
-// AddWithOpts adds requests with a priority. Priorities below zero are those of the first list.
+// noted is the priority of passes that would only note a change. The first list has a lower one, but all priorities
+// below zero are equal to the queue.
+const noted = -1
+
+// AddWithOpts adds requests with a priority. Priorities below zero are those of the first list and of passes that would
+// only note a change.
 func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 	for _, r := range requests {
 		q.order.setPriority(r, ptr.Deref(o.Priority, 0))

@@ -190,6 +190,9 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	}
 	if err := c.Watch(NamedSource{Name: "edges", Run: func(_ context.Context, q queue) error {
 		k.Edges.SetQueue(kind.GroupKind, q)
+		if r, ok := any(kind.Step).(Ranker); ok {
+			k.Edges.SetRanker(kind.GroupKind, r.OnlyNotes)
+		}
 		return nil
 	}}); err != nil {
 		return err

@@ -34,7 +34,7 @@ type content struct {
 	from []origin // the first is that of the tree, the others are those of submodules
 }
 
-var _ artifact.Content = (*content)(nil)
+var _ artifact.BoundedContent = (*content)(nil)
 
 // Size implements [artifact.Content].
 func (c *content) Size(id string) (size int64, err error) {
@@ -52,6 +52,15 @@ func (c *content) Read(id string) (data []byte, err error) {
 		return err
 	})
 	return data, err
+}
+
+// ReadAtMost implements [artifact.BoundedContent].
+func (c *content) ReadAtMost(id string, most int64) (data []byte, ok bool, err error) {
+	err = c.each(func(s *packstore.Store) error {
+		data, ok, err = s.ReadAtMost(blobHash(id), most)
+		return err
+	})
+	return data, ok, err
 }
 
 // each calls read with the stores of the tree until one has the object. It uses the current repository of the mirror

@@ -75,7 +75,7 @@ func (s *Store) install(file string, b *builder) error {
 type builder struct {
 	ctx     context.Context
 	lease   *guard.Lease
-	largest int64 // bytes of the largest object that was read whole
+	largest int64 // bytes of the largest object that was read whole, if it is not small
 	from    *recorder
 	file    *os.File // the pack as received, then the added bases
 	end     int64    // offset of the end of the objects
@@ -206,49 +206,6 @@ func (b *builder) addBases(s *Store) error {
 		b.end += c.n
 	}
 	return w.Flush()
-}
-
-// maxRounds is the maximum number of passes over the deltas. More than one is needed only if a base follows its delta,
-// which no known server sends.
-const maxRounds = 16
-
-// resolve computes the hashes of the deltas.
-func (b *builder) resolve() error {
-	p := &pack{name: b.file.Name(), data: b.file, end: b.end, offsets: b.offsets}
-	cache := &deltaBases{}
-	missing := error(nil)
-	for range maxRounds {
-		missing = nil
-		for i := range b.entries {
-			entry := &b.entries[i]
-			if !entry.hash.IsZero() {
-				continue
-			}
-			if err := b.ctx.Err(); err != nil {
-				return err
-			}
-			o, err := p.read(entry.offset, cache)
-			if errors.Is(err, errNoBase) {
-				missing = err
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("%w: %w", ErrMalformed, err)
-			}
-			if size := int64(len(o.data)); size > b.largest { // with its base and its delta
-				if err := b.lease.Grow(b.ctx, 3*(size-b.largest)); err != nil {
-					return err
-				}
-				b.largest = size
-			}
-			entry.hash = plumbing.ComputeHash(o.kind, o.data)
-			b.offsets[entry.hash] = entry.offset
-		}
-		if missing == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %w", ErrMalformed, missing)
 }
 
 // finish writes the new count and checksum if bases were added.

@@ -25,6 +25,9 @@ const (
 	maxChain = 4095
 )
 
+// errLarger is the error for an object that has more bytes than were asked for.
+var errLarger = errors.New("an object is larger than what was asked for")
+
 // errNoBase is the error for a delta whose base is not in the pack.
 var errNoBase = errors.New("the base of a delta is missing")
 
@@ -204,8 +207,9 @@ func (p *pack) baseOffset(h plumbing.Hash) (int64, error) {
 	return offset, err
 }
 
-// read returns the object at an offset.
-func (p *pack) read(offset int64, cache *deltaBases) (object, error) {
+// readAtMost returns the object at an offset. The error is errLarger if it, or an object that it is a delta of, has
+// more than most bytes.
+func (p *pack) readAtMost(offset, most int64, cache *deltaBases) (object, error) {
 	var deltas [][]byte
 	var locations []location // of the deltas
 	var o object
@@ -219,8 +223,11 @@ func (p *pack) read(offset int64, cache *deltaBases) (object, error) {
 		if err != nil {
 			return o, err
 		}
-		data, err := e.inflate()
+		data, err := e.inflateAtMost(most)
 		e.close()
+		if errors.Is(err, errLarger) {
+			return o, err
+		}
 		if err != nil {
 			return o, damaged(p.name, err)
 		}
@@ -294,6 +301,26 @@ func (p *pack) size(offset int64) (int64, error) {
 		return 0, damaged(p.name, errors.Join(err, packfile.ErrInvalidDelta))
 	}
 	return int64(n), nil
+}
+
+// inflateAtMost returns the decompressed bytes of an entry. The error is errLarger if they, or the result of a delta,
+// are more than most.
+func (e *entry) inflateAtMost(most int64) ([]byte, error) {
+	if e.size > most && most < maxObject {
+		return nil, errLarger
+	}
+	data, err := e.inflate()
+	if err != nil || !e.isDelta() {
+		return data, err
+	}
+	_, n := binary.Uvarint(data)
+	if n <= 0 {
+		return nil, packfile.ErrInvalidDelta
+	}
+	if to, m := binary.Uvarint(data[n:]); m > 0 && to > uint64(most) && most < maxObject {
+		return nil, errLarger
+	}
+	return data, nil
 }
 
 // inflate returns the decompressed bytes of an entry, whose number must match its header.

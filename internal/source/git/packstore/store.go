@@ -139,11 +139,25 @@ func (s *Store) find(h plumbing.Hash) (*pack, int64, error) {
 
 // Read returns the object with the hash, which it verifies. The error may be ErrNotFound, ErrTooLarge or ErrDamaged.
 func (s *Store) Read(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
+	return s.read(h, maxObject)
+}
+
+// ReadAtMost is [Store.Read] for an object that needs less memory than most bytes, at most 64 MiB, also with its bases.
+// It reports false for others, for which the memory must be available first.
+func (s *Store) ReadAtMost(h plumbing.Hash, most int64) (data []byte, ok bool, err error) {
+	_, data, err = s.read(h, most)
+	if errors.Is(err, errLarger) {
+		return nil, false, nil
+	}
+	return data, true, err
+}
+
+func (s *Store) read(h plumbing.Hash, most int64) (plumbing.ObjectType, []byte, error) {
 	p, offset, err := s.find(h)
 	if err != nil {
 		return 0, nil, err
 	}
-	o, err := p.read(offset, &s.shared.bases)
+	o, err := p.readAtMost(offset, most, &s.shared.bases)
 	if err != nil {
 		return 0, nil, err
 	}
