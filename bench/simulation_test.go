@@ -63,8 +63,7 @@ func newSimulation(b *testing.B, apps, sources int, delay time.Duration) *simula
 		}
 		s.commit("1", all...)
 	}
-	s.declare()
-	s.cluster.Latency = delay // requests of this process came before
+	s.cluster.Latency, s.cluster.Delayed = delay, "sluice"
 	return s
 }
 
@@ -87,21 +86,36 @@ func (s *simulation) commit(version string, apps ...int) {
 	s.heads[source] = s.git.Commit(sourceName(source), files)
 }
 
-// declare creates the sources and the Kustomizations.
-func (s *simulation) declare() {
+// shardLabel divides the objects among shards by label.
+const shardLabel = "sharding.fluxcd.io/key"
+
+func (s *simulation) named(name string, number int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: simulatedNamespace, Name: name,
+		Labels: map[string]string{shardLabel: fmt.Sprint(number % replicaCount)}}
+}
+
+// declareSources creates the sources.
+func (s *simulation) declareSources() {
 	s.b.Helper()
 	var all []client.Object
 	for source := range s.sources {
 		all = append(all, &sourcev1.GitRepository{
-			ObjectMeta: metav1.ObjectMeta{Namespace: simulatedNamespace, Name: sourceName(source)},
+			ObjectMeta: s.named(sourceName(source), source),
 			Spec: sourcev1.GitRepositorySpec{
 				URL: s.git.URL + "/" + sourceName(source), Interval: meta.Duration{Duration: time.Hour},
 				Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 			}})
 	}
+	s.createObjects(all)
+}
+
+// declareApps creates the Kustomizations.
+func (s *simulation) declareApps() {
+	s.b.Helper()
+	var all []client.Object
 	for app := range s.apps {
 		all = append(all, &kustomizev1.Kustomization{
-			ObjectMeta: metav1.ObjectMeta{Namespace: simulatedNamespace, Name: fmt.Sprintf("app-%06d", app)},
+			ObjectMeta: s.named(fmt.Sprintf("app-%06d", app), app),
 			Spec: kustomizev1.KustomizationSpec{
 				Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: simulatedNamespace,
 				Path: fmt.Sprintf("./app-%06d", app),
@@ -110,6 +124,11 @@ func (s *simulation) declare() {
 			},
 		})
 	}
+	s.createObjects(all)
+}
+
+func (s *simulation) createObjects(all []client.Object) {
+	s.b.Helper()
 	inParallel(all, func(o client.Object) {
 		if err := s.client.Create(s.b.Context(), o); err != nil {
 			s.b.Error(err)
@@ -214,6 +233,8 @@ func (s *simulation) requestsSince(before map[string]int) (n int) {
 func BenchmarkSimulation(b *testing.B) {
 	for b.Loop() {
 		s := newSimulation(b, *simulated, *simulatedSources, *latency)
+		s.declareSources()
+		s.declareApps()
 		storage := b.TempDir()
 		p := s.start(storage)
 		s.create(p)

@@ -20,8 +20,10 @@ import (
 
 // Server is an API server. It is an [http.Handler], and safe for concurrent use.
 type Server struct {
-	// Latency is added to each request, except that a watch begins at once. It must not change while requests arrive.
+	// Latency is added to each request of a user agent that begins with Delayed, except that a watch begins at once.
+	// Both must not change while requests arrive.
 	Latency time.Duration
+	Delayed string
 	// BookmarkInterval is the time after which a watch without events receives a bookmark.
 	BookmarkInterval time.Duration
 
@@ -154,7 +156,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.watch(w, r, q)
 		return
 	}
-	if s.Latency > 0 {
+	if s.Latency > 0 && strings.HasPrefix(r.UserAgent(), s.Delayed) {
 		select {
 		case <-time.After(s.Latency):
 		case <-r.Context().Done():
