@@ -69,7 +69,8 @@ func shareWork(b *testing.B, t *table, replicas int, one float64) (perSecond flo
 	if perSecond = float64(s.apps) / took.Seconds(); one == 0 {
 		one = perSecond
 	}
-	t.row(replicas, took.Seconds(), perSecond, perSecond/one, cpu.Seconds(), memory, requests, strings.Join(passes, ", "))
+	t.row(replicas, took.Seconds(), perSecond, perSecond/one, cpu.Seconds(), memory, requests,
+		strings.Join(passes, ", "))
 	return perSecond
 }
 

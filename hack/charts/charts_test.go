@@ -209,6 +209,16 @@ func TestChartEqualsInstallOfReplicas(t *testing.T) {
 				o.Replicas, o.Profile = 5, "multi-tenant"
 				o.Backend = install.Backend{Endpoint: "http://a", Bucket: "b", Prefix: "p/q", Region: "r", Secret: "c"}
 			}},
+		"shards": {values{"autoShards": true, "storageBackend": values{"endpoint": "https://a.example", "bucket": "b"}},
+			func(o *install.Options) {
+				o.AutoShards, o.Backend = true, install.Backend{Endpoint: "https://a.example", Bucket: "b"}
+			}},
+		"autoscaler": {values{"autoShards": true, "replicas": 2, "maxReplicas": 7, "logLevel": "debug",
+			"storageBackend": values{"endpoint": "https://a.example", "bucket": "b"}},
+			func(o *install.Options) {
+				o.AutoShards, o.Replicas, o.MaxReplicas, o.LogLevel = true, 2, 7, "debug"
+				o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b"}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := install.Default("latest")
@@ -255,7 +265,12 @@ func TestChartRefusesWrongValues(t *testing.T) {
 			"oidc": map[string]any{"issuer": "https://a.example"}}},
 		"no issuer": {"ui": map[string]any{"url": "https://a.example",
 			"oidc": map[string]any{"clientSecret": "a"}}},
-		"no backend":  {"replicas": 2},
+		"no backend":           {"replicas": 2},
+		"no bucket for shards": {"autoShards": true},
+		"autoscaler of standbys": {"maxReplicas": 5,
+			"storageBackend": map[string]any{"endpoint": "http://a", "bucket": "b"}},
+		"autoscaler that adds none": {"autoShards": true, "maxReplicas": 3,
+			"storageBackend": map[string]any{"endpoint": "http://a", "bucket": "b"}},
 		"no endpoint": {"storageBackend": map[string]any{"bucket": "b"}},
 		"no bucket":   {"storageBackend": map[string]any{"endpoint": "https://a.example"}},
 		"no login":    {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},

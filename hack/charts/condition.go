@@ -23,6 +23,9 @@ const (
 // backendCondition is true in releases with a storage backend.
 const backendCondition = ".Values.storageBackend.endpoint"
 
+// autoscalerCondition is true in releases with an autoscaler. Its value needs those of autoShards and storageBackend.
+const autoscalerCondition = ".Values.maxReplicas"
+
 // variant is an installation without one thing.
 type variant struct {
 	condition string // of the template that is true in releases with that thing
@@ -41,6 +44,7 @@ func complete() install.Options {
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
 		ClientSecret: anySecret}
+	o.AutoShards, o.MaxReplicas = true, 10
 	o.Backend = install.Backend{Endpoint: "https://s3.example.com", Bucket: "sluice", Secret: anyBackendSecret}
 	return o
 }
@@ -52,13 +56,17 @@ func newSource() (*source, error) {
 		return nil, err
 	}
 	without := map[string]func(*install.Options){
-		".Values.networkPolicy":         func(o *install.Options) { o.NetworkPolicy = false },
-		".Values.ui.url":                func(o *install.Options) { o.UI = install.UI{} },
-		".Values.ui.oidc.clientSecret":  func(o *install.Options) { o.UI.ClientSecret = "" },
-		backendCondition:                func(o *install.Options) { o.Backend = install.Backend{} },
+		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
+		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
+		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
+		autoscalerCondition:            func(o *install.Options) { o.MaxReplicas = 0 },
+		backendCondition: func(o *install.Options) {
+			o.Backend, o.AutoShards, o.MaxReplicas = install.Backend{}, false, 0
+		},
 		".Values.storageBackend.secret": func(o *install.Options) { o.Backend.Secret = "" },
-		fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant): func(o *install.Options) { o.Profile = "" },
 	}
+	tenants := fmt.Sprintf("eq .Values.profile %q", install.ProfileMultiTenant)
+	without[tenants] = func(o *install.Options) { o.Profile = "" }
 	for _, c := range options.AllControllers {
 		without[fmt.Sprintf(`has %q (include "sluice.components" . | fromJsonArray)`, c)] = func(o *install.Options) {
 			o.Components = slices.DeleteFunc(slices.Clone(o.Components), func(one string) bool { return one == c })

@@ -69,7 +69,7 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 // dependsOnValues reports whether an argument depends on values, so that a template by hand has it.
 func dependsOnValues(item any) bool {
 	text, _ := item.(string)
-	return strings.HasPrefix(text, "--ui-") || strings.HasPrefix(text, "--storage-backend-")
+	return strings.HasPrefix(text, "--ui-") || strings.HasPrefix(text, "--storage-backend-") || text == "--auto-shards"
 }
 
 // replicas turns what depends on the number of replicas into templates.
@@ -79,7 +79,7 @@ func (t *objectTemplate) replicas(spec, pod, c map[string]any) error {
 		return err
 	}
 	t.mark(spec, "replicas", func(indent string) string {
-		return indent + "replicas: {{ include \"sluice.replicas\" . }}\n"
+		return when("not "+autoscalerCondition, indent+"replicas: {{ include \"sluice.replicas\" . }}\n", indent)
 	})
 	t.mark(spec, "strategy", func(indent string) string {
 		return indent + "{{- if " + backendCondition + " }}\n" + indented(string(rolling), indent) + indent +
@@ -100,6 +100,18 @@ func (t *objectTemplate) replicas(spec, pod, c map[string]any) error {
 		t.mark(fields, name, func(indent string) string { return when(condition, indented(string(b), indent), indent) })
 	}
 	return nil
+}
+
+// autoscaler turns the bounds of the autoscaler into templates.
+func (t *objectTemplate) autoscaler(u *unstructured.Unstructured) {
+	spec, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec")
+	fields, _ := spec.(map[string]any)
+	t.mark(fields, "minReplicas", func(indent string) string {
+		return indent + "minReplicas: {{ include \"sluice.replicas\" . }}\n"
+	})
+	t.mark(fields, "maxReplicas", func(indent string) string {
+		return indent + "maxReplicas: {{ include \"sluice.maxReplicas\" . }}\n"
+	})
 }
 
 // indented returns lines with an indent.

@@ -78,6 +78,8 @@ func (t *objectTemplate) text() (string, error) {
 		err = t.list(u, "subjects")
 	case kind == "Deployment":
 		err = t.deployment(u)
+	case kind == "HorizontalPodAutoscaler":
+		t.autoscaler(u)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", key(u), err)

@@ -103,6 +103,13 @@ func (s *Store) Remove(key Key) error {
 	return errors.Join(err, s.root.RemoveAll(key.dir()))
 }
 
+// Release removes from memory what another process stores from now on. The files stay.
+func (s *Store) Release(key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.trees, key.dir())
+}
+
 // removeEverywhere removes a file from the backend and from the disk. If the backend fails, the file stays on disk, so
 // that the next collection tries again.
 func (s *Store) removeEverywhere(relative string) error {

@@ -56,6 +56,10 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 
 func (o *installFlags) bindReplicas(f *pflag.FlagSet) {
 	f.IntVar(&o.Replicas, "replicas", 0, "replicas of each Deployment (default: 3 with a storage backend, else 1)")
+	f.BoolVar(&o.AutoShards, "auto-shards", false,
+		"replicas share all objects, instead of one leader with standbys; needs a storage backend")
+	f.IntVar(&o.MaxReplicas, "max-replicas", 0,
+		"up to how many replicas an autoscaler adds with --auto-shards, by their use of CPU (default: no autoscaler)")
 	f.StringVar(&o.Backend.Endpoint, "storage-backend-s3-endpoint", "",
 		"URL of an S3-compatible server that stores artifacts for all replicas")
 	f.StringVar(&o.Backend.Bucket, "storage-backend-s3-bucket", "", "bucket at --storage-backend-s3-endpoint")

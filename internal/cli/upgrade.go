@@ -83,6 +83,8 @@ func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 		"ui-token-login":          func() { to.UI.NoTokenLogin = o.UI.NoTokenLogin },
 		"watch-all-namespaces":    func() { to.WatchAll = o.WatchAll },
 		"replicas":                func() { to.Replicas = o.Replicas },
+		"auto-shards":             func() { to.AutoShards = o.AutoShards },
+		"max-replicas":            func() { to.MaxReplicas = o.MaxReplicas },
 
 		"storage-backend-s3-endpoint": func() { to.Backend.Endpoint = o.Backend.Endpoint },
 		"storage-backend-s3-bucket":   func() { to.Backend.Bucket = o.Backend.Bucket },

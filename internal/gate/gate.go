@@ -94,11 +94,16 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 // Finalize implements [reconcile.Step]. Objects that refer to the gate stay held, as a gate that does not exist allows
 // nothing.
 func (c *Controller) Finalize(_ context.Context, g *gatingv1.Gate) error {
+	c.Leave(g)
+	return nil
+}
+
+// Leave implements [reconcile.Leaver].
+func (c *Controller) Leave(g *gatingv1.Gate) {
 	c.timers.stop(g.UID)
 	c.Checks.Forget(g.UID)
 	c.sealer.forget(g.UID)
 	deleteMetrics(g)
-	return nil
 }
 
 // decision is a verdict, and what the controller does about it.

@@ -60,6 +60,9 @@ func (r *run) setTarget() {
 	s.target, s.checked, s.settled = r.target, "", settled{}
 }
 
+// Leave implements [reconcile.Leaver].
+func (c *Controller) Leave(obj *helmv2.HelmRelease) { c.forget(obj) }
+
 // forget removes what the process stores about an object.
 func (c *Controller) forget(obj *helmv2.HelmRelease) {
 	c.mu.Lock()

@@ -16,15 +16,15 @@ import (
 
 // Errors of requests that a process without the lease of the leader election does not send.
 var (
-	ErrLeaseLost = errors.New("this process no longer holds the lease of the leader election and writes nothing; " +
-		"another process continues its work")
-	ErrNoLease = errors.New("this process does not hold the lease of the leader election and writes nothing; " +
-		"the leader does its work")
+	ErrLeaseLost = errors.New("this process no longer holds its lease and writes nothing; another process " +
+		"continues its work")
+	ErrNoLease = errors.New("this process does not hold a lease and writes nothing; another process does the work")
 )
 
-// Fence refuses the writes of a process that does not hold the lease of the leader election. The election itself
-// notices a loss late: a process that was stopped for a while first continues where it was, and a process that cannot
-// reach the API server works until its last attempt to release the lease has failed.
+// Fence refuses the writes of a process that does not hold its lease: that of the leader election, or its own among
+// replicas that share all objects (see [Membership]). The election itself notices a loss late: a process that was
+// stopped for a while first continues where it was, and a process that cannot reach the API server works until its last
+// attempt to release the lease has failed.
 //
 // A renewal counts from the time before its request, and for the renew deadline, which is shorter than the lease: no
 // other process has the lease before. A process that waits for the lease, or released it in time, writes Events and
@@ -40,10 +40,10 @@ type Fence struct {
 	renewed   time.Time
 }
 
-// NewFence returns a fence for a process with these options, or nil without leader election. Wrap of a nil fence
+// NewFence returns a fence for a process with these options, or nil if it uses no leases. Wrap of a nil fence
 // changes nothing.
 func NewFence(o options.Options) *Fence {
-	if !o.LeaderElection {
+	if !o.UsesLeases() {
 		return nil
 	}
 	return &Fence{now: o.GetClock().Now, validFor: o.RenewDeadline}

@@ -95,7 +95,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress:        "0", // Health serves them
 		PprofBindAddress:              o.PprofAddr,
-		LeaderElection:                o.LeaderElection,
+		LeaderElection:                o.LeaderElection && !o.AutoShards,
 		LeaderElectionID:              o.LeaseName(), // for its metric
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,
 		LeaseDuration:                 &o.LeaseDuration,

@@ -34,7 +34,7 @@ type fencedLock struct {
 // newLock returns the lock of the leader election, which is not fenced itself.
 func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourcelock.EventRecorder,
 ) (resourcelock.Interface, error) {
-	if fence == nil {
+	if fence == nil || o.AutoShards {
 		return nil, nil
 	}
 	host, err := os.Hostname()

@@ -142,7 +142,7 @@ func (c *Controller) checkDependencies(ctx context.Context, obj *kustomizev1.Kus
 // isUnaffected reports whether a Ready Kustomization would build the same from the revision as it has applied, although
 // it has not reconciled the revision yet. Dependents need not wait for it.
 func (c *Controller) isUnaffected(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact) bool {
-	applied := c.stateOf(obj).apply.appliedBuild.Load()
+	applied := c.appliedBuildOf(obj)
 	if applied == nil || applied.trace == nil || applied.generation != obj.Generation {
 		return false
 	}

@@ -99,7 +99,21 @@ func (c *Controller) stateOf(obj *kustomizev1.Kustomization) *state {
 	return s
 }
 
-// forget removes the state of a deleted object.
+// appliedBuildOf returns the last build of an object that this process applied completely; nil if that is not known, as
+// for objects that another process reconciles.
+func (c *Controller) appliedBuildOf(obj *kustomizev1.Kustomization) *appliedBuild {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.states[obj.UID]; s != nil {
+		return s.apply.appliedBuild.Load()
+	}
+	return nil
+}
+
+// Leave implements [reconcile.Leaver].
+func (c *Controller) Leave(obj *kustomizev1.Kustomization) { c.forget(obj) }
+
+// forget removes what this process stores about an object.
 func (c *Controller) forget(obj *kustomizev1.Kustomization) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

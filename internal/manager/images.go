@@ -44,8 +44,10 @@ func (p *process) addImageReflector(ctx context.Context) error {
 		reflector.IndexPolicies(ctx, p.mgr.GetFieldIndexer()),
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), reflector.RepositoryGroupKind,
 			&imagev1.ImageRepository{}, reflector.RepositoryChanged),
-		register(p, reflector.RepositoryGroupKind, reconcile.BlocksSource, repositories),
-		register(p, reflector.PolicyGroupKind, reconcile.Ungated, policies),
+		registerKind(p, reconcile.Kind[*imagev1.ImageRepository]{GroupKind: reflector.RepositoryGroupKind,
+			GateBehavior: reconcile.BlocksSource, Step: repositories, ShardKey: imageKey[*imagev1.ImageRepository]}),
+		registerKind(p, reconcile.Kind[*imagev1.ImagePolicy]{GroupKind: reflector.PolicyGroupKind,
+			GateBehavior: reconcile.Ungated, Step: policies, ShardKey: imageKey[*imagev1.ImagePolicy]}),
 		p.mgr.Add(guard.Runnable("removing tags", reconcile.OnEveryReplica(cleanup.Run))),
 		p.addImageServer(policies),
 		p.addImageDiscovery(),
@@ -69,7 +71,7 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 		return err
 	}
 	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,
-		Access: access, Standby: func() bool { return !p.leads() }}
+		Access: access, Standby: func() bool { return !p.hasTags() }}
 	p.serveHTTP("images", listener, reflector.NewServer(server))
 	return nil
 }
@@ -81,7 +83,7 @@ func (p *process) addImageDiscovery() error {
 	if err != nil || !watched.Matches(labels.Set{plan.Discovered: "true"}) {
 		return err
 	}
-	return discover.Register(p.mgr, p.Namespace())
+	return discover.Register(p.mgr, p.Namespace(), discover.Replica{Shards: p.kernel.Shards, Key: imagesKey})
 }
 
 func (p *process) addImageAutomation(ctx context.Context) error {
@@ -109,17 +111,22 @@ func (p *process) addImageAutomation(ctx context.Context) error {
 		}),
 		reconcile.Observe(ctx, p.kernel.Edges, p.mgr.GetCache(), automate.GroupKind, &imagev1.ImageUpdateAutomation{},
 			func(before, after *imagev1.ImageUpdateAutomation) bool { return before.Generation != after.Generation }),
-		register(p, automate.GroupKind, reconcile.HoldsSync, automation),
+		registerKind(p, reconcile.Kind[*imagev1.ImageUpdateAutomation]{GroupKind: automate.GroupKind,
+			GateBehavior: reconcile.HoldsSync, Step: automation, ShardKey: p.automationKey}),
 	)
 }
 
 // requestFetch returns a function that requests a fetch of a GitRepository: by its edge if this process reconciles
 // it, else by annotation. Gates hold either like any other pass.
 func (p *process) requestFetch() func(context.Context, types.NamespacedName) error {
+	annotate := source.RequestFetch(p.mgr.GetClient(), p.GetClock(), "sluice-image-automation")
 	if !p.Runs(options.SourceController) {
-		return source.RequestFetch(p.mgr.GetClient(), p.GetClock(), "sluice-image-automation")
+		return annotate
 	}
-	return func(_ context.Context, repository types.NamespacedName) error {
+	return func(ctx context.Context, repository types.NamespacedName) error {
+		if !p.reconciles(ctx, repository) {
+			return annotate(ctx, repository)
+		}
 		p.kernel.Edges.Enqueue(reconcile.RefTo(source.GitRepositoryGroupKind, repository.Namespace, repository.Name))
 		return nil
 	}

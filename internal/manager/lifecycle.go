@@ -61,7 +61,8 @@ func (p *process) run(asked context.Context) error {
 		p.health.Set("controllers", "they are stopping")
 		drained <- time.After(drainTime)
 	})
-	err := p.mgr.Start(ctx)
+	leave := p.join()
+	err := errors.Join(p.mgr.Start(ctx), leave())
 	if err == nil && asked.Err() != nil && p.sharesArtifacts() {
 		<-<-drained
 	}
@@ -69,9 +70,24 @@ func (p *process) run(asked context.Context) error {
 	return errors.Join(err, services.Wait())
 }
 
+// join makes the process a replica, if it shares objects. The function that it returns ends that, after the controllers
+// have ended, so that another replica has its objects at once.
+func (p *process) join() (leave func() error) {
+	if p.membership == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	replica := guard.NewGroup("taking part as a replica")
+	replica.Go(func() error { return p.membership.Run(ctx) })
+	return func() error {
+		cancel()
+		return replica.Wait()
+	}
+}
+
 // sharesArtifacts reports whether other replicas may have what this one serves.
 func (p *process) sharesArtifacts() bool {
-	return p.LeaderElection && p.Backend != (artifact.S3Options{})
+	return p.UsesLeases() && p.Backend != (artifact.S3Options{})
 }
 
 // leads reports whether this process reconciles.

@@ -56,5 +56,8 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := p.addUI(ctx, cfg); err != nil {
 		return err
 	}
+	if err := p.addMembership(cfg); err != nil {
+		return err
+	}
 	return p.run(ctx)
 }

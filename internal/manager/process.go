@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/seal"
 	"github.com/sluice-gitops/sluice/internal/serviceaccount"
+	"github.com/sluice-gitops/sluice/internal/shard"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/tracing"
@@ -47,6 +48,7 @@ type process struct {
 	claims     *rollout.Claims
 	git        *access.Git
 	mirrors    *git.Mirrors
+	membership *kubeclient.Membership // nil unless replicas share all objects
 
 	services []func(context.Context) error // they run longer than the controllers
 	closers  []func()                      // in the order of creation
@@ -106,7 +108,10 @@ func (p *process) createKernel(ctx context.Context, seals *seal.Key) error {
 		Events: reconcile.EmitToCluster(p.recorder),
 		Clock:  p.GetClock(),
 		Retry:  retry, Suspects: suspects,
-		Seals: seals, Selector: mine, Tracer: tracer,
+		Seals: seals, Selector: mine, Tracer: tracer, Live: p.mgr.GetAPIReader(),
+	}
+	if p.AutoShards {
+		p.kernel.Shards = &shard.Shards{}
 	}
 	return nil
 }

@@ -31,14 +31,14 @@ func (p *process) addSources(context.Context) error {
 	return errors.Join(
 		addSource(p, source.GitRepositoryGroupKind, &source.GitRepository{
 			Access: p.git, Objects: p.mgr.GetClient(), Store: p.storage.Store, Mirrors: p.mirrors, Clock: p.GetClock(),
-		}),
+		}, gitKey),
 		addSource(p, source.OCIRepositoryGroupKind, &source.OCIRepository{
 			Registries: p.registries, Signatures: signatures,
-		}),
+		}, nil),
 		addSource(p, source.BucketGroupKind, &source.Bucket{
 			Access: &access.Buckets{Connector: p.remotes, Metadata: p.remotes.Identities.Metadata},
 			Store:  p.storage.Store, Dir: filepath.Join(p.StoragePath, "buckets"), Budget: p.storage.Budget,
-		}),
+		}, nil),
 		p.addHelm(signatures),
 		p.addArtifactGenerators(),
 	)
@@ -51,11 +51,11 @@ func (p *process) addHelm(signatures *access.Signatures) error {
 	}
 	return errors.Join(
 		p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForIndexes(&charts.Indexes))),
-		addSource(p, source.HelmRepositoryGroupKind, &source.HelmRepository{Charts: charts}),
+		addSource(p, source.HelmRepositoryGroupKind, &source.HelmRepository{Charts: charts}, nil),
 		addSource(p, source.HelmChartGroupKind, &source.HelmChart{
 			Objects: p.mgr.GetClient(), Secrets: p.remotes.Secrets, Charts: charts, Signatures: signatures,
 			Artifacts: p.storage.Fetcher, Clock: p.GetClock(),
-		}),
+		}, chartKey),
 	)
 }
 
@@ -86,11 +86,11 @@ func (p *process) impersonate(account types.NamespacedName) (client.Client, erro
 	return client.New(cfg, client.Options{Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper()})
 }
 
-// addSource starts the controller of a kind that has an artifact.
+// addSource starts the controller of a kind that has an artifact. The key may be nil.
 func addSource[T any, P interface {
 	*T
 	source.Object
-}, R source.Revision](p *process, gk schema.GroupKind, fetcher source.Fetcher[P, R]) error {
-	return register(p, gk, reconcile.BlocksSource, &source.Controller[P, R]{Kind: gk, Store: p.storage.Store,
-		Fetcher: fetcher})
+}, R source.Revision](p *process, gk schema.GroupKind, fetcher source.Fetcher[P, R], key func(P) string) error {
+	return registerKind(p, reconcile.Kind[P]{GroupKind: gk, GateBehavior: reconcile.BlocksSource, ShardKey: key,
+		Step: &source.Controller[P, R]{Kind: gk, Store: p.storage.Store, Fetcher: fetcher}})
 }

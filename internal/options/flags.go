@@ -158,6 +158,8 @@ func (o *Options) bindProcess(f *pflag.FlagSet) {
 	f.StringVar(&o.Traces.URL, "trace-url", "",
 		"URL of a trace for people, with {traceID}, for links in events and in the web UI")
 	f.BoolVar(&o.LeaderElection, "enable-leader-election", false, "run controllers only on the elected leader")
+	f.BoolVar(&o.AutoShards, "auto-shards", false,
+		"replicas share all objects instead of electing a leader; needs a storage backend")
 	f.DurationVar(&o.LeaseDuration, "leader-election-lease-duration", 35*time.Second,
 		"how long a lease is valid without renewal")
 	f.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", 30*time.Second,

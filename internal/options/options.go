@@ -108,6 +108,7 @@ type Options struct {
 	RenewDeadline       time.Duration
 	RetryPeriod         time.Duration
 	LeaderReleaseOnStop bool
+	AutoShards          bool // replicas share all objects, without a leader
 
 	// Settings without a flag. The zero value is the default.
 	Version        string // of the program, which the web UI shows
@@ -191,6 +192,10 @@ func (o *Options) ForwardsEvents() bool {
 	u, err := url.Parse(o.EventsAddr)
 	return !o.Runs(NotificationController) && err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
+
+// UsesLeases reports whether this process writes to clusters only while it has a lease: that of the leader, or its own
+// among the replicas that share all objects.
+func (o *Options) UsesLeases() bool { return o.LeaderElection || o.AutoShards }
 
 // IsDisabled reports whether an address flag disables its endpoint.
 func IsDisabled(address string) bool { return address == "" || address == "0" }

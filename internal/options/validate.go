@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -76,8 +77,11 @@ func (o *Options) checkEvents() error {
 // checkElection rejects a lease that ends before it is renewed.
 func (o *Options) checkElection() error {
 	switch {
-	case !o.LeaderElection:
+	case !o.UsesLeases():
 		return nil
+	case o.AutoShards && o.Runs(SourceController) && o.Backend == (artifact.S3Options{}):
+		return errors.New("--auto-shards needs a bucket from which each replica gets the artifacts of the others: " +
+			"set --storage-backend-s3-endpoint and --storage-backend-s3-bucket")
 	case o.RetryPeriod <= 0:
 		return fmt.Errorf("--leader-election-retry-period is %s: choose more than 0", o.RetryPeriod)
 	case o.RenewDeadline <= o.RetryPeriod*6/5:

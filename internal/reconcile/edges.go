@@ -30,6 +30,9 @@ func RefTo(gk schema.GroupKind, namespace, name string) Ref {
 	return Ref{gk, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
+// ShardKey returns the key of an object that need not be on the replica of others; see [Kind].
+func (r Ref) ShardKey() string { return r.GroupKind.String() + "/" + r.NamespacedName.String() }
+
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // Edges is the graph of which objects depend on which others. When an object changes, its dependents are enqueued, so

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	ctrl "sigs.k8s.io/controller-runtime"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -43,7 +43,7 @@ func TestHintsOfObjectsThatAreNotReconciled(t *testing.T) {
 	c := &oneObject{object: &sourcev1.GitRepository{}}
 	l := newLoop(&Kernel{Client: c, Events: EmitToAll()}, Kind[*sourcev1.GitRepository]{
 		New: func() *sourcev1.GitRepository { return &sourcev1.GitRepository{} }})
-	if err := l.reportSuspect(t.Context(), ctrl.Request{}, 3, time.Minute); err != nil {
+	if err := l.reportSuspect(t.Context(), &sourcev1.GitRepository{}, 3, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	const suspect = "It is tried again later. Check whether its content is very large, and the memory limit of the " +

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/shard"
 	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
@@ -146,6 +147,10 @@ type Kernel struct {
 	// Selector selects the objects that this process reconciles; nil for all. The others are in the cache as well,
 	// since objects may refer to them: a consumer need not be on the shard of its source.
 	Selector labels.Selector
+	// Shards divides the selected objects among replicas; nil if this process reconciles all of them.
+	Shards *shard.Shards
+	// Live reads objects from the API server. It is needed with Shards only.
+	Live client.Reader
 	// Suspects are the objects that were in work when an earlier process died; may be nil.
 	Suspects *guard.Suspects
 }
@@ -159,19 +164,23 @@ type Kind[T Object] struct {
 	GateBehavior GateBehavior // what a closed gate does to objects of the kind
 	Finalizer    string       // replaces [Finalizer], for kinds that have always used another one
 	AnyLabels    bool         // the selector of the kernel does not apply
-	NoFinalizer  bool         // objects of the kind leave nothing to clean up and can be deleted without a controller
+	// ShardKey returns what decides which replica reconciles an object: objects with the same key have the same one.
+	// It is nil for objects that need not be with others. A key may depend on objects that References names.
+	ShardKey    func(T) string
+	NoFinalizer bool // objects of the kind leave nothing to clean up and can be deleted without a controller
 }
 
 // Register starts reconciling a kind under the manager.
 func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	workers := max(1, kind.Concurrent)
+	l := newLoop(k, kind)
 	c, err := controller.New(kind.GroupKind.Kind, mgr, controller.Options{
 		MaxConcurrentReconciles: workers + reserve(workers),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
 		) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 			return newQueue(name, limiter, workers)
 		},
-		Reconciler: newLoop(k, kind),
+		Reconciler: l,
 		LogConstructor: func(req *ctrl.Request) logr.Logger {
 			logger := log.Log.WithName(kind.GroupKind.Kind).
 				WithValues("controller", strings.ToLower(kind.GroupKind.Kind))
@@ -186,6 +195,9 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	}
 	// The informer runs before the controller does: a standby that takes over lists nothing.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), kind.New()); err != nil {
+		return err
+	}
+	if err := l.observeOthers(context.Background(), mgr); err != nil {
 		return err
 	}
 	if err := c.Watch(NamedSource{Name: "edges", Run: func(_ context.Context, q queue) error {

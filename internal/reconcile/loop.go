@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/explain"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
 // loop reconciles one kind.
@@ -45,16 +46,25 @@ func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
 // emit events, requeue.
 func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = guard.WithOwner(ctx, req.Namespace)
-	work, wait, deaths := l.Suspects.Begin(l.nameOf(req.NamespacedName))
-	if wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, l.reportSuspect(ctx, req, deaths, wait)
-	}
-	defer work.Done()
-	ctx = guard.WithWork(ctx, work)
 	obj, found, err := l.load(ctx, req)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	ctx, obj, end, ok, err := l.take(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !ok {
+		l.leave(obj)
+		return ctrl.Result{}, nil
+	}
+	defer end()
+	work, wait, deaths := l.Suspects.Begin(l.nameOf(req.NamespacedName))
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, l.reportSuspect(ctx, obj, deaths, wait)
+	}
+	defer work.Done()
+	ctx = guard.WithWork(ctx, work)
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return l.finalize(ctx, obj)
 	}
@@ -64,8 +74,8 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		l.clearWaiting(obj)
 		return ctrl.Result{}, nil
 	}
-	obj, result, ok := l.withGates(ctx, obj)
-	if !ok {
+	obj, result, known := l.withGates(ctx, obj)
+	if !known {
 		return result, nil
 	}
 	if finalizers := obj.GetFinalizers(); !l.NoFinalizer && controllerutil.AddFinalizer(obj, l.Finalizer) {
@@ -78,7 +88,7 @@ func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 
 // nameOf returns the name of an object for the markers of objects in work.
 func (l *loop[T]) nameOf(key types.NamespacedName) string {
-	return l.GroupKind.String() + "/" + key.String()
+	return Ref{l.GroupKind, key}.ShardKey()
 }
 
 // suspectReport is the wait of a suspect from which its status says so.
@@ -86,15 +96,11 @@ const suspectReport = 5 * time.Second
 
 // reportSuspect reports that an object waits because processes died while they worked on it. Short waits are only
 // logged.
-func (l *loop[T]) reportSuspect(ctx context.Context, req ctrl.Request, deaths int, wait time.Duration) error {
+func (l *loop[T]) reportSuspect(ctx context.Context, obj T, deaths int, wait time.Duration) error {
 	log.FromContext(ctx).Info("the controller ended without notice during work on this object; it is tried later, "+
 		"while no other such object is", "deaths", deaths, "wait", wait.String())
-	if wait < suspectReport {
+	if wait < suspectReport || obj.Schedule().Suspended {
 		return nil
-	}
-	obj, found, err := l.load(ctx, req)
-	if err != nil || !found || obj.Schedule().Suspended {
-		return err
 	}
 	w := newStatusWriter(l, obj)
 	outcome := Failed(fault.New(ReasonSuspect,
@@ -145,8 +151,8 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		l.emit(obj, w.before, outcome)
 	}
 	if err := w.write(ctx, obj); err != nil {
-		if ctx.Err() != nil {
-			return ctrl.Result{}, nil // the process is stopping: the next one continues from the written status
+		if ctx.Err() != nil || errors.Is(err, shard.ErrMoved) {
+			return ctrl.Result{}, nil // the next process, or the next replica, continues from the written status
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -328,7 +334,7 @@ func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return obj, false, err
 	}
-	if err != nil || !l.isMine(obj) {
+	if err != nil {
 		gone := l.New()
 		gone.SetNamespace(req.Namespace)
 		gone.SetName(req.Name)
@@ -336,9 +342,4 @@ func (l *loop[T]) load(ctx context.Context, req ctrl.Request) (T, bool, error) {
 		return gone, false, nil
 	}
 	return l.writes.newest(obj), true, nil
-}
-
-// isMine reports whether this process reconciles an object, and not another shard.
-func (l *loop[T]) isMine(obj T) bool {
-	return l.AnyLabels || l.Selector == nil || l.Selector.Matches(labels.Set(obj.GetLabels()))
 }

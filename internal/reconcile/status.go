@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/resourceversion"
+	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
 // statusWriter writes the status in one pass.
@@ -39,13 +41,39 @@ func (w *statusWriter[T]) write(ctx context.Context, obj T) error {
 	defer cancel()
 	// Patch decodes the response into its argument: a copy keeps the step's pointers into obj valid.
 	sent := obj.DeepCopyObject().(T)
-	if err := w.Client.Status().Patch(ctx, sent, client.MergeFrom(w.base)); err != nil {
+	if err := w.patch(ctx, sent); err != nil {
 		return err
 	}
 	obj.SetResourceVersion(sent.GetResourceVersion())
 	w.base = obj.DeepCopyObject().(T)
 	w.writes.store(sent)
 	return nil
+}
+
+// maxConflicts bounds how often a write is repeated because others changed the object meanwhile.
+const maxConflicts = 5
+
+// patch sends one status patch. If the spec can move the object to another replica, the patch is sent for the version
+// that this pass knows: else a pass of the replica before could overwrite what the next one wrote.
+func (w *statusWriter[T]) patch(ctx context.Context, sent T) error {
+	if w.Shards == nil || w.ShardKey == nil {
+		return w.Client.Status().Patch(ctx, sent, client.MergeFrom(w.base))
+	}
+	for i := 0; ; i++ {
+		err := w.Client.Status().Patch(ctx, sent,
+			client.MergeFromWithOptions(w.base, client.MergeFromWithOptimisticLock{}))
+		if !apierrors.IsConflict(err) || i == maxConflicts {
+			return err
+		}
+		live := w.New()
+		if err := w.Live.Get(ctx, client.ObjectKeyFromObject(sent), live); err != nil {
+			return err
+		}
+		if !w.isMine(live) {
+			return shard.ErrMoved
+		}
+		w.base.SetResourceVersion(live.GetResourceVersion())
+	}
 }
 
 // patchFinalizers writes the object's finalizers with optimistic locking. before is their previous value.

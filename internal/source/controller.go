@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -206,6 +207,16 @@ func (c *Controller[T, R]) Finalize(ctx context.Context, obj T) error {
 	}
 	c.stored.Delete(c.key(obj))
 	return c.Store.Remove(c.key(obj))
+}
+
+// Leave implements [reconcile.Leaver]. The artifact stays: consumers use it.
+func (c *Controller[T, R]) Leave(obj T) {
+	if err := c.Fetcher.Forget(context.Background(), obj); err != nil {
+		log.Log.Error(err, "cannot remove what is stored for an object of another process", "kind", c.Kind.Kind,
+			"namespace", obj.GetNamespace(), "name", obj.GetName())
+	}
+	c.stored.Delete(c.key(obj))
+	c.Store.Release(c.key(obj))
 }
 
 func (c *Controller[T, R]) key(obj T) artifact.Key {

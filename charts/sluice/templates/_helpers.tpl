@@ -36,6 +36,11 @@
 - {{ printf "--storage-backend-s3-region=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- if .Values.autoShards }}
+- --auto-shards
+{{- end }}
+{{- else if .Values.autoShards }}
+{{- fail "autoShards needs storageBackend.endpoint: replicas get the artifacts of each other from a bucket" }}
 {{- else if or $backend.bucket $backend.prefix $backend.region $backend.secret }}
 {{- fail "other values of storageBackend need storageBackend.endpoint" }}
 {{- end }}
@@ -59,6 +64,17 @@
 {{- fail "replicas needs storageBackend.endpoint: replicas serve the same artifacts from a bucket" }}
 {{- end }}
 {{- if .Values.replicas }}{{ .Values.replicas }}{{ else if .Values.storageBackend.endpoint }}3{{ else }}1{{ end }}
+{{- end }}
+
+{{- /* The most replicas of the autoscaler. */}}
+{{- define "sluice.maxReplicas" -}}
+{{- if not .Values.autoShards }}
+{{- fail "maxReplicas needs autoShards: more standbys do no more work" }}
+{{- end }}
+{{- if le (int .Values.maxReplicas) (include "sluice.replicas" . | int) }}
+{{- fail "maxReplicas must be more than replicas" }}
+{{- end }}
+{{- .Values.maxReplicas }}
 {{- end }}
 
 {{- /* Arguments of the web UI, as sluice install sets them. */}}

@@ -42,6 +42,13 @@ func (o Options) configure(objects []*unstructured.Unstructured) ([]*unstructure
 					return nil, err
 				}
 				configured = append(configured, d)
+				if o.MaxReplicas > 0 {
+					a, err := o.autoscaler(name, d.GetLabels())
+					if err != nil {
+						return nil, err
+					}
+					configured = append(configured, a)
+				}
 			}
 		case kind == "PodDisruptionBudget", kind == "ServiceAccount" && own:
 			configured = append(configured, o.perDeployment(u)...)
@@ -128,7 +135,7 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 	if o.Split {
 		components, c.Name = []string{name}, "manager"
 	}
-	c.Args = slices.Concat(o.storageArgs(c.Args, components), o.backendArgs(components), o.args(components))
+	c.Args = slices.Concat(o.storageArgs(c.Args, components), o.replicaArgs(components), o.args(components))
 	c.Ports = slices.DeleteFunc(c.Ports, func(p corev1.ContainerPort) bool {
 		component := ports[p.Name]
 		return component != "" && !slices.Contains(components, component)

@@ -53,6 +53,8 @@ type Options struct {
 	UI             UI       `json:"ui,omitzero"`
 	Backend        Backend  `json:"storageBackend,omitzero"`
 	Replicas       int      `json:"replicas,omitempty"` // default: several with a storage backend, else 1
+	AutoShards     bool     `json:"autoShards,omitempty"`
+	MaxReplicas    int      `json:"maxReplicas,omitempty"` // of an autoscaler; 0 for none
 }
 
 // Default returns the options of an installation of a version without flags.

@@ -6,8 +6,11 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -45,6 +48,16 @@ func (o Options) validateReplicas() error {
 		return errors.New("a storage backend needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: " +
 			"set both")
 	}
+	if o.AutoShards && b == (Backend{}) {
+		return errors.New("--auto-shards needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: " +
+			"replicas get the artifacts of each other from a bucket")
+	}
+	if o.MaxReplicas != 0 && !o.AutoShards {
+		return errors.New("--max-replicas needs --auto-shards: more standbys do no more work")
+	}
+	if o.MaxReplicas != 0 && (o.MaxReplicas <= o.replicas() || o.MaxReplicas > maxReplicas) {
+		return fmt.Errorf("invalid --max-replicas %d: choose %d to %d", o.MaxReplicas, o.replicas()+1, maxReplicas)
+	}
 	if problems := validation.IsDNS1123Subdomain(b.Secret); b.Secret != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid --storage-backend-secret %q: %s", b.Secret, problems[0])
 	}
@@ -60,6 +73,15 @@ func (o Options) replicas() int {
 		return 1
 	}
 	return sharedReplicas
+}
+
+// replicaArgs returns the arguments of a process that shares its work, or its artifacts, with other replicas.
+func (o Options) replicaArgs(components []string) []string {
+	args := o.backendArgs(components)
+	if o.AutoShards {
+		args = append(args, "--auto-shards")
+	}
+	return args
 }
 
 // backendArgs returns the arguments of a process that stores artifacts in a bucket.
@@ -82,7 +104,9 @@ func (o Options) backendArgs(components []string) []string {
 // addReplicas lets several replicas of a Deployment run, on different nodes, and replaces one after another. Without a
 // storage backend, a new replica starts when the old one has ended.
 func (o Options) addReplicas(d *appsv1.Deployment, components []string) {
-	d.Spec.Replicas = ptr.To(int32(o.replicas()))
+	if d.Spec.Replicas = ptr.To(int32(o.replicas())); o.MaxReplicas > 0 {
+		d.Spec.Replicas = nil // the autoscaler's
+	}
 	if o.Backend == (Backend{}) {
 		return
 	}
@@ -101,4 +125,34 @@ func (o Options) addReplicas(d *appsv1.Deployment, components []string) {
 		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: o.Backend.Secret}}})
 	}
+}
+
+// cpuTarget is the use of CPU at which the autoscaler adds replicas, as a percentage of what a pod requests. An idle
+// replica uses next to nothing.
+const cpuTarget = 400
+
+// autoscaler returns the autoscaler of a Deployment. A replica that joins or leaves moves objects, so it removes
+// replicas slowly.
+func (o Options) autoscaler(name string, labels map[string]string) (*unstructured.Unstructured, error) {
+	a := &autoscalingv2.HorizontalPodAutoscaler{
+		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv2.SchemeGroupVersion.String(),
+			Kind: "HorizontalPodAutoscaler"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, Labels: labels},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(),
+				Kind: deploymentKind, Name: name},
+			MinReplicas: ptr.To(int32(o.replicas())), MaxReplicas: int32(o.MaxReplicas),
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType,
+						AverageUtilization: ptr.To(int32(cpuTarget))}}}},
+			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{
+				StabilizationWindowSeconds: ptr.To(int32(600)),
+				Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 1,
+					PeriodSeconds: 300}}}},
+		},
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(a)
+	delete(object, "status")
+	return &unstructured.Unstructured{Object: object}, err
 }

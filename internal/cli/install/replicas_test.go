@@ -2,9 +2,11 @@ package install
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -42,6 +44,38 @@ func TestReplicasFollowTheStorageBackend(t *testing.T) {
 	o.Replicas = 5
 	if d = deploymentOf(t, manifests(t, o)["Deployment/sluice"]); *d.Spec.Replicas != 5 {
 		t.Errorf("--replicas 5: %d", *d.Spec.Replicas)
+	}
+}
+
+// TestAutoscalerOfShards checks that an autoscaler, and not the Deployment, has the number of replicas.
+func TestAutoscalerOfShards(t *testing.T) {
+	o := Default("v1")
+	o.AutoShards, o.MaxReplicas, o.Backend = true, 6, Backend{Endpoint: "https://s3.example", Bucket: "b"}
+	got := manifests(t, o)
+	d := deploymentOf(t, got["Deployment/sluice"])
+	if d.Spec.Replicas != nil || !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--auto-shards") {
+		t.Errorf("%v replicas; %q", d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Args)
+	}
+	a := &autoscalingv2.HorizontalPodAutoscaler{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(
+		got["HorizontalPodAutoscaler/sluice"].Object, a); err != nil {
+		t.Fatal(err)
+	}
+	if *a.Spec.MinReplicas != 3 || a.Spec.MaxReplicas != 6 || a.Spec.ScaleTargetRef.Name != "sluice" {
+		t.Errorf("autoscaler: %+v", a.Spec)
+	}
+	for name, change := range map[string]func(*Options){
+		"--auto-shards needs --storage-backend-s3-endpoint and --storage-backend-s3-bucket: replicas get the " +
+			"artifacts of each other from a bucket": func(o *Options) { o.Backend = Backend{} },
+		"--max-replicas needs --auto-shards: more standbys do no more work": func(o *Options) { o.AutoShards = false },
+		"invalid --max-replicas 3: choose 4 to 20":                          func(o *Options) { o.MaxReplicas = 3 },
+		"invalid --max-replicas 21: choose 4 to 20":                         func(o *Options) { o.MaxReplicas = 21 },
+	} {
+		wrong := o
+		change(&wrong)
+		if _, err := Manifests(wrong); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
 	}
 }
 

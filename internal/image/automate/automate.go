@@ -5,14 +5,16 @@ package automate
 import (
 	"context"
 	"errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"maps"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -148,6 +150,14 @@ func (a *Automation) Finalize(_ context.Context, obj *imagev1.ImageUpdateAutomat
 	delete(a.states, obj.UID)
 	a.mu.Unlock()
 	return a.Writers.Release(string(obj.UID))
+}
+
+// Leave implements [reconcile.Leaver].
+func (a *Automation) Leave(obj *imagev1.ImageUpdateAutomation) {
+	if err := a.Finalize(context.Background(), obj); err != nil {
+		log.Log.Error(err, "cannot remove the mirror of an automation of another process", "namespace", obj.Namespace,
+			"name", obj.Name)
+	}
 }
 
 func (a *Automation) stateOf(uid types.UID) *state {

@@ -56,6 +56,7 @@ type Discovery struct {
 	PollInterval time.Duration // of namespaces that are not watched; zero: they are watched
 	Workloads    client.Reader // the API server, as the cache has no pod templates
 	Recorder     events.EventRecorder
+	Replica      Replica
 	// Watch starts to watch a kind of workload. It is called once per kind, when the first namespace enables discovery.
 	Watch func(kind schema.GroupVersionKind) error
 
@@ -68,6 +69,9 @@ type Discovery struct {
 
 // Reconcile implements [ctrl.Reconciler]: it creates, updates and deletes the image objects of a namespace.
 func (d *Discovery) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !d.Replica.discovers() {
+		return ctrl.Result{RequeueAfter: d.PollInterval}, nil
+	}
 	namespace := metadata(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := d.Namespaces.Get(ctx, req.NamespacedName, namespace)
 	if apierrors.IsNotFound(err) || err == nil && !namespace.DeletionTimestamp.IsZero() {

@@ -52,7 +52,7 @@ func newEnv(t *testing.T) *env {
 		GracefulShutdownTimeout: ptr.To(3 * time.Minute),
 		Controller:              ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}})
 	if err == nil {
-		err = Register(mgr, w.namespace)
+		err = Register(mgr, w.namespace, Replica{})
 	}
 	if err != nil {
 		t.Fatal(err)

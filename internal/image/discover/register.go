@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,6 +23,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
 // enqueueDelay is how long after a change a namespace is reconciled, as workloads often change together.
@@ -29,10 +32,41 @@ const enqueueDelay = time.Second
 // pollInterval is how often the namespace is read if discovery is limited to one namespace.
 const pollInterval = time.Minute
 
+// Replica is where discovery runs if replicas share all objects: on the one that has the key.
+type Replica struct {
+	Shards *shard.Shards // nil if there is one process
+	Key    string
+}
+
+// discovers reports whether discovery runs in this process.
+func (r Replica) discovers() bool { return r.Shards == nil || r.Shards.Owns(r.Key) }
+
+// moved returns a source that enqueues all namespaces when discovery moves to this replica.
+func (r Replica) moved(cache client.Reader) source.Source {
+	return reconcile.NamedSource{Name: "replicas", Run: func(ctx context.Context, q queue) error {
+		r.Shards.Observe(func(changed func(string) bool) {
+			if !changed(r.Key) || !r.discovers() {
+				return
+			}
+			guard.Go("enqueuing namespaces", func() {
+				all := &metav1.PartialObjectMetadataList{}
+				all.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+				if err := cache.List(ctx, all); err != nil {
+					log.FromContext(ctx).Error(err, "cannot list namespaces for the discovery of images")
+				}
+				for i := range all.Items {
+					enqueue(&all.Items[i], q)
+				}
+			})
+		})
+		return nil
+	}}
+}
+
 // Register adds discovery to the manager, for one namespace, or for all if namespace is empty.
-func Register(mgr manager.Manager, namespace string) error {
+func Register(mgr manager.Manager, namespace string, replica Replica) error {
 	d := &Discovery{Client: mgr.GetClient(), Namespaces: mgr.GetCache(), Workloads: mgr.GetAPIReader(),
-		Recorder: mgr.GetEventRecorder("image-discovery")}
+		Recorder: mgr.GetEventRecorder("image-discovery"), Replica: replica}
 	c, err := controller.New("Discovery", mgr, controller.Options{MaxConcurrentReconciles: 1, Reconciler: d})
 	if err != nil {
 		return err
@@ -51,6 +85,11 @@ func Register(mgr manager.Manager, namespace string) error {
 	}
 	if err := c.Watch(namespaces); err != nil {
 		return err
+	}
+	if replica.Shards != nil && namespace == "" {
+		if err := c.Watch(replica.moved(mgr.GetCache())); err != nil {
+			return err
+		}
 	}
 	for _, o := range []client.Object{&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}} {
 		if err := c.Watch(source.Kind(mgr.GetCache(), o, byNamespace, allowed, changed)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"slices"
 	"strings"
 	"sync"
@@ -216,6 +217,14 @@ func (r *Repositories) Finalize(_ context.Context, obj *imagev1.ImageRepository)
 	r.mu.Unlock()
 	tagsMetric.DeleteLabelValues(obj.Namespace, obj.Name)
 	return r.Store.Remove(keyOf(obj))
+}
+
+// Leave implements [reconcile.Leaver].
+func (r *Repositories) Leave(obj *imagev1.ImageRepository) {
+	if err := r.Finalize(context.Background(), obj); err != nil {
+		log.Log.Error(err, "cannot remove the tags of a repository of another process", "namespace", obj.Namespace,
+			"name", obj.Name)
+	}
 }
 
 // RepositoryChanged reports whether policies must be enqueued after a change of a repository.
