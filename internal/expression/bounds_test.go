@@ -42,6 +42,7 @@ func evaluated(tb testing.TB, source string, variables Map) (units int64, alloca
 // TestHostileExpressionsAreBounded evaluates expressions that would need seconds and gigabytes.
 func TestHostileExpressionsAreBounded(t *testing.T) {
 	deep := "[1]" + strings.Repeat(".map(x, [x, x])", 30)
+	wrong, longest := strings.Repeat(`\\pL`, 600)+"(", strings.Repeat("(a|b)*", maxPattern/6) // patterns
 	for name, source := range map[string]string{
 		"flatten of shared lists":  "[lists.range(5000)].all(l, l.map(x, l).flatten().size() > 0)",
 		"equality of nested lists": "[lists.range(5000)].all(l, [l.map(x, l)].all(m, m == l.map(x, l)))",
@@ -65,6 +66,10 @@ func TestHostileExpressionsAreBounded(t *testing.T) {
 		"index of":                 "text.indexOf(text.substring(0, 50000) + 'x') < 0",
 		"contains":                 "lists.range(100000).all(x, !text.contains(text + 'x'))",
 		"large program":            "'a'.matches('" + strings.Repeat("[ab]{1000}", 1000) + "')",
+		"long pattern":             "'x'.matches(text.replace('some text ', '\\\\pL'))",
+		"groups":                   "lists.range(10).all(x, !'x'.matches(text.replace('some text ', '(a*)*')))",
+		"wrong patterns":           "lists.range(1000).all(x, 'x'.matches('" + wrong + "') || true)",
+		"pattern at the limit":     "lists.range(1000).all(x, 'x'.matches('" + longest + "'))",
 		"nested repeats":           "lists.range(1000).all(x, !'b'.matches('((a{10}){10}){10}'))",
 		"long match":               "lists.range(1000).all(x, !text.matches('(x+x+)+y'))",
 		"maps":                     "lists.range(100000).transformMap(i, v, {'a': [v], 'b': [v]}).size() > 0",

@@ -23,6 +23,10 @@ const (
 	timeZoneCost = 500
 	// programCost is the number of units for each instruction of a regular expression.
 	programCost = 16
+	// patternCost is the number of units for each byte of a regular expression that does not parse: \pL takes 13 KiB.
+	patternCost = 160
+	// maxPattern is how many bytes a regular expression may have.
+	maxPattern = 2048
 )
 
 // cost returns the units of a call. It must not take longer than a call of this cost.
@@ -148,7 +152,8 @@ func search(_ *meter, args []ref.Val) int64 {
 	return units
 }
 
-// matching compiles and runs a regular expression.
+// matching compiles and runs a regular expression. A long one is refused before it is parsed, as parsing and compiling
+// take more than in proportion to its length.
 func matching(_ *meter, args []ref.Val) int64 {
 	if len(args) < 2 {
 		return 1
@@ -157,9 +162,12 @@ func matching(_ *meter, args []ref.Val) int64 {
 	if !ok {
 		return 1
 	}
+	if len(pattern) > maxPattern {
+		return maxCost + 1
+	}
 	parsed, err := syntax.Parse(string(pattern), syntax.Perl)
 	if err != nil {
-		return textWeight(len(pattern))
+		return times(patternCost, int64(len(pattern)))
 	}
 	program := int64(len(pattern)) + instructions(parsed)
 	return times(program, programCost+shallow(args[0]))

@@ -31,6 +31,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
@@ -86,7 +87,12 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 	if err != nil {
 		return nil, err
 	}
+	restores, err := newRestoreDetector(cfg)
+	if err != nil {
+		return nil, err
+	}
 	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(restores.Wrap)
 	cfg.Wrap(fence.Wrap)
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
 		Scheme:                        Scheme(),
@@ -110,7 +116,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		return nil, err
 	}
 	leaders.to.Store(&mgr)
-	return mgr, nil
+	return mgr, mgr.Add(guard.Runnable("looking for a restore of etcd", restores))
 }
 
 // leaderRecorder records who leads, as events of the lease. The lock is made before the manager that it uses.

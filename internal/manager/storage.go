@@ -34,7 +34,8 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 		return err
 	}
 	p.serveHTTP("artifacts", listener, artifact.NewServer(server))
-	cleanup := &source.Cleanup{Store: p.storage.Store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}
+	cleanup := &source.Cleanup{Store: p.storage.Store, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace(),
+		Clock: p.GetClock()}
 	return errors.Join(p.mgr.Add(guard.Runnable("removing artifacts", reconcile.OnEveryReplica(cleanup.Run))),
 		p.mgr.Add(guard.Runnable("removing shared artifacts", ctrlmanager.RunnableFunc(cleanup.RunShared))))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+// writesOfADay is how many objects others create between a backup and its restore.
+const writesOfADay = 200
 
 // disasterBucket is where the controller of the test keeps artifacts.
 const disasterBucket = "artifacts"
@@ -40,8 +44,8 @@ type disaster struct {
 }
 
 // TestDisasters loses what docs/disaster-recovery.md says can be lost, one after the other: the volume, the bucket, a
-// day of etcd, and the cluster. Afterwards the cluster has what git declares, nothing was applied twice, nothing was
-// deleted that git declares, and the gate is closed.
+// day of etcd while the controller is stopped and while it runs, and the cluster. Afterwards the cluster has what git
+// declares, nothing was applied twice, nothing was deleted that git declares, and the gate is closed.
 func TestDisasters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("experiments need minutes")
@@ -56,6 +60,7 @@ func TestDisasters(t *testing.T) {
 	d.loseVolume()
 	d.loseBucket()
 	d.restoreYesterday()
+	d.restoreBelow()
 	d.loseCluster()
 }
 
@@ -224,10 +229,10 @@ func (d *disaster) emptyBucket() {
 	}
 }
 
-// restoreYesterday puts a copy of etcd back that is older than the last commit, which changed, added and removed
-// objects.
-func (d *disaster) restoreYesterday() {
-	backup := d.TempDir() + "/backup"
+// backUp copies etcd, and commits what changed, added and removed objects since.
+func (d *disaster) backUp(n int) (backup string) {
+	d.Helper()
+	backup = d.TempDir() + "/backup"
 	d.controller.stop(syscall.SIGTERM)
 	d.cluster.kill()
 	if err := errors.Join(os.RemoveAll(d.cluster.dir+"/etcd/etcd.sock"), // not a file
@@ -236,18 +241,58 @@ func (d *disaster) restoreYesterday() {
 	}
 	d.cluster.launch()
 	d.controller.launch()
-	d.commitFiles(map[string]string{"a": "3", "new": "1", "b": "1", "bnew": "1"})
+	d.commitFiles(map[string]string{"a": fmt.Sprint(n), fmt.Sprint("new-", n): "1", "b": "1",
+		fmt.Sprint("b-", n): "1"})
 	d.completes("the commit of today")
-	d.loses("a day of etcd", func() {
-		d.cluster.kill()
-		if err := errors.Join(os.RemoveAll(d.cluster.dir), os.CopyFS(d.cluster.dir, os.DirFS(backup))); err != nil {
+	for i := range writesOfADay {
+		if err := d.client.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("other-", n, "-", i)}}); err != nil {
 			d.Fatal(err)
 		}
-		d.cluster.launch()
-		if v, err := d.value("old"); err != nil || v != "1" {
-			d.Fatalf("the copy is not older: %q, %v", v, err)
+	}
+	return backup
+}
+
+// restore puts a copy of etcd back, which must have an object that was removed since.
+func (d *disaster) restore(backup, removed string) {
+	d.Helper()
+	d.cluster.kill()
+	if err := errors.Join(os.RemoveAll(d.cluster.dir), os.CopyFS(d.cluster.dir, os.DirFS(backup))); err != nil {
+		d.Fatal(err)
+	}
+	d.cluster.launch()
+	if v, err := d.value(removed); err != nil || v != "1" {
+		d.Fatalf("the copy is not older: %q, %v", v, err)
+	}
+}
+
+// restoreYesterday puts a copy of etcd back that is older than the last commit, while the controller is stopped.
+func (d *disaster) restoreYesterday() {
+	const n = 3
+	backup := d.backUp(n)
+	d.loses("a day of etcd", func() { d.restore(backup, "old") }, []string{"a", "new-3", "b-3"}, []string{"old"})
+}
+
+// restoreBelow does the same while the controller runs. It must notice, and end by itself to be started again.
+func (d *disaster) restoreBelow() {
+	const n = 4
+	backup := d.backUp(n)
+	d.loses("a day of etcd, below a running controller", func() {
+		d.controller.launch()
+		d.controller.runs()
+		d.completes("the commit of today, by the process that runs during the restore")
+		d.restore(backup, "new-3")
+		select {
+		case <-d.controller.ended:
+			d.controller.stopped = true
+		case <-time.After(stopTime):
+			d.controller.stop(syscall.SIGKILL)
+			d.Errorf("the controller runs %s after etcd was restored", stopTime)
 		}
-	}, []string{"a", "new", "bnew"}, []string{"old"})
+		if log := d.controller.tail(30); !strings.Contains(log, "etcd was restored") {
+			d.Errorf("the controller does not say why it ended:\n%s", log)
+		}
+	}, []string{"a", "new-4", "b-4"}, []string{"new-3", "b-3"})
 }
 
 // loseCluster makes a new cluster from the declarations. The volume and the bucket are from the one that is lost.

@@ -22,7 +22,11 @@ const maxMemory = 700 // MiB, with a hostile API server
 // TestCampaignHostileAPI changes one in three answers of the API server: discovery, lists, watches and patches. The
 // process must live, and apply the last commit once the answers are right again.
 func TestCampaignHostileAPI(t *testing.T) {
-	const short, full, changed = 1, 250, 40 // iterations, and changed answers in each
+	const short, full = 1, 100
+	changed := 40 // answers in each iteration
+	if *isFull {
+		changed = 100
+	}
 	e := begin(t, short, full)
 	proxy, n := newAPIProxy(t), newTenant(t, testenv.NewGit(t))
 	c := start(t, settings{namespace: n.namespace, isAlone: true, kubeconfig: proxy.kubeconfig})
