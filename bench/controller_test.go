@@ -36,14 +36,22 @@ type process struct {
 // startController runs bin/sluice with its defaults for objects of one namespace.
 func startController(tb testing.TB, namespace string, flags ...string) *process {
 	tb.Helper()
+	kubeconfig, bytes := countedKubeconfig(tb)
+	p := startProcess(tb, kubeconfig, namespace, tb.TempDir(), flags...)
+	p.bytes = bytes
+	return p
+}
+
+// startProcess runs bin/sluice for objects of one namespace of any cluster, with a directory for its files.
+func startProcess(tb testing.TB, kubeconfig, namespace, storage string, flags ...string) *process {
+	tb.Helper()
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	kubeconfig, bytes := countedKubeconfig(tb)
-	p := &process{tb: tb, metrics: freeAddress(tb), bytes: bytes}
+	p := &process{tb: tb, metrics: freeAddress(tb), bytes: &atomic.Int64{}}
 	args := append([]string{"controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false",
-		"--storage-path", tb.TempDir(),
+		"--storage-path", storage,
 		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0",
 		"--events-addr", "0", "--images-addr", "0", "--log-level", "error"}, flags...)
 	p.command = exec.Command(sluice, args...)

@@ -39,9 +39,9 @@ type releases struct {
 	count int
 }
 
-func newReleases(b *testing.B) *releases {
+func newReleases(b *testing.B, count int) *releases {
 	b.Helper()
-	r := &releases{fleet: newFleet(b, *releaseCount, nil), count: *releaseCount}
+	r := &releases{fleet: newFleet(b, count, nil), count: count}
 	r.publish("1.0.0")
 	for _, o := range []client.Object{
 		&sourcev1.GitRepository{ObjectMeta: r.named("fleet"), Spec: sourcev1.GitRepositorySpec{
@@ -205,7 +205,7 @@ const releaseWorkers = "--concurrent=8" // as many as the bare loop has at once
 
 // BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions.
 func BenchmarkReleases(b *testing.B) {
-	r := newReleases(b)
+	r := newReleases(b, *releaseCount)
 	before, after := testenv.Namespace(b), testenv.Namespace(b)
 	t := newTable(fmt.Sprintf("%d HelmReleases of four objects, one chart", r.count), head...)
 	for b.Loop() {
@@ -240,7 +240,7 @@ func BenchmarkReleases(b *testing.B) {
 
 // BenchmarkReleasesAtRest watches HelmReleases of all namespaces while nothing changes.
 func BenchmarkReleasesAtRest(b *testing.B) {
-	r := newReleases(b)
+	r := newReleases(b, *releaseCount)
 	for b.Loop() {
 		r.create()
 		wait := r.follow("1.0.0")
@@ -281,7 +281,7 @@ func BenchmarkReleasesWithDefinitions(b *testing.B) {
 		"API server CPU s", "most memory, MB")
 	for b.Loop() {
 		before, beforeMemory := withDefinitions(b)
-		few, fewMemory := newReleases(b).install()
+		few, fewMemory := newReleases(b, *releaseCount).install()
 		after, afterMemory := withDefinitions(b)
 		row := func(name string, m measured, memory float64) {
 			t.row(name, m.took.Seconds(), m.took.Seconds()/few.took.Seconds(), m.cpu.Seconds(),
@@ -298,7 +298,7 @@ func BenchmarkReleasesWithDefinitions(b *testing.B) {
 // withDefinitions is [releases.install] with more definitions in the cluster.
 func withDefinitions(b *testing.B) (took measured, memory float64) {
 	b.Helper()
-	r := newReleases(b)
+	r := newReleases(b, *releaseCount)
 	var definitions []*unstructured.Unstructured
 	for n := range manyDefinitions {
 		definitions = append(definitions, r.definition(n))

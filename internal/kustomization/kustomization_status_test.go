@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/v1/static"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -236,4 +238,28 @@ func TestEventSummarizesApply(t *testing.T) {
 	if again := s.HasEvent("app", "Progressing"); again != count {
 		t.Errorf("%d events, later %d", count, again)
 	}
+}
+
+// TestRestartIsNotRecorded has a pass that finds nothing to do after a restart, so that a restart does not write the
+// status of all Kustomizations. The drift that the process corrects after it is recorded.
+func TestRestartIsNotRecorded(t *testing.T) {
+	s := newHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.Ready("app", commit)
+	s.Stop()
+	s.Start()
+	if err := s.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+		Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.HasEvent("app", "DriftCorrected")
+	testenv.Eventually(t, "the correction is recorded", func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, "app"); err != nil || k.Status.History[0].TotalReconciliations != 2 {
+			return fmt.Errorf("history %+v: %w", k.Status.History, err)
+		}
+		return nil
+	})
 }

@@ -63,6 +63,13 @@ func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
 	return r.report.Outcome(o).WithArtifact(r.source)
 }
 
+// confirmed reports whether the pass found that all objects are as they were applied last. The first pass of a
+// Kustomization after a start does that.
+func (r *run) confirmed() bool {
+	return r.report.Corrected && !r.report.HasChanges() && !r.pass.Requested &&
+		r.obj.Status.History[0].Metadata["revision"] == r.source.Revision
+}
+
 // recordHistory records the result of a pass in status.history. A pass that did nothing, or that repeated the last
 // failure, is not recorded, so that the status need not be written.
 func (r *run) recordHistory(err error) {
@@ -77,7 +84,8 @@ func (r *run) recordHistory(err error) {
 		return
 	}
 	history := r.obj.Status.History
-	if len(history) > 0 && !r.worked && history[0].Digest == digest && history[0].LastReconciledStatus == status {
+	if len(history) > 0 && history[0].Digest == digest && history[0].LastReconciledStatus == status &&
+		(!r.worked || r.confirmed()) {
 		return
 	}
 	now := meta.TimeOf(r.Clock.Now())
