@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -250,6 +251,50 @@ func TestReplicaThatLostItsLease(t *testing.T) {
 	r.agree(2)
 	commit = r.change(6, "2")
 	r.allReady(6, commit)
+}
+
+// TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds has a Lease of a replica that claims all objects, and whose process
+// does nothing. The other replica leaves them alone while the Lease is renewed, and has them when it ended.
+func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
+	r := newReplicas(t, 1)
+	commit := r.apps(3)
+	r.allReady(3, commit)
+	leases := &coordinationv1.LeaseList{}
+	if err := r.Client.List(t.Context(), leases, client.InNamespace(r.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	alive := leases.Items[0].Name
+	now := metav1.NowMicro()
+	dead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "sluice-replica-dead",
+		Labels: leases.Items[0].Labels, Annotations: map[string]string{kubeclient.ViewAnnotation: "dead"}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("dead"), RenewTime: &now,
+			LeaseDurationSeconds: ptr.To(int32(1))}} // the replica waits for as long as its own lease lasts
+	r.Create(dead)
+	// renew renews the Lease, and returns once the other replica has renewed its own after that, and so listed this one.
+	renew := func() {
+		now := metav1.NowMicro()
+		r.Update(dead, dead.Name, func() { dead.Spec.RenewTime = &now })
+		testenv.Eventually(t, "the replica does not renew its lease", func() error {
+			l := &coordinationv1.Lease{}
+			if err := r.Get(l, alive); err != nil {
+				return err
+			}
+			if !l.Spec.RenewTime.After(now.Time) || !strings.Contains(l.Annotations[kubeclient.ViewAnnotation], "dead") {
+				return fmt.Errorf("renewed at %s for %s", l.Spec.RenewTime, l.Annotations[kubeclient.ViewAnnotation])
+			}
+			return nil
+		})
+	}
+	renew()
+	renew()
+	r.all[0].Requests.Reset()
+	commit = r.change(3, "2")
+	renew()
+	renew()
+	if written := r.all[0].Requests.Matching("PATCH "); len(written) > 0 {
+		t.Errorf("the replica wrote objects of another one: %v", written)
+	}
+	r.allReady(3, commit)
 }
 
 // TestAutoShardsNeedABucket checks what a process without a storage backend says.
