@@ -56,9 +56,15 @@ func environmentKeys() (*decrypt.Keys, error) {
 			return nil, fmt.Errorf("$%s: %w", ageKeyFile, err)
 		}
 		defer func() { _ = file.Close() }() // it was only read
-		if data[ageKeyFile+".agekey"], err = io.ReadAll(io.LimitReader(file, maxKeys)); err != nil {
+		keys, err := io.ReadAll(io.LimitReader(file, maxKeys+1))
+		if err != nil {
 			return nil, fmt.Errorf("$%s: %w", ageKeyFile, err)
 		}
+		if len(keys) > maxKeys {
+			return nil, fmt.Errorf("$%s: file '%s' has more than %d bytes: is it a file with age keys?", ageKeyFile, name,
+				maxKeys)
+		}
+		data[ageKeyFile+".agekey"] = keys
 	}
 	if len(data) == 0 {
 		return nil, nil
