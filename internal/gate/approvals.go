@@ -71,7 +71,7 @@ const approvalGate = "spec.gateRef.name"
 // ObserveApprovals indexes approvals by their gate, and enqueues the gate when an approval changes.
 func ObserveApprovals(ctx context.Context, c cache.Cache, e *reconcile.Edges) error {
 	enqueue := func(o any) {
-		obj, _ := objectOf(o)
+		obj, _ := o.(client.Object)
 		if a, ok := obj.(*gatingv1.GateApproval); ok {
 			e.Enqueue(reconcile.RefTo(GroupKind, a.Namespace, a.Spec.GateRef.Name))
 		}

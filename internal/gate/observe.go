@@ -135,18 +135,9 @@ func (x *Index) WaitForSync(ctx context.Context) error {
 }
 
 func keyOf(o any) (types.NamespacedName, bool) {
-	obj, ok := objectOf(o)
+	obj, ok := o.(client.Object)
 	if !ok {
 		return types.NamespacedName{}, false
 	}
 	return client.ObjectKeyFromObject(obj), true
-}
-
-// objectOf returns the object of an event of an informer, also of a deletion that the informer missed.
-func objectOf(o any) (client.Object, bool) {
-	if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = deleted.Obj
-	}
-	obj, ok := o.(client.Object)
-	return obj, ok
 }

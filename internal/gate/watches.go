@@ -117,7 +117,7 @@ func (k *Checks) Observe(ctx context.Context, c cache.Cache, kinds []GatedKind) 
 		changed := func(versions ...any) {
 			var objects []client.Object
 			for _, o := range versions {
-				if obj, ok := objectOf(o); ok {
+				if obj, ok := o.(client.Object); ok {
 					objects = append(objects, obj)
 				}
 			}

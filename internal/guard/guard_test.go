@@ -193,3 +193,14 @@ func TestLibrariesGoOnAfterAPanic(t *testing.T) {
 		t.Errorf("%d calls", calls)
 	}
 }
+
+// TestMissedDeletion has a deletion that an informer missed while it was not connected.
+func TestMissedDeletion(t *testing.T) {
+	var deleted []any
+	h := EventHandler("test", cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) { deleted = append(deleted, o) }})
+	h.OnDelete("seen")
+	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "namespace/name", Obj: "missed"})
+	if len(deleted) != 2 || deleted[0] != "seen" || deleted[1] != "missed" {
+		t.Errorf("the handler got %v", deleted)
+	}
+}

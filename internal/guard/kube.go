@@ -11,12 +11,18 @@ import (
 )
 
 // EventHandler returns a handler of an informer's events that skips an event whose handler panics. An informer counts
-// its first list as handled only if no handler panics, so it would never be synced otherwise.
+// its first list as handled only if no handler panics, so it would never be synced otherwise. For a deletion that the
+// informer missed, the handler gets the object as it was known last, as for any other deletion.
 func EventHandler(work string, h cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(o any, initial bool) { Run(work, func() { h.OnAdd(o, initial) }) },
 		UpdateFunc: func(before, after any) { Run(work, func() { h.OnUpdate(before, after) }) },
-		DeleteFunc: func(o any) { Run(work, func() { h.OnDelete(o) }) },
+		DeleteFunc: func(o any) {
+			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = missed.Obj
+			}
+			Run(work, func() { h.OnDelete(o) })
+		},
 	}
 }
 

@@ -270,7 +270,7 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("dead"), RenewTime: &now,
 			LeaseDurationSeconds: ptr.To(int32(1))}} // the replica waits for as long as its own lease lasts
 	r.Create(dead)
-	// renew renews the Lease, and returns once the other replica has renewed its own after that, and so listed this one.
+	// renew renews the Lease, and returns once the other replica has renewed its own after that, and so listed this.
 	renew := func() {
 		now := metav1.NowMicro()
 		r.Update(dead, dead.Name, func() { dead.Spec.RenewTime = &now })
@@ -279,8 +279,9 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 			if err := r.Get(l, alive); err != nil {
 				return err
 			}
-			if !l.Spec.RenewTime.After(now.Time) || !strings.Contains(l.Annotations[kubeclient.ViewAnnotation], "dead") {
-				return fmt.Errorf("renewed at %s for %s", l.Spec.RenewTime, l.Annotations[kubeclient.ViewAnnotation])
+			view := l.Annotations[kubeclient.ViewAnnotation]
+			if !l.Spec.RenewTime.After(now.Time) || !strings.Contains(view, "dead") {
+				return fmt.Errorf("renewed at %s for %s", l.Spec.RenewTime, view)
 			}
 			return nil
 		})

@@ -181,9 +181,6 @@ func ObserveAs[T client.Object](ctx context.Context, e *Edges, c ctrlcache.Cache
 		return err
 	}
 	notify := func(o any) {
-		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-			o = tombstone.Obj
-		}
 		if t, ok := o.(T); ok {
 			e.NotifyDependents(ref(t))
 		}

@@ -73,9 +73,6 @@ func (a *announcer[T]) updated(before, after any) {
 }
 
 func (a *announcer[T]) deleted(o any) {
-	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = tombstone.Obj
-	}
 	if obj, ok := o.(T); ok {
 		delete(a.failing, client.ObjectKeyFromObject(obj))
 		a.publish(artifact.EventRemoved, obj, "")

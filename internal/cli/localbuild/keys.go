@@ -61,8 +61,8 @@ func environmentKeys() (*decrypt.Keys, error) {
 			return nil, fmt.Errorf("$%s: %w", ageKeyFile, err)
 		}
 		if len(keys) > maxKeys {
-			return nil, fmt.Errorf("$%s: file '%s' has more than %d bytes: is it a file with age keys?", ageKeyFile, name,
-				maxKeys)
+			return nil, fmt.Errorf("$%s: file '%s' has more than %d bytes: is it a file with age keys?", ageKeyFile,
+				name, maxKeys)
 		}
 		data[ageKeyFile+".agekey"] = keys
 	}

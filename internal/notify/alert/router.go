@@ -76,9 +76,6 @@ func observe[T client.Object](ctx context.Context, r *Router, c ctrlcache.Cache,
 			}
 		},
 		DeleteFunc: func(o any) {
-			if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = tombstone.Obj
-			}
 			var none T
 			if obj, ok := o.(T); ok {
 				set(client.ObjectKeyFromObject(obj), none)

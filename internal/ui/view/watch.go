@@ -81,9 +81,6 @@ func (w *watcher) configure(informer cache.SharedIndexInformer) error {
 		AddFunc:    w.put,
 		UpdateFunc: func(_, o any) { w.put(o) },
 		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
 			if r, ok := o.(*record); ok {
 				w.model.remove(r.item.ID)
 			}
