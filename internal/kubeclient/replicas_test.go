@@ -63,25 +63,41 @@ func (r *replicas) add() *system.System {
 func (r *replicas) agree(n int) {
 	r.Helper()
 	testenv.Eventually(r, "the replicas do not agree", func() error {
-		leases := &coordinationv1.LeaseList{}
-		if err := r.Client.List(r.Context(), leases, client.InNamespace(r.Namespace),
-			client.HasLabels{kubeclient.ReplicasLabel}); err != nil {
-			return err
-		}
+		leases := r.leases()
 		var ids []string
-		for _, l := range leases.Items {
+		for _, l := range leases {
 			ids = append(ids, *l.Spec.HolderIdentity)
 		}
 		if len(ids) != n {
 			return fmt.Errorf("%d replicas have a lease, want %d", len(ids), n)
 		}
-		for _, l := range leases.Items {
+		for _, l := range leases {
 			if view := shard.ParseView(l.Annotations[kubeclient.ViewAnnotation]); !view.Equal(shard.NewView(ids...)) {
 				return fmt.Errorf("replica %s acts on %q, want %q", *l.Spec.HolderIdentity, view, ids)
 			}
 		}
 		return nil
 	})
+}
+
+// leases returns the Leases of the replicas.
+func (r *replicas) leases() []coordinationv1.Lease {
+	r.Helper()
+	leases := &coordinationv1.LeaseList{}
+	if err := r.Client.List(r.Context(), leases, client.InNamespace(r.Namespace),
+		client.HasLabels{kubeclient.ReplicasLabel}); err != nil {
+		r.Fatal(err)
+	}
+	return leases.Items
+}
+
+// mirrorsOf returns the number of git mirrors on the disk of a replica.
+func mirrorsOf(s *system.System) int {
+	found, err := filepath.Glob(filepath.Join(s.Storage, "mirrors", "*", "gen-*"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return len(found)
 }
 
 // apps creates Kustomizations of one source, each with a ConfigMap of its own, and returns the commit.
@@ -152,11 +168,7 @@ func TestReplicasShareAllObjects(t *testing.T) {
 	r.GitRepositoryReady("app-again", commit)
 	mirrors := 0
 	for _, s := range r.all {
-		found, err := filepath.Glob(filepath.Join(s.Storage, "mirrors", "*", "gen-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mirrors += len(found)
+		mirrors += mirrorsOf(s)
 	}
 	if mirrors != 1 {
 		t.Errorf("%d replicas have a mirror of the repository, want 1", mirrors)
@@ -189,6 +201,48 @@ func TestReplicasShareAllObjects(t *testing.T) {
 	}
 }
 
+// TestReplicaForgetsObjectsThatMoveAway lets objects move to another replica, which changes them, and back. The first
+// replica drops what it keeps about them, such as mirrors, and does not take what it applied before for what is there.
+func TestReplicaForgetsObjectsThatMoveAway(t *testing.T) {
+	const apps = 8
+	r := newReplicas(t, 1)
+	r.allReady(apps, r.apps(apps))
+	first := r.leases()[0]
+	repositories := []string{r.Git.URL + "/app"}
+	for i := range 8 {
+		name := fmt.Sprintf("repository-%d", i)
+		commit := r.Git.Commit(name, map[string]string{"a": "b"})
+		r.GitRepository(name)
+		r.GitRepositoryReady(name, commit)
+		repositories = append(repositories, r.Git.URL+"/"+name)
+	}
+	other := r.add()
+	r.agree(2)
+	var ids []string
+	for _, l := range r.leases() {
+		ids = append(ids, *l.Spec.HolderIdentity)
+	}
+	kept := 0
+	for _, url := range repositories {
+		if shard.NewView(ids...).Owner("git/"+url) == *first.Spec.HolderIdentity {
+			kept++
+		}
+	}
+	testenv.Eventually(t, "the mirrors of other replicas stay", func() error {
+		if n := mirrorsOf(r.all[0]); n != kept {
+			return fmt.Errorf("%d mirrors, want %d of %d", n, kept, len(repositories))
+		}
+		return nil
+	})
+	r.allReady(apps, r.change(apps, "2"))
+	other.Stop()
+	r.agree(1)
+	r.allReady(apps, r.change(apps, "1"))
+	for i := range apps {
+		r.ConfigMapHas(fmt.Sprintf("app-%d", i), "1")
+	}
+}
+
 // TestGatesKnowWhatWaitsOnOtherReplicas has a closed gate before objects of three replicas.
 func TestGatesKnowWhatWaitsOnOtherReplicas(t *testing.T) {
 	const apps = 9
@@ -204,6 +258,38 @@ func TestGatesKnowWhatWaitsOnOtherReplicas(t *testing.T) {
 	r.waits("release", apps)
 	r.TurnGate("release", gatingv1.Opened)
 	r.allReady(apps, commit)
+	r.waits("release", 0)
+}
+
+// TestGatesKnowWhatWaitsOnOtherShards has a closed gate before objects of two shards, which labels divide. Both
+// processes reconcile the gate, and say the same.
+func TestGatesKnowWhatWaitsOnOtherShards(t *testing.T) {
+	const key = "sharding.fluxcd.io/key"
+	first := system.Prepare(t, func(o *options.Options) { o.WatchLabelSelector = key + "=first" })
+	second := first.For(t)
+	second.Storage = t.TempDir()
+	second.Configure = []func(*options.Options){func(o *options.Options) { o.WatchLabelSelector = key + "=second" }}
+	first.Start()
+	second.Start()
+	r := &replicas{System: first}
+	r.Gate("release", func(g *gatingv1.Gate) {
+		g.Spec.Selector = &gatingv1.Selector{Kinds: []gatingv1.SelectedKind{kustomizev1.KustomizationKind}}
+	})
+	shard := func(name string) map[string]string { return map[string]string{key: name} }
+	commit := r.Git.Commit("app", map[string]string{"cm.yaml": system.ConfigMap("cm", "1")})
+	r.GitRepository("app", func(g *sourcev1.GitRepository) { g.Labels = shard("first") })
+	for _, name := range []string{"first", "second"} {
+		r.Kustomization(name, "app", "", func(k *kustomizev1.Kustomization) { k.Labels = shard(name) })
+		r.WaitsFor(name, commit)
+	}
+	r.waits("release", 2)
+	for range 2 { // each of them reconciles the gate again
+		r.RequestReconcile(&gatingv1.Gate{}, "release")
+		r.waits("release", 2)
+	}
+	r.TurnGate("release", gatingv1.Opened)
+	r.Ready("first", commit)
+	r.Ready("second", commit)
 	r.waits("release", 0)
 }
 
@@ -227,20 +313,13 @@ func TestReplicaThatLostItsLease(t *testing.T) {
 	r := newReplicas(t, 2)
 	commit := r.apps(6)
 	r.allReady(6, commit)
-	leases := &coordinationv1.LeaseList{}
-	if err := r.Client.List(t.Context(), leases, client.InNamespace(r.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	lost := &leases.Items[0]
+	lost := &r.leases()[0]
 	if err := r.Client.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the replica does not take part again", func() error {
-		if err := r.Client.List(t.Context(), leases, client.InNamespace(r.Namespace)); err != nil {
-			return err
-		}
 		var names []string
-		for _, l := range leases.Items {
+		for _, l := range r.leases() {
 			names = append(names, l.Name)
 		}
 		if len(names) != 2 || slices.Contains(names, lost.Name) {
@@ -259,14 +338,10 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 	r := newReplicas(t, 1)
 	commit := r.apps(3)
 	r.allReady(3, commit)
-	leases := &coordinationv1.LeaseList{}
-	if err := r.Client.List(t.Context(), leases, client.InNamespace(r.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	alive := leases.Items[0].Name
+	alive := r.leases()[0]
 	now := metav1.NowMicro()
 	dead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "sluice-replica-dead",
-		Labels: leases.Items[0].Labels, Annotations: map[string]string{kubeclient.ViewAnnotation: "dead"}},
+		Labels: alive.Labels, Annotations: map[string]string{kubeclient.ViewAnnotation: "dead"}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("dead"), RenewTime: &now,
 			LeaseDurationSeconds: ptr.To(int32(1))}} // the replica waits for as long as its own lease lasts
 	r.Create(dead)
@@ -276,7 +351,7 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 		r.Update(dead, dead.Name, func() { dead.Spec.RenewTime = &now })
 		testenv.Eventually(t, "the replica does not renew its lease", func() error {
 			l := &coordinationv1.Lease{}
-			if err := r.Get(l, alive); err != nil {
+			if err := r.Get(l, alive.Name); err != nil {
 				return err
 			}
 			view := l.Annotations[kubeclient.ViewAnnotation]
