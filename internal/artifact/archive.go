@@ -1,14 +1,13 @@
 package artifact
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"hash/fnv"
 	"io"
 	"io/fs"
 	"path"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // segmentFiles is how many files share a segment on average. Boundaries follow from the paths alone.

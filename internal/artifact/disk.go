@@ -13,7 +13,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -25,19 +24,7 @@ const (
 )
 
 // format identifies the encoder of segments. Segments of another format are not copied, as their bytes may differ.
-var format = "2 " + runtime.Version() + " " + encoderVersion()
-
-// encoderVersion returns the version of the module that compresses.
-func encoderVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == "github.com/klauspost/compress" {
-				return m.Version
-			}
-		}
-	}
-	return ""
-}
+var format = "1 " + runtime.Version()
 
 // sidecar is the index file of an archive. It is stored in the same directory, before the archive.
 type sidecar struct {
