@@ -57,12 +57,17 @@ func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 		l.holder = r.HolderIdentity
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // the election logs it
-		select {
-		case <-ctx.Done():
-		case <-time.After(electionPause):
-		}
+		pause(ctx, electionPause)
 	}
 	return r, raw, err
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // Create implements [resourcelock.Interface].

@@ -106,10 +106,7 @@ func (m *Membership) Run(ctx context.Context) error {
 		if err := r.takePart(ctx); err != nil && ctx.Err() == nil {
 			log.Log.Error(err, "this replica does not reconcile objects until it has a lease again")
 			m.reportWaiting("this replica lost its lease, and takes part again")
-			select {
-			case <-ctx.Done():
-			case <-time.After(memberRetry):
-			}
+			pause(ctx, memberRetry)
 		}
 	}
 	return nil
@@ -128,10 +125,7 @@ func (m *Membership) watch(ctx context.Context, changes chan<- leaseChange) {
 		w, err := m.leases.Watch(ctx, metav1.ListOptions{LabelSelector: ReplicasLabel + "=" + m.group,
 			TimeoutSeconds: ptr.To(int64(300))})
 		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(memberRetry):
-			}
+			pause(ctx, memberRetry)
 			continue
 		}
 		for e := range w.ResultChan() {

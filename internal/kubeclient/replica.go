@@ -243,15 +243,10 @@ func (r *replica) adapt() time.Duration {
 		alive, peers[id] = append(alive, id), o.view
 		pause = min(pause, left)
 	}
-	r.next = nil
-	if wanted := shard.NewView(alive...); !wanted.Equal(r.view) {
-		r.next = wanted
-	}
-	r.drained = nil
-	if r.next == nil {
-		r.shards.Follow(r.view, r.view, peers)
-	} else {
-		r.drained = r.shards.Follow(r.view, r.next, peers)
+	wanted := shard.NewView(alive...)
+	drained := r.shards.Follow(r.view, wanted, peers)
+	if r.next, r.drained = nil, nil; !wanted.Equal(r.view) {
+		r.next, r.drained = wanted, drained
 	}
 	r.report()
 	return max(pause, time.Millisecond)
@@ -259,8 +254,8 @@ func (r *replica) adapt() time.Duration {
 
 // report logs how many replicas share the objects, and reports that this one takes part.
 func (r *replica) report() {
-	n, joined := r.shards.Replicas()
-	if !joined || n == r.reported {
+	n := r.shards.Replicas()
+	if n == 0 || n == r.reported {
 		return
 	}
 	r.reported = n

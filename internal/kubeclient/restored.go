@@ -141,10 +141,8 @@ func (d *restoreDetector) look(ctx context.Context) error {
 			return fmt.Errorf("%w (resource version %s, before %s)", ErrRestored, version, before)
 		}
 		d.fails() // writes wait for the second look
-		select {
-		case <-ctx.Done():
+		if pause(ctx, lookInterval); ctx.Err() != nil {
 			return ctx.Err()
-		case <-time.After(lookInterval):
 		}
 	}
 }

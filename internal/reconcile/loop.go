@@ -270,6 +270,9 @@ func (l *loop[T]) forget(obj T) {
 		l.Gates.SetObserved(l.ref(obj), nil, nil)
 	}
 	l.Suspects.Forget(l.nameOf(key))
+	if l.Shards != nil {
+		l.Shards.Forget(l.nameOf(key))
+	}
 	forgetMetrics(l.GroupKind, key)
 }
 

@@ -74,7 +74,7 @@ func (l *loop[T]) take(ctx context.Context, obj T) (_ context.Context, _ T, end 
 			return ctx, obj, nil, false, nil
 		}
 		if err != nil {
-			l.Shards.Repeat(name)
+			l.Shards.Forget(name)
 			work.End()
 			return ctx, obj, nil, false, err
 		}

@@ -101,8 +101,8 @@ func (w *Work) End() {
 	w.shards.signal()
 }
 
-// Repeat makes the next work on an object the first again, as it could not be read.
-func (s *Shards) Repeat(object string) {
+// Forget makes the next work on an object the first again: it could not be read, or was deleted.
+func (s *Shards) Forget(object string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, object)
@@ -115,11 +115,11 @@ func (s *Shards) Owns(key string) bool {
 	return s.now.owns(key)
 }
 
-// Replicas returns the number of replicas of the published view, and whether this one is among them.
-func (s *Shards) Replicas() (n int, joined bool) {
+// Replicas returns the number of replicas of the view that this one has published; 0 before.
+func (s *Shards) Replicas() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.now.view), len(s.now.view) > 0
+	return len(s.now.view)
 }
 
 // Observe adds a function that is called after each change of what this replica may work on. changed reports whether

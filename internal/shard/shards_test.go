@@ -265,4 +265,8 @@ func TestFirstWorkIsRepeatedAfterAMove(t *testing.T) {
 	if moved == 0 {
 		t.Error("no key moved")
 	}
+	s.Forget("0")
+	if w, _ := s.Begin(t.Context(), "0", "0"); !w.First || len(s.known) != 100 {
+		t.Errorf("after the object was deleted: first %v, %d objects known", w.First, len(s.known))
+	}
 }
