@@ -42,11 +42,11 @@ func fourObjects(app int, version string) []string {
 	}
 }
 
-// BenchmarkFleet applies 1,000 Kustomizations of four objects, of one repository: all new at once, all
+// BenchmarkFleet applies 1,000 Kustomizations (-fleet N) of four objects, of one repository: all new at once, all
 // changed by one commit, and one changed by a commit. For comparison with the former two it applies the same
 // objects in a bare loop.
 func BenchmarkFleet(b *testing.B) {
-	f := newFleet(b, fleetSize, fourObjects)
+	f := newFleet(b, *fleetSize, fourObjects)
 	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
 	if err != nil {
 		b.Fatal(err)
@@ -54,7 +54,7 @@ func BenchmarkFleet(b *testing.B) {
 	before, after := testenv.Namespace(b), testenv.Namespace(b)
 	head1 := f.commit("1", f.all()...)
 	f.declare()
-	t := newTable(fmt.Sprintf("%d Kustomizations of four objects, one repository", fleetSize), head...)
+	t := newTable(fmt.Sprintf("%d Kustomizations of four objects, one repository", *fleetSize), head...)
 	for b.Loop() {
 		theirs := loop(b, bare, f.objects(before, "1"))
 		quiet(b)
@@ -65,7 +65,7 @@ func BenchmarkFleet(b *testing.B) {
 		ours := since(start, p.usage())
 		asked := p.requests(log, testenv.Request{})
 		theirs = mean(theirs, loop(b, bare, f.objects(after, "1")))
-		t.compare(b, "create all", ours, theirs, 4*fleetSize, asked, p.memory("VmHWM"))
+		t.compare(b, "create all", ours, theirs, 4*(*fleetSize), asked, p.memory("VmHWM"))
 		byKind(b, log)
 
 		theirs = loop(b, bare, f.objects(before, "2"))
@@ -78,7 +78,7 @@ func BenchmarkFleet(b *testing.B) {
 		ours = since(start, p.usage())
 		asked = p.requests(log, testenv.Request{})
 		theirs = mean(theirs, loop(b, bare, f.objects(after, "2")))
-		t.compare(b, "change all", ours, theirs, 4*fleetSize, asked, p.memory("VmHWM"))
+		t.compare(b, "change all", ours, theirs, 4*(*fleetSize), asked, p.memory("VmHWM"))
 		byKind(b, log)
 
 		quiet(b)
@@ -125,11 +125,11 @@ func (f *fleet) touchOne(p *process, log *testenv.AuditLog, ours measured) {
 		objects += p.requests(log, testenv.Request{Resource: resource})
 	}
 	all := p.requests(log, testenv.Request{})
-	t := newTable(fmt.Sprintf("%d Kustomizations, a commit touches one", fleetSize), "time s", "CPU s",
+	t := newTable(fmt.Sprintf("%d Kustomizations, a commit touches one", *fleetSize), "time s", "CPU s",
 		"API server CPU s", "requests for objects", "status writes", "events and all else", "MB on the wire")
 	t.row(ours.took.Seconds(), ours.cpu.Seconds(), ours.server.Seconds(), objects, statuses, all-objects-statuses,
 		float64(ours.bytes)/1e6)
 	b.ReportMetric(float64(objects), "object-requests/commit")
-	b.ReportMetric(float64(statuses)/fleetSize, "status-writes/kustomization")
+	b.ReportMetric(float64(statuses)/float64(*fleetSize), "status-writes/kustomization")
 	byKind(b, log)
 }

@@ -36,7 +36,8 @@ var releaseCount = flag.Int("releases", 1000, "how many HelmReleases BenchmarkRe
 // releases are HelmReleases of one chart of four objects, which a HelmChart packages from a repository.
 type releases struct {
 	*fleet
-	count int
+	count   int
+	targets []string // namespaces that are deployed to in turn; empty: that of the HelmReleases
 }
 
 func newReleases(b *testing.B, count int) *releases {
@@ -60,6 +61,14 @@ func newReleases(b *testing.B, count int) *releases {
 
 func (r *releases) named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: r.namespace, Name: name}
+}
+
+// target is the namespace that an app is deployed to.
+func (r *releases) target(app int) string {
+	if len(r.targets) == 0 {
+		return r.namespace
+	}
+	return r.targets[app%len(r.targets)]
 }
 
 // chartFiles are the files of the chart: four objects whose labels have the version.
@@ -86,7 +95,8 @@ func (r *releases) create() {
 	inParallel(r.all(), func(app int) {
 		err := r.client.Create(r.b.Context(), &helmv2.HelmRelease{ObjectMeta: r.named(appName(app)),
 			Spec: helmv2.HelmReleaseSpec{Interval: meta.Duration{Duration: time.Hour},
-				ChartRef: &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}}})
+				TargetNamespace: r.target(app),
+				ChartRef:        &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}}})
 		if err != nil {
 			r.b.Error(err)
 		}

@@ -15,7 +15,7 @@ import (
 // BenchmarkPreview previews a change of one file in a repository of 1,000 applied Kustomizations, with the built
 // `sluice preview` as a process of its own.
 func BenchmarkPreview(b *testing.B) {
-	f := newFleet(b, fleetSize, fourObjects)
+	f := newFleet(b, *fleetSize, fourObjects)
 	commit := f.commit("1", f.all()...)
 	f.declare()
 	wait := f.follow(commit)
@@ -26,7 +26,7 @@ func BenchmarkPreview(b *testing.B) {
 	f.git.SetRef("fleet", "refs/heads/next", strings.TrimSpace(f.git.Run("fleet", "rev-parse", "refs/heads/main")))
 	f.git.CommitTo("fleet", "refs/heads/next", map[string]string{"apps/" + appName(7) + "/app.yaml": next})
 	quiet(b)
-	t := newTable(fmt.Sprintf("%d Kustomizations, a preview of a change of one file", fleetSize), "run", "time s",
+	t := newTable(fmt.Sprintf("%d Kustomizations, a preview of a change of one file", *fleetSize), "run", "time s",
 		"CPU s", "requests")
 	for b.Loop() {
 		var warm []float64

@@ -41,6 +41,10 @@ type scale struct {
 	reporting     sync.Mutex
 }
 
+// scaleTargets is how many namespaces get the objects: controllers of Kubernetes list all ReplicaSets and EndpointSlices
+// of a namespace for each Deployment and Service in it.
+const scaleTargets = 100
+
 // firstApp is the number of the first app: names of objects differ from those of releases.
 const firstApp = 100_000
 
@@ -55,6 +59,9 @@ func newScale(b *testing.B) *scale {
 	b.Cleanup(cancel)
 	s := &scale{releases: newReleases(b, *scaleReleases), apps: *scaleApps, sources: min(*scaleSources, *scaleApps),
 		end: end, storage: b.TempDir(), address: freeAddress(b)}
+	for range scaleTargets {
+		s.targets = append(s.targets, testenv.Namespace(b))
+	}
 	s.table = newTable(fmt.Sprintf("%d Kustomizations of five objects, %d sources, %d HelmReleases of four objects",
 		s.apps, s.sources, s.count), "", "Ready", "s", "CPU s", "API server CPU s", "requests", "memory, MB",
 		"most memory, MB")
@@ -101,7 +108,7 @@ func (s *scale) declareAll() {
 	for app := range s.apps {
 		all = append(all, &kustomizev1.Kustomization{ObjectMeta: s.named(appName(firstApp + app)),
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.namespace,
+				Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: s.target(app),
 				Path: "./" + appName(firstApp+app),
 				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
 					NamespacedName: meta.NamespacedName{Name: sourceName(app % s.sources)}}}})
@@ -255,12 +262,14 @@ func (s *scale) touchOne(p *process) {
 	if err := s.client.Patch(s.b.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		s.b.Fatal(err)
 	}
-	_, err := s.until(&kustomizev1.KustomizationList{}, s.apps, func(_ int, name string) {
-		if name == appName(firstApp+app) {
-			s.report("a commit to one, that one", "1", p, nil, start)
+	for k := (&kustomizev1.Kustomization{ObjectMeta: s.named(appName(firstApp + app))}); !s.isDone(k); {
+		<-time.After(10 * time.Millisecond)
+		if err := s.client.Get(s.b.Context(), client.ObjectKeyFromObject(k), k); err != nil {
+			s.b.Fatal(err)
 		}
-	})
-	if err != nil {
+	}
+	s.report("a commit to one, that one", "1", p, nil, start)
+	if _, err := s.until(&kustomizev1.KustomizationList{}, s.apps, func(int, string) {}); err != nil {
 		s.b.Fatal(err)
 	}
 	s.report("all that share its source", fmt.Sprint(sharing), p, log, start)

@@ -27,8 +27,9 @@ import (
 )
 
 var (
-	idleFor = flag.Duration("idle", time.Minute, "how long BenchmarkIdle watches")
-	patient = flag.Duration("patience", 10*time.Minute, "how long a change may take before a benchmark gives up")
+	idleFor   = flag.Duration("idle", time.Minute, "how long BenchmarkIdle watches")
+	fleetSize = flag.Int("fleet", 1000, "how many Kustomizations BenchmarkFleet and BenchmarkPreview have")
+	patient   = flag.Duration("patience", 10*time.Minute, "how long a change may take before a benchmark gives up")
 )
 
 // fleet is a repository of apps, and the Kustomizations that apply them: one an app.
@@ -248,8 +249,6 @@ func (t *table) compare(b *testing.B, name string, ours, theirs measured, object
 	b.ReportMetric(ours.took.Seconds()/theirs.took.Seconds(), strings.ReplaceAll(name, " ", "-")+"/bare")
 	b.ReportMetric(all, strings.ReplaceAll(name, " ", "-")+"-cpu/bare")
 }
-
-const fleetSize = 1000
 
 const manyObjects = 5000
 

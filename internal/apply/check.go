@@ -119,16 +119,27 @@ func (r *run) checkObject(ctx context.Context, o *object) (*plan, error) {
 			return p, err
 		}
 	}
-	return r.dryRun(ctx, o, known, false)
+	return r.compare(ctx, o, known, false)
 }
 
-// dryRun makes a plan from the server's response to a dry-run of the apply. Retried is set for the second attempt.
-func (r *run) dryRun(ctx context.Context, o *object, known knownState, retried bool) (*plan, error) {
-	owner := r.req.Owner
+// compare makes a plan from the live object if it shows that nothing would change, else from a dry-run. Retried is set
+// for the second attempt.
+func (r *run) compare(ctx context.Context, o *object, known knownState, retried bool) (*plan, error) {
 	desired, err := r.withoutIgnored(ctx, o, known)
 	if err != nil {
 		return nil, err
 	}
+	if live := r.asApplied(ctx, o, desired, known); live != nil {
+		p := &plan{version: live.GetResourceVersion(), previousOwner: otherOwner(live, r.req.Owner)}
+		return r.planUnchanged(o, p, live), nil
+	}
+	return r.dryRun(ctx, o, desired, known, retried)
+}
+
+// dryRun makes a plan from the server's response to a dry-run of the apply.
+func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstructured, known knownState,
+	retried bool) (*plan, error) {
+	owner := r.req.Owner
 	result, err := r.patch(ctx, o, desired, patchOptions{dryRun: true})
 	if apierrors.IsInvalid(err) {
 		if kept, accepted := r.keepEmptyMaps(ctx, o, desired); accepted != nil {
@@ -172,7 +183,7 @@ func (r *run) dryRun(ctx context.Context, o *object, known knownState, retried b
 	case !p.takeOver && r.managers.digest(live) == digest:
 		return r.planUnchanged(o, p, result), nil
 	case !retried && live.GetResourceVersion() != p.version:
-		return r.dryRun(ctx, o, known, true) // the object changed between the requests
+		return r.compare(ctx, o, known, true) // the object changed between the requests
 	case report || known.sameDeclaration || r.reportsDiff():
 		r.planDiff(p, live, result)
 	}

@@ -107,6 +107,16 @@ func (c *counter) take() []string {
 	return out
 }
 
+// count returns how many requests there were since the last call, by verb.
+func (c *counter) count() map[string]int {
+	out := map[string]int{}
+	for _, l := range c.take() {
+		verb, _, _ := strings.Cut(l, " /")
+		out[verb]++
+	}
+	return out
+}
+
 // objects parses YAML documents. A %s in them is replaced by the namespace of the test.
 func (f *fixture) objects(text string) []*unstructured.Unstructured {
 	f.t.Helper()

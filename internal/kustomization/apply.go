@@ -66,9 +66,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	if s.isComplete {
 		s.lastAppliedDigest = r.state.build.digest
 	}
-	if req.Resync {
-		s.lastResync = r.Clock.Now()
-	}
+	r.noteResync(req)
 	return nil
 }
 
@@ -82,9 +80,7 @@ func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
 	if err != nil {
 		return err
 	}
-	if req.Resync {
-		r.state.apply.lastResync = r.Clock.Now()
-	}
+	r.noteResync(req)
 	r.state.complete()
 	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
 	return nil
@@ -110,10 +106,18 @@ func (c *Controller) needsResync(s *state) bool {
 	return c.Clock.Since(s.apply.lastResync) >= c.Options.Resync
 }
 
+// noteResync records when all objects were compared last. The first pass of a process compares them all.
+func (r *run) noteResync(req apply.Request) {
+	if req.Resync || r.state.apply.lastResync.IsZero() {
+		r.state.apply.lastResync = r.Clock.Now()
+	}
+}
+
 // applyRequest returns the request to apply the build in this pass.
 func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
+	isFirst := r.state.apply.lastResync.IsZero() // no object is known yet, so that all are compared
 	req, err := newApplyRequest(r.obj, built, applyOptions{
-		requested: r.pass.Requested && !r.held, resync: r.pass.Requested || r.needsResync(r.state),
+		requested: r.pass.Requested && !r.held, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
 	})
 	req.SameDeclaration = r.report.Corrected
 	req.SaveInventory = func(i apply.Inventory) error {

@@ -49,7 +49,7 @@ type applyState struct {
 	target            *rollout.Target
 	isComplete        bool      // the last build was applied completely, or did not need to be
 	lastAppliedDigest string    // of the build that was applied completely; empty once another apply has started
-	lastResync        time.Time // when all objects were dry-run last
+	lastResync        time.Time // when all objects were compared last; zero before the first pass of the process
 	warnings          string    // the last reported ones
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known

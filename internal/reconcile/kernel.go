@@ -215,7 +215,7 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		}
 	}
 	return c.Watch(source.Kind(mgr.GetCache(), client.Object(kind.New()), &handler.EnqueueRequestForObject{},
-		relevantChange))
+		l.writes.follow(), relevantChange))
 }
 
 // NamedSource is a source of events that logs name, unlike a [source.Func].

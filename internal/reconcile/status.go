@@ -8,8 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
@@ -90,42 +93,70 @@ func (l *loop[T]) patchFinalizers(ctx context.Context, obj T, before []string) e
 	return nil
 }
 
-// writeCache stores the last version that we wrote of each object until the informer's cache has caught up, so that a
-// pass never reads a status older than our own last write.
+// writeCache keeps the last version that we wrote of each object until the informer's cache has it, so that a pass
+// never reads a status older than our own last write.
 type writeCache[T Object] struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]T
+	mu     sync.Mutex
+	last   map[types.NamespacedName]T
+	cached map[types.NamespacedName]string // the resource version that the informer's cache has at least
 }
 
 func newWriteCache[T Object]() *writeCache[T] {
-	return &writeCache[T]{last: map[types.NamespacedName]T{}}
+	return &writeCache[T]{last: map[types.NamespacedName]T{}, cached: map[types.NamespacedName]string{}}
 }
 
+// store keeps what we wrote. The event of a write may come before its response: then there is nothing to keep.
 func (w *writeCache[T]) store(obj T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last[client.ObjectKeyFromObject(obj)] = obj.DeepCopyObject().(T)
+	key := client.ObjectKeyFromObject(obj)
+	if cached, ok := w.cached[key]; ok && !resourceversion.Newer(obj.GetResourceVersion(), cached) {
+		delete(w.last, key)
+		return
+	}
+	w.last[key] = obj.DeepCopyObject().(T)
 }
 
 func (w *writeCache[T]) forget(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.last, key)
+	delete(w.cached, key)
+}
+
+// follow is a predicate that lets all events of the informer pass, and drops what its cache has.
+func (w *writeCache[T]) follow() predicate.Predicate {
+	return guard.Predicate("following the cache", predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { w.caughtUp(e.Object); return true },
+		UpdateFunc: func(e event.UpdateEvent) bool { w.caughtUp(e.ObjectNew); return true },
+		DeleteFunc: func(e event.DeleteEvent) bool { w.forget(client.ObjectKeyFromObject(e.Object)); return true },
+	})
+}
+
+// caughtUp notes that the informer's cache has an object.
+func (w *writeCache[T]) caughtUp(cached client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := client.ObjectKeyFromObject(cached)
+	w.cached[key] = cached.GetResourceVersion()
+	if last, ok := w.last[key]; ok && !isAhead(last, cached) {
+		delete(w.last, key)
+	}
 }
 
 // newest returns the last written version if it is newer than the cached object, else the cached object.
 func (w *writeCache[T]) newest(cached T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := client.ObjectKeyFromObject(cached)
-	last, ok := w.last[key]
-	if !ok {
-		return cached
-	}
-	if last.GetUID() == cached.GetUID() &&
-		resourceversion.Newer(last.GetResourceVersion(), cached.GetResourceVersion()) {
+	last, ok := w.last[client.ObjectKeyFromObject(cached)]
+	if ok && isAhead(last, cached) {
 		return last.DeepCopyObject().(T)
 	}
-	delete(w.last, key)
 	return cached
+}
+
+// isAhead reports whether what we wrote is newer than what the informer's cache has of the same object.
+func isAhead(written, cached client.Object) bool {
+	return written.GetUID() == cached.GetUID() &&
+		resourceversion.Newer(written.GetResourceVersion(), cached.GetResourceVersion())
 }
