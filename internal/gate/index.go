@@ -79,8 +79,8 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 	return e
 }
 
-// compiled returns the compiled rules of a gate, or why they are invalid. Those of the index are used if they are of the
-// same generation.
+// compiled returns the compiled rules of a gate, or why they are invalid. Those of the index are used if they are of
+// the same generation.
 func (x *Index) compiled(g *gatingv1.Gate) (*ruling.Rules, error) {
 	x.mu.RLock()
 	known := x.gates[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]

@@ -143,8 +143,8 @@ func (m *Membership) watch(ctx context.Context, changes chan<- leaseChange) {
 	}
 }
 
-// idOf returns the ID of the replica that has a Lease; empty if it is not that of a replica. The name cannot be changed,
-// so a Lease that was edited still stands for its replica.
+// idOf returns the ID of the replica that has a Lease; empty if it is not that of a replica. The name cannot be
+// changed, so a Lease that was edited still stands for its replica.
 func idOf(l *coordinationv1.Lease) string {
 	if !strings.HasPrefix(l.Name, replicaPrefix) {
 		return ""

@@ -79,9 +79,9 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 	}
 	base := &http.Transport{
 		Proxy: proxy, DialContext: t.Egress.Dialer().DialContext, TLSClientConfig: tls,
-		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: t.ResponseTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: idleConnTimeout,
-		ForceAttemptHTTP2: true,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
+		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: t.ResponseTimeout,
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: idleConnTimeout, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
 	}
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
 	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy},

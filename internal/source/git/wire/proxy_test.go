@@ -111,7 +111,8 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(proxy.Close)
 	for _, through := range []string{"", proxy.URL, "socks5://" + proxy.Listener.Addr().String()} {
-		for _, host := range []string{"169.254.169.254", "[64:ff9b::a9fe:a9fe]", "2852039166:22", "169.254.169.254.:22"} {
+		for _, host := range []string{"169.254.169.254", "[64:ff9b::a9fe:a9fe]", "2852039166:22",
+			"169.254.169.254.:22"} {
 			conn, err := newSSH(Remote{Egress: policy, ProxyURL: through, Credentials: auth.GitCredentials{
 				Identity: &sshkey.Private{}, KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: host}, &counts{})
 			if err != nil {
