@@ -35,7 +35,7 @@ func newMember(t *testing.T, namespace string, now *time.Time) *replica {
 	return r
 }
 
-// editLease changes the Lease of a replica as somebody with the right to update it does.
+// editLease changes the Lease of a replica as a user with the right to update it does.
 func (r *replica) editLease(t *testing.T, change func(l *coordinationv1.Lease)) {
 	t.Helper()
 	l, err := r.leases.Get(t.Context(), r.lease.Name, metav1.GetOptions{})
@@ -55,7 +55,7 @@ func TestEditedLeaseStandsForItsReplica(t *testing.T) {
 	namespace := testenv.Namespace(t)
 	a, b := newMember(t, namespace, &now), newMember(t, namespace, &now)
 	for name, edit := range map[string]func(s *coordinationv1.LeaseSpec){
-		"another holder": func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("nobody") },
+		"another holder": func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("another") },
 		"no holder":      func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil },
 		"the observer":   func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To(b.id) },
 		"nothing":        func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} },
@@ -82,8 +82,8 @@ func TestEditedLeaseStandsForItsReplica(t *testing.T) {
 	}
 }
 
-// TestForgedLeasesEnd has Leases that no process renews, with absurd content.
-func TestForgedLeasesEnd(t *testing.T) {
+// TestLeasesWithoutProcessEnd has Leases that no process renews, with absurd content.
+func TestLeasesWithoutProcessEnd(t *testing.T) {
 	now := time.Now()
 	namespace := testenv.Namespace(t)
 	r := newMember(t, namespace, &now)
@@ -115,6 +115,6 @@ func TestForgedLeasesEnd(t *testing.T) {
 	now = now.Add(staleLeases * options.MaxLeaseDuration)
 	look()
 	if look(); len(r.others) != 0 {
-		t.Errorf("%d forged Leases still exist", len(r.others))
+		t.Errorf("%d Leases without a process still exist", len(r.others))
 	}
 }

@@ -230,7 +230,8 @@ func TestCloudProviderFindsCluster(t *testing.T) {
 	both := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
 		"serviceAccountName": "app", "audiences": "a\nb"}
 	r := &RemoteClusters{
-		Transports: NewTransports(&egress.Policy{}, nil), Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
+		Transports: NewTransports(&egress.Policy{}, nil),
+		Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
 		Reader: configMaps{"named": named, "other": other, "both": both, "wrong": {"provider": "aws", "cluster": "c"}},
 	}
 	for range 2 {
