@@ -232,7 +232,8 @@ func TestCloudProviderFindsCluster(t *testing.T) {
 	r := &RemoteClusters{
 		Transports: NewTransports(&egress.Policy{}, nil),
 		Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
-		Reader:     configMaps{"named": named, "other": other, "both": both, "wrong": {"provider": "aws", "cluster": "c"}},
+		Reader:     configMaps{"named": named, "other": other,
+			"both": both, "wrong": {"provider": "aws", "cluster": "c"}},
 	}
 	for range 2 {
 		sendTo(t, mustConnect(t, r, "named"))
