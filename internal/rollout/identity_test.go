@@ -232,7 +232,7 @@ func TestCloudProviderFindsCluster(t *testing.T) {
 	r := &RemoteClusters{
 		Transports: NewTransports(&egress.Policy{}, nil),
 		Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
-		Reader:     configMaps{"named": named, "other": other,
+		Reader: configMaps{"named": named, "other": other,
 			"both": both, "wrong": {"provider": "aws", "cluster": "c"}},
 	}
 	for range 2 {
