@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -47,7 +48,7 @@ type ownArtifacts struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (o ownArtifacts) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := parseAddress(r.URL.Path)
+	a := parseAddress(path.Clean("/" + r.URL.Path)) // other servers may clean it
 	isOwn := a != nil && a.key.dir() == o.dir
 	names := a != nil && (a.key == (Key{}) || slices.Contains(storedKinds, a.key.Kind))
 	if !isOwn && (names || o.storeHost != "" && strings.EqualFold(r.URL.Host, o.storeHost)) {

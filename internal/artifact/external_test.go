@@ -3,6 +3,7 @@ package artifact
 import (
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -90,6 +91,27 @@ func TestExternalArtifactReadsNoArtifactOfOthers(t *testing.T) {
 	_, err = f.Fetch(t.Context(), rendered, meta.Artifact{URL: server.URL + "/healthz", Digest: a.Digest})
 	if err == nil || !strings.Contains(err.Error(), "another object") {
 		t.Errorf("the server of this process: %v", err)
+	}
+}
+
+// TestExternalArtifactPathsAreComparedAsServersReadThem has a server that cleans paths, as many do.
+func TestExternalArtifactPathsAreComparedAsServersReadThem(t *testing.T) {
+	s, a, _ := serving(t, map[string]string{"a": "x"})
+	artifacts := &Server{Store: s}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = path.Clean(r.URL.Path)
+		artifacts.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	f := &Fetcher{Client: http.DefaultClient, External: http.DefaultClient}
+	for _, at := range []string{"//" + a.Path, "/./" + a.Path, "/x/../" + a.Path, "/%2e/" + a.Path,
+		"/externalartifact/hostile/rendered/../../../" + a.Path, "/externalartifact%2f..%2f" + a.Path,
+		"/./digest/" + a.Digest, "//gitrepository/apps/webapp/latest.tar.gz",
+		"/externalartifact/hostile/rendered/%2e%2e/%2e%2e/%2e%2e/" + a.Path} {
+		_, err := f.Fetch(t.Context(), rendered, meta.Artifact{URL: server.URL + at, Digest: a.Digest})
+		if err == nil || !strings.Contains(err.Error(), "another object") {
+			t.Errorf("%s: %v", at, err)
+		}
 	}
 }
 

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -136,10 +133,8 @@ func (t *transport) send(req *http.Request, admitted *hostguard.Request) (*http.
 
 func (t *transport) route(req *http.Request) (hostguard.Route, error) {
 	r := hostguard.Route{Host: hostPort(req.URL)}
-	if ip, err := netip.ParseAddr(req.URL.Hostname()); err == nil {
-		if err := t.policy.checkIP(ip); err != nil {
-			return r, explain(req.Context(), err, r) // a proxy would connect to it
-		}
+	if err := t.policy.CheckHost(req.URL.Hostname()); err != nil {
+		return r, err
 	}
 	proxy, err := t.base.Proxy(req)
 	if err != nil {
@@ -172,39 +167,6 @@ func hostPort(u *url.URL) string {
 		return host
 	}
 	return host + ":" + port
-}
-
-var (
-	errLinkLocal = errors.New("it is link-local, where clouds serve instance metadata")
-	errLoopback  = errors.New("it is a loopback address, which is the controller's own host")
-)
-
-// metadata are the other addresses at which clouds serve instance metadata.
-var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("168.63.129.16"),
-	netip.MustParseAddr("100.100.100.200")}
-
-// checkAddress is called after name resolution, so that no DNS name circumvents it.
-func (p *Policy) checkAddress(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	return p.checkIP(at.Addr())
-}
-
-func (p *Policy) checkIP(ip netip.Addr) error {
-	ip = ip.Unmap().WithZone("")
-	switch {
-	case p.RefuseLinkLocal && linkLocal(ip):
-		return errLinkLocal
-	case p.RefuseLoopback && (ip.IsLoopback() || ip.IsUnspecified()):
-		return errLoopback
-	}
-	return nil
-}
-
-func linkLocal(ip netip.Addr) bool {
-	return ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || slices.Contains(metadata, ip)
 }
 
 func checkProxyAnswer(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {

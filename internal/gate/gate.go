@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
-	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/seal"
@@ -41,6 +40,8 @@ type Controller struct {
 	Checks  *Checks
 	// Waiting returns the objects that wait for a gate, at most limit, and how many there are in total.
 	Waiting func(gate types.NamespacedName, limit int) ([]gatingv1.WaitingObject, int64)
+	// CheckRules returns why the rules of the gate are invalid.
+	CheckRules func(g *gatingv1.Gate) error
 	// CheckSelection returns why the gate selects less than its selector names.
 	CheckSelection func(ctx context.Context, g *gatingv1.Gate) error
 	// GatesOfMembers visits the gates which hold the objects of a check of revisions.
@@ -118,7 +119,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 	if err != nil {
 		return decision{}, err
 	}
-	if _, err := ruling.Compile(g.Spec.Rules); err != nil {
+	if err := c.CheckRules(g); err != nil {
 		return decision{}, err
 	}
 	if err := c.checkCycle(ctx, g); err != nil {

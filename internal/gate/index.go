@@ -76,12 +76,25 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 		e.gate.Status = gatingv1.GateStatus{}
 	}
 	e.state = stateOf(e.gate)
-	if previous != nil && previous.gate.UID == g.UID && previous.gate.Generation == g.Generation {
-		e.rules, e.problem = previous.rules, previous.problem
-	} else {
-		e.rules, e.problem = ruling.Compile(g.Spec.Rules)
-	}
 	return e
+}
+
+// compiled returns the compiled rules of a gate, or why they are invalid. Those of the index are used if they are of
+// the same generation.
+func (x *Index) compiled(g *gatingv1.Gate) (*ruling.Rules, error) {
+	x.mu.RLock()
+	known := x.gates[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]
+	x.mu.RUnlock()
+	if known != nil && known.gate.UID == g.UID && known.gate.Generation == g.Generation {
+		return known.rules, known.problem
+	}
+	return ruling.Compile(g.Spec.Rules)
+}
+
+// CheckRules returns why the rules of a gate are invalid.
+func (x *Index) CheckRules(g *gatingv1.Gate) error {
+	_, err := x.compiled(g)
+	return err
 }
 
 // stateOf returns a string that changes when the decisions of a gate may change. Changes to the rest of its
@@ -104,9 +117,11 @@ func (x *Index) Put(g *gatingv1.Gate) {
 		x.mu.RUnlock()
 		selects.confined, _ = x.confines(context.Background(), g, before) // the controller reports the error
 	}
+	rules, problem := x.compiled(g) // without the lock, as it may take long
 	x.mu.Lock()
 	previous, selected := x.gates[key], x.selectors[key]
 	current := x.newEntry(g, previous)
+	current.rules, current.problem = rules, problem
 	if x.gates == nil {
 		x.gates, x.selectors = map[types.NamespacedName]*entry{}, map[types.NamespacedName]*selector{}
 	}

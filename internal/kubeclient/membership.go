@@ -134,13 +134,22 @@ func (m *Membership) watch(ctx context.Context, changes chan<- leaseChange) {
 				continue
 			}
 			select {
-			case changes <- leaseChange{id: ptr.Deref(l.Spec.HolderIdentity, ""), version: l.ResourceVersion,
+			case changes <- leaseChange{id: idOf(l), version: l.ResourceVersion,
 				view: shard.ParseView(l.Annotations[ViewAnnotation]), deleted: e.Type == apiwatch.Deleted}:
 			case <-ctx.Done():
 			}
 		}
 		w.Stop()
 	}
+}
+
+// idOf returns the ID of the replica that has a Lease; empty if it is not that of a replica. The name cannot be
+// changed, so a Lease that was edited still stands for its replica.
+func idOf(l *coordinationv1.Lease) string {
+	if !strings.HasPrefix(l.Name, replicaPrefix) {
+		return ""
+	}
+	return strings.TrimPrefix(l.Name, replicaPrefix)
 }
 
 // lease returns the Lease of a replica at a time.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
@@ -160,7 +161,8 @@ func (r *replica) write(ctx context.Context, view shard.View) error {
 	ctx, cancel := context.WithTimeout(ctx, max(memberRetry, r.deadline-at.Sub(r.renewed)))
 	defer cancel()
 	l := r.lease.DeepCopy()
-	l.Spec.RenewTime = &metav1.MicroTime{Time: at}
+	own := r.Membership.lease(r.id, at).Spec // others may have edited it
+	own.AcquireTime, l.Spec = l.Spec.AcquireTime, own
 	l.Annotations[ViewAnnotation] = view.String()
 	l, err := r.leases.Update(ctx, l, metav1.UpdateOptions{})
 	switch {
@@ -207,16 +209,17 @@ func (r *replica) list(ctx context.Context) error {
 	now, listed, mine := r.now(), map[string]*other{}, false
 	for i := range found.Items {
 		l := &found.Items[i]
-		id := ptr.Deref(l.Spec.HolderIdentity, "")
 		if l.UID == r.lease.UID {
 			mine = true
 			continue
 		}
-		if l.Name != replicaPrefix+id {
+		id := idOf(l)
+		if id == "" {
 			continue
 		}
 		o := &other{view: shard.ParseView(l.Annotations[ViewAnnotation]), version: l.ResourceVersion, seen: now,
-			uid: l.UID, expires: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second}
+			uid: l.UID, expires: min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second,
+				options.MaxLeaseDuration)}
 		if before := r.others[id]; before != nil && before.version == o.version {
 			o.seen = before.seen
 		}

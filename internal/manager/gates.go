@@ -110,6 +110,7 @@ func (p *process) addGates(ctx context.Context) error {
 			Client: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(), Checks: checks,
 			Waiting: p.gateIndex.Waiting, Seals: p.kernel.Seals,
 			Authors:        authors,
+			CheckRules:     p.gateIndex.CheckRules,
 			CheckSelection: p.gateIndex.CheckSelection,
 			Observed:       &p.gateIndex.Observed,
 			Waves:          p.gateIndex.WaveProgress,

@@ -41,7 +41,7 @@ func (p *process) removal() rollout.Removal {
 }
 
 func (p *process) remoteClusters() *rollout.RemoteClusters {
-	transports := rollout.NewTransports(p.remotes.Egress.Dialer(), nil)
+	transports := rollout.NewTransports(p.remotes.Egress, nil)
 	transports.QPS, transports.Burst, transports.Wrap = p.KubeAPIQPS, p.KubeAPIBurst, p.fence.Wrap
 	return &rollout.RemoteClusters{
 		Reader: p.mgr.GetAPIReader(), Identities: p.remotes.Identities, Token: p.accounts.RequestToken,

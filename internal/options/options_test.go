@@ -3,6 +3,7 @@ package options
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,10 @@ func TestApplyOptions(t *testing.T) {
 }
 
 func TestElectionRenewsInTime(t *testing.T) {
+	tooLong := Options{LeaderElection: true, LeaseDuration: time.Hour + 1, RenewDeadline: 30, RetryPeriod: 5}
+	if err := tooLong.checkElection(); err == nil || !strings.Contains(err.Error(), "choose at most 1h0m0s") {
+		t.Errorf("a lease of more than an hour: %v", err)
+	}
 	for flag, o := range map[string]Options{
 		"":                                 {LeaseDuration: 35, RenewDeadline: 30, RetryPeriod: 5},
 		"--leader-election-retry-period":   {LeaseDuration: 35, RenewDeadline: 30},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -74,6 +75,9 @@ func (o *Options) checkEvents() error {
 	return nil
 }
 
+// MaxLeaseDuration is the longest time after which others take over from a process that does not answer.
+const MaxLeaseDuration = time.Hour
+
 // checkElection rejects a lease that ends before it is renewed.
 func (o *Options) checkElection() error {
 	switch {
@@ -90,6 +94,9 @@ func (o *Options) checkElection() error {
 	case o.LeaseDuration <= o.RenewDeadline:
 		return fmt.Errorf("--leader-election-lease-duration is %s: choose more than the value of "+
 			"--leader-election-renew-deadline, which is %s", o.LeaseDuration, o.RenewDeadline)
+	case o.LeaseDuration > MaxLeaseDuration:
+		return fmt.Errorf("--leader-election-lease-duration is %s: choose at most %s", o.LeaseDuration,
+			MaxLeaseDuration)
 	}
 	return nil
 }

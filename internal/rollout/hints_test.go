@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -72,7 +72,7 @@ func TestHintsOfAccounts(t *testing.T) {
 	err := Destination{ServiceAccount: "gone"}.ExplainMissingAccount(t.Context(), objects{}, "apps", refused)
 	wantHint(t, "missing account", err, "Create it, and bind a role to it that allows what it applies")
 
-	r := &RemoteClusters{Transports: NewTransports(&net.Dialer{}, nil), Reader: objects{
+	r := &RemoteClusters{Transports: NewTransports(&egress.Policy{}, nil), Reader: objects{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "unnamed"},
 			Data: map[string]string{"provider": "generic", "address": "https://10.0.0.1"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "empty"}},

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -96,7 +96,7 @@ func TestGenericProviderUsesServiceAccountTokens(t *testing.T) {
 	server, ca, tokens := apiServer(t)
 	lifetime, issued := time.Hour, 0
 	r := &RemoteClusters{
-		Transports: NewTransports(&net.Dialer{}, nil),
+		Transports: NewTransports(&egress.Policy{}, nil),
 		Self: func(context.Context) (types.NamespacedName, error) {
 			return types.NamespacedName{Namespace: "system", Name: "controller"}, nil
 		},
@@ -230,8 +230,10 @@ func TestCloudProviderFindsCluster(t *testing.T) {
 	both := map[string]string{"provider": "gcp", "cluster": "projects/p/locations/l/clusters/c",
 		"serviceAccountName": "app", "audiences": "a\nb"}
 	r := &RemoteClusters{
-		Transports: NewTransports(&net.Dialer{}, nil), Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
-		Reader: configMaps{"named": named, "other": other, "both": both, "wrong": {"provider": "aws", "cluster": "c"}},
+		Transports: NewTransports(&egress.Policy{}, nil),
+		Identities: &auth.Identities{Accounts: cloud, Transport: cloud},
+		Reader: configMaps{"named": named, "other": other,
+			"both": both, "wrong": {"provider": "aws", "cluster": "c"}},
 	}
 	for range 2 {
 		sendTo(t, mustConnect(t, r, "named"))

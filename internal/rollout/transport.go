@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
@@ -30,7 +31,7 @@ const (
 // Transports makes the HTTP transports to the API servers of other clusters. Requests to a server that timed out or
 // cannot be reached fail immediately for a while, so that they do not occupy the workers that other clusters need.
 type Transports struct {
-	Dialer *net.Dialer
+	Egress *egress.Policy // which addresses are allowed
 	Guard  *hostguard.Guard
 	// FirstTimeout is the maximum time to the response header from a server that has not answered yet.
 	FirstTimeout time.Duration
@@ -45,9 +46,9 @@ type Transports struct {
 }
 
 // NewTransports returns transports with the default timeouts. clock is the real clock when nil.
-func NewTransports(dialer *net.Dialer, clock clock.Clock) *Transports {
+func NewTransports(policy *egress.Policy, clock clock.Clock) *Transports {
 	return &Transports{
-		Dialer:       dialer,
+		Egress:       policy,
 		Guard:        hostguard.New(hostguard.Options{Clock: clock, Reason: reason, Hint: unreachableHint}),
 		FirstTimeout: 15 * time.Second, ResponseTimeout: 70 * time.Second,
 	}
@@ -62,8 +63,10 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 	out := rest.CopyConfig(cfg)
 	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = t.QPS, t.Burst, "sluice", rest.NoWarnings{}
 	if cfg.ExecProvider != nil {
-		out.Dial = t.Dialer.DialContext
-		out.Wrap(func(next http.RoundTripper) http.RoundTripper { return t.wrap(&limitedTransport{next}) })
+		out.Dial = t.Egress.Dialer().DialContext
+		out.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return t.wrap(&limitedTransport{next, t.Egress})
+		})
 		return out, nil
 	}
 	tls, err := rest.TLSConfigFor(cfg)
@@ -75,13 +78,14 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 		proxy = cfg.Proxy
 	}
 	base := &http.Transport{
-		Proxy: proxy, DialContext: t.Dialer.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: connectTimeout,
-		ResponseHeaderTimeout: t.ResponseTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: idleConnTimeout,
-		ForceAttemptHTTP2: true,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
+		Proxy: proxy, DialContext: t.Egress.Dialer().DialContext, TLSClientConfig: tls,
+		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: t.ResponseTimeout,
+		MaxIdleConnsPerHost: 8, IdleConnTimeout: idleConnTimeout, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
 	}
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
-	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy}})
+	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy},
+		t.Egress})
 	return out, nil
 }
 
@@ -92,13 +96,20 @@ func (t *Transports) wrap(next http.RoundTripper) http.RoundTripper {
 	return t.Wrap(next)
 }
 
-// limitedTransport bounds the memory for answers, as a tenant may choose the server.
-type limitedTransport struct{ http.RoundTripper }
+// limitedTransport bounds the memory for answers, and checks the address, as a tenant may choose the server. With a
+// proxy, the dialer does not see the address.
+type limitedTransport struct {
+	http.RoundTripper
+	egress *egress.Policy
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (l *limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if guard.IsInitialList(req.URL) {
 		return nil, guard.ErrInitialList
+	}
+	if err := l.egress.CheckHost(req.URL.Hostname()); err != nil {
+		return nil, err
 	}
 	resp, err := l.RoundTripper.RoundTrip(req) //nolint:bodyclose // the caller closes it
 	if err == nil {

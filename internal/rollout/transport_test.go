@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,7 +56,7 @@ func TestRequestsToUnresponsiveClusterArePaused(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	clock := testclock.NewFakeClock(time.Now())
-	transports := NewTransports(&net.Dialer{}, clock)
+	transports := NewTransports(&egress.Policy{}, clock)
 	transports.FirstTimeout = 50 * time.Millisecond
 
 	err := send(t, transports, server.URL)
@@ -110,7 +111,7 @@ func TestRequestsToUnreachableClusterArePaused(t *testing.T) {
 		}
 	}()
 	clock := testclock.NewFakeClock(time.Now())
-	transports := NewTransports(&net.Dialer{}, clock)
+	transports := NewTransports(&egress.Policy{}, clock)
 	address := "http://" + l.Addr().String()
 	for pass := range 60 { // one each ten seconds
 		err := send(t, transports, address)
@@ -138,7 +139,7 @@ func TestCanceledRequestDoesNotPauseCluster(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	transports := NewTransports(&net.Dialer{}, clock.RealClock{})
+	transports := NewTransports(&egress.Policy{}, clock.RealClock{})
 	cfg, err := transports.configure(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -159,11 +160,44 @@ func TestCanceledRequestDoesNotPauseCluster(t *testing.T) {
 
 func TestLinkLocalClustersAreRejected(t *testing.T) {
 	policy := &egress.Policy{RefuseLinkLocal: true}
-	for _, url := range []string{"http://169.254.169.254", "http://[fe80::1]:80"} {
-		err := send(t, NewTransports(policy.Dialer(), nil), url)
+	for _, url := range []string{"http://169.254.169.254", "http://[fe80::1]:80", "http://[64:ff9b::a9fe:a9fe]",
+		"http://2852039166"} {
+		err := send(t, NewTransports(policy, nil), url)
 		if err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v, want an immediate error", url, err)
 		}
+	}
+}
+
+// TestProxyOfAKubeConfigReachesNoLinkLocalAddress has a kubeconfig whose proxy would connect to any address.
+func TestProxyOfAKubeConfigReachesNoLinkLocalAddress(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer server.Close()
+	proxy, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transports := NewTransports(&egress.Policy{RefuseLinkLocal: true}, nil)
+	for _, host := range []string{"http://169.254.169.254", "https://169.254.169.254", "http://0xa9fea9fe",
+		"http://[fd00:ec2::254]"} {
+		cfg, err := transports.configure(&rest.Config{Host: host, Proxy: http.ProxyURL(proxy)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, host+"/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := cfg.Transport.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("%s: the proxy answered", host)
+		} else if !egress.IsRefused(err) {
+			t.Errorf("%s: got %v", host, err)
+		}
+	}
+	if asked.Load() != 0 {
+		t.Errorf("the proxy got %d requests", asked.Load())
 	}
 }
 
@@ -172,7 +206,7 @@ func TestAnswersOfClustersAreBounded(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("{},", 1<<16))
 	}))
 	defer server.Close()
-	cfg, err := NewTransports(&net.Dialer{}, nil).configure(&rest.Config{Host: server.URL})
+	cfg, err := NewTransports(&egress.Policy{}, nil).configure(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,7 @@ type sender struct {
 // address stands for the sender.
 func (s *server) authenticate(r *http.Request) (sender, error) {
 	if s.senders == nil {
-		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil {
-			host = r.RemoteAddr
-		}
-		return sender{host, func(context.Context, string) error { return nil }}, nil
+		return sender{addressOf(r), func(context.Context, string) error { return nil }}, nil
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
@@ -54,6 +50,43 @@ func (s *server) authenticate(r *http.Request) (sender, error) {
 		return sender{}, err
 	}
 	return sender{found.Name, found.MaySpeakFor}, nil
+}
+
+// addressOf returns the IP address that a request comes from.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// slots bounds the requests that are handled at the same time. One address cannot take all of them: it may keep each
+// for seconds before its token is found to be wrong, or its body incomplete.
+type slots struct {
+	mu    sync.Mutex
+	total int
+	of    map[string]int // by address
+}
+
+func (s *slots) take(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxRequests || s.of[address] >= maxOfAddress {
+		return false
+	}
+	s.total++
+	s.of[address]++
+	return true
+}
+
+func (s *slots) release(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.of[address]--; s.of[address] == 0 {
+		delete(s.of, address)
+	}
 }
 
 // refuse responds to a request that is not authorized.

@@ -18,6 +18,7 @@ import (
 
 const (
 	maxRequests    = 64       // handled at the same time
+	maxOfAddress   = 16       // of these, from one address
 	maxHeaderBytes = 16 << 10 // of a request
 	readTimeout    = 10 * time.Second
 )
@@ -26,7 +27,7 @@ const (
 // everyone who reaches the server. Quota is how many events one sender may post per second; 0: no limit.
 func NewServer(d *Dispatcher, senders Senders, quota int) *http.Server {
 	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota},
-		slots: make(chan struct{}, maxRequests)}
+		slots: slots{of: map[string]int{}}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
 	handler := guard.Handler("accepting an event", mux)
@@ -41,18 +42,17 @@ type server struct {
 	dispatcher *Dispatcher
 	senders    Senders
 	quotas     quotas
-	slots      chan struct{}
+	slots      slots
 }
 
 // post responds with 202 when the event is stored.
 func (s *server) post(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
+	address := addressOf(r)
+	if !s.slots.take(address) {
 		reject(w, http.StatusServiceUnavailable, time.Second, "too many concurrent requests")
 		return
 	}
+	defer s.slots.release(address)
 	from, err := s.authenticate(r)
 	if err != nil {
 		refuse(w, r, err)

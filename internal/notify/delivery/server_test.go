@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +165,42 @@ func TestFloodOfOneSender(t *testing.T) {
 	}
 	if w := send("10.0.0.2:1000", allowed); w.Code != http.StatusAccepted {
 		t.Errorf("another sender: status %d, body %q", w.Code, w.Body)
+	}
+}
+
+// TestSlowRequestsOfOneAddress has an address whose requests never end, before they are authenticated.
+func TestSlowRequestsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	o := options(t.TempDir(), newFakeProviders(nil))
+	server := NewServer(New(o), nil, 0)
+	send := func(address string, body io.Reader) int {
+		r := httptest.NewRequest(http.MethodPost, "/", body)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		server.Handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	refused := make(chan int, 2*maxRequests)
+	for n := range 2 * maxRequests {
+		body, hold := io.Pipe()
+		defer hold.Close()
+		ends.Go(func() {
+			if code := send(fmt.Sprintf("[2001:db8::1]:%d", 1000+n), body); code == http.StatusServiceUnavailable {
+				refused <- code
+			}
+		})
+	}
+	for range 2*maxRequests - maxOfAddress {
+		select {
+		case <-refused:
+		case <-time.After(10 * time.Second):
+			t.Fatal("one address has more than its share of the slots")
+		}
+	}
+	if code := send("10.0.0.2:1000", strings.NewReader(posted)); code != http.StatusAccepted {
+		t.Errorf("another address: status %d", code)
 	}
 }
 

@@ -107,13 +107,24 @@ func TestSSHRefusesLinkLocalAddresses(t *testing.T) {
 	}
 	policy := &egress.Policy{RefuseLinkLocal: true}
 	known := "host " + string(ssh.MarshalAuthorizedKey(public))
-	conn, err := newSSH(Remote{Egress: policy, Credentials: auth.GitCredentials{Identity: &sshkey.Private{},
-		KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: "169.254.169.254"}, &counts{})
-	if err != nil {
-		t.Fatal(err)
+	asked := &atomic.Int64{}
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(proxy.Close)
+	for _, through := range []string{"", proxy.URL, "socks5://" + proxy.Listener.Addr().String()} {
+		for _, host := range []string{"169.254.169.254", "[64:ff9b::a9fe:a9fe]", "2852039166:22",
+			"169.254.169.254.:22"} {
+			conn, err := newSSH(Remote{Egress: policy, ProxyURL: through, Credentials: auth.GitCredentials{
+				Identity: &sshkey.Private{}, KnownHosts: []byte(known)}}, uploadPack, &url.URL{Host: host}, &counts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.open(t.Context()); err == nil || !strings.Contains(err.Error(), "link-local") {
+				t.Errorf("%s, proxy %q: got %v", host, through, err)
+			}
+		}
 	}
-	if _, err := conn.open(t.Context()); err == nil || !strings.Contains(err.Error(), "link-local") {
-		t.Errorf("got %v", err)
+	if asked.Load() != 0 {
+		t.Errorf("the proxy got %d requests", asked.Load())
 	}
 }
 

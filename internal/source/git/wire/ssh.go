@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
@@ -37,6 +38,7 @@ type overSSH struct {
 	config  *ssh.ClientConfig
 	counts  *counts
 
+	egress  *egress.Policy
 	guard   *hostguard.Guard
 	dialer  *net.Dialer
 	request *hostguard.Request // nil before the host guard admitted the conversation
@@ -90,7 +92,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	dialer := out.Dialer()
 	dialer.Timeout = dialTimeout
 	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts,
-		guard: out.Guard(), dialer: dialer,
+		egress: out, guard: out.Guard(), dialer: dialer,
 		config: &ssh.ClientConfig{
 			User:              user,
 			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity.Signer())},
@@ -130,8 +132,14 @@ func knownHosts(data []byte, scratch string) (*knownhosts.HostKeyDB, error) {
 }
 
 func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
+	host, _, err := net.SplitHostPort(s.address)
+	if err == nil {
+		err = s.egress.CheckHost(host) // a proxy would connect to it
+	}
+	if err != nil {
+		return nil, err
+	}
 	s.counts.requests.Add(1)
-	var err error
 	if s.request, err = s.guard.Admit(ctx, hostguard.Route{Host: s.address, Proxy: s.proxyHost()}, ""); err != nil {
 		return nil, err
 	}
