@@ -24,6 +24,7 @@ const (
 	maxLevels  = 200        // nesting depth of lists and maps
 	maxLists   = 4          // nesting depth of lists of objects
 	maxAliased = 50_000     // values that aliases add to a document
+	maxRepeats = 4 << 20    // bytes of text that aliases add to a document
 	maxValues  = 2_000_000  // of all documents; kustomize needs about half a KiB for each
 	maxWork    = 50_000_000 // values copied, of all documents: about ten seconds
 	maxObjects = 10_000     // that kustomize compares with one another: about a minute
@@ -56,7 +57,8 @@ func (f *filesystem) take(name string, size int64) error {
 
 // weighText refuses text that would cost kustomize far more time or memory than its length suggests.
 func (f *filesystem) weighText(name string, content []byte) error {
-	if len(content) <= harmless && (bytes.IndexByte(content, '&') < 0 || bytes.IndexByte(content, '*') < 0) {
+	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
+	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
 		return nil
 	}
 	if err := f.takeText(content); err != nil {
@@ -67,6 +69,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
 		f.weight.objects++
+		if copies(doc) {
+			f.copying++
+		}
 		return err
 	}
 	err := documents(content, weigh)
@@ -126,7 +131,7 @@ func (f *filesystem) needs() int64 {
 	if f.share != 0 {
 		each = kustomizeBytes
 	}
-	return int64(f.weight.values)*each + f.input*inputBytes
+	return int64(f.weight.values)*each + (f.input+f.output+int64(f.weight.repeats))*inputBytes + f.multiplied()
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.
@@ -181,6 +186,7 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 // weight is the size of a value after its aliases are expanded.
 type weight struct {
 	objects, values, aliased, levels, lists int
+	text, repeats                           int // bytes of all texts, and of those that aliases add
 	// values copied: everything below a map is copied again for each map, and entries of long maps several times
 	work int
 }
@@ -190,6 +196,8 @@ func (w *weight) add(below weight) {
 	w.values += below.values
 	w.aliased += below.aliased
 	w.work += below.work
+	w.text += below.text
+	w.repeats += below.repeats
 	w.levels, w.lists = max(w.levels, below.levels), max(w.lists, below.lists)
 }
 
@@ -203,7 +211,7 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 	if n.Kind == yaml.AliasNode {
 		return s.weighAlias(n)
 	}
-	w := weight{values: 1}
+	w := weight{values: 1, text: len(n.Value)}
 	for _, c := range n.Content {
 		below, err := s.weigh(c)
 		if err != nil {
@@ -234,7 +242,7 @@ func (s *scale) weighAlias(n *yaml.Node) (weight, error) {
 	}
 	s.weighed[n.Alias] = nil
 	w, err := s.weigh(n.Alias)
-	w.aliased = w.values
+	w.aliased, w.repeats = w.values, w.text
 	s.weighed[n.Alias] = &w
 	return w, err
 }
@@ -251,6 +259,9 @@ func (s *scale) bound(n *yaml.Node, w weight) error {
 	case w.aliased > maxAliased:
 		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).
 			WithHint("Use fewer nested aliases")
+	case w.repeats > maxRepeats:
+		return refusal("%s: its aliases stand for more than %d MiB of text", s.at(n), maxRepeats>>20).
+			WithHint("Use fewer aliases for long texts")
 	}
 	return nil
 }

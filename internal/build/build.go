@@ -183,6 +183,9 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 	var problems []error
 	for _, r := range resources.Resources() {
 		object, err := f.object(r)
+		if err != nil && f.refused != nil {
+			return nil, f.explain(err)
+		}
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -203,6 +206,9 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, error) {
 	id := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
 	object := &unstructured.Unstructured{}
+	if err := f.takeOutput(id.String(), r.YNode()); err != nil {
+		return nil, f.refuse(err)
+	}
 	b, err := r.MarshalJSON()
 	if err == nil {
 		err = object.UnmarshalJSON(b)

@@ -33,6 +33,9 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 	if err := f.weighTexts(name, k); err != nil {
 		return err
 	}
+	if err := f.checkGrowth(name, k); err != nil {
+		return err
+	}
 	dir := path.Dir(name)
 	f.leaveEncrypted(k, dir)
 	var problems []error

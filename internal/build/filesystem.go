@@ -39,6 +39,9 @@ type filesystem struct {
 	reads     int
 	input     int64  // bytes read
 	weight    weight // of what was read
+	copying   int    // JSON patches that copy
+	patched   int    // values of patches for many objects
+	output    int64  // bytes of the texts of the result
 	lease     *guard.Lease
 	most      int64   // bytes of memory that were needed at once so far
 	secrets   secrets // state of the decryption
@@ -104,7 +107,10 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		return nil, err
 	}
 	if !isKustomization(path.Base(name)) {
-		if b, err = f.decrypt(name, b); err == nil {
+		if err = f.weighEncrypted(name, b); err == nil {
+			b, err = f.decrypt(name, b)
+		}
+		if err == nil {
 			err = f.weighText(name, b)
 		}
 		if err != nil {
@@ -115,7 +121,10 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	k, err := parseKustomization(name, b)
+	var k *types.Kustomization
+	if err = f.weighParsed(name, b); err == nil {
+		k, err = parseKustomization(name, b)
+	}
 	brought := false
 	if err == nil {
 		brought, err = f.bring(name, k)

@@ -20,7 +20,7 @@ func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	if err := g.addLinks(); err != nil {
 		return nil, err
 	}
-	f.reads, f.input, f.weight = 0, 0, weight{} // kustomize reads all files again
+	f.reads, f.input, f.weight, f.copying = 0, 0, weight{}, 0 // kustomize reads all files again
 	return g.out, join(g.problems)
 }
 

@@ -44,6 +44,9 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 				return nil, false, nil
 			}
 			object, err := f.object(r)
+			if err != nil && f.refused != nil {
+				return nil, true, f.explain(err)
+			}
 			problems = append(problems, err)
 			if object != nil && k.Namespace != "" {
 				object.SetNamespace(k.Namespace)

@@ -110,7 +110,9 @@ func (f *filesystem) kustomization(dir string, parse func(name string, content [
 		if err != nil {
 			return nil, name, explainRead(name, err)
 		}
-		k, err = parse(name, b)
+		if err = f.weighParsed(name, b); err == nil {
+			k, err = parse(name, b)
+		}
 		return k, name, err
 	}
 	return nil, "", nil

@@ -17,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/oauth2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Keys holds the keys and credentials for decryption. A field that is nil or empty is not used.
@@ -161,7 +163,7 @@ func (k *Keys) addOpenPGP(text []byte) error {
 
 // read parses an entry in YAML or JSON. Its errors do not contain the entry.
 func read(text []byte, into any) error {
-	if err := yaml.Unmarshal(text, into); err != nil {
+	if yamlsize.CheckAliases(text) != nil || yaml.Unmarshal(text, into) != nil {
 		return errors.New("it is not valid YAML or JSON")
 	}
 	return nil

@@ -104,5 +104,6 @@ func (c *Controller) propose(ctx context.Context, pass *reconcile.Pass[*helmv2.H
 	if err != nil {
 		return nil, err
 	}
+	defer r.releaseMemory()
 	return r.preview(ctx)
 }

@@ -12,13 +12,15 @@ import (
 	"github.com/Masterminds/semver/v3"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	sourcehelm "github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 const (
@@ -52,9 +54,9 @@ func (c *Controller) readChart(ctx context.Context, kind string, source sourcev1
 	if err != nil {
 		return nil, chartInfo{}, notAChart(err)
 	}
-	var head chart.Metadata
-	if err := yaml.Unmarshal(b, &head); err != nil {
-		return nil, chartInfo{}, notAChart(err)
+	head, err := readHead(ctx, b)
+	if err != nil {
+		return nil, chartInfo{}, err
 	}
 	if err := head.Validate(); err != nil {
 		return nil, chartInfo{}, notAChart(err)
@@ -65,6 +67,23 @@ func (c *Controller) readChart(ctx context.Context, kind string, source sourcev1
 		info.version = withDigest(head.Version, info.ociDigest)
 	}
 	return tree, info, nil
+}
+
+// readHead parses a Chart.yaml. It takes the memory for it.
+func readHead(ctx context.Context, b []byte) (*chart.Metadata, error) {
+	lease, err := yamlsize.Acquire(ctx, "reading a chart", b)
+	if guard.IsMemory(err) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, notAChart(err)
+	}
+	defer lease.Release()
+	head := &chart.Metadata{}
+	if err := yaml.Unmarshal(b, head); err != nil {
+		return nil, notAChart(err)
+	}
+	return head, nil
 }
 
 // chartDir returns the directory of the chart: the root of the artifact, or its only directory.
@@ -120,7 +139,7 @@ type loadedChart struct {
 }
 
 // loadChart loads the chart of a tree, with the version that the release gets.
-func loadChart(tree *artifact.Tree, info chartInfo) (*loadedChart, error) {
+func loadChart(ctx context.Context, tree *artifact.Tree, info chartInfo) (*loadedChart, error) {
 	var files []*archive.BufferedFile
 	total := 0
 	err := tree.Walk(func(name string, e *artifact.Entry) error {
@@ -149,7 +168,10 @@ func loadChart(tree *artifact.Tree, info chartInfo) (*loadedChart, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := loader.LoadFiles(files)
+	loaded, err := sourcehelm.LoadFiles(ctx, files)
+	if guard.IsMemory(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fault.New(meta.ArtifactFailedReason, "cannot load chart '%s' %s", info.name, info.version).
 			Because(err).Final()

@@ -14,6 +14,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -97,6 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2
 	if err != nil {
 		return reconcile.Failed(err)
 	}
+	defer r.releaseMemory()
 	r.handleRequests()
 	return r.outcome(r.release(ctx))
 }
@@ -115,6 +117,8 @@ type run struct {
 	storage *releaseStorage
 	// progress is the outcome of a pass that waits for the health of objects.
 	progress *reconcile.Outcome
+	leases   []*guard.Lease // of the memory for rendered charts
+	memory   *guard.Lease   // of the memory for the stored release
 }
 
 func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],

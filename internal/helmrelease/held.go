@@ -70,6 +70,7 @@ func (c *Controller) correctHeld(ctx context.Context, pass *reconcile.Pass[*helm
 	}
 	r, err := c.newRun(ctx, pass, d)
 	if err == nil {
+		defer r.releaseMemory()
 		r.setTarget()
 		err = r.correctTo(ctx, released)
 		report = r.report

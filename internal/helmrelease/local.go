@@ -1,11 +1,11 @@
 package helmrelease
 
 import (
+	"context"
 	"path"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"sigs.k8s.io/yaml"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -33,7 +33,7 @@ func ChartSource(obj *helmv2.HelmRelease) sourcev1.Source { return newTemplate(o
 
 // LoadChart returns the chart in the artifact of a source, and its archive for a renderer. revision is that of the
 // artifact of an OCIRepository or an ExternalArtifact, whose digest becomes part of the version; empty for others.
-func LoadChart(tree *artifact.Tree, revision string) (*chart.Chart, []byte, error) {
+func LoadChart(ctx context.Context, tree *artifact.Tree, revision string) (*chart.Chart, []byte, error) {
 	dir, err := chartDir(tree)
 	if err != nil {
 		return nil, nil, err
@@ -42,15 +42,15 @@ func LoadChart(tree *artifact.Tree, revision string) (*chart.Chart, []byte, erro
 	if err != nil {
 		return nil, nil, notAChart(err)
 	}
-	var head chart.Metadata
-	if err := yaml.Unmarshal(b, &head); err != nil {
-		return nil, nil, notAChart(err)
+	head, err := readHead(ctx, b)
+	if err != nil {
+		return nil, nil, err
 	}
 	info := chartInfo{name: head.Name, version: head.Version, dir: dir}
 	if revision != "" {
 		info.version = withDigest(head.Version, digestOf(revision))
 	}
-	loaded, err := loadChart(tree, info)
+	loaded, err := loadChart(ctx, tree, info)
 	if err != nil {
 		return nil, nil, err
 	}

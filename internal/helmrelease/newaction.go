@@ -10,19 +10,18 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // maxDiscoveryAge bounds the age of what templates see of the kinds that a cluster serves. Others may install kinds.
@@ -83,7 +82,7 @@ func (r *run) render(ctx context.Context, release render.Release, values map[str
 // renderFiles renders the chart in another process.
 func (r *run) renderFiles(ctx context.Context, release render.Release,
 	values map[string]any) (*loadedChart, *render.Result, error) {
-	loaded, err := loadChart(r.tree, r.desired.chart)
+	loaded, err := loadChart(ctx, r.tree, r.desired.chart)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +96,33 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 		KubeMinor: capabilities.KubeVersion.Minor, APIVersions: slices.Clone(capabilities.APIVersions),
 		Lookup: lookupIn(r.target), AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var texts [][]byte
+	for _, f := range result.Files {
+		texts = append(texts, []byte(f.Content))
+	}
+	lease, err := takeManifests(ctx, "the rendered chart", texts...)
+	r.leases = append(r.leases, lease)
 	return loaded, result, err
+}
+
+// takeManifests takes the memory for parsing manifests, and checks their aliases.
+func takeManifests(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, error) {
+	lease, err := yamlsize.Acquire(ctx, work, texts...)
+	if err != nil && !guard.IsMemory(err) {
+		err = fault.New(meta.ReconciliationFailedReason, "%s cannot be used", work).Because(err)
+	}
+	return lease, err
+}
+
+// releaseMemory gives back the memory of a pass.
+func (r *run) releaseMemory() {
+	r.memory.Release()
+	for _, lease := range r.leases {
+		lease.Release()
+	}
 }
 
 func (r *run) skipsSchema(release render.Release) bool {
@@ -105,36 +130,6 @@ func (r *run) skipsSchema(release render.Release) bool {
 		return r.obj.Spec.Install != nil && r.obj.Spec.Install.DisableSchemaValidation
 	}
 	return r.obj.Spec.Upgrade != nil && r.obj.Spec.Upgrade.DisableSchemaValidation
-}
-
-// lookupIn returns the function lookup of templates, which reads with the rights of the release's account.
-func lookupIn(t *rollout.Target) render.Lookup {
-	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-		gv, err := schema.ParseGroupVersion(apiVersion)
-		if err != nil {
-			return nil, err
-		}
-		mapping, err := t.Cluster.Mapper().RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
-		if apimeta.IsNoMatchError(err) {
-			return map[string]any{}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		client := t.Cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace)
-		if name == "" {
-			list, err := client.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, ignoreNotFound(err)
-			}
-			return list.UnstructuredContent(), nil
-		}
-		o, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return map[string]any{}, ignoreNotFound(err)
-		}
-		return o.Object, nil
-	}
 }
 
 func ignoreNotFound(err error) error {

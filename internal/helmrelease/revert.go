@@ -75,6 +75,7 @@ func (c *Controller) goBack(ctx context.Context, pass *reconcile.Pass[*helmv2.He
 		o := reconcile.Failed(err)
 		return &o
 	}
+	defer r.releaseMemory()
 	r.setTarget()
 	o, err := r.observe(ctx)
 	if err != nil {

@@ -51,8 +51,10 @@ func (r *run) observe(ctx context.Context) (*observed, error) {
 	o := &observed{history: history}
 	if len(history) > 0 {
 		o.last = history[0]
+		r.memory.Release()
+		r.memory, err = takeManifests(ctx, "the stored release", []byte(o.last.Manifest))
 	}
-	return o, nil
+	return o, err
 }
 
 // isRecorded reports whether the status has a snapshot of the release as it is stored.

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // FileName is the path of the file in which a repository adds and switches off rules.
@@ -30,6 +32,9 @@ func Parse(content []byte) (*Rules, error) {
 		return nil, fmt.Errorf("%s is larger than %d bytes", FileName, maxFile)
 	}
 	var s settings
+	if err := yamlsize.CheckAliases(content); err != nil {
+		return nil, fmt.Errorf("%s: %w", FileName, err)
+	}
 	if err := yaml.UnmarshalStrict(content, &s); err != nil {
 		return nil, fmt.Errorf("%s: %w", FileName, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // RemoteClusters connects to other clusters, as specified by spec.kubeConfig.
@@ -93,7 +94,7 @@ func (r *RemoteClusters) fromSecret(ctx context.Context, namespace string,
 	}
 	for _, k := range keys {
 		if raw := secret.Data[k]; len(raw) > 0 {
-			cfg, namespace, err := r.parse(raw)
+			cfg, namespace, err := r.parse(ctx, raw)
 			if err != nil {
 				return nil, fault.New(meta.AuthenticationFailedReason, "the kubeconfig in key '%s' of %s is rejected",
 					k, name).Because(err).
@@ -110,7 +111,12 @@ func (r *RemoteClusters) fromSecret(ctx context.Context, namespace string,
 // parse reads a kubeconfig, and returns the namespace of its current context, which may be empty. It rejects programs
 // and files, because the controller would run and read them (CVE-2022-24817). Errors do not contain parts of the
 // kubeconfig.
-func (r *RemoteClusters) parse(raw []byte) (*rest.Config, string, error) {
+func (r *RemoteClusters) parse(ctx context.Context, raw []byte) (*rest.Config, string, error) {
+	lease, err := yamlsize.Acquire(ctx, "reading a kubeconfig", raw)
+	if err != nil {
+		return nil, "", err
+	}
+	defer lease.Release()
 	loaded, err := clientcmd.Load(raw)
 	if err != nil {
 		return nil, "", fmt.Errorf("it is not a valid kubeconfig") // the parser's error quotes the content

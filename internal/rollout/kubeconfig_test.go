@@ -52,7 +52,7 @@ func TestKubeConfigRejectsProgramsFilesAndImpersonation(t *testing.T) {
 			want:   "current-context does not name",
 		},
 	} {
-		_, _, err := (&RemoteClusters{}).parse([]byte(c.config))
+		_, _, err := (&RemoteClusters{}).parse(t.Context(), []byte(c.config))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want one with %q", name, err, c.want)
 		}
@@ -60,16 +60,16 @@ func TestKubeConfigRejectsProgramsFilesAndImpersonation(t *testing.T) {
 			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 	}
-	cfg, namespace, err := (&RemoteClusters{}).parse([]byte(withToken))
+	cfg, namespace, err := (&RemoteClusters{}).parse(t.Context(), []byte(withToken))
 	if err != nil || cfg.Host != "https://10.0.0.1" || cfg.BearerToken != "secret-token" || namespace != "" {
 		t.Errorf("kubeconfig with a token: got %v, namespace %q, %v", cfg, namespace, err)
 	}
 	inShop := strings.Replace(withToken, "user: u}", "user: u, namespace: shop}", 1)
-	if _, namespace, err := (&RemoteClusters{}).parse([]byte(inShop)); err != nil || namespace != "shop" {
+	if _, namespace, err := (&RemoteClusters{}).parse(t.Context(), []byte(inShop)); err != nil || namespace != "shop" {
 		t.Errorf("context with a namespace: got %q, %v", namespace, err)
 	}
 	withExec := []byte(fmt.Sprintf(kubeConfig, "", execUser))
-	if _, _, err := (&RemoteClusters{AllowExec: true}).parse(withExec); err != nil {
+	if _, _, err := (&RemoteClusters{AllowExec: true}).parse(t.Context(), withExec); err != nil {
 		t.Errorf("exec with AllowExec: %v", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestKubeConfigRejectsProgramsFilesAndImpersonation(t *testing.T) {
 func FuzzKubeConfig(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(kubeConfig, "", "token: t")))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		cfg, _, err := (&RemoteClusters{}).parse(raw)
+		cfg, _, err := (&RemoteClusters{}).parse(t.Context(), raw)
 		if err == nil && (cfg.ExecProvider != nil || cfg.BearerTokenFile != "" || cfg.CAFile != "" ||
 			cfg.CertFile != "" || cfg.KeyFile != "" || cfg.Insecure) {
 			t.Errorf("accepted: %+v", cfg)

@@ -70,7 +70,7 @@ func (c *pulledChart) build(ctx context.Context, obj *sourcev1.HelmChart, o helm
 	if err := c.verify(ctx, obj, data, f); err != nil {
 		return nil, err
 	}
-	return helm.Repackage(c.offer, data, o)
+	return helm.Repackage(ctx, c.offer, data, o)
 }
 
 // treeChart is the directory of a chart in the artifact of another source.
@@ -98,7 +98,7 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.inTree(obj, tree, a.Revision)
+	r, err := h.inTree(ctx, obj, tree, a.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 // Package packages the chart of a HelmChart from the tree of a revision of its source, as a pass does.
 func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (
 	*helm.Package, error) {
-	r, err := h.inTree(obj, tree, revision)
+	r, err := h.inTree(ctx, obj, tree, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +119,9 @@ func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *
 }
 
 // inTree returns the version of the chart in the tree of a revision of its source.
-func (h *HelmChart) inTree(obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (*HelmChartRevision,
+func (h *HelmChart) inTree(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (*HelmChartRevision,
 	error) {
-	name, version, err := helm.Describe(tree, obj.Spec.Chart, h.Charts.Limits)
+	name, version, err := helm.Describe(ctx, tree, obj.Spec.Chart, h.Charts.Limits)
 	if err != nil {
 		return nil, err
 	}

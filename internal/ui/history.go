@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Bounds of the difference of two releases.
@@ -152,11 +153,11 @@ func (s *Server) diffReleases(ctx context.Context, u *User, r *http.Request) (an
 		return nil, err
 	}
 	defer done()
-	before, err := storedObjects(u, hr, d.From)
+	before, err := storedObjects(ctx, u, hr, d.From)
 	if err != nil {
 		return nil, err
 	}
-	after, err := storedObjects(u, hr, d.To)
+	after, err := storedObjects(ctx, u, hr, d.To)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,8 @@ func (s *Server) diffReleases(ctx context.Context, u *User, r *http.Request) (an
 }
 
 // storedObjects returns the objects of a version of a release, by reference. It reads with the rights of the user.
-func storedObjects(u *User, hr *helmv2.HelmRelease, number int) (map[apply.Ref]*unstructured.Unstructured, error) {
+func storedObjects(ctx context.Context, u *User, hr *helmv2.HelmRelease,
+	number int) (map[apply.Ref]*unstructured.Unstructured, error) {
 	objects := map[apply.Ref]*unstructured.Unstructured{}
 	if number == 0 {
 		return objects, nil
@@ -188,6 +190,11 @@ func storedObjects(u *User, hr *helmv2.HelmRelease, number int) (map[apply.Ref]*
 	if !ok {
 		return nil, badRequest("version %d was stored in a format that this page cannot read", number)
 	}
+	lease, err := yamlsize.Acquire(ctx, "reading a stored release", []byte(rel.Manifest))
+	if err != nil {
+		return nil, badRequest("the manifests of version %d cannot be read: %v", number, err)
+	}
+	defer lease.Release()
 	list, err := kube.Decode(strings.NewReader(rel.Manifest))
 	if err != nil {
 		return nil, badRequest("the manifests of version %d cannot be read: %v", number, err)

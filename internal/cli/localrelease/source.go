@@ -31,7 +31,7 @@ import (
 func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Chart, []byte, error) {
 	switch {
 	case b.options.Chart != nil:
-		return helmrelease.LoadChart(b.options.Chart, b.options.Revision)
+		return helmrelease.LoadChart(ctx, b.options.Chart, b.options.Revision)
 	case b.options.Path != "":
 		return localChart(b.options.Path)
 	}
@@ -47,7 +47,7 @@ func (b *Builder) chart(ctx context.Context, obj *helmv2.HelmRelease) (*chart.Ch
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w. Name a local chart with --path", err)
 	}
-	return helmrelease.LoadChart(tree, Tracked(refs[0].Kind, revision))
+	return helmrelease.LoadChart(ctx, tree, Tracked(refs[0].Kind, revision))
 }
 
 // Tracked returns a revision if the kind of its source makes it part of the version of a chart; otherwise "".

@@ -108,7 +108,7 @@ func (r *run) chartVersion(ctx context.Context, side *Snapshot, c *chart) string
 	if err != nil {
 		return ""
 	}
-	_, version, err := helm.Describe(tree, c.chart.Spec.Chart, helm.DefaultLimits)
+	_, version, err := helm.Describe(ctx, tree, c.chart.Spec.Chart, helm.DefaultLimits)
 	if err != nil {
 		return ""
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // FieldManager is the field manager of objects that releases own. Other implementations use the same one.
@@ -149,6 +150,9 @@ func Decode(reader io.Reader) ([]*unstructured.Unstructured, error) {
 			continue
 		}
 		o := &unstructured.Unstructured{}
+		if err := yamlsize.CheckAliases(document); err != nil {
+			return nil, fmt.Errorf("a manifest cannot be used: %w", err)
+		}
 		if err := yaml.Unmarshal(document, &o.Object); err != nil {
 			return nil, fmt.Errorf("a manifest is not valid YAML: %w", err)
 		}

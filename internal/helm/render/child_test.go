@@ -5,10 +5,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -37,6 +42,25 @@ func TestLostChild(t *testing.T) {
 
 	if err := r.idle[0].process.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the new child: %v", err)
+	}
+}
+
+// TestTheKernelEndsTheChildFirst checks that a container without memory loses a render and not the controller.
+func TestTheKernelEndsTheChildFirst(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has this setting")
+	}
+	r := New(Options{Timeout: 10 * defaultTimeout})
+	defer r.Close()
+	if _, err := r.Render(t.Context(), request(t, "x")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", r.idle[0].process.Process.Pid))
+	if err != nil || strings.TrimSpace(string(text)) != "1000" {
+		t.Errorf("oom_score_adj is %q, %v", text, err)
+	}
+	if all := r.options.MaxMemory * int64(cap(r.slots)); all > guard.MemoryLimit()/2 {
+		t.Errorf("renders may use %d bytes of %d", all, guard.MemoryLimit())
 	}
 }
 

@@ -55,9 +55,9 @@ func (e *Error) Error() string { return e.Message }
 // Options configure a [Renderer]. Zero values are defaults.
 type Options struct {
 	Executable string        // the binary that children run; default: the running one
-	MaxMemory  int64         // bytes that a render may use; default: 512 MiB
+	MaxMemory  int64         // bytes that a render may use; default: a quarter of the process's, at most 512 MiB
 	Timeout    time.Duration // of one render; default: 1 minute
-	Children   int           // processes at a time; default: the number of CPUs
+	Children   int           // processes at a time; default: one for each CPU, that fit into half of the memory
 }
 
 const (
@@ -79,13 +79,13 @@ type Renderer struct {
 // New returns a renderer. It starts no process before the first render.
 func New(o Options) *Renderer {
 	if o.MaxMemory <= 0 {
-		o.MaxMemory = defaultMemory
+		o.MaxMemory = min(defaultMemory, guard.MemoryLimit()/4)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
 	if o.Children <= 0 {
-		o.Children = runtime.NumCPU()
+		o.Children = max(1, min(runtime.NumCPU(), int(guard.MemoryLimit()/2/o.MaxMemory)))
 	}
 	return &Renderer{options: o, slots: make(chan struct{}, o.Children)}
 }

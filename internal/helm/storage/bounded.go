@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -21,6 +23,9 @@ import (
 const (
 	maxRelease  = 32 << 20 // bytes of a release
 	maxReleases = 96 << 20 // bytes of all releases of a name
+	maxStored   = 32 << 20 // bytes of all Secrets of a name, as they are stored
+	valueBytes  = 64       // that each value of a release counts besides its text
+	pageSize    = 10       // Secrets that are read at a time; each has at most 1 MiB
 	dataKey     = "release"
 )
 
@@ -38,18 +43,42 @@ func (b bounded) Get(ctx context.Context, name string, o metav1.GetOptions) (*co
 	return s, err
 }
 
-// List implements [typedcorev1.SecretInterface]. The newest releases come first.
+// List implements [typedcorev1.SecretInterface]. The newest releases come first. It reads few Secrets at a time, and
+// keeps only what Helm reads of them.
 func (b bounded) List(ctx context.Context, o metav1.ListOptions) (*corev1.SecretList, error) {
-	list, err := b.SecretInterface.List(ctx, o)
-	if err != nil {
-		return list, err
+	all := &corev1.SecretList{}
+	for o.Limit = pageSize; ; {
+		page, err := b.SecretInterface.List(ctx, o)
+		if err != nil {
+			return page, err
+		}
+		for i := range page.Items {
+			s := &page.Items[i]
+			s.Annotations, s.ManagedFields = nil, nil
+			maps.DeleteFunc(s.Data, func(key string, _ []byte) bool { return key != dataKey })
+		}
+		all.Items = append(all.Items, page.Items...)
+		dropOld(all.Items)
+		if o.Continue = page.Continue; o.Continue == "" {
+			break
+		}
 	}
-	slices.SortStableFunc(list.Items, func(a, b corev1.Secret) int { return versionOf(&b) - versionOf(&a) })
 	left := int64(maxReleases)
-	for i := range list.Items {
-		limit(&list.Items[i], &left)
+	for i := range all.Items {
+		limit(&all.Items[i], &left)
 	}
-	return list, nil
+	return all, nil
+}
+
+// dropOld sorts Secrets, the newest first, and removes the releases of the oldest beyond maxStored bytes.
+func dropOld(all []corev1.Secret) {
+	slices.SortStableFunc(all, func(a, b corev1.Secret) int { return versionOf(&b) - versionOf(&a) })
+	size := 0
+	for i := range all {
+		if size += len(all[i].Data[dataKey]); size > maxStored {
+			all[i].Data = nil
+		}
+	}
 }
 
 // versionOf returns the version of the release in a Secret; 0 if it has none.
@@ -68,14 +97,48 @@ func limit(s *corev1.Secret, left *int64) {
 	*left -= size
 }
 
-// sizeOf returns the decompressed size of a stored release. It stops soon after limit.
+// sizeOf returns the size of a stored release after it is decompressed, and valueBytes for each value in it. It stops
+// soon after limit.
 func sizeOf(data []byte, limit int64) int64 {
-	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(data)))
-	if err != nil {
-		return int64(len(data)) // not compressed, or corrupt
+	in := bufio.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(data)))
+	var text io.Reader = in
+	if start, err := in.Peek(2); err == nil && start[0] == 0x1f && start[1] == 0x8b {
+		if text, err = gzip.NewReader(in); err != nil {
+			return int64(len(data)) // corrupt: Helm reports it
+		}
 	}
-	n, _ := io.Copy(io.Discard, io.LimitReader(z, limit+1)) // Helm reports what is corrupt
-	return n
+	m, buffer := meter{}, make([]byte, 32<<10)
+	for m.size <= limit {
+		n, err := text.Read(buffer)
+		m.add(buffer[:n])
+		if err != nil { // Helm reports what is corrupt
+			break
+		}
+	}
+	return m.size
+}
+
+// meter measures JSON.
+type meter struct {
+	size             int64
+	isText, isEscape bool // inside of a string, after a backslash in it
+}
+
+// add measures the next part of a text.
+func (m *meter) add(text []byte) {
+	m.size += int64(len(text))
+	for _, c := range text {
+		switch {
+		case m.isEscape:
+			m.isEscape = false
+		case m.isText:
+			m.isText, m.isEscape = c != '"', c == '\\'
+		case c == '"':
+			m.isText = true
+		case c == ',', c == '[', c == '{':
+			m.size += valueBytes
+		}
+	}
 }
 
 // complete returns the releases that have what Helm and the controllers read without a check.

@@ -21,6 +21,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Reader reads the objects that valuesFrom refers to.
@@ -56,7 +58,7 @@ func Compose(ctx context.Context, read Reader, namespace string, refs []meta.Val
 			continue
 		}
 		if ref.TargetPath == "" {
-			values, err := s.document(content)
+			values, err := s.document(ctx, content)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -161,7 +163,15 @@ func isText(content string) bool {
 }
 
 // document parses the content of a key without target path.
-func (s source) document(content string) (map[string]any, error) {
+func (s source) document(ctx context.Context, content string) (map[string]any, error) {
+	lease, err := yamlsize.Acquire(ctx, "composing the values", []byte(content))
+	if guard.IsMemory(err) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, s.fault("%s", err).Final()
+	}
+	defer lease.Release()
 	values, err := common.ReadValues([]byte(content))
 	if err != nil {
 		place, reason := yamlProblem(err, s.ref.Kind == kindSecret)

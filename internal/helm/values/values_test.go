@@ -204,6 +204,18 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestAliasesInValues has values of less than 1 MiB whose aliases stand for gigabytes of text.
+func TestAliasesInValues(t *testing.T) {
+	text := "a: &a " + strings.Repeat("x", 400_000) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]\n"
+	for _, ref := range []meta.ValuesReference{config("", ""), secret("", "")} {
+		in := objects{config: map[string]string{"values.yaml": text}, secret: map[string]string{"values.yaml": text}}
+		_, _, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{ref}, nil)
+		if err == nil || !strings.Contains(err.Error(), "its aliases stand for more than 4 MiB of text") {
+			t.Errorf("%s: the error is %.300v", ref.Kind, err)
+		}
+	}
+}
+
 func TestUnreadableObject(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app", errors.New("no"))
 	optional := secret("", "")

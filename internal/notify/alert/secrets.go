@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // maxHeaders is the maximum number of headers that a Secret may add to requests.
@@ -127,7 +128,7 @@ func headers(text []byte) (http.Header, error) {
 		return nil, nil
 	}
 	var all map[string]string
-	if yaml.UnmarshalStrict(text, &all) != nil { // the error would quote the content
+	if yamlsize.CheckAliases(text) != nil || yaml.UnmarshalStrict(text, &all) != nil { // the error would quote the content
 		return nil, fault.New(notificationv1.ValidationFailedReason,
 			"the key headers of the Secret is not a YAML map of strings").
 			WithHint("Write one line NAME: VALUE for each header")

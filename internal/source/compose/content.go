@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 const (
@@ -89,25 +90,13 @@ func readMapping(ctx context.Context, lease *guard.Lease, tree *artifact.Tree, n
 	if err != nil {
 		return nil, err
 	}
-	if err := lease.Grow(ctx, mappingBytes(data)); err != nil {
+	if err := lease.Grow(ctx, yamlsize.Memory(data)); err != nil {
 		return nil, err
 	}
-	return parseMapping(name, data)
-}
-
-const (
-	textCopies = 5   // of the text of a YAML file that is merged: as YAML, as JSON, and as values
-	valueBytes = 640 // memory of a YAML value while it is merged
-)
-
-// mappingBytes estimates the memory that a YAML file needs while it is merged. Each value but the first follows one of
-// the counted characters.
-func mappingBytes(data []byte) int64 {
-	values := 1
-	for _, c := range []byte{'\n', ',', '[', '{'} {
-		values += bytes.Count(data, []byte{c})
+	if err := yamlsize.CheckAliases(data); err != nil {
+		return nil, fmt.Errorf("'%s' cannot be merged: %w", name, err)
 	}
-	return textCopies*int64(len(data)) + valueBytes*int64(values)
+	return parseMapping(name, data)
 }
 
 // parseMapping parses YAML that contains a mapping.

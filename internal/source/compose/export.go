@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // generated is the alias of the artifact itself.
@@ -131,7 +132,11 @@ func NamespaceMetadata(o Output, allowed extensionsv1beta1.NamespaceMetadataFile
 
 // parseMetadata parses a NamespaceMetadata file. Fields that are not known are errors.
 func parseMetadata(name string, data []byte) (Metadata, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	err := yamlsize.CheckAliases(data)
+	var asJSON []byte
+	if err == nil {
+		asJSON, err = yaml.YAMLToJSONStrict(data)
+	}
 	if err != nil {
 		return Metadata{}, fmt.Errorf("'%s' is not YAML: %w", name, err)
 	}

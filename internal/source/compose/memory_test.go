@@ -8,6 +8,19 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
+// TestAliasesInMergedFiles has files of less than 1 MiB whose aliases stand for gigabytes of text.
+func TestAliasesInMergedFiles(t *testing.T) {
+	text := "a: &a " + strings.Repeat("x", 400_000) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]\n"
+	tree := artifact.FromMap(map[string]string{"a.yaml": text})
+	if _, err := mergeFiles(t.Context(), tree, "a.yaml", tree, "a.yaml"); err == nil ||
+		!strings.Contains(err.Error(), "of text") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := parseMetadata("a.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "of text") {
+		t.Errorf("the error of the metadata is %v", err)
+	}
+}
+
 // TestMergeTakesMemoryOfItsNamespace merges files that need more than a namespace may use, and less than there is.
 func TestMergeTakesMemoryOfItsNamespace(t *testing.T) {
 	values := "a: [" + strings.Repeat("1,", 2500) + "1]\n"

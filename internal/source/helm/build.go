@@ -21,6 +21,8 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Options are changes to a chart when it is packaged.
@@ -46,8 +48,8 @@ type Package struct {
 
 // Repackage checks a chart from a repository, and packages it again if the options change it. The output is
 // deterministic.
-func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
-	c, err := load(data, o.Limits)
+func Repackage(ctx context.Context, offer Offer, data []byte, o Options) (*Package, error) {
+	c, err := load(ctx, data, o.Limits)
 	if err != nil {
 		return nil, fault.New(sourcev1.ChartPullErrorReason, "chart '%s' %s cannot be used", offer.Name, offer.Version).
 			Because(err)
@@ -55,7 +57,7 @@ func Repackage(offer Offer, data []byte, o Options) (*Package, error) {
 	if err := matches(c, offer); err != nil {
 		return nil, err
 	}
-	b := builder{chart: c, options: o, data: data, read: func(name string) ([]byte, error) { return rawFile(c, name) }}
+	b := builder{ctx: ctx, chart: c, options: o, data: data, read: func(name string) ([]byte, error) { return rawFile(c, name) }}
 	return b.build()
 }
 
@@ -87,14 +89,14 @@ func rawFile(c *chart.Chart, name string) ([]byte, error) {
 }
 
 // Describe returns the name and the version of the chart at a path in a tree: a directory, or a packaged chart.
-func Describe(tree *artifact.Tree, at string, l Limits) (name, version string, err error) {
+func Describe(ctx context.Context, tree *artifact.Tree, at string, l Limits) (name, version string, err error) {
 	at, err = locate(tree, at)
 	if err != nil {
 		return "", "", err
 	}
 	m := &chart.Metadata{}
 	if info, err := tree.Stat(at); err == nil && !info.IsDir() {
-		c, err := loadFile(tree, at, l)
+		c, err := loadFile(ctx, tree, at, l)
 		if err != nil {
 			return "", "", invalid(at, err)
 		}
@@ -104,7 +106,12 @@ func Describe(tree *artifact.Tree, at string, l Limits) (name, version string, e
 	if err != nil {
 		return "", "", invalid(at, err)
 	}
-	if err = yaml.Unmarshal(text, m); err == nil {
+	lease, err := yamlsize.Acquire(ctx, "reading a chart", text)
+	if err == nil {
+		defer lease.Release()
+		err = yaml.Unmarshal(text, m)
+	}
+	if err == nil {
 		if m.APIVersion == "" {
 			m.APIVersion = chart.APIVersionV1
 		}
@@ -122,7 +129,7 @@ func BuildTree(ctx context.Context, tree *artifact.Tree, at string, o Options) (
 	if err != nil {
 		return nil, err
 	}
-	b := builder{options: o, read: func(name string) ([]byte, error) { return readIn(tree, name) }}
+	b := builder{ctx: ctx, options: o, read: func(name string) ([]byte, error) { return readIn(tree, name) }}
 	info, err := tree.Stat(at)
 	switch {
 	case err != nil:
@@ -131,7 +138,7 @@ func BuildTree(ctx context.Context, tree *artifact.Tree, at string, o Options) (
 		d := &dependencies{tree: tree, options: o}
 		b.chart, err = d.load(ctx, at)
 	default:
-		if b.chart, err = loadFile(tree, at, o.Limits); err == nil {
+		if b.chart, err = loadFile(ctx, tree, at, o.Limits); err == nil {
 			b.data, err = tree.ReadFile(at)
 		}
 	}
@@ -166,7 +173,7 @@ func invalid(at string, err error) error {
 }
 
 // loadFile reads a packaged chart in a tree.
-func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
+func loadFile(ctx context.Context, tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
 	info, err := tree.Stat(at)
 	if err == nil && info.Size() > l.Chart {
 		err = fmt.Errorf("the package exceeds %d bytes", l.Chart)
@@ -178,7 +185,7 @@ func loadFile(tree *artifact.Tree, at string, l Limits) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return load(data, l)
+	return load(ctx, data, l)
 }
 
 // readIn reads a file in a tree.
@@ -192,6 +199,7 @@ func readIn(tree *artifact.Tree, name string) ([]byte, error) {
 
 // builder packages one chart.
 type builder struct {
+	ctx     context.Context
 	chart   *chart.Chart
 	options Options
 	data    []byte // the original package; nil for a directory
@@ -220,6 +228,16 @@ func (b *builder) build() (*Package, error) {
 	return p, nil
 }
 
+// values parses a values file. It takes memory of the budget while the chart is in use.
+func (b *builder) values(text []byte) (map[string]any, error) {
+	lease, err := yamlsize.Acquire(b.ctx, "merging values files", text)
+	if err != nil {
+		return nil, err
+	}
+	guard.HoldWhile(lease, b.chart)
+	return loader.LoadValues(bytes.NewReader(text))
+}
+
 // mergeValues replaces the values of the chart with those of the values files. It returns the files that it merged.
 func (b *builder) mergeValues() (merged []string, err error) {
 	values := map[string]any{}
@@ -233,7 +251,7 @@ func (b *builder) mergeValues() (merged []string, err error) {
 			err = fmt.Errorf("the file exceeds %d bytes", b.options.Limits.File)
 		}
 		if err == nil {
-			more, err = loader.LoadValues(bytes.NewReader(text))
+			more, err = b.values(text)
 		}
 		if err != nil {
 			return nil, fault.New(sourcev1.ValuesFilesErrorReason, "cannot merge values file '%s'", name).

@@ -45,7 +45,7 @@ func TestBuildTree(t *testing.T) {
 		"charts/shared.yaml":     "shared", "prod.yaml": "color: blue\nsize: {w: 1}\n", "big.yaml": "size: {h: 2}\n",
 	})
 	for _, at := range []string{"charts/app", "./charts/app", "/charts/app/"} {
-		if name, version, err := Describe(tree, at, DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
+		if name, version, err := Describe(t.Context(), tree, at, DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
 			t.Fatal(name, version, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestBuildTreeOfPackage(t *testing.T) {
 	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" {
 		t.Errorf("%q", got)
 	}
-	if name, version, err := Describe(tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" ||
+	if name, version, err := Describe(t.Context(), tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" ||
 		err != nil {
 		t.Error(name, version, err)
 	}
@@ -128,7 +128,7 @@ func TestBuildTreeRefuses(t *testing.T) {
 	_, err := BuildTree(t.Context(), tree, "app", Options{Limits: Limits{File: 1 << 20, Chart: 10}})
 	requireFault(t, err, "ChartPackageError", "exceeds 10 bytes")
 	for _, at := range []string{"broken", "nothing", "../x", "text.tgz"} {
-		_, _, err := Describe(tree, at, DefaultLimits)
+		_, _, err := Describe(t.Context(), tree, at, DefaultLimits)
 		requireFault(t, err, "InvalidChartReference")
 	}
 }
@@ -136,14 +136,14 @@ func TestBuildTreeRefuses(t *testing.T) {
 func TestRepackage(t *testing.T) {
 	data := packaged(t, newChart("app", "1.2.3", newChart("b", "1.0.0"), newChart("a", "1.0.0")))
 	o := Offer{Name: "app", Version: "v1.2.3"}
-	p, err := Repackage(o, data, Options{Limits: DefaultLimits})
+	p, err := Repackage(t.Context(), o, data, Options{Limits: DefaultLimits})
 	if err != nil || !bytes.Equal(p.Data, data) {
 		t.Fatalf("an unchanged chart was packaged again: %v", err)
 	}
 	with := Options{Limits: DefaultLimits, ValuesFiles: []string{"values.yaml", "values-prod.yaml"}, Metadata: "2"}
 	var before []byte
 	for range 5 { // Helm's loader returns charts in random order
-		p, err = Repackage(o, data, with)
+		p, err = Repackage(t.Context(), o, data, with)
 		if err != nil || p.Version != "1.2.3+2" || before != nil && !bytes.Equal(before, p.Data) {
 			t.Fatalf("%+v, %v", p, err)
 		}
@@ -152,14 +152,14 @@ func TestRepackage(t *testing.T) {
 	if got := contents(t, p.Data)["app/values.yaml"]; got != "color: red\nsize:\n  h: 2\n  w: 9\n" {
 		t.Errorf("%q", got)
 	}
-	_, err = Repackage(Offer{Name: "other", Version: "1.2.3"}, data, with)
+	_, err = Repackage(t.Context(), Offer{Name: "other", Version: "1.2.3"}, data, with)
 	requireFault(t, err, "ChartPullError", "returned chart 'app' 1.2.3 instead of chart 'other' 1.2.3. The index "+
 		"of the repository is wrong: publish the chart again")
-	_, err = Repackage(Offer{Name: "app", Version: "1.2.4"}, data, with)
+	_, err = Repackage(t.Context(), Offer{Name: "app", Version: "1.2.4"}, data, with)
 	requireFault(t, err, "ChartPullError")
-	_, err = Repackage(o, data, Options{Limits: DefaultLimits, ValuesFiles: []string{"../values.yaml"}})
+	_, err = Repackage(t.Context(), o, data, Options{Limits: DefaultLimits, ValuesFiles: []string{"../values.yaml"}})
 	requireFault(t, err, "ValuesFilesError")
-	_, err = Repackage(o, []byte("text"), with)
+	_, err = Repackage(t.Context(), o, []byte("text"), with)
 	requireFault(t, err, "ChartPullError", "not a packaged chart")
 }
 

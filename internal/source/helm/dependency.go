@@ -31,7 +31,7 @@ type dependencies struct {
 // load reads the chart in a directory, and adds the declared dependencies that are not in charts/: in the version of
 // Chart.lock, or else in the newest version that the declaration allows.
 func (d *dependencies) load(ctx context.Context, dir string) (*chart.Chart, error) {
-	c, err := loadDir(d.tree, dir, d.options.Limits)
+	c, err := loadDir(ctx, d.tree, dir, d.options.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (d *dependencies) local(ctx context.Context, dir, at string, w *chart.Depen
 	if info.IsDir() {
 		c, err = d.load(ctx, full)
 	} else {
-		c, err = loadFile(d.tree, full, d.options.Limits)
+		c, err = loadFile(ctx, d.tree, full, d.options.Limits)
 	}
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (d *dependencies) remote(ctx context.Context, w *chart.Dependency) (*chart.
 	if err != nil {
 		return nil, err
 	}
-	c, err := load(data, d.options.Limits)
+	c, err := load(ctx, data, d.options.Limits)
 	if err != nil {
 		return nil, err
 	}

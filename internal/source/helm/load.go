@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Limits of an unpacked chart, including the charts in it.
@@ -35,21 +38,41 @@ var epoch = time.Unix(0, 0).UTC()
 
 // files collects the files of a chart within the limits. Packaged charts in charts/ are unpacked in place.
 type files struct {
+	ctx    context.Context
 	limits Limits
 	left   int64 // bytes until the limit
 	all    []*archive.BufferedFile
 	names  map[string]bool // in lower case
+	lease  *guard.Lease    // of the files and of what is parsed of them
 }
 
-func newFiles(l Limits) *files {
-	return &files{limits: l, left: maxUnpacked, names: map[string]bool{}}
+func newFiles(ctx context.Context, l Limits) *files {
+	return &files{ctx: ctx, limits: l, left: maxUnpacked, names: map[string]bool{}}
+}
+
+// LoadFiles returns the chart in files, and charts that are packaged in charts/. It refuses what a source of charts
+// refuses, and takes memory of the budget of ctx while the chart is in use. The contents of files are not copied.
+func LoadFiles(ctx context.Context, all []*archive.BufferedFile) (*chart.Chart, error) {
+	f := newFiles(ctx, Limits{File: maxUnpacked})
+	for _, file := range all {
+		err := f.take(file.Name, int64(len(file.Data)))
+		if err == nil {
+			err = f.add(file.Name, file.Data, 0)
+		}
+		if err != nil {
+			f.lease.Release()
+			return nil, err
+		}
+	}
+	return f.chart()
 }
 
 // load reads a packaged chart. It refuses archives, including those in charts/, with paths outside of their directory,
 // with entries that are not files, or that exceed the limits.
-func load(data []byte, l Limits) (*chart.Chart, error) {
-	f := newFiles(l)
+func load(ctx context.Context, data []byte, l Limits) (*chart.Chart, error) {
+	f := newFiles(ctx, l)
 	if err := f.archive("", data, 0); err != nil {
+		f.lease.Release()
 		return nil, err
 	}
 	return f.chart()
@@ -57,11 +80,57 @@ func load(data []byte, l Limits) (*chart.Chart, error) {
 
 // chart returns the chart with the collected files.
 func (f *files) chart() (*chart.Chart, error) {
-	c, err := loader.LoadFiles(f.all)
+	err := f.takeParsed()
+	var c *chart.Chart
+	if err == nil {
+		c, err = loader.LoadFiles(f.all)
+	}
 	if err != nil {
+		f.lease.Release()
 		return nil, err
 	}
+	guard.HoldWhile(f.lease, c)
 	return c, nil
+}
+
+// parsed are the names of files that Helm parses when it loads a chart.
+var parsed = map[string]bool{"Chart.yaml": true, "Chart.lock": true, "values.yaml": true, "requirements.yaml": true,
+	"requirements.lock": true}
+
+// takeParsed takes the memory for what Helm parses, and checks the aliases in it.
+func (f *files) takeParsed() error {
+	for _, file := range f.all {
+		if !parsed[path.Base(file.Name)] {
+			continue
+		}
+		if err := f.grow(yamlsize.Memory(file.Data)); err != nil {
+			return err
+		}
+		if err := yamlsize.CheckAliases(file.Data); err != nil {
+			return fmt.Errorf("the chart's file %.100q: %w", file.Name, err)
+		}
+	}
+	return nil
+}
+
+// grow takes memory of the budget.
+func (f *files) grow(bytes int64) (err error) {
+	if f.lease == nil {
+		f.lease, err = guard.BudgetOf(f.ctx).Acquire(f.ctx, "loading a chart", bytes)
+		return err
+	}
+	return f.lease.Grow(f.ctx, bytes)
+}
+
+// take counts a file towards the limits, before it is read.
+func (f *files) take(name string, size int64) error {
+	if size > f.limits.File {
+		return fmt.Errorf("the chart's file %.100q exceeds %d bytes", name, f.limits.File)
+	}
+	if f.left -= size; f.left < 0 {
+		return fmt.Errorf("the unpacked chart exceeds %d bytes", maxUnpacked)
+	}
+	return f.grow(size)
 }
 
 // add adds a file. The name must be valid for io/fs.
@@ -137,11 +206,8 @@ func (f *files) archive(prefix string, data []byte, depth int) error {
 
 // read reads a file of the given size.
 func (f *files) read(name string, r io.Reader, size int64) ([]byte, error) {
-	if size > f.limits.File {
-		return nil, fmt.Errorf("the chart's file %.100q exceeds %d bytes", name, f.limits.File)
-	}
-	if f.left -= size; f.left < 0 {
-		return nil, fmt.Errorf("the unpacked chart exceeds %d bytes", maxUnpacked)
+	if err := f.take(name, size); err != nil {
+		return nil, err
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(r, data); err != nil {
@@ -171,7 +237,7 @@ func entryName(h *tar.Header) (string, error) {
 
 // loadDir reads the chart in a directory of a tree, without the files that .helmignore excludes. Symlinks are followed
 // inside of the tree.
-func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
+func loadDir(ctx context.Context, tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
 	rules := ignore.Empty()
 	if text, err := tree.ReadFile(path.Join(dir, ignore.HelmIgnore)); err == nil {
 		if rules, err = ignore.Parse(bytes.NewReader(text)); err != nil {
@@ -181,8 +247,9 @@ func loadDir(tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
 		return nil, err
 	}
 	rules.AddDefaults()
-	w := &walk{files: newFiles(l), tree: tree, root: dir, rules: rules}
+	w := &walk{files: newFiles(ctx, l), tree: tree, root: dir, rules: rules}
 	if err := w.dir("", 0); err != nil {
+		w.files.lease.Release()
 		return nil, err
 	}
 	return w.files.chart()

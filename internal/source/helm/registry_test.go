@@ -127,7 +127,7 @@ func TestRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := Repackage(o, data, Options{Limits: DefaultLimits}); err != nil || p.Version != want {
+		if p, err := Repackage(t.Context(), o, data, Options{Limits: DefaultLimits}); err != nil || p.Version != want {
 			t.Fatal(p, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := Repackage(o, data, Options{Limits: DefaultLimits}); err != nil || p.Name != "app" {
+	if p, err := Repackage(t.Context(), o, data, Options{Limits: DefaultLimits}); err != nil || p.Name != "app" {
 		t.Fatal("chart with a path: ", p, err)
 	}
 

@@ -71,7 +71,7 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := load(data, DefaultLimits); err != nil || c.Metadata.Version != "1.1.0" {
+	if c, err := load(t.Context(), data, DefaultLimits); err != nil || c.Metadata.Version != "1.1.0" {
 		t.Fatal(c, err)
 	}
 

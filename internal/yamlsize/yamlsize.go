@@ -1,0 +1,126 @@
+// Package yamlsize bounds the memory that YAML of a tenant takes when it is decoded. A short text can need much: lists
+// of short values, and aliases, whose text is written again for each of them when YAML is converted to JSON.
+package yamlsize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
+)
+
+const (
+	textCopies = 5   // of the text while it is decoded: as YAML, as JSON, and as values
+	valueBytes = 640 // memory of a value while it is decoded
+
+	maxValues = 50_000  // that aliases of a text may add
+	maxText   = 4 << 20 // bytes of text that aliases of a text may add
+)
+
+// Memory estimates the memory in bytes that decoding a text needs, apart from what its aliases add. Each value but the
+// first follows one of the counted characters.
+func Memory(text []byte) int64 {
+	values := 1
+	for _, c := range []byte{'\n', ',', '[', '{'} {
+		values += bytes.Count(text, []byte{c})
+	}
+	return textCopies*int64(len(text)) + valueBytes*int64(values)
+}
+
+// Acquire takes the memory for decoding texts from the budget of ctx, and checks their aliases. Call it before the
+// texts are parsed, and release the lease after they are no longer used. The error is a fault of the budget or one of
+// [CheckAliases]. Work says what the memory is for, after "memory for".
+func Acquire(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, error) {
+	total := int64(0)
+	for _, text := range texts {
+		total += Memory(text)
+	}
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, work, total)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range texts {
+		if err := CheckAliases(text); err != nil {
+			lease.Release()
+			return nil, err
+		}
+	}
+	return lease, nil
+}
+
+// CheckAliases returns an error if the aliases of a text stand for more than 50,000 values or 4 MiB of text, or if one
+// is recursive. It returns nil for other texts that are not YAML. The error contains no part of the text.
+func CheckAliases(text []byte) error {
+	if bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil { // another parser may accept it
+			if int64(bytes.Count(text, []byte{'*'}))*int64(len(text)) > maxText {
+				return errors.New("it has aliases, and is not valid YAML")
+			}
+			return nil
+		}
+		if _, err := (scale{}).weigh(&document); err != nil {
+			return err
+		}
+	}
+}
+
+// weight is the size of a value after its aliases are replaced by what they stand for.
+type weight struct {
+	values, bytes           int64
+	addedValues, addedBytes int64 // by aliases
+}
+
+// scale has the weights of the targets of aliases; nil while a target is measured.
+type scale map[*yaml.Node]*weight
+
+func (s scale) weigh(n *yaml.Node) (weight, error) {
+	if n.Kind == yaml.AliasNode {
+		return s.weighAlias(n)
+	}
+	w := weight{values: 1, bytes: int64(len(n.Value))}
+	for _, c := range n.Content {
+		below, err := s.weigh(c)
+		if err != nil {
+			return w, err
+		}
+		w.values += below.values
+		w.bytes += below.bytes
+		w.addedValues += below.addedValues
+		w.addedBytes += below.addedBytes
+		switch {
+		case w.addedValues > maxValues:
+			return w, fmt.Errorf("its aliases stand for more than %d values; use fewer aliases", maxValues)
+		case w.addedBytes > maxText:
+			return w, fmt.Errorf("its aliases stand for more than %d MiB of text; use fewer aliases", maxText>>20)
+		}
+	}
+	return w, nil
+}
+
+func (s scale) weighAlias(n *yaml.Node) (weight, error) {
+	if w, seen := s[n.Alias]; seen {
+		if w == nil {
+			return weight{}, errors.New("an alias is recursive; replace it with its content")
+		}
+		return *w, nil
+	}
+	s[n.Alias] = nil
+	w, err := s.weigh(n.Alias)
+	w.addedValues, w.addedBytes = w.values, w.bytes
+	s[n.Alias] = &w
+	return w, err
+}
