@@ -13,64 +13,158 @@ import (
 	"testing"
 	"time"
 
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-const maxMemory = 700 // MiB, with a hostile API server
+const (
+	maxMemory      = 700 // MiB, with a hostile API server
+	hostileTenants = 4   // each with a process and a proxy of its own
+	hostileApps    = 5   // Kustomizations of each
+)
 
 // TestCampaignHostileAPI changes one in three answers of the API server: discovery, lists, watches and patches. The
-// process must live, and apply the last commit once the answers are right again.
+// processes of four tenants must live, and apply the last commit once the answers are right again.
 func TestCampaignHostileAPI(t *testing.T) {
-	const short, full = 1, 100
-	changed := 40 // answers in each iteration
+	const short, full = 1, 25
+	changed := 160 // answers in each iteration, of all tenants
 	if *isFull {
-		changed = 100
+		changed = 400
 	}
 	e := begin(t, short, full)
-	proxy, n := newAPIProxy(t), newTenant(t, testenv.NewGit(t))
-	c := start(t, settings{namespace: n.namespace, isAlone: true, kubeconfig: proxy.kubeconfig})
-	n.commit("first")
-	n.create(n.source("app"), n.app("app"))
-	n.has(c, "first")
+	git, registry, inbox := testenv.NewGit(t), testenv.NewRegistry(t), newInbox(t)
+	var all []*hostile
+	for range hostileTenants {
+		all = append(all, newHostile(newTenant(t, git), registry, inbox, e.random(-1)))
+	}
 	slowest := time.Duration(0)
-	m := &mutator{kinds: map[string]int{}}
 	e.each(func(i int, random *rand.Rand) {
-		m.begin(random)
-		proxy.setMutation(m.mutate)
-		for j := 0; m.done() < changed && !t.Failed(); j++ {
-			value := fmt.Sprintf("%d-%d", i, j)
-			n.git.Commit(n.repo, map[string]string{"app.yaml": configMap("app", value),
-				"extra.yaml": configMap(fmt.Sprint("extra-", random.IntN(5)), value)})
-			n.fetch()
-			n.request(&kustomizev1.Kustomization{}, "app")
-			if j%10 == 9 { // watches and lists start again
-				proxy.partition(true)
-				proxy.partition(false)
-			}
-			<-time.After(100 * time.Millisecond) // lets the controller work on wrong answers
-			c.mustLive()
+		for _, h := range all {
+			h.mutator.begin(random.Uint64())
+			h.proxy.setMutation(h.mutator.mutate)
 		}
-		proxy.setMutation(nil)
-		recovery := time.Now()
-		proxy.partition(true) // ends watches with wrong events
-		proxy.partition(false)
-		last := fmt.Sprint("last-", i)
-		n.commit(last)
-		n.fetch()
-		n.has(c, last)
-		slowest = max(slowest, time.Since(recovery))
+		for j, done := 0, 0; done < changed && !t.Failed(); j++ {
+			done = 0
+			for n, h := range all {
+				h.disturb(fmt.Sprintf("%d-%d", i, j), (j+n)%5 == 4, random)
+				done += h.mutator.done()
+			}
+			<-time.After(100 * time.Millisecond) // lets the controllers work on wrong answers
+		}
+		began, last := time.Now(), fmt.Sprint("last-", i)
+		for _, h := range all {
+			h.proxy.setMutation(nil)
+			h.reconnect() // ends watches with wrong events
+			h.write(last, random)
+			h.fetch()
+		}
+		for _, h := range all {
+			h.recovers(last)
+		}
+		slowest = max(slowest, time.Since(began))
 	})
-	c.mustLive()
-	total := 0
-	for _, count := range m.kinds {
-		total += count
+	total, kinds, peak := 0, map[string]int{}, 0
+	for _, h := range all {
+		h.controller.mustLive()
+		peak = max(peak, h.controller.peak)
+		for kind, count := range h.mutator.kinds {
+			kinds[kind] += count
+			total += count
+		}
 	}
-	e.note("%d answers changed %v, peak %d MiB, recovered within %s", total, m.kinds, c.peak,
+	e.note("%d answers to %d processes changed %v, peak %d MiB, recovered within %s", total, len(all), kinds, peak,
 		slowest.Round(time.Second))
-	if c.peak > maxMemory {
-		t.Errorf("the process used %d MiB, at most %d are allowed", c.peak, maxMemory)
+	if peak > maxMemory {
+		t.Errorf("a process used %d MiB, at most %d are allowed", peak, maxMemory)
 	}
+}
+
+// hostile is a tenant whose process gets wrong answers.
+type hostile struct {
+	*tenant
+	controller *controller
+	proxy      *apiProxy
+	mutator    *mutator
+}
+
+func newHostile(n *tenant, registry *testenv.Registry, inbox *inbox, random *rand.Rand) *hostile {
+	n.Helper()
+	h := &hostile{tenant: n, proxy: newAPIProxy(n.T), mutator: &mutator{kinds: map[string]int{}}}
+	registry.Push(n.repo, "1.0.0", nil)
+	h.write("first", random)
+	h.declareAll(registry, inbox.URL, func(k *kustomizev1.Kustomization) { k.Spec.Path = "./app" })
+	for i := 1; i < hostileApps; i++ {
+		h.create(h.app(h.name(i), func(k *kustomizev1.Kustomization) { k.Spec.Path = "./" + h.name(i) }))
+	}
+	h.controller = start(n.T, settings{namespace: n.namespace, isAlone: true, kubeconfig: h.proxy.kubeconfig})
+	h.recovers("first")
+	return h
+}
+
+// name returns the name of a Kustomization, its directory, and its ConfigMap.
+func (h *hostile) name(app int) string {
+	if app == 0 {
+		return "app"
+	}
+	return fmt.Sprint("app-", app)
+}
+
+// otherKinds are objects beside the ConfigMaps, with a name and a value.
+var otherKinds = []string{
+	"{apiVersion: v1, kind: Secret, metadata: {name: %s}, stringData: {k: %q}}",
+	"{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, labels: {k: %q}}}",
+	"{apiVersion: v1, kind: Service, metadata: {name: %s, labels: {k: %q}}, spec: {ports: [{port: 80}]}}",
+	"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: %s, labels: {k: %q}}, rules: []}",
+	`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, labels: {k: %q}}, spec: {replicas: 0,
+  selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}`,
+}
+
+// write commits objects of all Kustomizations, one of which has another name in each commit.
+func (h *hostile) write(value string, random *rand.Rand) {
+	h.Helper()
+	files := map[string]string{}
+	for i := range hostileApps {
+		name := h.name(i)
+		files[name+"/app.yaml"] = configMap(name, value)
+		files[name+"/extra.yaml"] = configMap(fmt.Sprintf("extra-%d-%d", i, random.IntN(5)), value)
+		files[name+"/other.yaml"] = fmt.Sprintf(otherKinds[i%len(otherKinds)], name, value) + "\n"
+	}
+	h.git.Commit(h.repo, files)
+}
+
+// disturb gives the process work, and cuts its connections, so that lists and watches begin again.
+func (h *hostile) disturb(value string, reconnects bool, random *rand.Rand) {
+	h.Helper()
+	h.controller.mustLive()
+	h.write(value, random)
+	h.fetch()
+	h.request(&kustomizev1.Kustomization{}, h.name(random.IntN(hostileApps)))
+	h.request(&imagev1.ImageRepository{}, "image")
+	if reconnects {
+		h.reconnect()
+	}
+}
+
+func (h *hostile) reconnect() {
+	h.proxy.partition(true)
+	h.proxy.partition(false)
+}
+
+// recovers waits until all Kustomizations have applied a value.
+func (h *hostile) recovers(value string) {
+	h.Helper()
+	testenv.Eventually(h, "the value "+value+" is applied in "+h.namespace, func() error {
+		_ = h.controller.dead()
+		for i := range hostileApps {
+			if got, err := h.value(h.name(i)); err != nil {
+				return err
+			} else if got != value {
+				return fmt.Errorf("the value of '%s' is '%s'", h.name(i), got)
+			}
+		}
+		return nil
+	})
 }
 
 // mutator changes answers.
@@ -81,10 +175,10 @@ type mutator struct {
 	kinds  map[string]int
 }
 
-func (m *mutator) begin(random *rand.Rand) {
+func (m *mutator) begin(seed uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.random, m.count = random, 0
+	m.random, m.count = rand.New(rand.NewPCG(seed, 0)), 0
 }
 
 func (m *mutator) done() int {

@@ -97,11 +97,12 @@ func (n *tenant) insist(c *controller, value string) {
 }
 
 // declareAll creates an object of most kinds: a source, a Kustomization behind an open gate, an image and an alert.
-func (n *tenant) declareAll(registry *testenv.Registry, address string) {
+func (n *tenant) declareAll(registry *testenv.Registry, address string, change ...func(*kustomizev1.Kustomization)) {
 	n.Helper()
+	change = append(change, func(k *kustomizev1.Kustomization) { k.Spec.Gates = []meta.GateReference{{Name: "gate"}} })
 	n.create(n.source("app"),
 		&gatingv1.Gate{ObjectMeta: n.named("gate"), Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}},
-		n.app("app", func(k *kustomizev1.Kustomization) { k.Spec.Gates = []meta.GateReference{{Name: "gate"}} }),
+		n.app("app", change...),
 		&imagev1.ImageRepository{ObjectMeta: n.named("image"), Spec: imagev1.ImageRepositorySpec{
 			Image: registry.Host + "/" + n.repo, Interval: hour, Insecure: true}},
 		&notificationv1.Provider{ObjectMeta: n.named("inbox"),
