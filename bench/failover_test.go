@@ -22,10 +22,10 @@ var failoverApps = flag.Int("failover", 1000, "how many Kustomizations of four o
 // duration. The benchmark fails if an object is not applied, or applied again after a status recorded it.
 func BenchmarkFailover(b *testing.B) {
 	for b.Loop() {
-		t := newTable(fmt.Sprintf("%d Kustomizations of four objects, all changed by a commit", *failoverApps), "",
-			"all Ready after s", "left at the kill", "s from the kill to the lease", "s from the lease to all Ready",
-			"x the time of that work without a kill", "objects never applied", "applied again, not recorded",
-			"applied again, though recorded", "most memory of each, MB")
+		t := newTable(fmt.Sprintf("%d Kustomizations of four objects, all changed", *failoverApps), "",
+			"all Ready after s", "left at the kill", "s from the kill to the lease",
+			"s from the lease to all Ready", "x the time of that work without a kill", "objects never applied",
+			"applied again, not recorded", "applied again, though recorded", "most memory of each, MB")
 		f := newFailover(b)
 		alone := f.roll("2", false)
 		t.row("the leader lives", alone.took.Seconds(), "", "", "", "", alone.lost, alone.again, alone.wrong,
@@ -79,7 +79,8 @@ func newFailover(b *testing.B) *failover {
 
 // lease returns the lease if a process has it.
 func (f *failover) lease() (*coordinationv1.Lease, error) {
-	lease, key := &coordinationv1.Lease{}, types.NamespacedName{Namespace: f.namespace, Name: "sluice-leader-election"}
+	lease := &coordinationv1.Lease{}
+	key := types.NamespacedName{Namespace: f.namespace, Name: "sluice-leader-election"}
 	err := f.client.Get(f.b.Context(), key, lease)
 	if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" ||
 		lease.Spec.AcquireTime == nil) {
@@ -138,7 +139,10 @@ func (f *failover) judge(r *rollout, log *testenv.AuditLog, took time.Time) {
 	f.b.Helper()
 	sentBy := func(requests []testenv.Request) {
 		for i := range requests {
-			requests[i].UserAgent = map[bool]string{true: "former", false: "leader"}[requests[i].Received.Before(took)]
+			requests[i].UserAgent = "leader"
+			if requests[i].Received.Before(took) {
+				requests[i].UserAgent = "former leader"
+			}
 		}
 	}
 	statuses := log.Statuses(f.b, f.namespace, "kustomizations")
@@ -150,7 +154,8 @@ func (f *failover) judge(r *rollout, log *testenv.AuditLog, took time.Time) {
 		sentBy(applies)
 		for i, next := range applies[1:] {
 			// an object has the name of its Kustomization
-			status, isRecorded := testenv.RecordedBetween(applies[i], next, statuses[next.Name])
+			status, isRecorded := testenv.RecordedBetween(applies[i], next,
+				statuses[next.Name])
 			if !isRecorded {
 				r.again++
 			} else {

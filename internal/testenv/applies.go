@@ -39,7 +39,8 @@ func (a *AuditLog) Statuses(tb testing.TB, namespace, resource string) map[strin
 // was answered before a later request was sent. The process is recognized by its user agent.
 func RecordedBetween(apply, later Request, statuses []Request) (Request, bool) {
 	for _, r := range statuses {
-		if r.UserAgent == apply.UserAgent && r.Received.After(apply.Answered) && r.Answered.Before(later.Received) {
+		if r.UserAgent == apply.UserAgent && r.Received.After(apply.Answered) &&
+			r.Answered.Before(later.Received) {
 			return r, true
 		}
 	}

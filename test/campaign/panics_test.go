@@ -97,9 +97,14 @@ func (n *tenant) insist(c *controller, value string) {
 }
 
 // declareAll creates an object of most kinds: a source, a Kustomization behind an open gate, an image and an alert.
-func (n *tenant) declareAll(registry *testenv.Registry, address string, change ...func(*kustomizev1.Kustomization)) {
+// The changes are those of the Kustomization.
+func (n *tenant) declareAll(registry *testenv.Registry, address string,
+	change ...func(*kustomizev1.Kustomization),
+) {
 	n.Helper()
-	change = append(change, func(k *kustomizev1.Kustomization) { k.Spec.Gates = []meta.GateReference{{Name: "gate"}} })
+	change = append(change, func(k *kustomizev1.Kustomization) {
+		k.Spec.Gates = []meta.GateReference{{Name: "gate"}}
+	})
 	n.create(n.source("app"),
 		&gatingv1.Gate{ObjectMeta: n.named("gate"), Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}},
 		n.app("app", change...),
