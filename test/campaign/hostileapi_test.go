@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -160,7 +162,9 @@ func (h *hostile) recovers(value string) {
 			if got, err := h.value(h.name(i)); err != nil {
 				return err
 			} else if got != value {
-				return fmt.Errorf("the value of '%s' is '%s'", h.name(i), got)
+				k, key := &kustomizev1.Kustomization{}, client.ObjectKey{Namespace: h.namespace, Name: h.name(i)}
+				err := h.client.Get(h.Context(), key, k)
+				return fmt.Errorf("the value of '%s' is '%s': status %+v, error %v", key, got, k.Status, err)
 			}
 		}
 		return nil
