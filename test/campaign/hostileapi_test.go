@@ -112,7 +112,7 @@ func (h *hostile) name(app int) string {
 	return fmt.Sprint("app-", app)
 }
 
-// otherKinds are objects beside the ConfigMaps, with a name and a value.
+// otherKinds are manifests of objects of other kinds than ConfigMap, with a name and a value.
 var otherKinds = []string{
 	"{apiVersion: v1, kind: Secret, metadata: {name: %s}, stringData: {k: %q}}",
 	"{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, labels: {k: %q}}}",
