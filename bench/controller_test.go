@@ -75,6 +75,12 @@ func (p *process) stop() {
 	}
 }
 
+// kill ends the process at once.
+func (p *process) kill() {
+	_ = p.command.Process.Kill() // it may have ended
+	_ = p.command.Wait()         // it was killed
+}
+
 // usage is what a process took up to a moment.
 type usage struct {
 	at       time.Time

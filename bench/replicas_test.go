@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,25 +80,37 @@ func (s *simulation) startReplicas(replicas int) (all []*process) {
 	s.b.Helper()
 	var shared []string
 	if *sharing == "auto" {
-		s3 := testenv.NewS3(s.b)
-		s3.MakeBucket("artifacts")
-		s.b.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-		s.b.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
-		shared = []string{"--auto-shards", "--storage-backend-s3-endpoint", s3.URL, "--storage-backend-s3-bucket",
-			"artifacts"}
+		shared = append(sharedBucket(s.b), "--auto-shards")
 	}
 	for n := range replicas {
-		address := freeAddress(s.b)
-		flags := append([]string{"--storage-addr", address, "--storage-adv-addr", address}, shared...)
+		flags := slices.Clone(shared)
 		if *sharing == "label" && replicas > 1 {
 			flags = append(flags, "--watch-label-selector", fmt.Sprintf("%s=%d", shardLabel, n))
 		}
-		all = append(all, startProcess(s.b, s.cluster.Kubeconfig, simulatedNamespace, s.b.TempDir(), flags...))
+		all = append(all, startReplica(s.b, s.cluster.Kubeconfig, simulatedNamespace, flags...))
 	}
 	if *sharing == "auto" {
 		testenv.Eventually(s.b, "the replicas share", func() error { return s.share(replicas) })
 	}
 	return all
+}
+
+// sharedBucket returns the flags of replicas that have a bucket.
+func sharedBucket(b *testing.B) []string {
+	b.Helper()
+	s3 := testenv.NewS3(b)
+	s3.MakeBucket("artifacts")
+	b.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
+	b.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	return []string{"--storage-backend-s3-endpoint", s3.URL, "--storage-backend-s3-bucket", "artifacts"}
+}
+
+// startReplica runs bin/sluice with an address for artifacts of its own.
+func startReplica(b *testing.B, kubeconfig, namespace string, flags ...string) *process {
+	b.Helper()
+	address := freeAddress(b)
+	return startProcess(b, kubeconfig, namespace, b.TempDir(),
+		append([]string{"--storage-addr", address, "--storage-adv-addr", address}, flags...)...)
 }
 
 // share returns an error unless the lease of each replica names all of them.

@@ -41,8 +41,8 @@ type scale struct {
 	reporting     sync.Mutex
 }
 
-// scaleTargets is how many namespaces get the objects: controllers of Kubernetes list all ReplicaSets and EndpointSlices
-// of a namespace for each Deployment and Service in it.
+// scaleTargets is how many namespaces get the objects: controllers of Kubernetes list all ReplicaSets and
+// EndpointSlices of a namespace for each Deployment and Service in it.
 const scaleTargets = 100
 
 // firstApp is the number of the first app: names of objects differ from those of releases.

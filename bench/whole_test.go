@@ -131,6 +131,12 @@ func (f *fleet) pull() {
 // follow begins to watch; what it returns waits until all Kustomizations are Ready at a commit.
 func (f *fleet) follow(commit string) (wait func()) {
 	f.b.Helper()
+	return f.followEach(commit, func(int) {})
+}
+
+// followEach is follow with a function that is called for each one that becomes Ready, with their number so far.
+func (f *fleet) followEach(commit string, each func(done int)) (wait func()) {
+	f.b.Helper()
 	ctx, cancel := context.WithTimeout(f.b.Context(), *patient)
 	var list kustomizev1.KustomizationList
 	if err := f.client.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
@@ -157,7 +163,10 @@ func (f *fleet) follow(commit string) (wait func()) {
 				f.b.Fatalf("watch: %v", e)
 			}
 			if reconcile.IsReady(k) && strings.HasSuffix(k.Status.LastAppliedRevision, commit) {
-				done[k.Name] = true
+				if !done[k.Name] {
+					done[k.Name] = true
+					each(len(done))
+				}
 			} else if c := apimeta.FindStatusCondition(k.Status.Conditions, reconcile.TypeReady); c != nil {
 				last = k.Name + ": " + c.Message
 			}

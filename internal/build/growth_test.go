@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	yaml "go.yaml.in/yaml/v3"
+
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
@@ -18,7 +20,7 @@ var growing = map[string]struct {
 }{
 	"aliases of a long text": {files: map[string]string{
 		"a.yaml": cm("a") + "data:\n  a: &a " + strings.Repeat("x", 1<<20) + "\n" + aliasesOf("a", 40_000)},
-		says: "its aliases stand for more than 4 MiB of text"},
+		says: "its aliases stand for more than 4 MiB of text. Use fewer aliases for long texts"},
 	"aliases of a long text in a listed file": {files: map[string]string{"kustomization.yaml": listed,
 		"a.yaml": cm("a") + "data:\n  a: &a " + strings.Repeat("x", 1<<20) + "\n" + aliasesOf("a", 40_000)},
 		says: "its aliases stand for more than 4 MiB of text"},
@@ -89,6 +91,16 @@ func TestObjectsThatAreMuchLargerThanTheirFilesAreRefused(t *testing.T) {
 				t.Errorf("the error is %.500v, want %q", err, test.says)
 			}
 		})
+	}
+}
+
+func TestTextsOfAllObjectsAreBounded(t *testing.T) {
+	f := &filesystem{output: maxOutput}
+	err := f.takeOutput("ConfigMap apps/web", &yaml.Node{Value: "x"})
+	const want = "the objects have more than 256 MiB; ConfigMap apps/web is one too many. " +
+		"Look for patches and replacements that put long texts into many objects"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestRulesAreCompiledOnce(t *testing.T) {
 			Outcome: gatingv1.OutcomeDeny}}}}
 	x.Put(g)
 	first := x.CheckRules(g)
-	if first == nil || x.CheckRules(g.DeepCopy()) != first {
+	if again := x.CheckRules(g.DeepCopy()); first == nil || again != first { //nolint:errorlint // the same value
 		t.Errorf("the rules are compiled again: %v", first)
 	}
 	for name, change := range map[string]func(g *gatingv1.Gate){

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestLookedUpListsAreBounded has more objects than a request asks for, and then more bytes than a template may look up.
+// TestLookedUpListsAreBounded has more objects than one request asks for, then more bytes than a template may read.
 func TestLookedUpListsAreBounded(t *testing.T) {
 	cfg := testenv.Cluster(t)
 	typed, err := kubernetes.NewForConfig(cfg)

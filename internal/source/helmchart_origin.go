@@ -119,8 +119,8 @@ func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *
 }
 
 // inTree returns the version of the chart in the tree of a revision of its source.
-func (h *HelmChart) inTree(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (*HelmChartRevision,
-	error) {
+func (h *HelmChart) inTree(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree,
+	revision string) (*HelmChartRevision, error) {
 	name, version, err := helm.Describe(ctx, tree, obj.Spec.Chart, h.Charts.Limits)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func TestAliasesAreBounded(t *testing.T) {
 		"few":               {text: "a: &a {x: 1}\nb: *a\nc: {<<: *a}\n"},
 		"several documents": {text: "a: &a 1\nb: *a\n---\nc: &a 1\nd: *a\n"},
 		"one text":          {text: repeated(500_000, 100_000), want: "more than 4 MiB of text"},
-		"an anchor of a key": {text: "? &a " + strings.Repeat("x", 900) + "\n: 1\nb: [" + strings.Repeat("*a,", 9000) + "]",
+		"an anchor of a key": {
+			text: "? &a " + strings.Repeat("x", 900) + "\n: 1\nb: [" + strings.Repeat("*a,", 9000) + "]",
 			want: "of text"},
 		"a long key": {text: "a: &a\n  " + strings.Repeat("x", 900) + ": 1\nb: [" + strings.Repeat("*a,", 9000) + "]",
 			want: "of text"},

@@ -187,30 +187,20 @@ func (s *sharded) live() error {
 // after the replica that applied it had recorded it in the status of its Kustomization.
 func (s *sharded) mustBeOrderly() {
 	s.Helper()
-	statuses := map[string][]testenv.Request{}
-	for _, r := range s.since.Requests(s, testenv.Request{Verb: "patch", Resource: "kustomizations",
-		Namespace: s.namespace, Subresource: "status", Code: 200}) {
-		statuses[r.Name] = append(statuses[r.Name], r)
-	}
-	objects := map[string][]testenv.Request{}
+	statuses := s.since.Statuses(s, s.namespace, "kustomizations")
 	agents := map[string]bool{}
-	for _, r := range s.since.Requests(s, testenv.Request{Verb: "patch", Resource: "configmaps",
-		Namespace: s.namespace, Code: 200}) {
-		if !strings.Contains(r.URI, "dryRun=All") {
-			objects[r.Name] = append(objects[r.Name], r)
-			agents[r.UserAgent] = true
+	for _, writes := range s.since.Applies(s, s.namespace, "configmaps") {
+		s.writes += len(writes)
+		s.repeated += len(writes) - 1
+		app := "app-" + strings.Split(writes[0].Name, "-")[1]
+		for i, w := range writes {
+			agents[w.UserAgent] = true
+			if i > 0 {
+				s.compare(writes[:i], w, statuses[app])
+			}
 		}
 	}
 	s.writers = max(s.writers, len(agents))
-	for name, writes := range objects {
-		slices.SortFunc(writes, func(a, b testenv.Request) int { return a.Received.Compare(b.Received) })
-		s.writes += len(writes)
-		s.repeated += len(writes) - 1
-		app := "app-" + strings.Split(name, "-")[1]
-		for i := 1; i < len(writes); i++ {
-			s.compare(writes[:i], writes[i], statuses[app])
-		}
-	}
 }
 
 // compare fails the test if a write of an object must not follow those before.
@@ -229,10 +219,8 @@ func (s *sharded) compare(before []testenv.Request, next testenv.Request, status
 			s.Errorf("%s: replicas wrote in turns: %s, %s, and %s", next.Name, print(r), print(last), print(next))
 		}
 	}
-	for _, r := range statuses {
-		if r.UserAgent == last.UserAgent && r.Received.After(last.Answered) && r.Answered.Before(next.Received) {
-			s.Errorf("%s: applied by %s, recorded by %s, and applied again by %s", next.Name, print(last), print(r),
-				print(next))
-		}
+	if r, ok := testenv.RecordedBetween(last, next, statuses); ok {
+		s.Errorf("%s: applied by %s, recorded by %s, and applied again by %s", next.Name, print(last), print(r),
+			print(next))
 	}
 }

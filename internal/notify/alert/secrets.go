@@ -128,7 +128,8 @@ func headers(text []byte) (http.Header, error) {
 		return nil, nil
 	}
 	var all map[string]string
-	if yamlsize.CheckAliases(text) != nil || yaml.UnmarshalStrict(text, &all) != nil { // the error would quote the content
+	// The error would quote the content.
+	if yamlsize.CheckAliases(text) != nil || yaml.UnmarshalStrict(text, &all) != nil {
 		return nil, fault.New(notificationv1.ValidationFailedReason,
 			"the key headers of the Secret is not a YAML map of strings").
 			WithHint("Write one line NAME: VALUE for each header")

@@ -57,7 +57,8 @@ func Repackage(ctx context.Context, offer Offer, data []byte, o Options) (*Packa
 	if err := matches(c, offer); err != nil {
 		return nil, err
 	}
-	b := builder{ctx: ctx, chart: c, options: o, data: data, read: func(name string) ([]byte, error) { return rawFile(c, name) }}
+	b := builder{ctx: ctx, chart: c, options: o, data: data,
+		read: func(name string) ([]byte, error) { return rawFile(c, name) }}
 	return b.build()
 }
 

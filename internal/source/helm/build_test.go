@@ -45,7 +45,8 @@ func TestBuildTree(t *testing.T) {
 		"charts/shared.yaml":     "shared", "prod.yaml": "color: blue\nsize: {w: 1}\n", "big.yaml": "size: {h: 2}\n",
 	})
 	for _, at := range []string{"charts/app", "./charts/app", "/charts/app/"} {
-		if name, version, err := Describe(t.Context(), tree, at, DefaultLimits); name != "app" || version != "1.2.3" || err != nil {
+		name, version, err := Describe(t.Context(), tree, at, DefaultLimits)
+		if name != "app" || version != "1.2.3" || err != nil {
 			t.Fatal(name, version, err)
 		}
 	}
@@ -84,8 +85,8 @@ func TestBuildTreeOfPackage(t *testing.T) {
 	if got := contents(t, p.Data); got["app/values.yaml"] != "a: b\n" {
 		t.Errorf("%q", got)
 	}
-	if name, version, err := Describe(t.Context(), tree, "app.tgz", DefaultLimits); name != "app" || version != "1.2.3" ||
-		err != nil {
+	name, version, err := Describe(t.Context(), tree, "app.tgz", DefaultLimits)
+	if name != "app" || version != "1.2.3" || err != nil {
 		t.Error(name, version, err)
 	}
 }

@@ -69,7 +69,8 @@ func TestPackagedChartsAreBoundedTogether(t *testing.T) {
 	}
 	add("Chart.yaml", chartYAML)
 	for i := range 40 {
-		sub := archiveOf(t, tar.Header{Name: "sub/Chart.yaml", Uname: chartYAML}, tar.Header{Name: "sub/zeros", Uname: zeros})
+		sub := archiveOf(t, tar.Header{Name: "sub/Chart.yaml", Uname: chartYAML},
+			tar.Header{Name: "sub/zeros", Uname: zeros})
 		add(fmt.Sprintf("charts/sub%d.tgz", i), string(sub))
 	}
 	if _, err := LoadFiles(t.Context(), all); err == nil || !strings.Contains(err.Error(), "exceeds") {
