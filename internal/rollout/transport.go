@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -186,11 +187,14 @@ func (b *body) Close() error {
 
 var errTimeout = errors.New("no response in time")
 
+// closedIdle is how an error of net/http ends if the server closed a connection before the request was sent on it.
+const closedIdle = "server closed idle connection"
+
 // isUnreachable reports whether no server answered at the address: its name is not known, or it refuses or ends
 // connections, as the load balancer of a cluster without a control plane does.
 func isUnreachable(err error) bool {
 	var name *net.DNSError
-	return errors.As(err, &name) || slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET,
+	return errors.As(err, &name) || strings.HasSuffix(err.Error(), closedIdle) || slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET,
 		syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF},
 		func(kind error) bool { return errors.Is(err, kind) })
 }

@@ -52,6 +52,7 @@ func TestUnhealthyMigrationGoesBack(t *testing.T) {
 	w.app(f.teams[0], "app-1")
 	f.merge(kustomizationKind, f.teams[0], "app-1", `{"spec":{"path":"./missing"}}`)
 	w.readyAgain("app-1")
+	f.settle()
 	applied := f.snapshot(appliedKinds)
 	f.runSluice()
 	f.sluice("migrate", "flux", "--no-diff", "--yes", "--ready-timeout", "20s").wants(t, 1,
