@@ -194,9 +194,9 @@ const closedIdle = "server closed idle connection"
 // connections, as the load balancer of a cluster without a control plane does.
 func isUnreachable(err error) bool {
 	var name *net.DNSError
-	return errors.As(err, &name) || strings.HasSuffix(err.Error(), closedIdle) || slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET,
-		syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF},
-		func(kind error) bool { return errors.Is(err, kind) })
+	return errors.As(err, &name) || strings.HasSuffix(err.Error(), closedIdle) ||
+		slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH,
+			syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF}, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 func isTimeout(err error) bool {
