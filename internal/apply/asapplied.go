@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -40,24 +39,15 @@ func (r *run) asApplied(ctx context.Context, o *object, desired *unstructured.Un
 // since are not seen. If it reports false, the apply may still change nothing, for example if the server writes a value
 // differently.
 func (m managers) isAsApplied(live, manifest *unstructured.Unstructured) bool {
-	var own *fieldpath.Set
 	fields := live.GetManagedFields()
-	for _, e := range fields {
-		switch {
-		case m.overrides(e):
-			return false
-		case !m.isOurs(e):
-		case own != nil || e.APIVersion != manifest.GetAPIVersion() || e.FieldsV1 == nil:
-			return false
-		default:
-			own = &fieldpath.Set{}
-			if err := own.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-				return false
-			}
-		}
+	if slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
+		return m.overrides(e) || m.isOurs(e) && e.APIVersion != manifest.GetAPIVersion()
+	}) {
+		return false
 	}
+	own := fieldsOf(fields, m.isOurs)
 	others := fieldsOf(fields, func(e metav1.ManagedFieldsEntry) bool { return !m.isOurs(e) })
-	return own != nil && ownership{own, others}.isExactly(ownable(manifest), live.Object)
+	return !own.Empty() && ownership{own, others}.isExactly(ownable(manifest), live.Object)
 }
 
 // ownable returns the part of a manifest that managed fields can contain. It shares values with the manifest.

@@ -24,10 +24,9 @@ func init() { jsonpatch.AccumulatedCopySizeLimit = maxCopied }
 
 // weighParsed takes the memory for parsing a kustomization file, and refuses aliases that expand to much text.
 func (f *filesystem) weighParsed(name string, content []byte) error {
-	if err := f.grow(f.needs() + yamlsize.Memory(content)); err != nil {
+	if err := f.takeParsed(content); err != nil {
 		return err
 	}
-	f.keepValues()
 	if err := yamlsize.CheckAliases(content); err != nil {
 		return refusal("%s cannot be read", name).Because(err)
 	}
@@ -40,6 +39,11 @@ func (f *filesystem) weighEncrypted(name string, content []byte) error {
 	if !f.secrets.active() || !mayBe || f.secrets.plain[name] != nil {
 		return nil
 	}
+	return f.takeParsed(content)
+}
+
+// takeParsed takes the memory for parsing a text as a whole, and gives it back but for the values that are kept.
+func (f *filesystem) takeParsed(content []byte) error {
 	if err := f.grow(f.needs() + yamlsize.Memory(content)); err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package egress
 
 import (
 	"net/http"
-	"net/url"
-	"sync/atomic"
 	"testing"
 )
 
@@ -19,12 +17,7 @@ var metadataHosts = []string{
 
 func TestAddressesInOtherFormsAreRejected(t *testing.T) {
 	t.Parallel()
-	var received atomic.Int64
-	proxy := serve(t, func(http.ResponseWriter, *http.Request) { received.Add(1) })
-	u, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u, received := countingProxy(t)
 	p := &Policy{RefuseLinkLocal: true, RefuseLoopback: true}
 	for _, host := range append([]string{"0x7f.1", "[64:ff9b::7f00:1]", "[::ffff:127.0.0.1]", "0", "127.1."},
 		metadataHosts...) {

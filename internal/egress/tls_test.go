@@ -125,14 +125,20 @@ func TestProxyWithTLSAndLogin(t *testing.T) {
 	mustFail(t, err, "proxy refused the connection (HTTP 502). Check which hosts the proxy allows")
 }
 
-func TestLinkLocalAddressesAreRejected(t *testing.T) {
-	t.Parallel()
-	var received atomic.Int64
-	proxy := serve(t, func(http.ResponseWriter, *http.Request) { received.Add(1) })
-	u, err := url.Parse(proxy.URL)
+// countingProxy returns a proxy that counts the requests to it.
+func countingProxy(t *testing.T) (*url.URL, *atomic.Int64) {
+	t.Helper()
+	received := &atomic.Int64{}
+	u, err := url.Parse(serve(t, func(http.ResponseWriter, *http.Request) { received.Add(1) }).URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u, received
+}
+
+func TestLinkLocalAddressesAreRejected(t *testing.T) {
+	t.Parallel()
+	u, received := countingProxy(t)
 	p := &Policy{RefuseLinkLocal: true}
 	for _, c := range []*http.Client{client(t, p, Options{}), client(t, p, Options{Proxy: u})} {
 		for _, host := range []string{"169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",

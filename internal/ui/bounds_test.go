@@ -33,17 +33,17 @@ func TestRequestsOfOneUserAreBounded(t *testing.T) {
 	s := newSite(t, everyone)
 	server := s.ui
 	for range maxUserRequests {
-		if !server.requests.open("admin", maxRequests, maxUserRequests) {
+		if !server.requests.Open("admin", maxRequests, maxUserRequests) {
 			t.Fatal("a request within the limit is refused")
 		}
 	}
 	if status, _ := s.request(http.MethodGet, "/api/v1/me", ""); status != http.StatusTooManyRequests {
 		t.Errorf("a request above the limit got %d", status)
 	}
-	if !server.requests.open("other", maxRequests, maxUserRequests) {
+	if !server.requests.Open("other", maxRequests, maxUserRequests) {
 		t.Error("the requests of one user keep out another")
 	}
-	server.requests.close("admin")
+	server.requests.Close("admin")
 	if status, _ := s.request(http.MethodGet, "/api/v1/me", ""); status != http.StatusOK {
 		t.Errorf("a request after another ended got %d", status)
 	}
@@ -71,7 +71,7 @@ func TestCostlyAnswersTakeTurns(t *testing.T) {
 		}
 	}
 	for range maxUserHeavy - maxHeavy {
-		all.users.open("ada", maxRequests, maxUserHeavy)
+		all.users.Open("ada", maxRequests, maxUserHeavy)
 	}
 	if _, err := all.take(t.Context(), "ada"); !errors.Is(err, errTooMany) {
 		t.Errorf("a user has more turns than allowed (%v)", err)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 	"sync"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Bounds of what is done at a time.
@@ -21,54 +23,23 @@ type turns struct {
 	size, userSize int // at a time; of one user, waiting or in work
 	once           sync.Once
 	slots          chan struct{}
-	users          counter
+	users          guard.Counter
 }
 
 // take waits for a turn of a user, and returns what ends it.
 func (t *turns) take(ctx context.Context, user string) (func(), error) {
 	t.once.Do(func() { t.slots = make(chan struct{}, cmp.Or(t.size, maxHeavy)) })
-	if !t.users.open(user, maxRequests, cmp.Or(t.userSize, maxUserHeavy)) {
+	if !t.users.Open(user, maxRequests, cmp.Or(t.userSize, maxUserHeavy)) {
 		return nil, errTooMany
 	}
 	select {
 	case t.slots <- struct{}{}:
-		return func() { <-t.slots; t.users.close(user) }, nil
+		return func() { <-t.slots; t.users.Close(user) }, nil
 	case <-ctx.Done():
-		t.users.close(user)
+		t.users.Close(user)
 		return nil, ctx.Err()
 	}
 }
 
 var errTooMany = NewError(http.StatusTooManyRequests,
 	"too many requests at a time. Wait for the others, then try again.")
-
-// counter counts what users have open, which is bounded. The zero value is ready.
-type counter struct {
-	mu     sync.Mutex
-	total  int
-	byUser map[string]int
-}
-
-// open counts something of a user, unless there is too much of it.
-func (c *counter) open(user string, maxTotal, maxUser int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.total >= maxTotal || c.byUser[user] >= maxUser {
-		return false
-	}
-	if c.byUser == nil {
-		c.byUser = map[string]int{}
-	}
-	c.total++
-	c.byUser[user]++
-	return true
-}
-
-func (c *counter) close(user string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total--
-	if c.byUser[user]--; c.byUser[user] == 0 {
-		delete(c.byUser, user)
-	}
-}

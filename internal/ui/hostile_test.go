@@ -146,7 +146,7 @@ func TestStreamsOfOneUserAreBounded(t *testing.T) {
 	if got[http.StatusOK] != maxUserStreams || got[http.StatusTooManyRequests] != count-maxUserStreams {
 		t.Errorf("the answers are %v", got)
 	}
-	if !s.ui.streams.open("another", maxStreams, maxUserStreams) {
+	if !s.ui.streams.Open("another", maxStreams, maxUserStreams) {
 		t.Error("the streams of one user keep out another")
 	}
 }

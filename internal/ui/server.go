@@ -77,8 +77,8 @@ type Server struct {
 	TraceURL string
 	Hosts    []string // that requests may name; default: the address of the listener, and localhost
 
-	streams  counter
-	requests counter
+	streams  guard.Counter
+	requests guard.Counter
 	heavy    turns
 	large    turns
 }
@@ -226,11 +226,11 @@ func (s *Server) answer(h handler) http.HandlerFunc {
 			s.sendError(w, err)
 			return
 		}
-		if !s.requests.open(u.Name, maxRequests, maxUserRequests) {
+		if !s.requests.Open(u.Name, maxRequests, maxUserRequests) {
 			s.sendError(w, errTooMany)
 			return
 		}
-		defer s.requests.close(u.Name)
+		defer s.requests.Close(u.Name)
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		result, err := h(ctx, u, r)

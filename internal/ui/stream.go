@@ -27,11 +27,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		failLogin(w, err)
 		return
 	}
-	if !s.streams.open(u.Name, maxStreams, maxUserStreams) {
+	if !s.streams.Open(u.Name, maxStreams, maxUserStreams) {
 		fail(w, http.StatusTooManyRequests, "too many pages are open. Close some and load this page again.")
 		return
 	}
-	defer s.streams.close(u.Name)
+	defer s.streams.Close(u.Name)
 	changes := s.Model.Subscribe()
 	defer changes.Close()
 	w.Header().Set("Content-Type", "text/event-stream")

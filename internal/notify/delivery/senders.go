@@ -61,34 +61,6 @@ func addressOf(r *http.Request) string {
 	return host
 }
 
-// slots bounds the requests that are handled at the same time. One address cannot take all of them: it may keep each
-// for seconds before its token is found to be wrong, or its body incomplete.
-type slots struct {
-	mu    sync.Mutex
-	total int
-	of    map[string]int // by address
-}
-
-func (s *slots) take(address string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.total >= maxRequests || s.of[address] >= maxOfAddress {
-		return false
-	}
-	s.total++
-	s.of[address]++
-	return true
-}
-
-func (s *slots) release(address string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total--
-	if s.of[address]--; s.of[address] == 0 {
-		delete(s.of, address)
-	}
-}
-
 // refuse responds to a request that is not authorized.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {

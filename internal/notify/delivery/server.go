@@ -26,8 +26,7 @@ const (
 // NewServer returns the server to which other programs, such as Flagger, post events. A nil senders accepts events of
 // everyone who reaches the server. Quota is how many events one sender may post per second; 0: no limit.
 func NewServer(d *Dispatcher, senders Senders, quota int) *http.Server {
-	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota},
-		slots: slots{of: map[string]int{}}}
+	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
 	handler := guard.Handler("accepting an event", mux)
@@ -42,17 +41,18 @@ type server struct {
 	dispatcher *Dispatcher
 	senders    Senders
 	quotas     quotas
-	slots      slots
+	requests   guard.Counter // by address
 }
 
-// post responds with 202 when the event is stored.
+// post responds with 202 when the event is stored. One address cannot take the slots of all: it may keep each for
+// seconds before its token is found to be wrong, or its body incomplete.
 func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	address := addressOf(r)
-	if !s.slots.take(address) {
+	if !s.requests.Open(address, maxRequests, maxOfAddress) {
 		reject(w, http.StatusServiceUnavailable, time.Second, "too many concurrent requests")
 		return
 	}
-	defer s.slots.release(address)
+	defer s.requests.Close(address)
 	from, err := s.authenticate(r)
 	if err != nil {
 		refuse(w, r, err)
