@@ -18,6 +18,7 @@ import (
 // waveIndex is the gates with waves and their objects. Informers keep it up to date, object by object.
 type waveIndex struct {
 	count    atomic.Int32 // of gates with waves; without any, objects cost nothing
+	loaded   atomic.Bool  // the informers have delivered all objects that existed at the start
 	events   sync.Mutex   // serializes events of objects with lists of objects, so that no event is lost
 	mu       sync.Mutex
 	gates    map[types.NamespacedName]*wavedGate
@@ -32,6 +33,8 @@ type wavedGate struct {
 	selectors []labels.Selector
 	sources   map[sourceKey]*rollout
 	objects   map[reconcile.Ref]sourceKey
+	// isListed is set while all objects are known. With a part of them, a wave could seem to be empty.
+	isListed bool
 }
 
 // rollout is the objects of one source, and the revision that they move to.
@@ -56,9 +59,10 @@ func (x *Index) putWaves(g *gatingv1.Gate, selectionChanged bool) {
 	before := w.gates[key]
 	if before != nil && before.gate.UID == g.UID && reflect.DeepEqual(before.gate.Spec.Waves, g.Spec.Waves) {
 		before.gate = g
+		before.isListed = before.isListed && !selectionChanged
 		w.mu.Unlock()
 		if selectionChanged {
-			x.observeAll()
+			x.listMembers(before)
 		}
 		return
 	}
@@ -74,7 +78,31 @@ func (x *Index) putWaves(g *gatingv1.Gate, selectionChanged bool) {
 		w.forget(key, before)
 	}
 	w.mu.Unlock()
+	x.listMembers(current)
+}
+
+// listMembers observes all objects, as a gate has changed, and then decides about those of the gate.
+func (x *Index) listMembers(g *wavedGate) {
 	x.observeAll()
+	w := &x.waves
+	w.mu.Lock()
+	var changed effects
+	if g.isListed = true; w.gates[g.key] == g {
+		for _, r := range g.sources {
+			changed.merge(x.decide(g, r, x.Clock.Now(), reconcile.Ref{}))
+		}
+	}
+	w.mu.Unlock()
+	x.apply(changed)
+}
+
+// knowsMembers reports whether all objects of a gate are known: those that existed at the start, and those that the
+// gate selected when it changed. The caller holds the lock.
+func (x *Index) knowsMembers(g *wavedGate) bool {
+	if w := &x.waves; !w.loaded.Load() {
+		w.loaded.Store(!slices.ContainsFunc(x.synced, func(synced func() bool) bool { return !synced() }))
+	}
+	return g.isListed && x.waves.loaded.Load()
 }
 
 // dropWaves removes a gate that is deleted or has no waves any longer.
@@ -99,7 +127,7 @@ func (w *waveIndex) forget(key types.NamespacedName, g *wavedGate) {
 	}
 }
 
-// observeAll observes all objects, as a gate has changed.
+// observeAll observes all objects.
 func (x *Index) observeAll() {
 	x.waves.events.Lock()
 	defer x.waves.events.Unlock()
@@ -184,7 +212,7 @@ func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m w
 		}
 	}
 	g.objects[ref], r.members[ref] = source, &m
-	changed.merge(g.decide(r, x.Clock.Now(), reconcile.Ref{}))
+	changed.merge(x.decide(g, r, x.Clock.Now(), reconcile.Ref{}))
 	return changed
 }
 
@@ -202,7 +230,7 @@ func (x *Index) removeMember(g *wavedGate, ref reconcile.Ref) effects {
 		delete(g.sources, source)
 		return effects{gates: []types.NamespacedName{g.key}}
 	}
-	return g.decide(r, x.Clock.Now(), reconcile.Ref{})
+	return x.decide(g, r, x.Clock.Now(), reconcile.Ref{})
 }
 
 // settlingTime is how long after a restart no wave follows another one: objects that were Ready before count as healthy

@@ -186,3 +186,43 @@ func TestEventOfAnObjectListsNothing(t *testing.T) {
 		t.Errorf("%d lists of all objects", s.lists-lists)
 	}
 }
+
+// TestWavesAreDecidedWithAllObjects starts with a part of the objects, as informers deliver them one by one: a wave
+// whose objects are not known yet must not seem to be empty.
+func TestWavesAreDecidedWithAllObjects(t *testing.T) {
+	const revision = "main@sha1:1"
+	app := kustomization("ops", "app", withWaveAndSource("", "app"))
+	canary := kustomization("ops", "canary", withWaveAndSource("canary", "app"))
+	soaking := func() *gatingv1.Gate {
+		return newGate("ops", "release", gatingv1.Opened, withWaves("canary"), func(g *gatingv1.Gate) {
+			g.Status.Waves = []gatingv1.WaveProgress{{Kind: "Kustomization", Source: "GitRepository/ops/app",
+				Revision: revision, Wave: "canary"}}
+		})
+	}
+	t.Run("while informers start", func(t *testing.T) {
+		loaded := false
+		s := newTestIndex(t)
+		s.synced = []func() bool{func() bool { return loaded }}
+		s.Put(soaking())
+		s.ObserveMember(s.ref(app), app)
+		if text := s.asks(app, revision); text != "has not decided about the wave of the object yet" {
+			t.Errorf("got %q", text)
+		}
+		before, next, err := s.WaveProgress(s.gates[releaseKey].gate, s.now)
+		if err != nil || len(before) != 1 || before[0].Wave != "canary" || !next.After(s.now) {
+			t.Errorf("progress is %+v until %s, %v", before, next, err)
+		}
+		s.ObserveMember(s.ref(canary), canary)
+		loaded = true
+		if text := s.asks(app, revision); !strings.Contains(text, "until wave 'canary' is Ready") {
+			t.Errorf("got %q", text)
+		}
+	})
+	t.Run("while a gate lists its objects", func(t *testing.T) {
+		s := newTestIndex(t, app, canary)
+		s.Put(soaking())
+		if text := s.asks(app, revision); !strings.Contains(text, "until wave 'canary' is Ready") {
+			t.Errorf("got %q", text)
+		}
+	})
+}

@@ -68,11 +68,11 @@ func (r *rollout) target() string {
 	return target
 }
 
-// decide decides again about the objects of a source. asking is the object that gets the answer at once. The caller
-// holds the lock.
-func (g *wavedGate) decide(r *rollout, now time.Time, asking reconcile.Ref) effects {
+// decide decides again about the objects of a source, once all are known. asking is the object that gets the answer at
+// once. The caller holds the lock.
+func (x *Index) decide(g *wavedGate, r *rollout, now time.Time, asking reconcile.Ref) effects {
 	target := r.target()
-	if target == "" || len(g.waves) == 0 {
+	if target == "" || len(g.waves) == 0 || !x.knowsMembers(g) {
 		return effects{}
 	}
 	list := make([]waves.Member, 0, len(r.members))
@@ -152,8 +152,10 @@ func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string
 	}
 	m := r.members[ref]
 	m.Wants = revision
-	changed = g.decide(r, x.Clock.Now(), ref)
-	text = r.waits(g.waves, m)
+	changed = x.decide(g, r, x.Clock.Now(), ref)
+	if text = unknown; x.knowsMembers(g) {
+		text = r.waits(g.waves, m)
+	}
 	r.answered[ref] = text
 	return text, true, changed
 }
@@ -180,9 +182,13 @@ func (x *Index) WaveProgress(g *gatingv1.Gate, now time.Time) (all []gatingv1.Wa
 	var changed effects
 	waved := w.gates[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]
 	if waved != nil && waved.gate.UID == g.UID && len(waved.waves) > 0 {
+		if !x.knowsMembers(waved) {
+			defer w.mu.Unlock()
+			return slices.Clone(waved.gate.Status.Waves), now.Add(time.Second), nil // as it was before the start
+		}
 		if err = waved.problem(); err == nil {
 			for source, r := range waved.sources {
-				changed.merge(waved.decide(r, now, reconcile.Ref{}))
+				changed.merge(x.decide(waved, r, now, reconcile.Ref{}))
 				if r.state.Revision != "" {
 					all = append(all, waved.progress(source, r, g.Status.Failures))
 					next = earliest(next, r.decision.Until)
