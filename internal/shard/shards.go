@@ -73,6 +73,14 @@ type Work struct {
 	cancel context.CancelCauseFunc
 }
 
+type firstKey struct{}
+
+// IsFirst reports whether a context is that of the first work on an object since it is this replica's.
+func IsFirst(ctx context.Context) bool {
+	first, _ := ctx.Value(firstKey{}).(bool)
+	return first
+}
+
 // Begin begins work on an object with a key. It is false if another replica works on the object, or may. The caller
 // must call End.
 func (s *Shards) Begin(ctx context.Context, key, object string) (*Work, bool) {
@@ -87,7 +95,7 @@ func (s *Shards) Begin(ctx context.Context, key, object string) (*Work, bool) {
 	}
 	s.known[object] = key
 	w := &Work{First: !known, shards: s, key: key}
-	w.Context, w.cancel = context.WithCancelCause(ctx)
+	w.Context, w.cancel = context.WithCancelCause(context.WithValue(ctx, firstKey{}, !known))
 	s.work[w] = struct{}{}
 	return w, true
 }
