@@ -116,6 +116,22 @@ func TestLongJoinsAreBounded(t *testing.T) {
 	}
 }
 
+// TestEmptySetsAreBounded compares an empty list with a long one many times: the long one is read, although there is no
+// pair to compare.
+func TestEmptySetsAreBounded(t *testing.T) {
+	for _, compared := range []string{
+		"sets.contains([], object.conditions)", "sets.contains(object.conditions, [])",
+		"sets.equivalent([], object.conditions)", "sets.intersects(object.conditions, [])",
+		"sets.intersects([], object.conditions)",
+	} {
+		source := "lists.range(20000).filter(v, " + compared + ")"
+		units, allocated, _ := evaluated(t, source, variablesOfTests())
+		if allocated > maxAllocated {
+			t.Errorf("%s: cost %d, %d MiB", source, units, allocated>>20)
+		}
+	}
+}
+
 // TestUsualExpressionsAreCheap has expressions as they are in use, on large objects.
 func TestUsualExpressionsAreCheap(t *testing.T) {
 	for source, most := range map[string]int64{

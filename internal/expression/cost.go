@@ -242,13 +242,13 @@ func listRange(_ *meter, args []ref.Val) int64 {
 
 func sorting(m *meter, args []ref.Val) int64 { return times(sortCost, m.weigh(args...)) }
 
-// sets compares each element of a list with each element of another.
+// sets reads two lists, and compares each element of one with each element of the other.
 func sets(m *meter, args []ref.Val) int64 {
 	if len(args) < 2 {
 		return 1
 	}
 	pairs := min(times(count(args[0]), m.weigh(args[1])), times(count(args[1]), m.weigh(args[0])))
-	return times(2*defaultFactor, max(1, pairs))
+	return times(2*defaultFactor, max(1, pairs)) + proportional(m, args)
 }
 
 // calendar reads the data of a time zone, if the call names one.
