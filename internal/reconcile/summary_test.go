@@ -11,6 +11,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // clusterRecorder keeps what is written to the cluster, as "reason: note".
@@ -35,6 +36,14 @@ func TestOneEventSaysThatAnObjectBecameReadyByAChange(t *testing.T) {
 	s.set(changed("two", "1 configured"))
 	b.patch(`{"spec":{"url":"https://example.com/y"}}`)
 	b.until("Ready again", has("Ready", metav1.ConditionTrue, "Succeeded")) // of the new generation
+	testenv.Eventually(t, "the events of both passes, which follow the status", func() error {
+		b.events.mu.Lock()
+		defer b.events.mu.Unlock()
+		if n := len(b.events.events); n < 4 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
 	b.events.mu.Lock()
 	defer b.events.mu.Unlock()
 	var alerts []string
