@@ -247,8 +247,9 @@ func sets(m *meter, args []ref.Val) int64 {
 	if len(args) < 2 {
 		return 1
 	}
-	pairs := min(times(count(args[0]), m.weigh(args[1])), times(count(args[1]), m.weigh(args[0])))
-	return times(2*defaultFactor, max(1, pairs)) + proportional(m, args)
+	a, b := m.weigh(args[0]), m.weigh(args[1])
+	pairs := max(1, min(times(count(args[0]), b), times(count(args[1]), a)))
+	return times(defaultFactor, times(2, pairs)+a+b)
 }
 
 // calendar reads the data of a time zone, if the call names one.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
 // Objects that another process reconciles are in the cache as well: other objects may refer to them, and gates must
@@ -66,7 +67,7 @@ func (l *loop[T]) take(ctx context.Context, obj T) (_ context.Context, _ T, end 
 	if !ok {
 		return ctx, obj, nil, false, nil
 	}
-	if work.First {
+	if shard.IsFirst(work.Context) {
 		live := l.New()
 		err := l.Live.Get(work.Context, client.ObjectKeyFromObject(obj), live)
 		if apierrors.IsNotFound(err) {

@@ -37,9 +37,7 @@ func TestOneEventSaysThatAnObjectBecameReadyByAChange(t *testing.T) {
 	b.patch(`{"spec":{"url":"https://example.com/y"}}`)
 	b.until("Ready again", has("Ready", metav1.ConditionTrue, "Succeeded")) // of the new generation
 	testenv.Eventually(t, "the events of both passes, which follow the status", func() error {
-		b.events.mu.Lock()
-		defer b.events.mu.Unlock()
-		if n := len(b.events.events); n < 4 {
+		if n := b.events.count(); n < 4 {
 			return fmt.Errorf("%d events", n)
 		}
 		return nil

@@ -63,10 +63,8 @@ func (s *state) owns(key string) bool {
 // Work is work on an object that this replica owns.
 type Work struct {
 	// Context of the work. It is canceled when the object moves to another replica and the work does not end by itself.
+	// [IsFirst] says more about it.
 	Context context.Context
-	// First reports whether this is the first work on the object since it is this replica's. What this process knows of
-	// the object may be older than what the replica before wrote.
-	First bool
 
 	shards *Shards
 	key    string
@@ -75,7 +73,8 @@ type Work struct {
 
 type firstKey struct{}
 
-// IsFirst reports whether a context is that of the first work on an object since it is this replica's.
+// IsFirst reports whether a context is that of the first work on an object since it is this replica's. What this process
+// knows of objects may be older than what the replica before wrote, or worked with.
 func IsFirst(ctx context.Context) bool {
 	first, _ := ctx.Value(firstKey{}).(bool)
 	return first
@@ -94,7 +93,7 @@ func (s *Shards) Begin(ctx context.Context, key, object string) (*Work, bool) {
 		s.known, s.work = map[string]string{}, map[*Work]struct{}{}
 	}
 	s.known[object] = key
-	w := &Work{First: !known, shards: s, key: key}
+	w := &Work{shards: s, key: key}
 	w.Context, w.cancel = context.WithCancelCause(context.WithValue(ctx, firstKey{}, !known))
 	s.work[w] = struct{}{}
 	return w, true

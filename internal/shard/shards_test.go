@@ -221,7 +221,7 @@ func TestWorkOfAMovedObjectIsCanceled(t *testing.T) {
 	s.Follow(nil, NewView("a"), nil)
 	s.Follow(NewView("a"), NewView("a"), nil)
 	w, ok := s.Begin(t.Context(), "key", "object")
-	if !ok || !w.First {
+	if !ok || !IsFirst(w.Context) {
 		t.Fatalf("got %v, %v", w, ok)
 	}
 	left := s.Leave()
@@ -245,7 +245,7 @@ func TestFirstWorkIsRepeatedAfterAMove(t *testing.T) {
 	for i := range 100 {
 		key := fmt.Sprint(i)
 		w, ok := s.Begin(t.Context(), key, key)
-		if !ok || !w.First {
+		if !ok || !IsFirst(w.Context) {
 			t.Fatalf("key %s: %v, %v", key, w, ok)
 		}
 		w.End()
@@ -255,8 +255,8 @@ func TestFirstWorkIsRepeatedAfterAMove(t *testing.T) {
 	for i := range 100 {
 		key := fmt.Sprint(i)
 		w, _ := s.Begin(t.Context(), key, key)
-		if wasAway := both.Owner(key) == "b"; w.First != wasAway {
-			t.Errorf("key %s: first %v, but it was away: %v", key, w.First, wasAway)
+		if wasAway := both.Owner(key) == "b"; IsFirst(w.Context) != wasAway {
+			t.Errorf("key %s: first %v, but it was away: %v", key, IsFirst(w.Context), wasAway)
 		} else if wasAway {
 			moved++
 		}
@@ -266,7 +266,7 @@ func TestFirstWorkIsRepeatedAfterAMove(t *testing.T) {
 		t.Error("no key moved")
 	}
 	s.Forget("0")
-	if w, _ := s.Begin(t.Context(), "0", "0"); !w.First || len(s.known) != 100 {
-		t.Errorf("after the object was deleted: first %v, %d objects known", w.First, len(s.known))
+	if w, _ := s.Begin(t.Context(), "0", "0"); !IsFirst(w.Context) || len(s.known) != 100 {
+		t.Errorf("after the object was deleted: first %v, %d objects known", IsFirst(w.Context), len(s.known))
 	}
 }
