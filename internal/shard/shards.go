@@ -73,8 +73,8 @@ type Work struct {
 
 type firstKey struct{}
 
-// IsFirst reports whether a context is that of the first work on an object since it is this replica's. What this process
-// knows of objects may be older than what the replica before wrote, or worked with.
+// IsFirst reports whether a context is that of the first work on an object since it is this replica's. What this
+// process knows of objects may be older than what the replica before wrote, or worked with.
 func IsFirst(ctx context.Context) bool {
 	first, _ := ctx.Value(firstKey{}).(bool)
 	return first
