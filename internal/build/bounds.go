@@ -59,7 +59,8 @@ func (f *filesystem) take(name string, size int64) error {
 func (f *filesystem) weighText(name string, content []byte) error {
 	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
 	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
-		return nil
+		f.small += bytes.Count(content, []byte("\n---")) + 1
+		return f.collectText(name, content)
 	}
 	if err := f.takeText(content); err != nil {
 		return err
@@ -74,17 +75,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		}
 		return err
 	}
-	err := documents(content, weigh)
-	// kustomize splits documents by its own rule, and may be able to parse parts of a file that is invalid as a whole
-	if err != nil && fault.As(err) == nil {
-		err = nil
-		for _, text := range separator.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), -1) {
-			if problem := documents([]byte(text), weigh); fault.As(problem) != nil {
-				err = problem
-			}
-		}
-	}
-	if err != nil {
+	if err := allDocuments(content, weigh); err != nil {
 		return err
 	}
 	switch {
@@ -99,7 +90,25 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
 	}
-	return f.grow(f.needs()) // now, as no further file may be read
+	if err := f.grow(f.needs()); err != nil { // now, as no further file may be read
+		return err
+	}
+	return f.collectText(name, content)
+}
+
+// allDocuments calls visit for all documents of a text that kustomize may be able to read: it splits documents by its
+// own rule, so it may read parts of a file that is invalid as a whole. Only refusals are returned.
+func allDocuments(content []byte, visit func(*yaml.Node) error) error {
+	err := documents(content, visit)
+	if err == nil || fault.As(err) != nil {
+		return err
+	}
+	for _, text := range separator.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), -1) {
+		if problem := documents([]byte(text), visit); fault.As(problem) != nil {
+			return problem
+		}
+	}
+	return nil
 }
 
 const (
@@ -131,7 +140,8 @@ func (f *filesystem) needs() int64 {
 	if f.share != 0 {
 		each = kustomizeBytes
 	}
-	return int64(f.weight.values)*each + (f.input+f.output+int64(f.weight.repeats))*inputBytes + f.multiplied()
+	return int64(max(f.weight.values, f.outputValues))*each +
+		(f.input+f.output+int64(f.weight.repeats))*inputBytes + f.multiplied() + f.added
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.

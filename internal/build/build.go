@@ -170,6 +170,7 @@ func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.
 		return nil, err
 	}
 	defer f.giveSchema()
+	f.growing = f.prepared.clone()                        // kustomize reads all other files again
 	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
 	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
 	if f.sorted {

@@ -30,6 +30,7 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 			return errOwnSchema
 		}
 	}
+	f.growing.patches[name] = true // its texts are patches
 	if err := f.weighTexts(name, k); err != nil {
 		return err
 	}
@@ -46,6 +47,9 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 		return err
 	}
 	f.noteResources(dir, k.Resources)
+	if err := f.collect(dir, k); err != nil {
+		return err
+	}
 	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
 		for _, entry := range list {
 			if err := f.checkPlugin(name, dir, entry); err != nil {
@@ -187,7 +191,7 @@ func (f *filesystem) checkPlugin(file, dir, entry string) error {
 		return remote(file, entry)
 	}
 	if inPlace(entry) {
-		return checkPluginConfig(file, []byte(entry))
+		return f.checkPluginConfig(file, dir, []byte(entry))
 	}
 	if err := f.checkNamed(file, dir, entry); err != nil {
 		return err
@@ -198,7 +202,7 @@ func (f *filesystem) checkPlugin(file, dir, entry string) error {
 		if err != nil {
 			return explainRead(name, err)
 		}
-		return checkPluginConfig(name, b)
+		return f.checkPluginConfig(name, dir, b)
 	}
 	return f.checkPluginDir(name)
 }
@@ -231,7 +235,7 @@ func (f *filesystem) checkPluginDir(dir string) error {
 // inert is the set of fields of plugin configurations whose values are plain text and are never loaded as files.
 var inert = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
 
-func checkPluginConfig(file string, content []byte) error {
+func (f *filesystem) checkPluginConfig(file, dir string, content []byte) error {
 	var refused error
 	err := documents(content, func(doc *yaml.Node) error {
 		var head types.TypeMeta
@@ -246,7 +250,9 @@ func checkPluginConfig(file string, content []byte) error {
 		case strings.HasPrefix(head.Kind, "HelmChart"):
 			refused = inflatesHelm(file)
 		default:
-			refused = (&pluginConfig{file, map[*yaml.Node]bool{}}).check(doc)
+			if refused = (&pluginConfig{file, map[*yaml.Node]bool{}}).check(doc); refused == nil {
+				refused = f.collectPlugin(file, dir, doc)
+			}
 		}
 		if refused != nil {
 			return refused

@@ -24,34 +24,39 @@ const mount = "/source"
 
 // filesystem provides a tree to kustomize, read-only, and records what it reads. It is used for one build.
 type filesystem struct {
-	ctx       context.Context // of the build; kustomize takes no context, so reads fail when it ends
-	tree      *artifact.Tree
-	trace     *Trace
-	generated map[string][]byte // generated files, by full path
-	schema    bool              // whether a kustomization has its own OpenAPI schema
-	share     int64             // share of the schema semaphore that this build holds
-	empty     bool              // whether the kustomization declares an empty list of resources
-	sorted    bool              // whether the kustomization sets the order of its objects
-	refused   error             // the first refusal, before kustomize wraps it
-	files     nameSet           // that were read and may be manifests, to find the cause of a failure
-	resources nameSet           // files that must be manifests
-	plugins   map[string]bool   // directories of plugin configurations that were checked
-	reads     int
-	input     int64  // bytes read
-	weight    weight // of what was read
-	copying   int    // JSON patches that copy
-	patched   int    // values of patches for many objects
-	output    int64  // bytes of the texts of the result
-	lease     *guard.Lease
-	most      int64   // bytes of memory that were needed at once so far
-	secrets   secrets // state of the decryption
-	remote    remotes // state of the fetches
-	root      string  // the directory of the build
-	origins   origins
-	track     bool // whether kustomize records the origin of objects
-	request   Request
-	built     []*unstructured.Unstructured
-	annotate  bool // whether the objects keep the annotation that names their origin
+	ctx          context.Context // of the build; kustomize takes no context, so reads fail when it ends
+	tree         *artifact.Tree
+	trace        *Trace
+	generated    map[string][]byte // generated files, by full path
+	schema       bool              // whether a kustomization has its own OpenAPI schema
+	share        int64             // share of the schema semaphore that this build holds
+	empty        bool              // whether the kustomization declares an empty list of resources
+	sorted       bool              // whether the kustomization sets the order of its objects
+	refused      error             // the first refusal, before kustomize wraps it
+	files        nameSet           // that were read and may be manifests, to find the cause of a failure
+	resources    nameSet           // files that must be manifests
+	plugins      map[string]bool   // directories of plugin configurations that were checked
+	reads        int
+	input        int64  // bytes read
+	weight       weight // of what was read
+	copying      int    // JSON patches that copy
+	small        int    // objects in short texts, which are not part of weight
+	patched      int    // values of patches for many objects
+	added        int64  // bytes of memory for what replacements and vars may add
+	output       int64  // bytes of the texts of the result
+	outputValues int
+	growing      growing
+	prepared     growing // by the kustomization file where kustomize starts
+	lease        *guard.Lease
+	most         int64   // bytes of memory that were needed at once so far
+	secrets      secrets // state of the decryption
+	remote       remotes // state of the fetches
+	root         string  // the directory of the build
+	origins      origins
+	track        bool // whether kustomize records the origin of objects
+	request      Request
+	built        []*unstructured.Unstructured
+	annotate     bool // whether the objects keep the annotation that names their origin
 }
 
 // nameSet holds names in the order in which they were added.
@@ -73,7 +78,7 @@ func (s *nameSet) add(name string) {
 func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
 	return &filesystem{
 		ctx: ctx, tree: tree, trace: newTrace(tree),
-		generated: map[string][]byte{}, plugins: map[string]bool{},
+		generated: map[string][]byte{}, plugins: map[string]bool{}, growing: newGrowing(),
 	}
 }
 
@@ -96,6 +101,11 @@ var errOutside = errors.New("reaches out of the source")
 // ReadFile implements filesys.FileSystem. It returns a kustomization file only if [filesystem.check] accepts it.
 func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if b, ok := f.generated[full]; ok {
+		if !isKustomization(path.Base(full)) {
+			if err := f.collectText(show(full), b); err != nil {
+				return nil, f.refuse(err)
+			}
+		}
 		return b, f.ctx.Err()
 	}
 	name, err := inside(full)

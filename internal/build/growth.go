@@ -53,7 +53,7 @@ func (f *filesystem) takeParsed(content []byte) error {
 
 // multiplied returns the memory in bytes for what patches add to all objects.
 func (f *filesystem) multiplied() int64 {
-	return int64(f.weight.objects) * (int64(f.copying)*maxCopied + int64(f.patched)*nodeBytes)
+	return int64(f.weight.objects+f.small) * (int64(f.copying)*maxCopied + int64(f.patched)*nodeBytes)
 }
 
 // mayCopy reports whether a text may be a JSON patch with an operation that copies.
@@ -85,23 +85,43 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 	}
 	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
 		for _, p := range list {
-			if p.Target == nil {
-				continue
-			}
-			patch := []byte(p.Patch)
-			if p.Path != "" {
-				patch, _ = f.tree.ReadFile(path.Join(dir, p.Path)) // kustomize reads it later, and reports errors
-			}
-			f.patched += bytes.Count(patch, []byte{'\n'}) + bytes.Count(patch, []byte{','}) + 1
+			f.countPatch(dir, p)
 		}
+	}
+	fields := defaultFields
+	for _, file := range k.Configurations {
+		content, _ := f.tree.ReadFile(path.Join(dir, file)) // kustomize reads it later, and reports errors
+		fields += bytes.Count(content, []byte("path"))
+		f.patched += bytes.Count(content, []byte{'/'})
+	}
+	f.patched += (len(k.CommonLabels) + len(k.CommonAnnotations)) * fields //nolint:staticcheck // old but in use
+	for _, l := range k.Labels {
+		f.patched += len(l.Pairs) * (fields + len(l.FieldSpecs))
 	}
 	return f.grow(f.needs())
 }
 
-// takeOutput takes the memory for the texts of an object, before they are written. Patches, replacements and other
-// settings may have put one text into many fields.
+// defaultFields is the number of fields of an object in which kustomize sets labels, at most.
+const defaultFields = 6
+
+// countPatch counts the values of a patch that may be for many objects.
+func (f *filesystem) countPatch(dir string, p types.Patch) {
+	if p.Target == nil {
+		return
+	}
+	patch := []byte(p.Patch)
+	if p.Path != "" {
+		patch, _ = f.tree.ReadFile(path.Join(dir, p.Path)) // kustomize reads it later, and reports errors
+	}
+	f.patched += bytes.Count(patch, []byte{'\n'}) + bytes.Count(patch, []byte{','}) + 1
+}
+
+// takeOutput takes the memory for the values and texts of an object, before they are written. Patches, replacements and
+// other settings may have put one value into many fields.
 func (f *filesystem) takeOutput(what string, n *yaml.Node) error {
-	f.output += textOf(n)
+	text, values := sizeOf(n)
+	f.output += text
+	f.outputValues += values
 	if f.output > maxOutput {
 		return refusal("the objects have more than %d MiB; %s is one too many", maxOutput>>20, what).
 			WithHint("Look for patches and replacements that put long texts into many objects")
@@ -109,14 +129,16 @@ func (f *filesystem) takeOutput(what string, n *yaml.Node) error {
 	return f.grow(f.needs())
 }
 
-// textOf returns the bytes of the texts in a value.
-func textOf(n *yaml.Node) int64 {
-	size := int64(len(n.Value))
+// sizeOf returns the bytes of the texts in a value, and the number of its values.
+func sizeOf(n *yaml.Node) (text int64, values int) {
+	text, values = int64(len(n.Value)), 1
 	for _, c := range n.Content {
-		size += textOf(c)
+		below, more := sizeOf(c)
+		text, values = text+below, values+more
 	}
 	if n.Alias != nil {
-		size += textOf(n.Alias)
+		below, more := sizeOf(n.Alias)
+		text, values = text+below, values+more
 	}
-	return size
+	return text, values
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
-// growing are sources whose objects are much larger than their files.
-var growing = map[string]struct {
+// exploding are sources whose objects are much larger than their files.
+var exploding = map[string]struct {
 	budget int64 // 2 GiB if it is 0
 	files  map[string]string
 	says   string
@@ -83,7 +83,7 @@ func many(n int) string {
 }
 
 func TestObjectsThatAreMuchLargerThanTheirFilesAreRefused(t *testing.T) {
-	for name, test := range growing {
+	for name, test := range exploding {
 		t.Run(name, func(t *testing.T) {
 			ctx := guard.WithBudget(t.Context(), guard.NewBudget(cmp.Or(test.budget, 2<<30)))
 			_, err := Build(ctx, Request{Tree: artifact.FromMap(test.files)})

@@ -46,6 +46,7 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	if err := f.check(file, k); err != nil {
 		return nil, err
 	}
+	f.prepared = f.growing.clone()
 	f.sorted = k.SortOptions != nil
 	f.trackOrigins(k)
 	b, err := yaml.Marshal(k)

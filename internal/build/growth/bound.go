@@ -1,0 +1,386 @@
+package growth
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// Bound is the most that replacements and vars may add.
+type Bound struct {
+	Bytes  int64 // of texts
+	Values int64
+	// Work is the number of values that kustomize copies, or does as much work for.
+	Work int64
+	// Nested is the key of a field that replacements write as a whole, and whose text they parse to write a part of it:
+	// what is parsed is not known before. It is empty if there is none.
+	Nested string
+}
+
+const (
+	selectWork = 25 // for an object that a replacement selects from
+	textWork   = 2  // for a byte of a text that is parsed and written again
+
+	maxPasses = 16
+)
+
+// Bound returns the bound for what was added so far. An error is one of [Measure.Take].
+func (m *Measure) Bound() (Bound, error) {
+	if m.measured != nil {
+		return *m.measured, nil
+	}
+	s := &simulation{Measure: m, grown: map[id]growth{}, written: map[string]bool{}, parsed: map[id]size{}}
+	for id, f := range m.fields {
+		if id.kind == allKinds {
+			s.largest = growth{text: max(s.largest.text, f.text), tree: larger(s.largest.tree, f.tree.plus(m.shared))}
+			s.entries = sum(s.entries, f.children.in(m.objects, m.objects))
+		}
+	}
+	s.run()
+	if s.err == nil {
+		m.measured = &s.bound
+	}
+	return s.bound, s.err
+}
+
+// simulation runs all replacements on what is known of fields.
+type simulation struct {
+	*Measure
+	grown   map[id]growth
+	any     growth          // of fields whose keys are not known
+	largest growth          // of all fields
+	entries int64           // of all maps and lists
+	created map[string]bool // selectors and paths that were created
+	copied  int64           // values that were copied as part of maps and lists, and may have any key
+	written map[string]bool // keys of fields that were written as a whole
+	parsed  map[id]size     // the largest text that was parsed and written again
+	name    int64           // bytes of the longest name, which fields that refer to it have too
+	refers  int64           // bytes that were written and may refer to vars
+	changed bool            // whether a field grew in this pass
+	bound   Bound
+	err     error
+}
+
+// growth is what replacements made of the fields of a key.
+type growth struct {
+	text   int64 // bytes of the longest text
+	tree   size  // that was added to the largest map or list
+	refers bool  // whether a text may refer to vars
+}
+
+// run simulates the replacements until nothing grows, at most as often as their order may matter. A kustomization is
+// read before those that it lists, and its replacements run after theirs, so they are simulated from the last.
+// Components run after one another on the same objects, so each may need what a later one wrote.
+func (s *simulation) run() {
+	for range min(s.components+1, maxPasses) {
+		s.bound, s.refers, s.changed = Bound{Nested: s.bound.Nested}, 0, false
+		s.created = map[string]bool{}
+		for i := len(s.files) - 1; i >= 0; i-- {
+			s.name = s.at(allKinds, "name", false).text
+			for _, r := range s.files[i] {
+				s.replace(r)
+			}
+		}
+		if !s.changed {
+			break
+		}
+	}
+	if s.changed && s.components >= maxPasses {
+		s.bound.Bytes = most
+	}
+	s.expand()
+}
+
+// replace simulates a replacement.
+func (s *simulation) replace(r types.Replacement) {
+	s.work(product(s.objects, selectWork))
+	for _, t := range r.Targets {
+		if t == nil || t.Select == nil {
+			continue // kustomize refuses it
+		}
+		options := types.FieldOptions{}
+		if t.Options != nil {
+			options = *t.Options
+		}
+		paths := t.FieldPaths
+		if len(paths) == 0 {
+			paths = []string{types.DefaultReplacementFieldPath}
+		}
+		s.work(product(s.objects, selectWork))
+		for _, p := range paths {
+			to := target{selector: t.Select, kind: s.kindOf(t.Select.Kind), path: split(p)}
+			to.objects = s.selected(to.kind, t.Select.Name)
+			s.work(product(to.objects, selectWork))
+			s.write(r, to, options)
+		}
+	}
+}
+
+// target is a path in the objects of a kind.
+type target struct {
+	selector *types.Selector
+	kind     string
+	path     []string
+	objects  int64 // that the selector may select
+}
+
+// kindOf returns the kind of the objects that a selector selects, or allKinds if it may select others.
+func (s *simulation) kindOf(selector string) string {
+	if s.renamed || !plainKind.MatchString(selector) {
+		return allKinds
+	}
+	return selector
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// selected returns the number of objects of a kind that a selector for a name may select.
+func (s *simulation) selected(kind, name string) int64 {
+	number := s.objects
+	if kind != allKinds {
+		number = s.kinds[kind]
+	}
+	if s.renamed || s.affixes > 0 || s.written["name"] || !plainName.MatchString(name) {
+		return number
+	}
+	return min(number, s.names[name])
+}
+
+// source returns the largest value of the source of a replacement, while a number of fields become the value. Kustomize
+// reads the value again for each of them, and it grows with each that it contains.
+func (s *simulation) source(r types.Replacement, to target, number int64) growth {
+	if r.SourceValue != nil {
+		return growth{text: int64(len(*r.SourceValue)), refers: strings.Contains(*r.SourceValue, "$(")}
+	}
+	if r.Source == nil {
+		return growth{} // kustomize refuses it
+	}
+	kind, from := s.kindOf(r.Source.Kind), split(cmp.Or(r.Source.FieldPath, types.DefaultReplacementFieldPath))
+	value := s.look(kind, from)
+	if kind != to.kind && kind != allKinds && to.kind != allKinds {
+		return value
+	}
+	times := int64(1) // a source that is a target grows before others are written
+	if contains(from, to.path) {
+		if several(to.path) {
+			times = min(number, 50)
+		}
+	}
+	if o := r.Source.Options; o != nil && o.Delimiter != "" {
+		return growth{text: value.text, refers: value.refers}
+	}
+	value.text, value.tree = product(value.text, 1<<times), value.tree.times(1<<times)
+	return value
+}
+
+// write simulates writing the value of a replacement to the fields of a target.
+func (s *simulation) write(r types.Replacement, to target, options types.FieldOptions) {
+	number := s.matches(to, options.Create)
+	value := s.source(r, to, number)
+	if options.Delimiter != "" {
+		old := s.look(to.kind, to.path)
+		value = growth{text: sum(old.text, value.text+int64(len(options.Delimiter))),
+			refers: value.refers || old.refers || strings.ContainsAny(options.Delimiter, "$(")}
+	}
+	each := larger(size{value.text, 1}, value.tree)
+	if options.Create {
+		each = each.plus(s.create(to))
+	} else if value.tree.values == 0 {
+		each.values = 0 // the value replaces one
+	}
+	s.add(each.times(number))
+	s.work(product(number, max(1, each.values)))
+	if value.refers {
+		s.refers = sum(s.refers, product(number, each.bytes))
+	}
+	perObject := int64(1)
+	if several(to.path) {
+		perObject = number
+	}
+	if value.tree.values > 0 {
+		s.copied = sum(s.copied, product(number, each.values))
+	}
+	s.grow(to, value, each.times(perObject))
+	s.parse(to, each)
+}
+
+// create returns what the path of a target adds where it does not exist yet.
+func (s *simulation) create(to target) (added size) {
+	key := fmt.Sprint(to.selector, to.path)
+	if s.created[key] {
+		return size{}
+	}
+	s.created[key] = true
+	for _, part := range to.path {
+		added.bytes += int64(len(part))
+		if added.values += 2; !isKey(part) { // a key and its value; an entry of a list has those in it
+			added.values += 2
+		}
+	}
+	return added
+}
+
+// grow makes the fields of a target as large as a value, and the maps and lists around them by more.
+func (s *simulation) grow(to target, value growth, more size) {
+	path, last := to.path, lastKey(to.path)
+	s.largest = growth{text: max(s.largest.text, value.text), tree: s.largest.tree.plus(more)}
+	for i, part := range path {
+		if part == "*" {
+			if i >= last {
+				s.any.text, s.any.refers = max(s.any.text, value.text), s.any.refers || value.refers
+			}
+			s.any.tree = s.any.tree.plus(more)
+			s.changed = true
+		}
+		if i >= last {
+			s.written[part] = true
+		}
+		for _, id := range written(to.kind, part) {
+			g := s.grown[id]
+			if i >= last {
+				s.changed = s.changed || value.text > g.text
+				g.text, g.refers = max(g.text, value.text), g.refers || value.refers
+			}
+			if i < len(path)-1 || value.tree.values > 0 {
+				g.tree = g.tree.plus(more)
+				s.changed = s.changed || more.values > 0
+			}
+			s.grown[id] = g
+		}
+	}
+}
+
+// written returns the ids of the fields that are written in objects of a kind.
+func written(kind, key string) [2]id {
+	if kind == allKinds {
+		kind = anyKind
+	}
+	return [2]id{{allKinds, key}, {kind, key}}
+}
+
+// read returns the ids of all fields in objects of a kind.
+func read(kind, key string) []id {
+	if kind == allKinds {
+		return []id{{allKinds, key}}
+	}
+	return []id{{kind, key}, {anyKind, key}}
+}
+
+// look returns the largest value that a path in objects of a kind may lead to.
+func (s *simulation) look(kind string, path []string) growth {
+	var found growth
+	for i := max(0, lastKey(path)); i < len(path); i++ {
+		g := s.at(kind, path[i], i < len(path)-1)
+		found.text, found.tree = max(found.text, g.text), larger(found.tree, g.tree)
+		found.refers = found.refers || g.refers || s.any.refers
+	}
+	if s.moved {
+		found.text, found.tree = max(found.text, s.largest.text), larger(found.tree, s.largest.tree)
+		found.refers = true
+	}
+	found.text = sum(max(found.text, s.name, s.floor, s.any.text), s.affixes)
+	return found
+}
+
+// at returns the largest value under a key, or below it.
+func (s *simulation) at(kind, key string, below bool) growth {
+	var found growth
+	for _, id := range read(kind, key) {
+		g, f := s.grown[id], s.fields[id]
+		if f == nil {
+			f = &field{}
+		}
+		if f.tree.values > 0 {
+			g.refers = g.refers || s.references+s.sharedReferences > 0 // somewhere below
+		}
+		if g.text, g.refers = max(g.text, f.text), g.refers || f.refers; below {
+			g.text = max(g.text, f.below)
+		}
+		found.text, found.refers = max(found.text, g.text), found.refers || g.refers
+		found.tree = found.tree.plus(g.tree).plus(f.tree)
+	}
+	if found.tree.values > 0 {
+		found.tree = found.tree.plus(s.shared).plus(s.any.tree)
+	}
+	return found
+}
+
+// occurring returns how often a key occurs in the objects of a target, and the number of entries of its maps and lists.
+func (s *simulation) occurring(to target, key string) (count, children int64) {
+	for _, id := range read(to.kind, key) {
+		if f := s.fields[id]; f != nil {
+			count = sum(count, f.count.in(to.objects, s.objects))
+			children = sum(children, f.children.in(to.objects, s.objects))
+		}
+	}
+	return count, children
+}
+
+// matches returns the number of fields that a target may have.
+func (s *simulation) matches(to target, create bool) int64 {
+	if !several(to.path) && create {
+		return to.objects
+	}
+	last := lastKey(to.path)
+	number := s.copied
+	for _, part := range to.path[max(0, last):] {
+		count, children := s.occurring(to, part)
+		if number = sum(number, count); last < len(to.path)-1 {
+			number = sum(number, children)
+		}
+	}
+	switch {
+	case last < 0:
+		number = sum(number, s.entries)
+	case create: // in each entry of each list
+		number = sum(number, sum(to.objects, s.within(to)))
+	case !several(to.path):
+		number = min(number, to.objects)
+	}
+	return number
+}
+
+// within returns the number of entries of all maps and lists that parts of a path without a key may lead to.
+func (s *simulation) within(to target) int64 {
+	total := int64(0)
+	for i, part := range to.path {
+		if isKey(part) {
+			continue
+		}
+		if i == 0 || !isKey(to.path[i-1]) {
+			return s.entries
+		}
+		_, children := s.occurring(to, to.path[i-1])
+		total = sum(total, children)
+	}
+	return total
+}
+
+func (s *simulation) add(more size) {
+	s.bound.Bytes = sum(s.bound.Bytes, more.bytes)
+	s.bound.Values = sum(s.bound.Values, more.values)
+}
+
+func (s *simulation) work(n int64) { s.bound.Work = sum(s.bound.Work, n) }
+
+// expand adds what vars add: each reference to one may become the longest value.
+func (s *simulation) expand() {
+	longest := int64(0)
+	for _, v := range s.vars {
+		path := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(`.[]"'\`, r) })
+		for i := range path {
+			g := s.at(allKinds, path[i], true)
+			longest = max(longest, g.text)
+		}
+		longest = max(longest, s.look(allKinds, split(v)).text)
+	}
+	if longest == 0 {
+		return
+	}
+	references := sum(s.references, product(s.objects, s.sharedReferences))
+	references = sum(references, s.refers/int64(len("$()")))
+	s.add(size{bytes: product(references, longest)})
+}
