@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +27,11 @@ import (
 const (
 	maxParallel = 8   // patches of a request in flight
 	pageSize    = 500 // objects in one list request
-	// maxValues bounds the JSON values in a body that a filter reads. Each needs up to 100 bytes of memory. A push
-	// of a thousand commits has about ten thousand.
-	maxValues = 500_000
+	// maxValues bounds the JSON values in a body that a filter reads. A push of a thousand commits has about ten
+	// thousand.
+	maxValues     = 500_000
+	valueBytes    = 400              // memory of a value, which may be an entry of a map
+	memoryTimeout = 10 * time.Second // of waiting for it
 )
 
 // requester annotates objects: to request a reconcile, or to open or close a Gate.
@@ -46,40 +49,47 @@ type call struct {
 	at        time.Time
 }
 
-func newCall(p *plan, r *notificationv1.Receiver, d hook.Delivery, body []byte, at time.Time) (*call, error) {
-	c := &call{plan: p, receiver: r, at: at, variables: map[string]any{"claims": d.Claims, "req": map[string]any{}}}
-	for _, t := range p.targets {
-		if len(t.filters) == 0 || len(body) == 0 {
-			continue
-		}
-		req, err := parseBody(body)
-		if err != nil {
-			return nil, err
-		}
-		c.variables["req"] = req
-		break
+// read decodes a body for the filters, if there are any. Its memory is that of the returned lease.
+func (c *call) read(ctx context.Context, d hook.Delivery, body []byte) (*guard.Lease, error) {
+	c.variables = map[string]any{"claims": d.Claims, "req": map[string]any{}}
+	filtered := slices.ContainsFunc(c.targets, func(t target) bool { return len(t.filters) > 0 })
+	if !filtered || len(body) == 0 {
+		return nil, nil //nolint:nilnil // no memory is needed
 	}
-	return c, nil
+	values, err := valuesOf(body)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(guard.WithOwner(ctx, c.receiver.Namespace), memoryTimeout)
+	defer cancel()
+	lease, err := guard.BudgetOf(ctx).Acquire(waiting, "filtering a webhook", int64(len(body)+values*valueBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable,
+			Why: "the controller has no memory for the filter of the receiver"}, err)
+	}
+	var req any
+	if err := json.Unmarshal(body, &req); err != nil {
+		lease.Release()
+		return nil, &hook.Refusal{Status: http.StatusBadRequest,
+			Why: "the body is not JSON, which the filter of the receiver requires"}
+	}
+	c.variables["req"] = req
+	return lease, nil
 }
 
-// parseBody decodes a body for filters. Its memory is bounded by maxValues.
-func parseBody(body []byte) (any, error) {
-	values := 0
+// valuesOf returns the number of JSON values in a body, or more. It returns an error if a filter must not read so many.
+func valuesOf(body []byte) (int, error) {
+	values := 1
 	for _, c := range body {
 		if c == ',' || c == '[' || c == '{' { // also in strings: an upper bound is enough
 			values++
 		}
 	}
 	if values > maxValues {
-		return nil, &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
+		return 0, &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
 			Why: fmt.Sprintf("the body has more than %d values, the maximum for the filter of the receiver", maxValues)}
 	}
-	var req any
-	if err := json.Unmarshal(body, &req); err != nil {
-		return nil, &hook.Refusal{Status: http.StatusBadRequest,
-			Why: "the body is not JSON, which the filter of the receiver requires"}
-	}
-	return req, nil
+	return values, nil
 }
 
 // request annotates the objects that a call selects and returns their number. After an error it continues with the

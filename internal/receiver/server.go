@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	maxBodies     = 3 * hook.MaxBody // bytes of all bodies in memory
-	minShare      = 64 << 10         // bytes that a small request counts for, which bounds the number of requests
+	maxRequests   = 480              // at a time
+	maxBodies     = 4 * hook.MaxBody // bytes of all bodies in memory
+	bodyStep      = 64 << 10         // bytes by which the memory of a body grows
 	maxHeader     = 64 << 10         // bytes
 	readTimeout   = 30 * time.Second // for a request with its body
 	handleTimeout = time.Minute      // for a request after reading it
@@ -57,12 +58,12 @@ type Server struct {
 	Check  *hook.Checker
 	Clock  clock.PassiveClock
 
-	bodies *semaphore.Weighted
+	requests, bodies *guard.Shares // of the namespaces
 }
 
 // NewServer returns the HTTP server.
 func NewServer(s *Server) *http.Server {
-	s.bodies = semaphore.NewWeighted(maxBodies)
+	s.requests, s.bodies = guard.NewShares(maxRequests), guard.NewShares(maxBodies)
 	mux := http.NewServeMux()
 	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.serve)
 	return &http.Server{
@@ -133,7 +134,11 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if p.path != req.URL.Path { // the token changed after the path was indexed
 		return 0, unknown
 	}
-	body, release, err := s.body(w, req)
+	if !s.requests.Take(r.Namespace, 1) {
+		return 0, busy
+	}
+	defer s.requests.Give(r.Namespace, 1)
+	body, release, err := s.body(w, req, r.Namespace)
 	defer release()
 	if err != nil {
 		return 0, err
@@ -142,37 +147,44 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 	if err != nil {
 		return 0, err
 	}
-	c, err := newCall(p, r, delivery, body, s.Clock.Now())
+	c := &call{plan: p, receiver: r, at: s.Clock.Now()}
+	lease, err := c.read(ctx, delivery, body)
 	if err != nil {
 		return 0, err
 	}
+	defer lease.Release()
 	return (&requester{reader: s.Reader, writer: s.Writer, mapper: s.Mapper}).request(ctx, c)
 }
 
-// body reads the body of a request if there is memory for it. The memory is reserved until release is called.
-func (s *Server) body(w http.ResponseWriter, req *http.Request) (body []byte, release func(), err error) {
-	size := max(req.ContentLength, minShare)
-	if req.ContentLength < 0 {
-		size = hook.MaxBody // unknown length
-	}
+var busy = &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "too many concurrent requests"}
+
+// body reads the body of a request for a namespace, while there is memory for it. The memory is reserved until release
+// is called.
+func (s *Server) body(w http.ResponseWriter, req *http.Request, namespace string) (body []byte, release func(),
+	err error) {
+	reserved := int64(0)
+	release = func() { s.bodies.Give(namespace, reserved) }
 	tooLarge := &hook.Refusal{Status: http.StatusRequestEntityTooLarge,
 		Why: fmt.Sprintf("the body has more than %d bytes", hook.MaxBody)}
-	if size > hook.MaxBody {
-		return nil, func() {}, tooLarge
+	if req.ContentLength > hook.MaxBody {
+		return nil, release, tooLarge
 	}
-	if !s.bodies.TryAcquire(size) {
-		return nil, func() {}, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "too many concurrent requests"}
+	read, from := new(bytes.Buffer), http.MaxBytesReader(w, req.Body, hook.MaxBody)
+	for err == nil {
+		if !s.bodies.Take(namespace, bodyStep) {
+			return nil, release, busy
+		}
+		reserved += bodyStep
+		_, err = io.CopyN(read, from, bodyStep)
 	}
-	release = func() { s.bodies.Release(size) }
-	body, err = io.ReadAll(http.MaxBytesReader(w, req.Body, hook.MaxBody))
 	var exceeded *http.MaxBytesError
 	switch {
 	case errors.As(err, &exceeded):
 		return nil, release, tooLarge
-	case err != nil:
+	case !errors.Is(err, io.EOF):
 		return nil, release, &hook.Refusal{Status: http.StatusBadRequest, Why: "cannot read the request body"}
 	}
-	return body, release, nil
+	return read.Bytes(), release, nil
 }
 
 // instrument records the duration of requests.

@@ -159,10 +159,10 @@ func dockerHub(b []byte) error {
 func quay(b []byte) error {
 	var p struct {
 		Repository string
-		DockerURL  string   `json:"docker_url"`
-		Tags       []string `json:"updated_tags"`
+		DockerURL  string    `json:"docker_url"`
+		Tags       [1]string `json:"updated_tags"` // the others are not needed, and there may be millions
 	}
-	return decode(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && len(p.Tags) > 0 })
+	return decode(b, &p, "a Quay repository push", func() bool { return p.DockerURL != "" && p.Tags[0] != "" })
 }
 
 // acr checks the format

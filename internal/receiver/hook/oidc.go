@@ -1,19 +1,27 @@
 package hook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rsa"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // google is the issuer of Pub/Sub tokens (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).
@@ -24,7 +32,9 @@ const (
 	fetchRate  = 1    // requests to an issuer per second, since invalid tokens can trigger them
 	fetchBurst = 5
 
-	maxDocument    = 1 << 20          // bytes of an issuer document
+	maxDocument    = 256 << 10        // bytes of an issuer document
+	maxKeys        = 100              // of an issuer
+	maxModulus     = 8192             // bits of an RSA key, as in crypto/tls: the time for a signature grows with them
 	requestTimeout = 10 * time.Second // for an issuer document
 )
 
@@ -33,8 +43,9 @@ type Checker struct {
 	Transport http.RoundTripper // to issuers
 	Google    string            // issuer of Pub/Sub tokens; for tests
 
-	mu      sync.Mutex
-	issuers map[string]*issuer
+	mu          sync.Mutex
+	issuers     map[string]*issuer
+	discoveries guard.Flight[*oidc.Provider] // by issuer
 }
 
 // Provider is a token issuer with the conditions for its tokens.
@@ -57,29 +68,50 @@ type Validation struct {
 }
 
 type issuer struct {
-	limit *rate.Limiter
-
-	mu       sync.Mutex
-	provider *oidc.Provider
+	limit    *rate.Limiter
+	provider atomic.Pointer[oidc.Provider]
 }
 
 var errRateLimited = errors.New("too many requests to the issuer")
 
-// rateLimited is a transport that limits the requests to an issuer and the size of responses.
-type rateLimited struct {
-	next  http.RoundTripper
-	limit *rate.Limiter
+// limited is a transport that limits the requests to an issuer, the size of responses, and the keys in them.
+type limited struct {
+	next http.RoundTripper
+	rate *rate.Limiter
 }
 
-func (l rateLimited) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !l.limit.Allow() {
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !l.rate.Allow() {
 		return nil, errRateLimited
 	}
 	resp, err := l.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxDocument)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { _ = resp.Body.Close() }()
+	document, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxDocument))
+	if err == nil {
+		err = guard.Do("reading the keys of a token issuer", func() error { return checkKeys(document) })
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(document))
 	return resp, err
+}
+
+// checkKeys returns an error if a document has so many or so large keys that verifying a token with them takes long.
+func checkKeys(document []byte) error {
+	var set jose.JSONWebKeySet
+	if json.Unmarshal(document, &set) != nil {
+		return nil // no set of keys, or one that the reader refuses
+	}
+	if len(set.Keys) > maxKeys {
+		return fmt.Errorf("the issuer has %d keys; the maximum is %d", len(set.Keys), maxKeys)
+	}
+	for _, k := range set.Keys {
+		if key, ok := k.Key.(*rsa.PublicKey); ok && key.N.BitLen() > maxModulus {
+			return fmt.Errorf("the issuer has an RSA key of %d bits; the maximum is %d", key.N.BitLen(), maxModulus)
+		}
+	}
+	return nil
 }
 
 // issuer returns the cache entry of an issuer.
@@ -97,21 +129,21 @@ func (c *Checker) issuer(url string) *issuer {
 	return i
 }
 
-// provider discovers an issuer and caches the result.
+// provider discovers an issuer and caches the result. Requests that need the same issuer share one discovery.
 func (c *Checker) provider(ctx context.Context, url string) (*oidc.Provider, error) {
 	i := c.issuer(url)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.provider != nil {
-		return i.provider, nil
+	if p := i.provider.Load(); p != nil {
+		return p, nil
 	}
-	client := &http.Client{Timeout: requestTimeout, Transport: rateLimited{c.Transport, i.limit}}
-	// The provider fetches keys later as well, so its context must not end with this request.
-	discovered, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), url)
+	discovered, err := c.discoveries.DoContext(ctx, "discovering a token issuer", url, func() (*oidc.Provider, error) {
+		client := &http.Client{Timeout: requestTimeout, Transport: limited{c.Transport, i.limit}}
+		// The provider fetches keys later as well, so its context must not end with this request.
+		return oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), url)
+	})
 	if err != nil {
 		return nil, &Refusal{http.StatusServiceUnavailable, "the keys of the token issuer are not available"}
 	}
-	i.provider = discovered
+	i.provider.Store(discovered)
 	return discovered, nil
 }
 

@@ -1,18 +1,24 @@
 package hook
 
 import (
+	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/time/rate"
 
 	"github.com/sluice-gitops/sluice/internal/expression"
 )
@@ -132,5 +138,75 @@ func TestUnavailableIssuer(t *testing.T) {
 		if got := status(t, err); got != http.StatusServiceUnavailable {
 			t.Fatalf("status %d (%v), issuer %s", got, err, issuer)
 		}
+	}
+}
+
+// TestKeysThatTakeLongAreRefused has keys with which a token is verified in seconds, and the errors for them.
+func TestKeysThatTakeLongAreRefused(t *testing.T) {
+	text := base64.RawURLEncoding.EncodeToString
+	key := func(bits int) map[string]any {
+		modulus := bytes.Repeat([]byte{0xff}, bits/8)
+		return map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "n": text(modulus), "e": "AQAB"}
+	}
+	for name, test := range map[string]struct {
+		keys []map[string]any
+		says string // no error if it is empty
+	}{
+		"a usual key":     {keys: []map[string]any{key(4096)}},
+		"the largest key": {keys: []map[string]any{key(8192)}},
+		"a larger key":    {[]map[string]any{key(4096), key(8200)}, "an RSA key of 8200 bits; the maximum is 8192"},
+		"a huge key":      {[]map[string]any{key(512 << 10)}, "an RSA key of 524288 bits; the maximum is 8192"},
+		"many keys":       {slices.Repeat([]map[string]any{key(2048)}, 101), "has 101 keys; the maximum is 100"},
+	} {
+		mux := http.NewServeMux()
+		server := httptest.NewServer(mux)
+		defer server.Close()
+		mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+			if err := json.NewEncoder(w).Encode(map[string]any{"keys": test.keys}); err != nil {
+				t.Error(err)
+			}
+		})
+		client := &http.Client{Transport: limited{http.DefaultTransport, rate.NewLimiter(1, 1)}}
+		resp, err := client.Get(server.URL + "/keys")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if got := fmt.Sprint(err); (err != nil) != (test.says != "") || !strings.Contains(got, test.says) {
+			t.Errorf("%s: the error is %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// TestRequestsOfAnIssuerThatHangsWaitTogether checks that requests share a discovery, and end with their contexts.
+func TestRequestsOfAnIssuerThatHangsWaitTogether(t *testing.T) {
+	const requests = 8
+	asked, hang := make(chan struct{}, requests), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-hang
+	}))
+	defer server.Close()
+	defer close(hang)
+	_, mint := newIssuer(t)
+	raw := mint(jwt.MapClaims{"iss": server.URL})
+	trust := Trust{Type: "generic-oidc", Providers: []Provider{{Issuer: server.URL, Audience: "sluice"}}}
+	c := &Checker{Transport: http.DefaultTransport}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, requests)
+	for range requests {
+		go func() {
+			_, err := c.Verify(ctx, trust, Request{Header: headers("Authorization", "Bearer "+raw)})
+			ended <- err
+		}()
+	}
+	<-asked
+	cancel()
+	for range requests {
+		if got := status(t, <-ended); got != http.StatusServiceUnavailable {
+			t.Errorf("status %d", got)
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("%d more requests to the issuer", len(asked))
 	}
 }

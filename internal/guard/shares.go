@@ -1,0 +1,40 @@
+package guard
+
+import "sync"
+
+// Shares divides a quantity among owners: each may have at most half of what the others leave, so that one owner never
+// has all of it, and several owners that take what they can leave a part for others.
+type Shares struct {
+	total int64
+
+	mu      sync.Mutex
+	used    int64
+	byOwner map[string]int64
+}
+
+// NewShares returns shares of a total.
+func NewShares(total int64) *Shares { return &Shares{total: total, byOwner: map[string]int64{}} }
+
+// Take gives n to an owner. It reports false, and gives nothing, if the owner has too much. What was taken must be
+// given back.
+func (s *Shares) Take(owner string, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := s.byOwner[owner]
+	if others := s.used - has; has+n > (s.total-others)/2 {
+		return false
+	}
+	s.used += n
+	s.byOwner[owner] += n
+	return true
+}
+
+// Give gives n back.
+func (s *Shares) Give(owner string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used -= n
+	if s.byOwner[owner] -= n; s.byOwner[owner] == 0 {
+		delete(s.byOwner, owner)
+	}
+}
