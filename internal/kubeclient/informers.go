@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -14,23 +15,23 @@ import (
 // informers are those of the manager's cache.
 type informers struct {
 	mu  sync.Mutex
-	all map[string]cache.SharedIndexInformer // by kind
+	all map[schema.GroupVersionKind]cache.SharedIndexInformer
 }
 
 // create creates an informer like [cache.NewSharedIndexInformer].
 func (i *informers) create(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers) cache.SharedIndexInformer {
 	informer := cache.NewSharedIndexInformer(lw, example, resync, indexers)
-	kind := "objects of an unknown kind"
-	if gvk, err := apiutil.GVKForObject(example, Scheme()); err == nil {
-		kind = gvk.Kind
+	gvk, err := apiutil.GVKForObject(example, Scheme())
+	if err != nil {
+		gvk = schema.GroupVersionKind{Kind: "objects of an unknown kind"}
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.all == nil {
-		i.all = map[string]cache.SharedIndexInformer{}
+		i.all = map[schema.GroupVersionKind]cache.SharedIndexInformer{}
 	}
-	i.all[kind] = informer
+	i.all[gvk] = informer
 	return informer
 }
 
@@ -39,9 +40,9 @@ func (i *informers) waiting() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var kinds []string
-	for kind, informer := range i.all {
+	for gvk, informer := range i.all {
 		if !informer.HasSynced() {
-			kinds = append(kinds, kind)
+			kinds = append(kinds, gvk.Kind)
 		}
 	}
 	if len(kinds) == 0 {
@@ -49,4 +50,17 @@ func (i *informers) waiting() string {
 	}
 	slices.Sort(kinds)
 	return "waiting for the first list of " + strings.Join(kinds, ", ")
+}
+
+// own returns the informers of our kinds that have listed their objects.
+func (i *informers) own() map[schema.GroupVersionKind]cache.SharedIndexInformer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	own := map[schema.GroupVersionKind]cache.SharedIndexInformer{}
+	for gvk, informer := range i.all {
+		if isOwn(gvk) && informer.HasSynced() {
+			own[gvk] = informer
+		}
+	}
+	return own
 }

@@ -83,7 +83,11 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 	caches.NewInformer = filling.create
 	health.check("caches", filling.waiting)
 	leaders := &leaderRecorder{}
-	lock, err := newLock(cfg, o, fence, leaders)
+	caught, err := newCatchUp(cfg, o, filling)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := newLock(cfg, o, fence, leaders, caught.wait)
 	if err != nil {
 		return nil, err
 	}

@@ -29,11 +29,13 @@ type fencedLock struct {
 	fence  *Fence
 	renew  time.Duration // between renewals
 	holder string        // of the lease, when it was read or written last
+	// catchUp waits until the caches are as new as the API server. It is nil if there are none.
+	catchUp func(context.Context) error
 }
 
 // newLock returns the lock of the leader election, which is not fenced itself.
 func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourcelock.EventRecorder,
-) (resourcelock.Interface, error) {
+	catchUp func(context.Context) error) (resourcelock.Interface, error) {
 	if fence == nil || o.AutoShards {
 		return nil, nil
 	}
@@ -47,7 +49,7 @@ func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourc
 	if err != nil {
 		return nil, fmt.Errorf("cannot take part in the leader election: %w", err)
 	}
-	return &fencedLock{Interface: lock, fence: fence, renew: o.RetryPeriod}, nil
+	return &fencedLock{Interface: lock, fence: fence, renew: o.RetryPeriod, catchUp: catchUp}, nil
 }
 
 // Get implements [resourcelock.Interface].
@@ -72,24 +74,29 @@ func pause(ctx context.Context, d time.Duration) {
 
 // Create implements [resourcelock.Interface].
 func (l *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Create(ctx, r) })
+	return l.write(ctx, r, func() error { return l.Interface.Create(ctx, r) })
 }
 
 // Update implements [resourcelock.Interface].
 func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
+	return l.write(ctx, r, func() error { return l.Interface.Update(ctx, r) })
 }
 
 // write writes the lease. A release is written only if the lease is still that of this process: the election of
 // client-go reads the lease before it releases it, but does not look at the holder, and would end the lease of another
-// process that has it since.
-func (l *fencedLock) write(r resourcelock.LeaderElectionRecord, write func() error) error {
+// process that has it since. The lease is taken only with current caches.
+func (l *fencedLock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, write func() error) error {
 	if r.HolderIdentity != l.Identity() {
 		l.fence.release()
 		if l.holder != l.Identity() {
 			return nil
 		}
 		return write()
+	}
+	if l.holder != l.Identity() && l.catchUp != nil {
+		if err := l.catchUp(ctx); err != nil {
+			return err
+		}
 	}
 	at := l.fence.now()
 	if l.fence.renewedAfter(at.Add(-l.renew)) {

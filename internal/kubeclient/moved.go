@@ -3,7 +3,6 @@ package kubeclient
 import (
 	"context"
 	"reflect"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +47,7 @@ func newMovedClient(cfg *rest.Config, o client.Options) (client.Client, error) {
 func (c *movedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
 	opts ...client.GetOption) error {
 	gvk, err := c.GroupVersionKindFor(obj)
-	if err != nil || !strings.HasSuffix(gvk.Group, ".fluxcd.io") {
+	if err != nil || !isOwn(gvk) {
 		return c.Client.Get(ctx, key, obj, opts...)
 	}
 	name := gvk.Kind + " " + key.String()
