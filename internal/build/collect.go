@@ -50,7 +50,12 @@ func (f *filesystem) collectText(name string, content []byte) error {
 // they may add.
 func (f *filesystem) collected(add func(*growth.Measure) error) error {
 	g := &f.growing
-	if g.later = append(g.later, add); !g.measure.Needed() {
+	current := g.measure.Current()
+	g.later = append(g.later, func(m *growth.Measure) error {
+		m.Enter(current)
+		return add(m)
+	})
+	if !g.measure.Needed() {
 		return nil
 	}
 	g.measure.Take = f.takeText
@@ -89,8 +94,10 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 	if err != nil {
 		return err
 	}
-	f.growing.measure.Kustomization(replacements, k.Vars, len(k.Components)) //nolint:staticcheck // old but in use
-	for _, p := range k.PatchesStrategicMerge {                              //nolint:staticcheck // old but in use
+	f.growing.measure.Kustomization(dir, f.listed(dir, k), k.Kind == types.ComponentKind,
+		k.Vars) //nolint:staticcheck // old but in use
+	f.growing.measure.Replacements(replacements)
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		f.growing.patches[path.Join(dir, string(p))] = true
 	}
 	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
@@ -113,6 +120,23 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 		}
 		return f.collectShared(m, k)
 	})
+}
+
+// listed returns the directories that a kustomization in dir lists.
+func (f *filesystem) listed(dir string, k *types.Kustomization) []string {
+	var dirs []string
+	bases := k.Bases //nolint:staticcheck // deprecated but in use
+	for _, list := range [][]string{bases, k.Resources, k.Components, k.Generators, k.Transformers, k.Validators} {
+		for _, entry := range list {
+			if full := path.Join(mount, dir, entry); !strings.Contains(entry, "\n") && f.IsDir(full) {
+				if real, _, err := f.CleanedAbs(full); err == nil {
+					name, _ := inside(string(real)) // a directory of the tree
+					dirs = append(dirs, name)
+				}
+			}
+		}
+	}
+	return dirs
 }
 
 // collectShared collects what a kustomization merges into all objects.
@@ -215,7 +239,7 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	f.growing.measure.Kustomization(replacements, nil, 0)
+	f.growing.measure.Replacements(replacements)
 	f.growing.patches[path.Join(dir, p.Path)] = true
 	return f.collected(func(m *growth.Measure) error {
 		if strings.HasSuffix(p.Kind, "Generator") {

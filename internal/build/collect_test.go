@@ -79,7 +79,8 @@ func randomSource(r *rand.Rand) (files, growing map[string]string) {
 		"o.yaml": object("Thing", "c"), "f.txt": "text of a file $(V)",
 		"p.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: any}\n" +
 			"x: {p: {q: $(V), r: 's-t'}}\n",
-		"c1/kustomization.yaml": component + "nameSuffix: -r\n", "c2/kustomization.yaml": component +
+		"c1/kustomization.yaml": component + "nameSuffix: -r\n" + pick(r, "", "components: [../c2]\n"),
+		"c2/kustomization.yaml": component +
 			"nameSuffix: -s\n",
 	}
 	growing = map[string]string{}
@@ -169,6 +170,35 @@ func TestUsualReplacementsTakeLittleMemory(t *testing.T) {
 	if limit := int64(300 << 20); f.added > limit {
 		t.Errorf("the replacements take %d MiB, want at most %d", f.added>>20, limit>>20)
 	}
+}
+
+// TestAComponentOfManyApplicationsTakesLittleMemory has 70 applications that use the same two components.
+func TestAComponentOfManyApplicationsTakesLittleMemory(t *testing.T) {
+	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplacements:\n" +
+		"- source: {kind: ConfigMap, name: a, fieldPath: %s}\n  targets:\n  - select: {kind: ConfigMap}\n" +
+		"    fieldPaths: [%s]\n    options: {%s}\n"
+	files := map[string]string{
+		"c1/kustomization.yaml": fmt.Sprintf(component, "data.host", "data.url", "delimiter: /, index: 2"),
+		"c2/kustomization.yaml": fmt.Sprintf(component, "metadata.labels", "metadata.annotations", "create: true"),
+	}
+	root := "resources:\n"
+	for i := range 70 {
+		dir := fmt.Sprintf("app%d", i)
+		root += "- " + dir + "\n"
+		files[dir+"/kustomization.yaml"] = fmt.Sprintf("resources: [o.yaml]\nnamePrefix: app%d-\n"+
+			"components: [../c1, ../c2]\n", i)
+		files[dir+"/o.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app: x, team: y}}\n" +
+			"data: {host: h.example, url: 'https://host/path'}\n"
+	}
+	files["kustomization.yaml"] = root
+	f, _, _, err := output(t, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := int64(100 << 20); f.added > limit {
+		t.Errorf("the replacements take %d MiB, want at most %d", f.added>>20, limit>>20)
+	}
+	t.Logf("%d MiB", f.added>>20)
 }
 
 // multiplied is a source of which kustomize would make far more, and the error.

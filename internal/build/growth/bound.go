@@ -23,75 +23,58 @@ type Bound struct {
 const (
 	selectWork = 25 // for an object that a replacement selects from
 	textWork   = 2  // for a byte of a text that is parsed and written again
-
-	maxPasses = 16
 )
+
+// plus returns the bound for two kustomizations together.
+func (b Bound) plus(c Bound) Bound {
+	return Bound{Bytes: sum(b.Bytes, c.Bytes), Values: sum(b.Values, c.Values), Work: sum(b.Work, c.Work),
+		Nested: cmp.Or(b.Nested, c.Nested)}
+}
 
 // Bound returns the bound for what was added so far. An error is one of [Measure.Take].
 func (m *Measure) Bound() (Bound, error) {
-	if m.measured != nil {
-		return *m.measured, nil
+	if m.measured != nil || len(m.stack) == 0 {
+		return *cmp.Or(m.measured, &Bound{}), m.err
 	}
-	s := &simulation{Measure: m, grown: map[id]growth{}, written: map[string]bool{}, parsed: map[id]size{}}
-	for id, f := range m.fields {
-		if id.kind == allKinds {
-			s.largest = growth{text: max(s.largest.text, f.text), tree: larger(s.largest.tree, f.tree.plus(m.shared))}
-			s.entries = sum(s.entries, f.children.in(m.objects, m.objects))
-		}
+	s := m.simulate(0)
+	s.expand()
+	b := m.done.plus(s.bound)
+	if m.measured = &b; m.err == nil {
+		m.err = s.err
 	}
-	s.run()
-	if s.err == nil {
-		m.measured = &s.bound
-	}
-	return s.bound, s.err
+	return b, m.err
 }
 
-// simulation runs all replacements on what is known of fields.
+// simulation runs replacements on what is known of fields.
 type simulation struct {
 	*Measure
-	grown   map[id]growth
-	any     growth          // of fields whose keys are not known
-	largest growth          // of all fields
-	entries int64           // of all maps and lists
-	created map[string]bool // selectors and paths that were created
-	copied  int64           // values that were copied as part of maps and lists, and may have any key
-	written map[string]bool // keys of fields that were written as a whole
-	parsed  map[id]size     // the largest text that was parsed and written again
-	name    int64           // bytes of the longest name, which fields that refer to it have too
-	refers  int64           // bytes that were written and may refer to vars
-	changed bool            // whether a field grew in this pass
-	bound   Bound
-	err     error
+	view     []*Kustomization // whose objects the replacements may select
+	contents                  // the sums of all in view, without fields
+	grown    map[id]growth
+	created  map[string]bool // selectors and paths that were created
+	parsed   map[id]size     // the largest text that was parsed and written again
+	name     int64           // bytes of the longest name, which fields that refer to it have too
+	bound    Bound
+	err      error
 }
 
-// growth is what replacements made of the fields of a key.
-type growth struct {
-	text   int64 // bytes of the longest text
-	tree   size  // that was added to the largest map or list
-	refers bool  // whether a text may refer to vars
-}
-
-// run simulates the replacements until nothing grows, at most as often as their order may matter. A kustomization is
-// read before those that it lists, and its replacements run after theirs, so they are simulated from the last.
-// Components run after one another on the same objects, so each may need what a later one wrote.
-func (s *simulation) run() {
-	for range min(s.components+1, maxPasses) {
-		s.bound, s.refers, s.changed = Bound{Nested: s.bound.Nested}, 0, false
-		s.created = map[string]bool{}
-		for i := len(s.files) - 1; i >= 0; i-- {
-			s.name = s.at(allKinds, "name", false).text
-			for _, r := range s.files[i] {
-				s.replace(r)
-			}
+// simulate runs the replacements of the kustomizations of the stack, from the last to one. Each selects from its own
+// objects and those of the kustomizations that it lists; a component, from those of the one that lists it.
+func (m *Measure) simulate(first int) *simulation {
+	s := &simulation{Measure: m, contents: newContents(), grown: map[id]growth{}, created: map[string]bool{},
+		parsed: map[id]size{}}
+	for i := len(m.stack) - 1; i >= first; i-- {
+		from := i
+		for from > 0 && m.stack[from].isComponent {
+			from--
 		}
-		if !s.changed {
-			break
+		s.lookAt(m.stack[from:])
+		s.name = s.at(allKinds, "name", false).text
+		for _, r := range m.stack[i].replacements {
+			s.replace(r)
 		}
 	}
-	if s.changed && s.components >= maxPasses {
-		s.bound.Bytes = most
-	}
-	s.expand()
+	return s
 }
 
 // replace simulates a replacement.
@@ -141,12 +124,12 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 func (s *simulation) selected(kind, name string) int64 {
 	number := s.objects
 	if kind != allKinds {
-		number = s.kinds[kind]
+		number = s.numberOf(kind, "")
 	}
-	if s.renamed || s.affixes > 0 || s.written["name"] || !plainName.MatchString(name) {
+	if s.renamed || s.affixes > 0 || s.isWritten("name") || !plainName.MatchString(name) {
 		return number
 	}
-	return min(number, s.names[name])
+	return min(number, s.numberOf("", name))
 }
 
 // source returns the largest value of the source of a replacement, while a number of fields become the value. Kustomize
@@ -226,14 +209,13 @@ func (s *simulation) create(to target) (added size) {
 // grow makes the fields of a target as large as a value, and the maps and lists around them by more.
 func (s *simulation) grow(to target, value growth, more size) {
 	path, last := to.path, lastKey(to.path)
-	s.largest = growth{text: max(s.largest.text, value.text), tree: s.largest.tree.plus(more)}
+	s.largest = s.largest.and(growth{text: value.text, tree: more})
 	for i, part := range path {
 		if part == "*" {
 			if i >= last {
 				s.any.text, s.any.refers = max(s.any.text, value.text), s.any.refers || value.refers
 			}
 			s.any.tree = s.any.tree.plus(more)
-			s.changed = true
 		}
 		if i >= last {
 			s.written[part] = true
@@ -241,12 +223,10 @@ func (s *simulation) grow(to target, value growth, more size) {
 		for _, id := range written(to.kind, part) {
 			g := s.grown[id]
 			if i >= last {
-				s.changed = s.changed || value.text > g.text
 				g.text, g.refers = max(g.text, value.text), g.refers || value.refers
 			}
 			if i < len(path)-1 || value.tree.values > 0 {
 				g.tree = g.tree.plus(more)
-				s.changed = s.changed || more.values > 0
 			}
 			s.grown[id] = g
 		}
@@ -272,16 +252,17 @@ func read(kind, key string) []id {
 // look returns the largest value that a path in objects of a kind may lead to.
 func (s *simulation) look(kind string, path []string) growth {
 	var found growth
+	before := s.before()
 	for i := max(0, lastKey(path)); i < len(path); i++ {
 		g := s.at(kind, path[i], i < len(path)-1)
 		found.text, found.tree = max(found.text, g.text), larger(found.tree, g.tree)
-		found.refers = found.refers || g.refers || s.any.refers
+		found.refers = found.refers || g.refers || before.any.refers
 	}
 	if s.moved {
-		found.text, found.tree = max(found.text, s.largest.text), larger(found.tree, s.largest.tree)
+		found.text, found.tree = max(found.text, before.largest.text), larger(found.tree, before.largest.tree)
 		found.refers = true
 	}
-	found.text = sum(max(found.text, s.name, s.floor, s.any.text), s.affixes)
+	found.text = sum(max(found.text, s.name, s.floor, before.any.text), s.affixes)
 	return found
 }
 
@@ -289,10 +270,7 @@ func (s *simulation) look(kind string, path []string) growth {
 func (s *simulation) at(kind, key string, below bool) growth {
 	var found growth
 	for _, id := range read(kind, key) {
-		g, f := s.grown[id], s.fields[id]
-		if f == nil {
-			f = &field{}
-		}
+		g, f := s.grown[id], s.find(id)
 		if f.tree.values > 0 {
 			g.refers = g.refers || s.references+s.sharedReferences > 0 // somewhere below
 		}
@@ -303,7 +281,7 @@ func (s *simulation) at(kind, key string, below bool) growth {
 		found.tree = found.tree.plus(g.tree).plus(f.tree)
 	}
 	if found.tree.values > 0 {
-		found.tree = found.tree.plus(s.shared).plus(s.any.tree)
+		found.tree = found.tree.plus(s.shared).plus(s.before().any.tree)
 	}
 	return found
 }
@@ -311,10 +289,9 @@ func (s *simulation) at(kind, key string, below bool) growth {
 // occurring returns how often a key occurs in the objects of a target, and the number of entries of its maps and lists.
 func (s *simulation) occurring(to target, key string) (count, children int64) {
 	for _, id := range read(to.kind, key) {
-		if f := s.fields[id]; f != nil {
-			count = sum(count, f.count.in(to.objects, s.objects))
-			children = sum(children, f.children.in(to.objects, s.objects))
-		}
+		f := s.find(id)
+		count = sum(count, f.count.in(to.objects, s.objects))
+		children = sum(children, f.children.in(to.objects, s.objects))
 	}
 	return count, children
 }
@@ -325,7 +302,7 @@ func (s *simulation) matches(to target, create bool) int64 {
 		return to.objects
 	}
 	last := lastKey(to.path)
-	number := s.copied
+	number := s.before().copied
 	for _, part := range to.path[max(0, last):] {
 		count, children := s.occurring(to, part)
 		if number = sum(number, count); last < len(to.path)-1 {
@@ -381,6 +358,6 @@ func (s *simulation) expand() {
 		return
 	}
 	references := sum(s.references, product(s.objects, s.sharedReferences))
-	references = sum(references, s.refers/int64(len("$()")))
+	references = sum(references, s.before().refers/int64(len("$()")))
 	s.add(size{bytes: product(references, longest)})
 }

@@ -7,8 +7,8 @@
 package growth
 
 import (
-	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -49,112 +49,125 @@ const (
 	anyKind  = "*" // those in objects of which the kind is not known, such as in patches
 )
 
-// field is what is known of the values under a key. Elements of a list are under the key of the list too.
-type field struct {
-	text     int64 // bytes of the longest text
-	below    int64 // bytes of the longest text at any depth
-	tree     size  // of the largest map or list
-	count    many  // of times that the key occurs
-	children many  // of entries of all maps and lists
-	refers   bool  // whether a text may refer to vars
-	texts    []string
-	parsed   int  // of the texts
-	again    size // of the largest of those texts after it is parsed and written again
-}
-
-// many is a number of values.
-type many struct {
-	total  int64 // in all objects
-	shared int64 // in each object besides, at most
-
-	document int   // the one of the last number
-	latest   int64 // in this document
-	most     int64 // in one document
-}
-
-// add adds a number of values of a document.
-func (n *many) add(more int64, document int, shared bool) {
-	if shared {
-		n.shared = sum(n.shared, more)
-		return
-	}
-	if n.document != document {
-		n.document, n.latest = document, 0
-	}
-	n.latest += more
-	n.total, n.most = sum(n.total, more), max(n.most, n.latest)
-}
-
-// in returns the largest number in some of all objects.
-func (n many) in(some, all int64) int64 {
-	return sum(min(n.total, product(n.most, some)), product(n.shared, min(some, all)))
-}
-
 // Measure collects what kustomize reads.
 type Measure struct {
 	// Take takes the memory for parsing a text, unless it is nil.
 	Take func(text []byte) error
 
-	fields  map[id]*field
-	objects int64
-	kinds   map[string]int64 // objects of each kind
-	shared  size             // of all patches and settings: any map may have what they add
-	floor   int64            // bytes of the longest text that settings may write into any field
-	affixes int64            // bytes of all prefixes and suffixes
-	moved   bool             // whether a patch moves values from one field to another
-	names   map[string]int64 // objects of each name
-	renamed bool             // whether patches may change kinds and names of objects
+	floor   int64 // bytes of the longest text that settings may write into any field
+	affixes int64 // bytes of all prefixes and suffixes
+	moved   bool  // whether a patch moves values from one field to another
+	renamed bool  // whether patches may change kinds and names of objects
 
-	references       int64 // '$(' in all objects
-	sharedReferences int64 // '$(' in patches and settings, which may be part of each object
+	stack []*Kustomization // the root, and those below it that list the one that was read last
+	done  Bound            // of those that were read completely
+	grows bool             // whether there are replacements or vars
+	vars  []string         // paths of fields
 
-	files      [][]types.Replacement // of each kustomization, in the order in which they are read
-	components int                   // that kustomizations list
-	vars       []string              // paths of fields
-
-	kind     string // of the document that is added
-	sharing  bool   // whether it is shared
-	document int    // its number
-	measured *Bound // nil after a change
+	into     *contents // of the kustomization that the document belongs to
+	kind     string    // of the document
+	sharing  bool      // whether it is shared
+	document int       // its number
+	measured *Bound    // nil after a change
+	err      error     // of Take
 }
 
 // New returns a measure of nothing.
-func New() *Measure {
-	return &Measure{fields: map[id]*field{}, kinds: map[string]int64{}, names: map[string]int64{}, floor: smallText}
-}
+func New() *Measure { return &Measure{floor: smallText} }
 
 // smallText is the length in bytes of texts that kustomize and Sluice themselves write, such as names of files in
 // annotations.
 const smallText = 256
 
 // Needed reports whether anything that was collected can grow. If not, documents need not be added.
-func (m *Measure) Needed() bool { return len(m.files) > 0 || len(m.vars) > 0 }
+func (m *Measure) Needed() bool { return m.grows }
 
-// Clone returns a copy. What is added to it is not added to m.
+// Clone returns a copy of a measure with at most one kustomization. What is added to the copy is not added to m.
 func (m *Measure) Clone() *Measure {
 	c := *m
-	c.fields = make(map[id]*field, len(m.fields))
-	for key, f := range m.fields {
-		copied := *f
-		c.fields[key] = &copied
+	c.vars, c.stack = slices.Clone(m.vars), nil
+	for _, k := range m.stack {
+		copied := *k
+		copied.contents, copied.replacements = k.clone(), slices.Clone(k.replacements)
+		c.stack = append(c.stack, &copied)
 	}
-	c.kinds, c.names = maps.Clone(m.kinds), maps.Clone(m.names)
-	c.files, c.vars = m.files[:len(m.files):len(m.files)], m.vars[:len(m.vars):len(m.vars)]
 	return &c
 }
 
-// Kustomization adds the replacements and vars of a kustomization, with those of its files and transformers. A
-// kustomization must be added before those that it lists.
-func (m *Measure) Kustomization(replacements []types.Replacement, vars []types.Var, components int) {
+// Kustomization is a kustomization that was read, with all that it lists.
+type Kustomization struct {
+	contents
+	lists        map[string]bool // directories of others, which kustomize reads and builds before it
+	isComponent  bool            // whether its replacements are for the objects of the one that lists it
+	replacements []types.Replacement
+}
+
+// Kustomization adds a kustomization in dir that lists those of other directories, with its vars. Kustomize reads a
+// kustomization, then each that it lists with all that this one lists in turn, and then runs its replacements.
+func (m *Measure) Kustomization(dir string, lists []string, isComponent bool, vars []types.Var) {
 	m.measured = nil
-	if len(replacements) > 0 {
-		m.files = append(m.files, replacements)
+	for i := len(m.stack) - 1; i >= 0; i-- {
+		if m.stack[i].lists[dir] {
+			m.finish(i + 1)
+			break
+		}
 	}
+	k := &Kustomization{contents: newContents(), lists: map[string]bool{}, isComponent: isComponent}
+	for _, l := range lists {
+		k.lists[l] = true
+	}
+	m.stack = append(m.stack, k)
 	for _, v := range vars {
 		v.Defaulting()
 		m.vars = append(m.vars, v.FieldRef.FieldPath)
+		m.grows = true
 	}
-	m.components += components
+}
+
+// finish ends the kustomizations of the stack from an index on: their objects, with what their replacements add, become
+// those of the ones that list them.
+func (m *Measure) finish(from int) {
+	for len(m.stack) > from {
+		last := len(m.stack) - 1
+		k := m.stack[last]
+		s := m.simulate(last)
+		if m.err == nil {
+			m.err = s.err
+		}
+		m.done = m.done.plus(s.bound)
+		m.stack = m.stack[:last]
+		if last > 0 {
+			m.stack[last-1].merge(&k.contents)
+			m.stack[last-1].grow(s)
+		}
+	}
+}
+
+// Current returns the kustomization that was added last.
+func (m *Measure) Current() *Kustomization {
+	if len(m.stack) == 0 {
+		return nil
+	}
+	return m.stack[len(m.stack)-1]
+}
+
+// Enter makes what is added next a part of a kustomization, or of the one that was added last if it is nil or was read
+// completely.
+func (m *Measure) Enter(k *Kustomization) {
+	if k == nil || !slices.Contains(m.stack, k) {
+		k = m.Current()
+	}
+	m.into = &k.contents
+}
+
+// Replacements adds replacements of the kustomization that was added last.
+func (m *Measure) Replacements(replacements []types.Replacement) {
+	if len(replacements) == 0 {
+		return
+	}
+	m.measured, m.grows = nil, true
+	k := m.Current()
+	k.replacements = append(k.replacements[:len(k.replacements):len(k.replacements)], replacements...)
 }
 
 // Setting adds a text that settings write: into any field as a whole, or as a prefix or a suffix.
@@ -169,9 +182,9 @@ func (m *Measure) Setting(text string, affix bool) {
 // Generated adds an object that a generator makes.
 func (m *Measure) Generated(kind, name string) {
 	m.measured = nil
-	m.objects++
-	m.kinds[kind]++
-	m.names[name]++
+	m.into.objects++
+	m.into.kinds[kind]++
+	m.into.names[name]++
 }
 
 // Data adds an entry of a generated object. A Secret has its texts in Base64.
@@ -192,16 +205,18 @@ func (m *Measure) Patch(doc *yaml.Node) { m.add(doc, true) }
 func (m *Measure) add(doc *yaml.Node, shared bool) {
 	m.measured = nil
 	m.document++
-	before := m.references
+	before := m.into.references
 	if m.sharing, m.kind = shared, anyKind; !shared {
 		m.kind = kindOf(doc)
 	}
-	total, _ := m.walk("", doc)
+	total, longest := m.walk("", doc)
 	if shared {
-		m.shared = m.shared.plus(total)
-		m.sharedReferences += m.references - before
-		m.references = before
+		m.into.shared = m.into.shared.plus(total)
+		m.into.sharedReferences += m.into.references - before
+		m.into.references = before
 	}
+	m.into.largest.text = max(m.into.largest.text, longest)
+	m.into.largest.tree = larger(m.into.largest.tree, total)
 }
 
 func resolved(n *yaml.Node) *yaml.Node {
@@ -232,16 +247,7 @@ var plainKind = regexp.MustCompile(`^[A-Za-z0-9]+$`)
 
 // under returns the fields of a key that a value of the document belongs to.
 func (m *Measure) under(key string) [2]*field {
-	var found [2]*field
-	for i, kind := range [2]string{allKinds, m.kind} {
-		f := m.fields[id{kind, key}]
-		if f == nil {
-			f = &field{}
-			m.fields[id{kind, key}] = f
-		}
-		found[i] = f
-	}
-	return found
+	return [2]*field{m.into.field(id{allKinds, key}), m.into.field(id{m.kind, key})}
 }
 
 // walk adds a value under a key. It returns its size and the bytes of its longest text.
@@ -271,6 +277,7 @@ func (m *Measure) walk(key string, n *yaml.Node) (total size, longest int64) {
 			m.note(name, resolved(n.Content[i+1]).Value)
 		}
 	}
+	m.into.entries = sum(m.into.entries, int64(len(n.Content)))
 	for _, f := range m.under(key) {
 		if n.Kind != yaml.ScalarNode {
 			f.tree = larger(f.tree, total)
@@ -284,7 +291,7 @@ func (m *Measure) walk(key string, n *yaml.Node) (total size, longest int64) {
 // text adds a text under a key.
 func (m *Measure) text(key, text string) {
 	references := strings.Count(text, "$(")
-	m.references += int64(references)
+	m.into.references += int64(references)
 	for _, f := range m.under(key) {
 		f.text = max(f.text, int64(len(text)))
 		f.texts = append(f.texts, text)
@@ -303,10 +310,10 @@ func (m *Measure) occurs(key string) {
 func (m *Measure) note(key, value string) {
 	switch key {
 	case "kind":
-		m.objects++
-		m.kinds[value]++
+		m.into.objects++
+		m.into.kinds[value]++
 	case "name": // of an object, or of something in it
-		m.names[value]++
+		m.into.names[value]++
 	case "allowKindChange", "allowNameChange":
 		m.renamed = true
 	}

@@ -18,23 +18,24 @@ const (
 func (s *simulation) parse(to target, each size) {
 	for _, part := range to.path[:max(0, len(to.path)-1)] {
 		for _, id := range read(to.kind, part) {
-			f := s.fields[id]
-			if f == nil || f.text == 0 {
-				continue
+			if f := s.find(id); f.text > 0 {
+				if s.isWritten(part) {
+					s.bound.Nested = part
+				}
+				s.parseField(to, id, f, each)
 			}
-			if s.written[part] {
-				s.bound.Nested = part
-			}
-			s.parseField(to, id, each)
 		}
 	}
 }
 
-func (s *simulation) parseField(to target, id id, each size) {
-	f := s.fields[id]
+func (s *simulation) parseField(to target, id id, f field, each size) {
 	text, known := s.parsed[id]
 	if !known {
-		text = s.again(f)
+		for _, k := range s.view {
+			if f := k.fields[id]; f != nil {
+				text = larger(text, s.again(f))
+			}
+		}
 	}
 	if text.values == 0 {
 		return
