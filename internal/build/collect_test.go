@@ -155,9 +155,11 @@ func TestUsualReplacementsTakeLittleMemory(t *testing.T) {
 			"  - select: {kind: Deployment}\n    fieldPaths: [metadata.annotations.host%d]\n"+
 			"    options: {create: true}\n",
 			i, i%4)
+		k.WriteString("- source: {kind: ConfigMap, name: c, fieldPath: data.host}\n  targets:\n" +
+			"  - select: {kind: ConfigMap, name: e}\n    fieldPaths: [data.host]\n")
 	}
 	files := map[string]string{"kustomization.yaml": k.String(), "o.yaml": objects.String(),
-		"c.yaml": cm("c") + "data: {host: h.example, image: '7'}\n"}
+		"c.yaml": cm("c") + "data: {host: h.example, image: '7'}\n---\n" + cm("e") + "data: {host: ''}\n"}
 	f, _, _, err := output(t, files)
 	if err != nil {
 		t.Fatal(err)

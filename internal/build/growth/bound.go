@@ -134,7 +134,7 @@ func (s *simulation) selected(kind, name string) int64 {
 
 // source returns the largest value of the source of a replacement, while a number of fields become the value. Kustomize
 // reads the value again for each of them, and it grows with each that it contains.
-func (s *simulation) source(r types.Replacement, to target, number int64) growth {
+func (s *simulation) source(r types.Replacement, to target, delimited bool, number int64) growth {
 	if r.SourceValue != nil {
 		return growth{text: int64(len(*r.SourceValue)), refers: strings.Contains(*r.SourceValue, "$(")}
 	}
@@ -143,28 +143,31 @@ func (s *simulation) source(r types.Replacement, to target, number int64) growth
 	}
 	kind, from := s.kindOf(r.Source.Kind), split(cmp.Or(r.Source.FieldPath, types.DefaultReplacementFieldPath))
 	value := s.look(kind, from)
+	if o := r.Source.Options; o != nil && o.Delimiter != "" {
+		s.split(value.text)
+		return growth{text: value.text, refers: value.refers}
+	}
 	if kind != to.kind && kind != allKinds && to.kind != allKinds {
 		return value
 	}
-	times := int64(1) // a source that is a target grows before others are written
-	if contains(from, to.path) {
-		if several(to.path) {
-			times = min(number, 50)
-		}
+	doublings := int64(0)
+	switch isPart := contains(from, to.path); {
+	case isPart && several(to.path):
+		doublings = min(number, 50)
+	case isPart, delimited: // a source that is a target grows before others are written
+		doublings = 1
 	}
-	if o := r.Source.Options; o != nil && o.Delimiter != "" {
-		return growth{text: value.text, refers: value.refers}
-	}
-	value.text, value.tree = product(value.text, 1<<times), value.tree.times(1<<times)
+	value.text, value.tree = product(value.text, 1<<doublings), value.tree.times(1<<doublings)
 	return value
 }
 
 // write simulates writing the value of a replacement to the fields of a target.
 func (s *simulation) write(r types.Replacement, to target, options types.FieldOptions) {
 	number := s.matches(to, options.Create)
-	value := s.source(r, to, number)
+	value := s.source(r, to, options.Delimiter != "", number)
 	if options.Delimiter != "" {
 		old := s.look(to.kind, to.path)
+		s.split(old.text)
 		value = growth{text: sum(old.text, value.text+int64(len(options.Delimiter))),
 			refers: value.refers || old.refers || strings.ContainsAny(options.Delimiter, "$(")}
 	}
@@ -335,6 +338,9 @@ func (s *simulation) within(to target) int64 {
 	}
 	return total
 }
+
+// split adds the memory for splitting a text: a part for each byte takes 16 bytes, and a build takes 8 for each here.
+func (s *simulation) split(text int64) { s.add(size{bytes: 2 * text}) }
 
 func (s *simulation) add(more size) {
 	s.bound.Bytes = sum(s.bound.Bytes, more.bytes)
