@@ -39,7 +39,7 @@ func newFenced(t *testing.T) *fenced {
 		Controllers: options.AllControllers, Clock: f.clock}
 	f.fence = NewFence(o)
 	var err error
-	if f.lock, err = newLock(testenv.Cluster(t), o, f.fence, nil, nil); err != nil {
+	if f.lock, err = newLock(testenv.Cluster(t), o, f.fence, nil, &informers{}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := testenv.Cluster(t)

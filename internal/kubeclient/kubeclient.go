@@ -83,11 +83,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 	caches.NewInformer = filling.create
 	health.check("caches", filling.waiting)
 	leaders := &leaderRecorder{}
-	caught, err := newCatchUp(cfg, o, filling)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := newLock(cfg, o, fence, leaders, caught.wait)
+	lock, err := newLock(cfg, o, fence, leaders, filling)
 	if err != nil {
 		return nil, err
 	}

@@ -29,13 +29,13 @@ type fencedLock struct {
 	fence  *Fence
 	renew  time.Duration // between renewals
 	holder string        // of the lease, when it was read or written last
-	// catchUp waits until the caches are as new as the API server. It is nil if there are none.
+	// catchUp waits until the caches are as new as the API server.
 	catchUp func(context.Context) error
 }
 
 // newLock returns the lock of the leader election, which is not fenced itself.
 func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourcelock.EventRecorder,
-	catchUp func(context.Context) error) (resourcelock.Interface, error) {
+	caches *informers) (resourcelock.Interface, error) {
 	if fence == nil || o.AutoShards {
 		return nil, nil
 	}
@@ -49,7 +49,11 @@ func newLock(cfg *rest.Config, o options.Options, fence *Fence, recorder resourc
 	if err != nil {
 		return nil, fmt.Errorf("cannot take part in the leader election: %w", err)
 	}
-	return &fencedLock{Interface: lock, fence: fence, renew: o.RetryPeriod, catchUp: catchUp}, nil
+	caught, err := newCatchUp(cfg, o, caches)
+	if err != nil {
+		return nil, err
+	}
+	return &fencedLock{Interface: lock, fence: fence, renew: o.RetryPeriod, catchUp: caught.wait}, nil
 }
 
 // Get implements [resourcelock.Interface].
@@ -93,7 +97,7 @@ func (l *fencedLock) write(ctx context.Context, r resourcelock.LeaderElectionRec
 		}
 		return write()
 	}
-	if l.holder != l.Identity() && l.catchUp != nil {
+	if l.holder != l.Identity() {
 		if err := l.catchUp(ctx); err != nil {
 			return err
 		}
