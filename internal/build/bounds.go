@@ -180,10 +180,8 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		texts = append(texts, string(p))
 	}
-	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
-		for _, p := range list {
-			texts = append(texts, p.Patch)
-		}
+	for _, p := range patchesOf(k) {
+		texts = append(texts, p.Patch)
 	}
 	for _, text := range texts {
 		if err := f.weighText(file, []byte(text)); err != nil {

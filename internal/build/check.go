@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -148,10 +149,8 @@ func namedBy(k *types.Kustomization) []string {
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		names = append(names, string(p))
 	}
-	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
-		for _, p := range list {
-			names = appendSet(names, p.Path)
-		}
+	for _, p := range patchesOf(k) {
+		names = appendSet(names, p.Path)
 	}
 	for _, r := range k.Replacements {
 		names = appendSet(names, r.Path)
@@ -164,6 +163,11 @@ func namedBy(k *types.Kustomization) []string {
 		names = appendSources(names, g.KvPairSources)
 	}
 	return names
+}
+
+// patchesOf returns the patches of a kustomization, without those that are only merged.
+func patchesOf(k *types.Kustomization) []types.Patch {
+	return slices.Concat(k.Patches, k.PatchesJson6902) //nolint:staticcheck // old but in use
 }
 
 func appendSet(names []string, name string) []string {

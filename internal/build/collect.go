@@ -100,10 +100,8 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		f.growing.patches[path.Join(dir, string(p))] = true
 	}
-	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
-		for _, p := range list {
-			f.growing.patches[path.Join(dir, p.Path)] = true
-		}
+	for _, p := range patchesOf(k) {
+		f.growing.patches[path.Join(dir, p.Path)] = true
 	}
 	return f.collected(func(m *growth.Measure) error {
 		m.Setting(k.NamePrefix, true)
@@ -141,12 +139,8 @@ func (f *filesystem) listed(dir string, k *types.Kustomization) []string {
 
 // collectShared collects what a kustomization merges into all objects.
 func (f *filesystem) collectShared(m *growth.Measure, k *types.Kustomization) error {
-	retyped := false
-	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
-		for _, p := range list {
-			retyped = retyped || p.Options != nil && p.Options.AllowKindChange
-		}
-	}
+	retyped := slices.ContainsFunc(patchesOf(k),
+		func(p types.Patch) bool { return p.Options != nil && p.Options.AllowKindChange })
 	shared := map[string]any{"allowKindChange": retyped, "options": k.GeneratorOptions, "pairs": k.Labels,
 		"labels":      k.CommonLabels, //nolint:staticcheck // old but in use
 		"annotations": k.CommonAnnotations}
@@ -213,7 +207,10 @@ type plugin struct {
 	types.TypeMeta      `yaml:",inline"`
 	types.KvPairSources `yaml:",inline"`
 	Metadata            types.ObjectMeta
-	Patch, Path         string
+	Path                string
+	Paths               []string
+	Patch, Patches      string
+	JSONOp              string `yaml:"jsonOp"`
 	Target              *types.Selector
 	Replacements        []types.ReplacementField `yaml:"replacements"`
 	Labels              map[string]string        `yaml:"labels"`
@@ -224,23 +221,28 @@ type plugin struct {
 // collectPlugin collects a configuration of a generator or a transformer of the kustomization in dir.
 func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	var p plugin
-	_ = doc.Decode(&p) // kustomize reports errors
-	f.countPatch(dir, types.Patch{Path: p.Path, Patch: p.Patch, Target: p.Target})
+	_ = doc.Decode(&p)             // kustomize reports errors
+	f.growing.patches[file] = true // its texts are patches
+	for _, name := range append(p.Paths, p.Path) {
+		f.growing.patches[path.Join(dir, name)] = true
+	}
+	for _, text := range []string{p.Patch, p.Patches, p.JSONOp} {
+		f.countPatch(dir, types.Patch{Path: p.Path, Patch: text, Target: p.Target})
+		if err := f.weighText(file, []byte(text)); err != nil {
+			return err
+		}
+	}
 	fields := defaultFields
 	for _, s := range p.FieldSpecs {
 		fields++
 		f.patched += strings.Count(s.Path, "/") + 1
 	}
 	f.patched += (len(p.Labels) + len(p.Annotations)) * fields
-	if err := f.weighText(file, []byte(p.Patch)); err != nil {
-		return err
-	}
 	replacements, err := f.replacements(dir, p.Replacements)
 	if err != nil {
 		return err
 	}
 	f.growing.measure.Replacements(replacements)
-	f.growing.patches[path.Join(dir, p.Path)] = true
 	return f.collected(func(m *growth.Measure) error {
 		if strings.HasSuffix(p.Kind, "Generator") {
 			f.collectData(m, dir, strings.TrimSuffix(p.Kind, "Generator"),

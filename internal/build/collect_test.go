@@ -144,7 +144,7 @@ func TestUsualReplacementsTakeLittleMemory(t *testing.T) {
 			"spec: {template: {spec: {containers: [{name: app, image: 'app:1', args: ['--host=$(HOST)']}, "+
 			"{name: log, image: 'log:1'}]}}}\n", i, i)
 	}
-	k.WriteString("resources: [o.yaml, c.yaml]\nvars:\n- name: HOST\n" +
+	k.WriteString("resources: [o.yaml, c.yaml, n.yaml]\nvars:\n- name: HOST\n" +
 		"  objref: {apiVersion: v1, kind: ConfigMap, name: c}\n" +
 		"  fieldref: {fieldPath: data.host}\nreplacements:\n")
 	for i := range 40 {
@@ -159,7 +159,10 @@ func TestUsualReplacementsTakeLittleMemory(t *testing.T) {
 			"  - select: {kind: ConfigMap, name: e}\n    fieldPaths: [data.host]\n")
 	}
 	files := map[string]string{"kustomization.yaml": k.String(), "o.yaml": objects.String(),
-		"c.yaml": cm("c") + "data: {host: h.example, image: '7'}\n---\n" + cm("e") + "data: {host: ''}\n"}
+		"c.yaml": cm("c") + "data: {host: h.example, image: '7'}\n---\n" + cm("e") + "data: {host: ''}\n",
+		"n.yaml": "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: n}\n" +
+			"spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}\n---\n" + // not a JSON patch
+			cm("d") + "data: {dashboard: '" + strings.Repeat("x", 100<<10) + "'}\n"}
 	f, _, _, err := output(t, files)
 	if err != nil {
 		t.Fatal(err)
@@ -252,6 +255,12 @@ func ofItself() map[string]multiplied {
 		"a map into itself": {map[string]string{"a.yaml": values,
 			"kustomization.yaml": listed + "replacements:\n" + into(17, "x", "x.cN",
 				"create: true")}, tooMuch},
+		"a map that a transformer brings into itself": {map[string]string{"a.yaml": cm("a"),
+			"kustomization.yaml": listed + "transformers: [p.yaml, t.yaml]\n",
+			"p.yaml": "apiVersion: builtin\nkind: PatchStrategicMergeTransformer\nmetadata: {name: p}\n" +
+				"patches: '{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, x: {y: \"1\"}}'\n",
+			"t.yaml": "apiVersion: builtin\nkind: ReplacementTransformer\nmetadata: {name: r}\nreplacements:\n" +
+				into(25, "x", "x.cN", "create: true")}, tooMuch},
 		"a map into itself by a wildcard": {map[string]string{"a.yaml": values + "m: {q: {y: '1'}}\n",
 			"kustomization.yaml": listed + "replacements:\n" + into(17, "m.q", "m.*.cN",
 				"create: true")}, tooMuch},

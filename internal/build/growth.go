@@ -83,10 +83,8 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 			return refusal("%s has a %s of %d bytes; names have up to %d", name, what, len(value), maxAffix)
 		}
 	}
-	for _, list := range [][]types.Patch{k.Patches, k.PatchesJson6902} { //nolint:staticcheck // old but in use
-		for _, p := range list {
-			f.countPatch(dir, p)
-		}
+	for _, p := range patchesOf(k) {
+		f.countPatch(dir, p)
 	}
 	fields := defaultFields
 	for _, file := range k.Configurations {

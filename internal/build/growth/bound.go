@@ -353,12 +353,14 @@ func (s *simulation) work(n int64) { s.bound.Work = sum(s.bound.Work, n) }
 func (s *simulation) expand() {
 	longest := int64(0)
 	for _, v := range s.vars {
-		path := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(`.[]"'\`, r) })
-		for i := range path {
-			g := s.at(allKinds, path[i], true)
-			longest = max(longest, g.text)
-		}
 		longest = max(longest, s.look(allKinds, split(v)).text)
+		if !strings.ContainsAny(v, `[\`) {
+			continue
+		}
+		// kustomize splits such a path in another way
+		for _, part := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(`.[]"'\`, r) }) {
+			longest = max(longest, s.at(allKinds, part, true).text)
+		}
 	}
 	if longest == 0 {
 		return

@@ -210,6 +210,11 @@ func (m *Measure) add(doc *yaml.Node, shared bool) {
 		m.kind = kindOf(doc)
 	}
 	total, longest := m.walk("", doc)
+	if doc.Kind == yaml.SequenceNode {
+		for _, c := range doc.Content {
+			m.operation(c)
+		}
+	}
 	if shared {
 		m.into.shared = m.into.shared.plus(total)
 		m.into.sharedReferences += m.into.references - before
@@ -262,7 +267,6 @@ func (m *Measure) walk(key string, n *yaml.Node) (total size, longest int64) {
 		for _, c := range n.Content {
 			below, text := m.walk(key, c)
 			total, longest = total.plus(below), max(longest, text)
-			m.operation(c)
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
