@@ -34,12 +34,11 @@
   // Search: the index is loaded when the reader begins to search.
   const input = byId("search"), results = byId("results"), page = byId("page");
   let index = null;
-  const load = () => new Promise((resolve, reject) => {
-    if (index) { resolve(index); return; }
+  const load = () => index ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = body.base + "search.js";
-    script.onload = () => { index = window.searchIndex; resolve(index); };
-    script.onerror = () => reject(new Error("the search index cannot be loaded"));
+    script.onload = () => resolve(window.searchIndex);
+    script.onerror = () => { index = null; reject(new Error("the search index cannot be loaded")); };
     document.head.append(script);
   });
   const score = (entry, words) => {
@@ -86,13 +85,15 @@
     }
     results.replaceChildren(heading, list);
   };
+  const wanted = () => input.value.toLowerCase().split(/\s+/).filter(Boolean);
   const search = async () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    results.hidden = words.length === 0;
-    page.hidden = words.length > 0;
-    if (words.length === 0) return;
+    const typed = wanted().length > 0;
+    results.hidden = !typed;
+    page.hidden = typed;
+    if (!typed) return;
     try {
       const entries = await load();
+      const words = wanted(); // the reader went on typing while the index was loaded
       const found = entries.map((entry) => ({ entry, points: score(entry, words) })).filter((f) => f.points > 0)
         .sort((a, b) => b.points - a.points);
       render(found, words);

@@ -56,6 +56,19 @@ test('the search finds a page, marks the words, and is accessible', async () => 
   await close(page);
 });
 
+test('the search loads its index once, and shows what was typed last', async () => {
+  const page = await open('v1.1.0/index.html');
+  let release;
+  const typed = new Promise((resolve) => (release = resolve));
+  await page.route('**/search.js', (route) => typed.then(() => route.continue()));
+  await page.keyboard.press('/');
+  await page.keyboard.type('rotate age key');
+  assert.equal(await page.locator('script[src$="search.js"]').count(), 1); // several are run in any order
+  release();
+  await page.getByRole('link', { name: 'Secrets in git: Rotate' }).waitFor();
+  await close(page);
+});
+
 test('the theme that a reader chooses stays', async () => {
   const page = await open('v1.1.0/index.html', { colorScheme: 'light' });
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
