@@ -59,7 +59,7 @@ func newGitHost(t *testing.T, repository, token string) *gitHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.proxy = httputil.NewSingleHostReverseProxy(to)
+	h.proxy = testenv.FullDuplex(httputil.NewSingleHostReverseProxy(to))
 	server := httptest.NewTLSServer(h)
 	t.Cleanup(server.Close)
 	h.address = server.Listener.Addr().String()

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 // informers are those of the manager's cache.
@@ -21,7 +23,7 @@ type informers struct {
 // create creates an informer like [cache.NewSharedIndexInformer].
 func (i *informers) create(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers) cache.SharedIndexInformer {
-	informer := cache.NewSharedIndexInformer(lw, example, resync, indexers)
+	informer := cache.NewSharedIndexInformer(resourceversion.Relisting(lw), example, resync, indexers)
 	gvk, err := apiutil.GVKForObject(example, Scheme())
 	if err != nil {
 		gvk = schema.GroupVersionKind{Kind: "objects of an unknown kind"}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 // restartBackoff is the delay before a broken watch starts again. A watch that lasted restartReset resets it.
@@ -96,7 +97,7 @@ func (w *Watch[O, V, S]) start() {
 	w.cancel = cancel
 	client, key := w.store.client, w.key
 	var answers *guard.Answers // of all pages of a list
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	lister := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.Continue == "" {
 				answers = guard.NewAnswers(guard.BudgetOf(ctx))
@@ -106,7 +107,8 @@ func (w *Watch[O, V, S]) start() {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.Watch(ctx, key, key.restrict(o))
 		},
-	}, client.origin), client.example, w, cache.ReflectorOptions{
+	}, client.origin)
+	reflector := cache.NewReflectorWithOptions(resourceversion.Relisting(lister), client.example, w, cache.ReflectorOptions{
 		Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String(),
 	})
 	guard.Go("watching objects", func() {

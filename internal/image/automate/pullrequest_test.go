@@ -42,7 +42,7 @@ func newGitea(t *testing.T, git *testenv.Git) *gitea {
 	}
 	g := &gitea{t: t}
 	mux := http.NewServeMux()
-	mux.Handle("/org/", http.StripPrefix("/org", httputil.NewSingleHostReverseProxy(behind)))
+	mux.Handle("/org/", http.StripPrefix("/org", testenv.FullDuplex(httputil.NewSingleHostReverseProxy(behind))))
 	mux.HandleFunc("GET /api/v1/repos/org/app/pulls", g.list)
 	mux.HandleFunc("POST /api/v1/repos/org/app/pulls", g.open)
 	mux.HandleFunc("PATCH /api/v1/repos/org/app/pulls/{number}", g.edit)

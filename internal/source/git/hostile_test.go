@@ -313,7 +313,7 @@ func between(t *testing.T, target string, change func(*http.Response)) *httptest
 			return nil
 		},
 	}
-	server := httptest.NewServer(proxy)
+	server := httptest.NewServer(testenv.FullDuplex(proxy))
 	t.Cleanup(server.Close)
 	return server
 }

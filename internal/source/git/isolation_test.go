@@ -158,7 +158,7 @@ func TestLoginIsProvedBeforeMirrorIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var revoked atomic.Bool
-	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy := testenv.FullDuplex(httputil.NewSingleHostReverseProxy(target))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if revoked.Load() {
 			w.WriteHeader(http.StatusUnauthorized)

@@ -115,7 +115,7 @@ func TestInterruptedPush(t *testing.T) {
 			proxy := httputil.NewSingleHostReverseProxy(upstream)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "git-receive-pack") {
-					proxy.ServeHTTP(w, r)
+					testenv.FullDuplex(proxy).ServeHTTP(w, r)
 					return
 				}
 				if c.arrives {

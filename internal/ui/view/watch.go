@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
 // Watch keeps the model up to date with all kinds until the context ends. Where the client may not list a kind in all
@@ -51,7 +52,7 @@ func (w *watcher) run(ctx context.Context, fallback string) {
 			return w.client.Watch(ctx, w.kind.NewList(), client.InNamespace(w.namespace), &client.ListOptions{Raw: &o})
 		},
 	}
-	informer := cache.NewSharedIndexInformer(lw, w.kind.New(), 0, nil)
+	informer := cache.NewSharedIndexInformer(resourceversion.Relisting(lw), w.kind.New(), 0, nil)
 	if err := w.configure(informer); err != nil {
 		w.model.setProblem(w.kind.Name(), err.Error())
 		return

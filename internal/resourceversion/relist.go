@@ -1,0 +1,58 @@
+package resourceversion
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+)
+
+// Relisting returns a ListerWatcher whose reflector lists all objects again if the API server cannot read the resource
+// version that a former response contained, such as one that a proxy damaged. By itself, a reflector repeats a request
+// with such a version forever, as it drops a version only if the server calls it expired.
+func Relisting(lw cache.ListerWatcher) cache.ListerWatcher {
+	return &relisting{lister: cache.ToListerWatcherWithContext(lw),
+		watchListUnsupported: watchlist.DoesClientNotSupportWatchListSemantics(lw)}
+}
+
+type relisting struct {
+	lister               cache.ListerWatcherWithContext
+	watchListUnsupported bool
+}
+
+// IsWatchListSemanticsUnSupported reports whether the client behind it needs a list before each watch.
+func (r *relisting) IsWatchListSemanticsUnSupported() bool { return r.watchListUnsupported }
+
+// List is [relisting.ListWithContext] without a context, as the interface demands it.
+func (r *relisting) List(o metav1.ListOptions) (runtime.Object, error) {
+	return r.ListWithContext(context.Background(), o)
+}
+
+// Watch is [relisting.WatchWithContext] without a context, as the interface demands it.
+func (r *relisting) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return r.WatchWithContext(context.Background(), o)
+}
+
+func (r *relisting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := r.lister.ListWithContext(ctx, o)
+	return list, expired(err, o.ResourceVersion)
+}
+
+func (r *relisting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := r.lister.WatchWithContext(ctx, o)
+	return w, expired(err, o.ResourceVersion)
+}
+
+// expired turns the refusal of a request with a resource version into the error of an expired version. A reflector
+// does not repeat such a request; if it was refused for another reason, the list without a version is refused, too.
+func expired(err error, version string) error {
+	if version == "" || version == "0" || !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
+		return err
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("resource version '%.40s' was refused: %v", version, err))
+}
