@@ -147,6 +147,9 @@ func (r *run) inventory() Inventory {
 
 func (r *run) do(ctx context.Context, desired Inventory) error {
 	direct := r.selectDirect(ctx)
+	for _, s := range direct.all() {
+		s.direct = true
+	}
 	if err := r.check(ctx); err != nil {
 		return err
 	}

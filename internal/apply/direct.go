@@ -5,17 +5,49 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// inert are kinds whose objects have no effect before other objects refer to them. So one that was just created can be
-// deleted again without consequences.
-var inert = map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true}
+// isInert reports whether an object has no effect before other objects refer to it, or before pods are there that it
+// selects. So one that was just created can be deleted again without consequences. Annotations may ask other
+// controllers for more, such as a DNS record or a certificate.
+func isInert(o *unstructured.Unstructured) bool {
+	switch o.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "ConfigMap"}, schema.GroupKind{Kind: "Secret"}, serviceAccountKind:
+		return true
+	case schema.GroupKind{Kind: "Service"}:
+		kind, _, err := unstructured.NestedString(o.Object, "spec", "type")
+		_, external, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "externalIPs")
+		return err == nil && (kind == "" || kind == string(corev1.ServiceTypeClusterIP)) && !external &&
+			len(o.GetAnnotations()) == 0
+	case schema.GroupKind{Group: networkingv1.GroupName, Kind: "Ingress"}:
+		return len(o.GetAnnotations()) == 0 && namesHosts(o)
+	}
+	return false
+}
+
+// namesHosts reports whether all rules of an Ingress are for a host, so that it takes no requests of other hosts.
+func namesHosts(ingress *unstructured.Unstructured) bool {
+	rules, _, err := unstructured.NestedSlice(ingress.Object, "spec", "rules")
+	_, all, _ := unstructured.NestedFieldNoCopy(ingress.Object, "spec", "defaultBackend")
+	return err == nil && !all && !slices.ContainsFunc(rules, func(rule any) bool {
+		host, _, err := unstructured.NestedString(asMap(rule), "host")
+		return err != nil || host == "" || strings.Contains(host, "*")
+	})
+}
+
+func asMap(value any) map[string]any {
+	m, _ := value.(map[string]any)
+	return m
+}
 
 var accessReviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",
 	Resource: "selfsubjectaccessreviews"}
@@ -27,27 +59,50 @@ const nonexistentVersion = "1"
 // rollbackTimeout bounds the deletion of objects that a direct write created.
 const rollbackTimeout = 30 * time.Second
 
-// selectDirect selects objects that are written without a dry-run, before all others. These are new objects of inert
-// kinds, which can be deleted again if one of them is refused and the account may delete them. If there are none, it is
-// the first object that changes: if that is refused, nothing has changed.
-func (r *run) selectDirect(ctx context.Context) (direct []*step) {
-	if r.preview || len(r.req.Ignore) > 0 || len(r.steps) == 0 {
-		return nil
+// directWrites are objects that are written without a dry-run, before all others and after those were checked.
+type directWrites struct {
+	inert []*step // new objects that are deleted again if one of these objects is refused
+	// lead is the first object that takes effect and needs a write; nil if there is none. It is written after the inert
+	// objects. If it is refused, it has not changed.
+	lead *step
+}
+
+// selectDirect selects the objects that need no dry-run.
+func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
+	if r.preview || len(r.req.Ignore) > 0 {
+		return direct
 	}
-	previous := r.req.Previous.ids()
-	for _, s := range stages(r.options, r.steps)[0] {
-		mayExist := IsExcluded(s.manifest, r.req.Owner) || isCreateOnly(s.manifest, r.req.Owner) ||
-			previous[s.ref.Entry().ID] || r.lookup(r.req.Owner, s.object).tracked
-		if inert[s.ref.groupKind()] && !mayExist && r.mayDelete(ctx, s.resource) {
-			s.direct = true
-			direct = append(direct, s)
+	previous, rollsBack := r.req.Previous.ids(), !r.wasRolledBack(r.req.Owner)
+	// Whether the next object that takes effect is the first one. With Resync, one before it may turn out to differ.
+	first := !r.req.Resync
+	for _, s := range r.steps {
+		known, gk := r.lookup(r.req.Owner, s.object), s.ref.groupKind()
+		isNew := !known.tracked && !previous[s.ref.Entry().ID] && !s.deferred
+		switch {
+		case IsExcluded(s.manifest, r.req.Owner), known.upToDate && !r.req.Resync:
+		case gk == definitionKind, gk == namespaceKind: // others may depend on it
+			return directWrites{}
+		case isCreateOnly(s.manifest, r.req.Owner):
+			first = false
+		case isNew && rollsBack && isInert(s.manifest) && r.mayDelete(ctx, s.resource):
+			direct.inert = append(direct.inert, s)
+		default:
+			if first && (isNew || known.tracked && !known.sameDeclaration) {
+				direct.lead = s
+			}
+			first = false
+			// Policies, quotas and the like come before all objects that they are for.
+			rollsBack = rollsBack && r.options.rank(gk) >= r.options.rank(serviceAccountKind)
 		}
 	}
-	if s := r.firstChanged(); s != nil && len(direct) == 0 {
-		s.direct = true
-		direct = append(direct, s)
-	}
 	return direct
+}
+
+func (d directWrites) all() []*step {
+	if d.lead == nil {
+		return d.inert
+	}
+	return append(slices.Clone(d.inert), d.lead)
 }
 
 // mayDelete reports whether the account may delete objects of a resource in all namespaces. The cluster is asked once
@@ -75,41 +130,28 @@ func (c *Cluster) mayDelete(ctx context.Context, resource schema.GroupVersionRes
 	return allowed
 }
 
-// firstChanged returns the first object that is not up to date, if its declaration changed and it is tracked; nil
-// otherwise.
-func (r *run) firstChanged() *step {
-	if r.req.Resync {
-		return nil // an object before it may turn out to have changed
-	}
-	for _, s := range r.steps {
-		known, gk := r.lookup(r.req.Owner, s.object), s.ref.groupKind()
-		switch {
-		case known.upToDate, IsExcluded(s.manifest, r.req.Owner):
-		case !known.tracked, known.sameDeclaration, gk == definitionKind, gk == namespaceKind,
-			isCreateOnly(s.manifest, r.req.Owner):
-			return nil
-		default:
-			return s
-		}
-	}
-	return nil
-}
-
 // writeDirect writes objects without a dry-run. If one is refused, those that were created are deleted again, so that
-// the cluster is as it was.
-func (r *run) writeDirect(ctx context.Context, direct []*step) error {
-	problems := each(ctx, r.options.Concurrency, direct, func(ctx context.Context, s *step) error {
-		if r.lookup(r.req.Owner, s.object).tracked {
-			return r.changeDirect(ctx, s)
+// the cluster is as it was. Until the owner's objects are applied, others are not created this way: retries would
+// create and delete them again and again.
+func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
+	problems := each(ctx, r.options.Concurrency, direct.inert, r.createDirect)
+	if direct.lead != nil {
+		writeLead := r.writeLead
+		if failed(problems) != nil {
+			writeLead = r.checkInstead // for its problems
 		}
-		return r.createDirect(ctx, s)
-	})
-	if !slices.ContainsFunc(direct, func(s *step) bool { return s.refused }) {
+		problems = append(problems, each(ctx, 1, []*step{direct.lead}, writeLead)...)
+	}
+	if !slices.ContainsFunc(direct.all(), func(s *step) bool { return s.refused }) {
 		return failed(problems)
 	}
+	if len(direct.inert) == 0 {
+		return refused(problems)
+	}
+	r.noteRollback(r.req.Owner)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	if left := each(ctx, r.options.Concurrency, direct, r.rollBack); failed(left) != nil {
+	if left := each(ctx, r.options.Concurrency, direct.inert, r.rollBack); failed(left) != nil {
 		return failed(append(problems, left...))
 	}
 	if r.req.SaveInventory != nil {
@@ -120,12 +162,33 @@ func (r *run) writeDirect(ctx context.Context, direct []*step) error {
 	return refused(problems)
 }
 
+// writeLead writes the first object that takes effect.
+func (r *run) writeLead(ctx context.Context, s *step) error {
+	if r.lookup(r.req.Owner, s.object).tracked {
+		return r.changeDirect(ctx, s)
+	}
+	return r.createDirect(ctx, s)
+}
+
+// wasRolledBack reports whether objects of the owner were created and deleted again, and were not applied since.
+func (c *Cluster) wasRolledBack(owner Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rolledBack[owner]
+}
+
+func (c *Cluster) noteRollback(owner Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rolledBack[owner] = true
+}
+
 // createDirect creates an object. If it exists, it is dry-run instead.
 func (r *run) createDirect(ctx context.Context, s *step) error {
 	r.beginWrite(r.req.Owner, s.object)
 	live, err := r.patch(ctx, s.object, s.manifest, patchOptions{version: nonexistentVersion})
 	switch {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err): // the dry-run finds out whether another form is valid
 		return r.checkInstead(ctx, s)
 	case err != nil:
 		s.refused = isRefusal(err)

@@ -7,8 +7,13 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 )
+
+var ingresses = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 
 const threeMaps = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "%s"}, data: {k: v}}
 ---
@@ -55,7 +60,7 @@ func TestRefusalRollsBackDirectCreation(t *testing.T) {
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
-{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 80}]}}`
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {type: NodePort, ports: [{port: 80}]}}`
 	result, err := f.try(f.request(text))
 	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") ||
 		!strings.Contains(err.Error(), "no key") {
@@ -77,11 +82,144 @@ func TestRefusalRollsBackDirectCreation(t *testing.T) {
 	}
 }
 
+const newApp = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: "%s"}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: app, namespace: "%s"}, spec: {ports: [{port: 80}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: app, namespace: "%s"}
+spec:
+  rules:
+  - host: app.example.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: app, port: {number: 80}}}}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: app, namespace: "%s"}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: app}}
+  template:
+    metadata: {labels: {app: app}}
+    spec: {serviceAccountName: app, containers: [{name: main, image: IMAGE}]}`
+
+// TestNewAppNeedsNoDryRun also shows that the object that takes effect comes last.
+func TestNewAppNeedsNoDryRun(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.try(f.request(newApp)); err != nil {
+		t.Fatal(err)
+	}
+	requests := slices.DeleteFunc(f.requests.take(), func(line string) bool {
+		return strings.HasPrefix(line, "WATCH") || strings.Contains(line, "selfsubjectaccessreviews")
+	})
+	if len(requests) != 4 || !strings.Contains(requests[3], "/deployments/app") {
+		t.Errorf("requests: %q", requests)
+	}
+	for _, line := range requests {
+		if !strings.HasPrefix(line, "PATCH") {
+			t.Errorf("unnecessary request: %s", line)
+		}
+	}
+}
+
+func TestRefusedAppLeavesNothing(t *testing.T) {
+	f := newFixture(t)
+	bad := strings.ReplaceAll(newApp, "name: main", "name: NO")
+	for attempt, written := range []bool{true, false, false} {
+		_, err := f.try(f.request(bad))
+		if err == nil || !strings.Contains(err.Error(), "Deployment/"+f.ns+"/app") {
+			t.Fatalf("%v", err)
+		}
+		for _, resource := range []schema.GroupVersionResource{serviceAccounts, services, ingresses, deployments} {
+			if f.has(resource, f.ns, "app") {
+				t.Errorf("attempt %d: %s is left", attempt, resource.Resource)
+			}
+		}
+		creates := slices.ContainsFunc(f.requests.take(), func(line string) bool {
+			return strings.HasPrefix(line, "PATCH") && !strings.Contains(line, "/deployments/")
+		})
+		if creates != written {
+			t.Errorf("attempt %d: objects were created: %t, want %t", attempt, creates, written)
+		}
+	}
+	if n := len(f.saved); n == 0 || len(f.saved[n-1]) > 0 {
+		t.Errorf("the saved inventory contains deleted objects: %v", f.saved)
+	}
+	f.apply(newApp)
+	for _, resource := range []schema.GroupVersionResource{serviceAccounts, services, ingresses, deployments} {
+		if !f.has(resource, f.ns, "app") {
+			t.Errorf("%s is missing", resource.Resource)
+		}
+	}
+}
+
+func TestOfSeveralObjectsThatTakeEffectOneNeedsNoDryRun(t *testing.T) {
+	f := newFixture(t)
+	second := strings.ReplaceAll(newApp[strings.LastIndex(newApp, "---"):], "name: app, n", "name: other, n")
+	if _, err := f.try(f.request(newApp + "\n" + second)); err != nil {
+		t.Fatal(err)
+	}
+	var dry []string
+	for _, line := range f.requests.take() {
+		if strings.HasPrefix(line, "DRY") {
+			dry = append(dry, line)
+		}
+	}
+	if len(dry) != 1 || !strings.Contains(dry[0], "/deployments/other") {
+		t.Errorf("dry-runs: %q", dry)
+	}
+	bad := strings.ReplaceAll(newApp+"\n"+second, "name: app, n", "name: third, n")
+	bad = strings.ReplaceAll(bad, "name: other, n", "name: zulu, n")
+	last := strings.LastIndex(bad, "name: main")
+	if _, err := f.try(f.request(bad[:last] + "name: NO" + bad[last+len("name: main"):])); err == nil {
+		t.Fatal("accepted")
+	}
+	for _, line := range f.requests.take() {
+		if strings.HasPrefix(line, "PATCH") {
+			t.Errorf("written although another object was refused: %s", line)
+		}
+	}
+}
+
+func TestInertObjects(t *testing.T) {
+	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, `
+	for text, want := range map[string]bool{
+		`{apiVersion: v1, kind: ServiceAccount}`:                                      true,
+		`{apiVersion: example.com/v1, kind: ServiceAccount}`:                          false,
+		`{apiVersion: v1, kind: Service}`:                                             true,
+		`{apiVersion: v1, kind: Service, spec: {type: ClusterIP, clusterIP: None}}`:   true,
+		`{apiVersion: v1, kind: Service, spec: {type: LoadBalancer}}`:                 false,
+		`{apiVersion: v1, kind: Service, spec: {type: 1}}`:                            false,
+		`{apiVersion: v1, kind: Service, spec: {externalIPs: [10.0.0.1]}}`:            false,
+		`{apiVersion: v1, kind: Service, metadata: {annotations: {a: b}}}`:            false,
+		`{apiVersion: serving.knative.dev/v1, kind: Service}`:                         false,
+		ingress + `spec: {rules: [{host: a.example.com}]}}`:                           true,
+		ingress + `spec: {rules: [{host: a.example.com}, {http: {}}]}}`:               false,
+		ingress + `spec: {rules: [{host: "*.example.com"}]}}`:                         false,
+		ingress + `spec: {rules: [1]}}`:                                               false,
+		ingress + `spec: {rules: 1}}`:                                                 false,
+		ingress + `spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}}`: false,
+		ingress + `metadata: {annotations: {a: b}}, spec: {rules: [{host: a.b}]}}`:    false,
+		`{apiVersion: apps/v1, kind: Deployment}`:                                     false,
+	} {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if isInert(o) != want {
+			t.Errorf("%s is inert: %t, want %t", text, !want, want)
+		}
+	}
+}
+
 func TestRefusalsOfDirectObjectsAreReportedWithOthers(t *testing.T) {
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
-{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {ports: [{port: 0}]}}`
+{apiVersion: v1, kind: Service, metadata: {name: r, namespace: "%s"}, spec: {type: NodePort, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: s, namespace: "%s"}, spec: {type: NodePort, ports: [{port: 0}]}}`
 	_, err := f.try(f.request(text))
 	if err == nil || !strings.Contains(err.Error(), "ConfigMap/"+f.ns+"/c") ||
 		!strings.Contains(err.Error(), "Service/"+f.ns+"/s") {

@@ -197,9 +197,10 @@ func TestRefusedSetDoesNotNormalizeManagedFields(t *testing.T) {
 	f.waitDrift(f.owner)
 	before := f.get(services, "service").GetResourceVersion()
 	f.requests.take()
-	invalid := "apiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: %s}\nspec: {ports: [{port: 0}]}"
+	invalid := "apiVersion: v1\nkind: Service\nmetadata: {name: wrong, namespace: %s}\n" +
+		"spec: {type: NodePort, ports: [{port: 0}]}"
 	if _, err := f.try(f.request(service + "\n---\n" + invalid)); err == nil ||
-		!strings.Contains(err.Error(), "Service/"+f.ns+"/bad") {
+		!strings.Contains(err.Error(), "Service/"+f.ns+"/wrong") {
 		t.Fatalf("error %v does not name the invalid object", err)
 	}
 	f.assertNoWrites()

@@ -12,6 +12,8 @@ import (
 var (
 	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+	// serviceAccountKind is one of the kinds of the first line of order whose objects have no effect of their own.
+	serviceAccountKind = schema.GroupKind{Kind: "ServiceAccount"}
 )
 
 // order lists the kinds that other objects depend on. All kinds of a line are applied at once, after those of the line
