@@ -108,9 +108,8 @@ func (w *Watch[O, V, S]) start() {
 			return client.Watch(ctx, key, key.restrict(o))
 		},
 	}, client.origin)
-	reflector := cache.NewReflectorWithOptions(resourceversion.Relisting(lister), client.example, w, cache.ReflectorOptions{
-		Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String(),
-	})
+	reflector := cache.NewReflectorWithOptions(resourceversion.Relisting(lister), client.example, w,
+		cache.ReflectorOptions{Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String()})
 	guard.Go("watching objects", func() {
 		_ = restartBackoff.DelayWithReset(clock.RealClock{}, restartReset).
 			Until(ctx, true, true, func(ctx context.Context) (bool, error) {

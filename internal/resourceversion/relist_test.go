@@ -3,7 +3,6 @@ package resourceversion
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +37,11 @@ func TestAnUnreadableVersionIsListedAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				testenv.Eventually(t, "the cache has what was created", func() error {
-					if _, found, err := informer.GetStore().GetByKey(namespace + "/" + name); err != nil || !found {
-						return fmt.Errorf("found: %t, error: %v", found, err)
+					_, found, err := informer.GetStore().GetByKey(namespace + "/" + name)
+					if err == nil && !found {
+						return errors.New("it is missing")
 					}
-					return nil
+					return err
 				})
 			}
 		})
