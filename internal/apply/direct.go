@@ -134,15 +134,19 @@ func (c *Cluster) mayDelete(ctx context.Context, resource schema.GroupVersionRes
 // the cluster is as it was. Until the owner's objects are applied, others are not created this way: retries would
 // create and delete them again and again.
 func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
+	wasRefused := func(s *step) bool { return s.refused }
 	problems := each(ctx, r.options.Concurrency, direct.inert, r.createDirect)
-	if direct.lead != nil {
-		writeLead := r.writeLead
-		if failed(problems) != nil {
-			writeLead = r.checkInstead // for its problems
+	writeLead := r.writeLead
+	if failed(problems) != nil {
+		if !slices.ContainsFunc(direct.inert, wasRefused) {
+			return failed(problems)
 		}
+		writeLead = r.checkInstead // for its problems
+	}
+	if direct.lead != nil {
 		problems = append(problems, each(ctx, 1, []*step{direct.lead}, writeLead)...)
 	}
-	if !slices.ContainsFunc(direct.all(), func(s *step) bool { return s.refused }) {
+	if !slices.ContainsFunc(direct.all(), wasRefused) {
 		return failed(problems)
 	}
 	if len(direct.inert) == 0 {

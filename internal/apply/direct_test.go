@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -347,5 +350,31 @@ func TestObjectChangedByOthersIsNotChangedDirectly(t *testing.T) {
 				t.Errorf("data is %v", data)
 			}
 		})
+	}
+}
+
+// TestFailureThatIsNoRefusalRollsNothingBack loses the connection while a Service is created. The next pass continues
+// with what was created.
+func TestFailureThatIsNoRefusalRollsNothingBack(t *testing.T) {
+	f := newFixture(t, func(c *rest.Config) {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/services/") {
+					return nil, errors.New("the connection broke")
+				}
+				return next.RoundTrip(r)
+			})
+		})
+	})
+	if _, err := f.try(f.request(newApp)); err == nil || !strings.Contains(err.Error(), "the connection broke") {
+		t.Fatalf("%v", err)
+	}
+	for _, line := range f.requests.take() {
+		if strings.HasPrefix(line, "DRY") || strings.HasPrefix(line, "DELETE") {
+			t.Errorf("unnecessary request: %s", line)
+		}
+	}
+	if !f.has(serviceAccounts, f.ns, "app") || f.has(deployments, f.ns, "app") || len(f.saved) != 1 {
+		t.Errorf("rolled back, or continued without the Service; the inventory was saved %d times", len(f.saved))
 	}
 }
