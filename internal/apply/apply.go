@@ -82,7 +82,7 @@ type run struct {
 	steps []*step
 	waits waitBudget
 
-	listed  map[Ref]*unstructured.Unstructured // live objects that were listed before the dry-runs
+	listed  map[Ref]*unstructured.Unstructured // live objects as they were before the writes
 	preview bool                               // nothing is written, and the tracked objects stay as they are
 	track   bool                               // in a preview: objects without changes become tracked
 	diffs   atomic.Int64                       // number of changes that are reported with their diff
@@ -130,7 +130,7 @@ func (c *Cluster) newRun(req Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Cluster: c, req: req}
+	r := &run{Cluster: c, req: req, listed: map[Ref]*unstructured.Unstructured{}}
 	for _, o := range objects {
 		r.steps = append(r.steps, &step{object: o, deferred: o.undefined})
 	}

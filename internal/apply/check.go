@@ -300,7 +300,6 @@ func (r *run) listLive(ctx context.Context) {
 		}
 	}
 	selector := labels.SelectorFromSet(r.req.Owner.Labels()).String()
-	r.listed = map[Ref]*unstructured.Unstructured{}
 	for resource, n := range count {
 		if n < listThreshold {
 			continue
@@ -309,12 +308,17 @@ func (r *run) listLive(ctx context.Context) {
 		if err != nil {
 			continue // the objects are requested one by one instead
 		}
-		for n := range list.Items {
-			o := &list.Items[n]
-			gvk := o.GroupVersionKind()
-			r.listed[Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-				Name: o.GetName()}] = o
-		}
+		r.keepListed(list)
+	}
+}
+
+// keepListed keeps live objects for the comparison.
+func (r *run) keepListed(list *unstructured.UnstructuredList) {
+	for n := range list.Items {
+		o := &list.Items[n]
+		gvk := o.GroupVersionKind()
+		r.listed[Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+			Name: o.GetName()}] = o
 	}
 }
 

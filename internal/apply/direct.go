@@ -49,14 +49,11 @@ func asMap(value any) map[string]any {
 	return m
 }
 
-var accessReviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",
-	Resource: "selfsubjectaccessreviews"}
-
 // nonexistentVersion is a resource version that no object has. An apply with this version creates the object, or
 // conflicts if it exists.
 const nonexistentVersion = "1"
 
-// rollbackTimeout bounds the deletion of objects that a direct write created.
+// rollbackTimeout bounds how long direct writes are undone.
 const rollbackTimeout = 30 * time.Second
 
 // directWrites are objects that are written without a dry-run, before all others and after those were checked.
@@ -65,6 +62,9 @@ type directWrites struct {
 	// lead is the first object that takes effect and needs a write; nil if there is none. It is written after the inert
 	// objects. If it is refused, it has not changed.
 	lead *step
+	// certain are changed objects that cannot be refused. They are written after the inert objects, instead of a lead.
+	// If one is refused all the same, they are set back.
+	certain []*step
 }
 
 // selectDirect selects the objects that need no dry-run.
@@ -95,75 +95,78 @@ func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
 			rollsBack = rollsBack && r.options.rank(gk) >= r.options.rank(serviceAccountKind)
 		}
 	}
+	if r.wasRolledBack(r.req.Owner) || r.req.Resync {
+		return direct
+	}
+	if direct.certain = r.selectCertain(ctx); len(direct.certain) > 0 {
+		direct.lead = nil // if it was refused, others would have changed for a moment
+	}
 	return direct
 }
 
 func (d directWrites) all() []*step {
-	if d.lead == nil {
-		return d.inert
+	all := append(slices.Clone(d.inert), d.certain...)
+	if d.lead != nil {
+		all = append(all, d.lead)
 	}
-	return append(slices.Clone(d.inert), d.lead)
+	return all
 }
 
-// mayDelete reports whether the account may delete objects of a resource in all namespaces. The cluster is asked once
-// for each resource.
-func (c *Cluster) mayDelete(ctx context.Context, resource schema.GroupVersionResource) bool {
-	c.mu.Lock()
-	allowed, known := c.deletable[resource]
-	c.mu.Unlock()
-	if known {
-		return allowed
-	}
-	review := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": map[string]any{"resourceAttributes": map[string]any{"verb": "delete", "group": resource.Group,
-			"resource": resource.Resource}},
-	}}
-	response, err := c.dynamic.Resource(accessReviews).Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false
-	}
-	allowed, _, _ = unstructured.NestedBool(response.Object, "status", "allowed")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deletable[resource] = allowed
-	return allowed
-}
-
-// writeDirect writes objects without a dry-run. If one is refused, those that were created are deleted again, so that
-// the cluster is as it was. Until the owner's objects are applied, others are not created this way: retries would
-// create and delete them again and again.
+// writeDirect writes objects without a dry-run. If one is refused, those that were created are deleted again, and those
+// that were changed are set back, so that the cluster is as it was. Until the owner's objects are applied, others are
+// not written this way: retries would write and undo them again and again.
 func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
 	wasRefused := func(s *step) bool { return s.refused }
-	problems := each(ctx, r.options.Concurrency, direct.inert, r.createDirect)
-	writeLead := r.writeLead
-	if failed(problems) != nil {
-		if !slices.ContainsFunc(direct.inert, wasRefused) {
-			return failed(problems)
+	var problems []error
+	for _, batch := range direct.batches(r) {
+		write := batch.write
+		if failed(problems) != nil {
+			if !slices.ContainsFunc(direct.all(), wasRefused) {
+				return failed(problems)
+			}
+			write = r.checkInstead // for its problems
 		}
-		writeLead = r.checkInstead // for its problems
-	}
-	if direct.lead != nil {
-		problems = append(problems, each(ctx, 1, []*step{direct.lead}, writeLead)...)
+		problems = append(problems, each(ctx, r.options.Concurrency, batch.steps, write)...)
 	}
 	if !slices.ContainsFunc(direct.all(), wasRefused) {
 		return failed(problems)
 	}
-	if len(direct.inert) == 0 {
+	if len(direct.inert)+len(direct.certain) == 0 {
 		return refused(problems)
 	}
 	r.noteRollback(r.req.Owner)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	if left := each(ctx, r.options.Concurrency, direct.inert, r.rollBack); failed(left) != nil {
+	left := append(each(ctx, r.options.Concurrency, direct.inert, r.rollBack),
+		each(ctx, r.options.Concurrency, direct.certain, r.setBack)...)
+	if failed(left) != nil {
 		return failed(append(problems, left...))
 	}
-	if r.req.SaveInventory != nil {
+	if r.req.SaveInventory != nil && len(direct.inert) > 0 {
 		if err := r.req.SaveInventory(r.req.Previous); err != nil {
 			return failed(append(problems, err))
 		}
 	}
 	return refused(problems)
+}
+
+// batch is a part of the direct writes that is written at once.
+type batch struct {
+	steps []*step
+	write func(context.Context, *step) error
+}
+
+// batches returns the direct writes in their order. Of the objects that cannot be refused, the first one shows whether
+// that is so.
+func (d directWrites) batches(r *run) []batch {
+	out := []batch{{d.inert, r.createDirect}}
+	if d.lead != nil {
+		out = append(out, batch{[]*step{d.lead}, r.writeLead})
+	}
+	if len(d.certain) > 0 {
+		out = append(out, batch{d.certain[:1], r.changeListed}, batch{d.certain[1:], r.changeListed})
+	}
+	return out
 }
 
 // writeLead writes the first object that takes effect.
@@ -206,11 +209,17 @@ func (r *run) createDirect(ctx context.Context, s *step) error {
 // changeDirect applies an object to the version that it has read. An object that is refused, or needs more than an
 // apply, is dry-run instead, which finds out what to do.
 func (r *run) changeDirect(ctx context.Context, s *step) error {
-	owner := r.req.Owner
-	before, err := r.live(ctx, s.object, r.lookup(owner, s.object).version)
+	before, err := r.live(ctx, s.object, r.lookup(r.req.Owner, s.object).version)
 	if err != nil || !r.needsOnlyApply(s.object, before) {
 		return r.checkInstead(ctx, s)
 	}
+	return r.applyTo(ctx, s, before)
+}
+
+// applyTo applies an object to a live object that needs only an apply. If it is refused, or has changed since, it is
+// dry-run.
+func (r *run) applyTo(ctx context.Context, s *step, before *unstructured.Unstructured) error {
+	owner := r.req.Owner
 	r.beginWrite(owner, s.object)
 	live, err := r.patch(ctx, s.object, s.manifest, patchOptions{version: before.GetResourceVersion()})
 	if err != nil {

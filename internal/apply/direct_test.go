@@ -24,15 +24,21 @@ const threeMaps = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespa
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: "%s"}, data: {"KEY": v}}`
 
-func (f *fixture) maps() []string {
+// owned returns the ConfigMaps of the namespace that have an owner.
+func (f *fixture) owned() []unstructured.Unstructured {
 	f.t.Helper()
 	list, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).
 		List(context.Background(), metav1.ListOptions{LabelSelector: group + "/name"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	return list.Items
+}
+
+func (f *fixture) maps() []string {
+	f.t.Helper()
 	var names []string
-	for _, o := range list.Items {
+	for _, o := range f.owned() {
 		names = append(names, o.GetName())
 	}
 	return names

@@ -97,7 +97,19 @@ func (m managers) applied(live, desired *unstructured.Unstructured,
 // dryRunUpdate dry-runs a JSON patch from a live object to another. It needs the same right as an apply.
 func (r *run) dryRunUpdate(ctx context.Context, o *object, live, to *unstructured.Unstructured,
 	fields []metav1.ManagedFieldsEntry) error {
+	return r.update(ctx, o, live, to, fields, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll},
+		FieldValidation: metav1.FieldValidationStrict})
+}
+
+// update sends a JSON patch from a live object to another with other managed fields. It conflicts if the live object
+// has changed since, except in a dry-run.
+func (r *run) update(ctx context.Context, o *object, live, to *unstructured.Unstructured,
+	fields []metav1.ManagedFieldsEntry, options metav1.PatchOptions) error {
 	patch := []map[string]any{{"op": "replace", "path": "/metadata/managedFields", "value": fields}}
+	if len(options.DryRun) == 0 {
+		patch = append(patch, map[string]any{"op": "replace", "path": "/metadata/resourceVersion",
+			"value": live.GetResourceVersion()})
+	}
 	set := func(prefix string, before, after map[string]any, key string) {
 		path := prefix + "/" + strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 		if value, ok := after[key]; ok {
@@ -126,9 +138,8 @@ func (r *run) dryRunUpdate(ctx context.Context, o *object, live, to *unstructure
 	if err != nil {
 		return err
 	}
-	_, err = r.client(o.resource, o.ref.Namespace).Patch(ctx, o.ref.Name, types.JSONPatchType, data,
-		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: r.managers.own,
-			FieldValidation: metav1.FieldValidationStrict})
+	options.FieldManager = r.managers.own
+	_, err = r.client(o.resource, o.ref.Namespace).Patch(ctx, o.ref.Name, types.JSONPatchType, data, options)
 	return err
 }
 
