@@ -142,7 +142,7 @@ func TestPruneDisabledByAnnotation(t *testing.T) {
 	if got := s.inventory("app"); got != s.Namespace+"_c__ConfigMap" {
 		t.Errorf("inventory: %s", got)
 	}
-	s.HasEvent("app", "Progressing", "1 deleted, 2 skipped", "ConfigMap/"+s.Namespace+"/a deleted")
+	s.HasEvent("app", "ReconciliationSucceeded", "1 deleted, 2 skipped", "ConfigMap/"+s.Namespace+"/a deleted")
 }
 
 func TestDeletionNeedsNoSource(t *testing.T) {

@@ -100,7 +100,7 @@ func TestDriftIsCorrectedAndReported(t *testing.T) {
 	commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.Ready("app", commit)
-	s.HasEvent("app", "Progressing", "1 configured", "data.k", `"1" → "2"`)
+	s.HasEvent("app", "ReconciliationSucceeded", "1 configured", "data.k", `"1" → "2"`)
 }
 
 func TestDriftWarnModeOnlyReports(t *testing.T) {

@@ -303,13 +303,13 @@ func (l *loop[T]) retryAfter(key types.NamespacedName, wanted time.Duration) tim
 
 func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }
 
-// emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object becomes
-// Ready by what the pass changed, one event of the cluster says both.
+// emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object is Ready by
+// what the pass changed, one event of the cluster says both.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
-	becomesReady := o.state == ready && is != nil && is.Status == metav1.ConditionTrue &&
-		(was == nil || was.Status != metav1.ConditionTrue)
+	announced := o.state == ready && is != nil && is.Status == metav1.ConditionTrue &&
+		(o.eventReason != "" || l.isNews(obj, was, is, o))
 	summary := ""
 	for _, n := range o.notes {
 		if is != nil && n.reason == is.Reason && n.message == explain.WithoutCode(is.Message) {
@@ -319,14 +319,14 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		if n.eventType == warning {
 			n.message = explain.WithCode(n.reason, n.message, maxMessage)
 		}
-		summarized := becomesReady && n.isSummary
+		summarized := announced && n.isSummary
 		if summarized {
 			summary = n.message
 		}
 		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.eventType, Reason: n.reason, Message: n.message,
 			Metadata: o.metadata, Summarized: summarized})
 	}
-	if is == nil || o.eventReason == "" && summary == "" && !l.isNews(obj, was, is, o) {
+	if is == nil || o.eventReason == "" && !announced && !l.isNews(obj, was, is, o) {
 		return
 	}
 	eventType := normal
