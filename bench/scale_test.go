@@ -26,17 +26,18 @@ var (
 	scaleApps     = flag.Int("kustomizations", 300, "how many Kustomizations of five objects BenchmarkScale has")
 	scaleSources  = flag.Int("sources", 30, "how many GitRepositories they share")
 	scaleReleases = flag.Int("helmreleases", 20, "how many HelmReleases of four objects it has")
+	scaleReplicas = flag.Int("replicas", 1, "how many processes share all of them, with a bucket if there are several")
 	scaleLimit    = flag.Duration("limit", 25*time.Minute, "after this time BenchmarkScale reports how far it came")
 )
 
-// scale is a process that has all kinds of work at once, on a real API server.
+// scale is a process, or several, that has all kinds of work at once, on a real API server.
 type scale struct {
 	*releases
 	apps, sources int
 	heads         []string
 	table         *table
-	storage       string
-	address       string          // of artifacts; the same after a restart
+	storage       []string        // the directory of each process
+	flags         [][]string      // of each process, the same after a restart
 	end           context.Context // when the limit is reached
 	reporting     sync.Mutex
 }
@@ -58,12 +59,22 @@ func newScale(b *testing.B) *scale {
 	end, cancel := context.WithTimeout(b.Context(), *scaleLimit)
 	b.Cleanup(cancel)
 	s := &scale{releases: newReleases(b, *scaleReleases), apps: *scaleApps, sources: min(*scaleSources, *scaleApps),
-		end: end, storage: b.TempDir(), address: freeAddress(b)}
+		end: end}
+	var shared []string
+	if *scaleReplicas > 1 {
+		shared = append(sharedBucket(b), "--auto-shards")
+	}
+	for range *scaleReplicas {
+		address := freeAddress(b)
+		s.storage = append(s.storage, b.TempDir())
+		s.flags = append(s.flags, append([]string{"--storage-addr", address, "--storage-adv-addr", address}, shared...))
+	}
 	for range scaleTargets {
 		s.targets = append(s.targets, testenv.Namespace(b))
 	}
-	s.table = newTable(fmt.Sprintf("%d Kustomizations of five objects, %d sources, %d HelmReleases of four objects",
-		s.apps, s.sources, s.count), "", "Ready", "s", "CPU s", "API server CPU s", "requests", "memory, MB",
+	title := fmt.Sprintf("%d Kustomizations of five objects, %d sources, %d HelmReleases of four objects, %d processes",
+		s.apps, s.sources, s.count, *scaleReplicas)
+	s.table = newTable(title, "", "Ready", "s", "CPU s", "API server CPU s", "requests", "memory, MB",
 		"most memory, MB")
 	s.heads = make([]string, s.sources)
 	for source := range s.sources {
@@ -76,10 +87,41 @@ func newScale(b *testing.B) *scale {
 	return s
 }
 
+// processes run at once. CPU time is that of all, memory that of the one which has most.
+type processes []*process
+
 // start runs bin/sluice.
-func (s *scale) start() *process {
+func (s *scale) start() (all processes) {
 	s.b.Helper()
-	return startProcess(s.b, testenv.Kubeconfig(s.b), s.namespace, s.storage, "--storage-addr", s.address)
+	for n, flags := range s.flags {
+		all = append(all, startProcess(s.b, testenv.Kubeconfig(s.b), s.namespace, s.storage[n], flags...))
+	}
+	return all
+}
+
+func (all processes) cpu() (sum time.Duration) {
+	for _, p := range all {
+		sum += p.cpu()
+	}
+	return sum
+}
+
+// most returns the highest value of a process.
+func (all processes) most(value func(*process) float64) (most float64) {
+	for _, p := range all {
+		most = max(most, value(p))
+	}
+	return most
+}
+
+func (all processes) memory(line string) float64 {
+	return all.most(func(p *process) float64 { return p.memory(line) })
+}
+
+func (all processes) stop() {
+	for _, p := range all {
+		p.stop()
+	}
 }
 
 // commitTo sets apps of a source to a version.
@@ -151,6 +193,9 @@ func (s *scale) until(list client.ObjectList, want int, each func(done int, name
 		if !ok {
 			return len(done), nil // the limit is reached
 		}
+		if e.Type == watch.Bookmark {
+			continue
+		}
 		o, ok := e.Object.(client.Object)
 		if !ok || e.Type == watch.Error {
 			return len(done), fmt.Errorf("watch: %v", e.Object)
@@ -164,38 +209,34 @@ func (s *scale) until(list client.ObjectList, want int, each func(done int, name
 }
 
 // report adds a row of what the process took since the start.
-func (s *scale) report(name, ready string, p *process, log *testenv.AuditLog, start usage) {
+func (s *scale) report(name, ready string, p processes, log *testenv.AuditLog, start usage) {
 	s.b.Helper()
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
-	now := usage{at: time.Now(), cpu: p.cpu(), server: cpuTime(s.b, testenv.ClusterPID(s.b))}
+	now := s.now(p)
 	took := since(start, now)
 	requests := any("")
 	if log != nil {
-		requests = p.requests(log, testenv.Request{})
+		requests = p[0].requests(log, testenv.Request{}) // of all
 	}
 	s.table.row(name, ready, took.took.Seconds(), took.cpu.Seconds(), took.server.Seconds(), requests,
-		p.memory("VmRSS"), p.memoryWithChildren())
+		p.memory("VmRSS"), p.most((*process).memoryWithChildren))
 }
 
 // now is what was used so far; p may be nil.
-func (s *scale) now(p *process) usage {
-	u := usage{at: time.Now(), server: cpuTime(s.b, testenv.ClusterPID(s.b))}
-	if p != nil {
-		u.cpu = p.cpu()
-	}
-	return u
+func (s *scale) now(p processes) usage {
+	return usage{at: time.Now(), cpu: p.cpu(), server: cpuTime(s.b, testenv.ClusterPID(s.b))}
 }
 
-// BenchmarkScale has Kustomizations, sources and HelmReleases in one process: all new, idle, one changed, and after
-// a restart. It ends when the limit is reached, with what it measured until then.
+// BenchmarkScale has Kustomizations, sources and HelmReleases in one process, or shared by several: all new, idle, one
+// changed, and after a restart. It ends when the limit is reached, with what it measured until then.
 func BenchmarkScale(b *testing.B) {
 	for b.Loop() {
 		s := newScale(b)
 		s.declareAll()
 		quiet(b)
 		p := s.createAll()
-		for _, phase := range []func(*process){s.rest, s.touchOne, s.restart} {
+		for _, phase := range []func(processes){s.rest, s.touchOne, s.restart} {
 			if s.end.Err() == nil {
 				phase(p)
 			}
@@ -208,7 +249,7 @@ func BenchmarkScale(b *testing.B) {
 }
 
 // createAll starts the process, and waits until all is Ready.
-func (s *scale) createAll() *process {
+func (s *scale) createAll() processes {
 	b := s.b
 	log, start := testenv.NewAuditLog(b), s.now(nil)
 	p := s.start()
@@ -239,7 +280,7 @@ func (s *scale) createAll() *process {
 	return p
 }
 
-func (s *scale) rest(p *process) {
+func (s *scale) rest(p processes) {
 	quiet(s.b)
 	log, start := testenv.NewAuditLog(s.b), s.now(p)
 	select {
@@ -250,7 +291,7 @@ func (s *scale) rest(p *process) {
 }
 
 // touchOne commits to one app.
-func (s *scale) touchOne(p *process) {
+func (s *scale) touchOne(p processes) {
 	app := 7 % s.apps
 	source := app % s.sources
 	s.commitTo(source, "2", app)
@@ -276,7 +317,7 @@ func (s *scale) touchOne(p *process) {
 }
 
 // restart measures what a new process does until nothing is left to do.
-func (s *scale) restart(p *process) {
+func (s *scale) restart(p processes) {
 	p.stop()
 	log, start := testenv.NewAuditLog(s.b), s.now(nil)
 	next := s.start()
