@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,17 +28,12 @@ const maxCertainBytes = 512 << 10
 // if the account may change all of them and no webhook or policy sees it. They need no dry-run. The live objects are
 // kept, as each is applied to the version that was checked.
 func (r *run) selectCertain(ctx context.Context) (certain []*step) {
-	type place struct {
-		resource  schema.GroupVersionResource
-		namespace string
-	}
 	candidates := map[place][]*step{}
 	for _, s := range r.steps {
 		known := r.lookup(r.req.Owner, s.object)
 		if known.tracked && !known.sameDeclaration && !isCreateOnly(s.manifest, r.req.Owner) &&
 			!IsExcluded(s.manifest, r.req.Owner) && isPlainData(s.manifest) {
-			at := place{s.resource, s.ref.Namespace}
-			candidates[at] = append(candidates[at], s)
+			candidates[s.place()] = append(candidates[s.place()], s)
 		}
 	}
 	admitted := map[schema.GroupVersionResource]bool{}
@@ -50,15 +44,9 @@ func (r *run) selectCertain(ctx context.Context) (certain []*step) {
 		if _, known := admitted[at.resource]; !known {
 			admitted[at.resource] = r.admits(ctx, at.resource)
 		}
-		if !admitted[at.resource] {
+		if !admitted[at.resource] || r.list(ctx, at) != nil {
 			continue
 		}
-		list, err := r.client(at.resource, at.namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0",
-			LabelSelector: labels.SelectorFromSet(r.req.Owner.Labels()).String()})
-		if err != nil {
-			continue
-		}
-		r.keepListed(list)
 		for _, s := range changed {
 			if live := r.listed[s.ref]; live != nil && r.needsOnlyApply(s.object, live) &&
 				!fieldsOf(live.GetManagedFields(), r.managers.isOurs).Empty() && mayBecome(live, s.manifest) {

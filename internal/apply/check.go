@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/internal/diff"
@@ -285,41 +284,6 @@ func (r *run) validate(ctx context.Context, o *object, namespace string) error {
 		return r.explain(o, err)
 	}
 	return nil
-}
-
-// listThreshold is the number of objects of a resource from which on one list costs less than a request for each.
-const listThreshold = 3
-
-// listLive lists the owner's live objects of resources with several objects that are not tracked yet, as after a start.
-func (r *run) listLive(ctx context.Context) {
-	count := map[schema.GroupVersionResource]int{}
-	for _, s := range r.steps {
-		if s.ref.groupKind() != definitionKind && !r.lookup(r.req.Owner, s.object).tracked && !s.deferred &&
-			r.req.Previous.Has(s.ref.Entry()) {
-			count[s.resource]++
-		}
-	}
-	selector := labels.SelectorFromSet(r.req.Owner.Labels()).String()
-	for resource, n := range count {
-		if n < listThreshold {
-			continue
-		}
-		list, err := r.dynamic.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			continue // the objects are requested one by one instead
-		}
-		r.keepListed(list)
-	}
-}
-
-// keepListed keeps live objects for the comparison.
-func (r *run) keepListed(list *unstructured.UnstructuredList) {
-	for n := range list.Items {
-		o := &list.Items[n]
-		gvk := o.GroupVersionKind()
-		r.listed[Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-			Name: o.GetName()}] = o
-	}
 }
 
 // live returns the live object at a version, or a newer one.

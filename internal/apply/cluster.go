@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -84,6 +85,7 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 	o.Contention = o.Contention.withDefaults()
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = warningCollector{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
 	d, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, err

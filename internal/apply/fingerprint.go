@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/json"
 	"hash/maphash"
 	"strconv"
@@ -86,7 +87,9 @@ func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others u
 		h := &rest
 		if m.isOurs(e) || m.overrides(e) {
 			h = &own
-			hashFieldSet(h, e.FieldsV1)
+			if e.FieldsV1 != nil {
+				_, _ = h.WriteString(digestOf(e.FieldsV1)) // never fails
+			}
 		}
 		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion} {
 			_, _ = h.WriteString(s) // never fails
@@ -99,19 +102,23 @@ func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others u
 	return own.Sum64(), rest.Sum64()
 }
 
-// hashFieldSet hashes a set of fields. Decoding and encoding sorts the keys, whose order depends on the client.
-func hashFieldSet(h *maphash.Hash, f *metav1.FieldsV1) {
-	if f == nil {
-		return
-	}
+// digestPrefix begins the digest of a set of fields, which is not valid JSON.
+const digestPrefix = "digest:"
+
+// digestOf returns the digest of a set of fields, or the set if it is a digest, see [managers.slim]. Decoding and
+// encoding sorts the keys, whose order depends on the client.
+func digestOf(f *metav1.FieldsV1) string {
 	raw := f.GetRawBytes()
+	if bytes.HasPrefix(raw, []byte(digestPrefix)) {
+		return string(raw)
+	}
 	var set any
 	if json.Unmarshal(raw, &set) == nil {
 		if sorted, err := json.Marshal(set); err == nil {
 			raw = sorted
 		}
 	}
-	_, _ = h.Write(raw) // never fails
+	return digestPrefix + strconv.FormatUint(maphash.Bytes(seed, raw), 36)
 }
 
 // digest returns a hash of what an object declares, without its status.

@@ -66,11 +66,8 @@ func newObject(source *unstructured.Unstructured, owner Owner, namespace string,
 	if err != nil {
 		return nil, problem("cannot be encoded as JSON").Because(err)
 	}
-	gvk := o.GroupVersionKind()
 	return &object{
-		manifest: o, source: source, resource: mapping.Resource, hash: sha256.Sum256(b),
-		ref: Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-			Name: o.GetName()},
+		manifest: o, source: source, resource: mapping.Resource, hash: sha256.Sum256(b), ref: refOf(o),
 	}, nil
 }
 

@@ -46,7 +46,8 @@ func WithAnswers(ctx context.Context, a *Answers) context.Context {
 // LimitAnswer bounds the memory that the answer to a request can take: JSON of many short values needs a lot more
 // than its bytes. Watches are not bounded in total, only by the limit that client-go has for each event.
 func LimitAnswer(req *http.Request, resp *http.Response) {
-	if isWatch(req.URL) || resp.Body == nil || resp.Body == http.NoBody {
+	if _, limited := resp.Body.(*limitedAnswer); limited || isWatch(req.URL) || resp.Body == nil ||
+		resp.Body == http.NoBody {
 		return
 	}
 	ctx := req.Context()

@@ -124,7 +124,7 @@ func (r *replica) step(ctx context.Context) (pause time.Duration, err error) {
 		if err := r.write(ctx, view); errors.Is(err, errLost) {
 			return 0, err
 		} else if err != nil { // perhaps it was written: nothing else happens before it is written again
-			log.Log.Error(err, "cannot renew the lease of this replica", "replica", r.id)
+			r.logFailure(ctx, err, "cannot renew the lease of this replica")
 			return memberRetry, nil
 		}
 		if publishes {
@@ -135,10 +135,17 @@ func (r *replica) step(ctx context.Context) (pause time.Duration, err error) {
 	case errors.Is(err, errLost):
 		return 0, err
 	case err != nil:
-		log.Log.Error(err, "cannot list the replicas", "replica", r.id)
+		r.logFailure(ctx, err, "cannot list the replicas")
 		return memberRetry, nil
 	}
 	return r.adapt(), nil
+}
+
+// logFailure logs that a request failed, unless it was canceled as the process stops.
+func (r *replica) logFailure(ctx context.Context, err error, message string) {
+	if ctx.Err() == nil {
+		log.Log.Error(err, message, "replica", r.id)
+	}
 }
 
 // create creates the lease, with an empty view.

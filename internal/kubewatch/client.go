@@ -3,6 +3,7 @@ package kubewatch
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -11,6 +12,8 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Key identifies a watch by the objects that it covers.
@@ -63,4 +66,37 @@ func Metadata(m metadata.Interface) Client[*metav1.PartialObjectMetadata] {
 		},
 		example: &metav1.PartialObjectMetadata{}, origin: m,
 	}
+}
+
+// Changing returns a client that changes each object when it is decoded, before many of them are in memory.
+func (c Client[O]) Changing(change func(Key, O)) Client[O] {
+	apply := func(k Key, o runtime.Object) error {
+		return guard.Do("reading an object of a watch", func() error {
+			if object, ok := o.(O); ok {
+				change(k, object)
+			}
+			return nil
+		})
+	}
+	list, watch := c.List, c.Watch
+	c.List = func(ctx context.Context, k Key, o metav1.ListOptions) (runtime.Object, error) {
+		page, err := list(ctx, k, o)
+		if err != nil {
+			return page, err
+		}
+		return page, meta.EachListItem(page, func(o runtime.Object) error { return apply(k, o) })
+	}
+	c.Watch = func(ctx context.Context, k Key, o metav1.ListOptions) (apiwatch.Interface, error) {
+		w, err := watch(ctx, k, o)
+		if err != nil {
+			return w, err
+		}
+		return apiwatch.Filter(w, func(e apiwatch.Event) (apiwatch.Event, bool) {
+			if e.Type != apiwatch.Bookmark && e.Type != apiwatch.Error {
+				_ = apply(k, e.Object) // after a panic, which is logged, the object is as it was
+			}
+			return e, true
+		}), nil
+	}
+	return c
 }

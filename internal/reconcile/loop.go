@@ -42,9 +42,18 @@ func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
 	return &loop[T]{Kernel: k, Kind: kind, failures: newFailureCounter(), writes: newWriteCache[T]()}
 }
 
-// Reconcile runs one pass: load the object, run the step (or finalize, or skip a suspended object), patch the status,
-// emit events, requeue.
+// Reconcile runs one pass. A pass that fails as the process is asked to stop is no error: the next process runs it.
 func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	result, err := l.reconcile(ctx, req)
+	if err != nil && ctx.Err() != nil {
+		return ctrl.Result{}, nil
+	}
+	return result, err
+}
+
+// reconcile loads the object, runs the step (or finalizes, or skips a suspended object), patches the status, emits
+// events, and says when to run again.
+func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = guard.WithOwner(ctx, req.Namespace)
 	obj, found, err := l.load(ctx, req)
 	if err != nil || !found {

@@ -1,11 +1,14 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -58,5 +61,25 @@ func TestRequeueAfter(t *testing.T) {
 		if got := retry.jitter(100 * time.Second); got < 95*time.Second || got > 105*time.Second {
 			t.Fatalf("jitter(100s) = %s, want 95s to 105s", got)
 		}
+	}
+}
+
+// unreachable is a client whose reads fail.
+type unreachable struct{ client.Client }
+
+func (unreachable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("connection refused")
+}
+
+func TestPassThatEndsWithTheProcessIsNoError(t *testing.T) {
+	l := newLoop(&Kernel{Client: unreachable{}}, Kind[*kustomizev1.Kustomization]{
+		New: func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} }})
+	ctx, stop := context.WithCancel(t.Context())
+	if _, err := l.Reconcile(ctx, ctrl.Request{}); err == nil {
+		t.Error("a failure was not reported")
+	}
+	stop()
+	if _, err := l.Reconcile(ctx, ctrl.Request{}); err != nil {
+		t.Errorf("reported while the process stops: %v", err)
 	}
 }

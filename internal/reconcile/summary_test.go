@@ -54,7 +54,8 @@ func TestOneEventSaysThatAnObjectIsReadyByAChange(t *testing.T) {
 		"Succeeded: applied two"}; !slices.Equal(alerts, want) {
 		t.Errorf("alerts have %q, want %q", alerts, want)
 	}
-	if want := []string{"Succeeded: applied one\n1 created", "Succeeded: applied two\n1 configured"}; !slices.Equal(cluster.notes, want) {
+	if want := []string{"Succeeded: applied one\n1 created",
+		"Succeeded: applied two\n1 configured"}; !slices.Equal(cluster.notes, want) {
 		t.Errorf("the cluster has %q, want %q", cluster.notes, want)
 	}
 }
