@@ -3,7 +3,10 @@ package resourceversion
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -79,4 +83,67 @@ func (d *damage) watchAll(ctx context.Context, o metav1.ListOptions) (watch.Inte
 		}
 		return e, true
 	}), nil
+}
+
+// TestAWrongObjectOfACacheEnds changes the first event of an object, and ends the watch after an hour.
+func TestAWrongObjectOfACacheEnds(t *testing.T) {
+	client, err := kubernetes.NewForConfig(testenv.Cluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := testenv.Namespace(t)
+	configMaps := client.CoreV1().ConfigMaps(namespace)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	var lies atomic.Bool
+	lies.Store(true)
+	watches := make(chan watch.Interface, 10)
+	informer := cache.NewSharedIndexInformer(relistingAt(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return configMaps.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := configMaps.Watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			watches <- w
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				if o, ok := e.Object.(*corev1.ConfigMap); ok && o.Name == "a" && lies.Load() {
+					o.Data = map[string]string{"k": "wrong"}
+				}
+				return e, true
+			}), nil
+		},
+	}, clock), &corev1.ConfigMap{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	cached := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, "the cache has the value "+want, func() error {
+			o, found, err := informer.GetStore().GetByKey(namespace + "/a")
+			if err != nil || !found {
+				return errors.New("the object is missing")
+			}
+			if got := o.(*corev1.ConfigMap).Data["k"]; got != want {
+				return fmt.Errorf("it is %s", got)
+			}
+			return nil
+		})
+	}
+	testenv.Eventually(t, "the first list", func() error {
+		if !informer.HasSynced() {
+			return errors.New("it is missing")
+		}
+		return nil
+	})
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "right"}}
+	if _, err := configMaps.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cached("wrong")
+	lies.Store(false)
+	clock.SetTime(clock.Now().Add(maxAge))
+	for len(watches) > 0 { // the API server ends a watch after some minutes
+		(<-watches).Stop()
+	}
+	cached("right")
 }

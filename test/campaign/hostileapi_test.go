@@ -58,6 +58,7 @@ func TestCampaignHostileAPI(t *testing.T) {
 		last := fmt.Sprint("last-", i)
 		n.commit(last)
 		n.fetch()
+		n.request(&kustomizev1.Kustomization{}, "app") // a cache keeps a wrong object until it changes, or for an hour
 		n.has(c, last)
 		slowest = max(slowest, time.Since(recovery))
 	})
