@@ -42,7 +42,7 @@ func newLoop[T Object](k *Kernel, kind Kind[T]) *loop[T] {
 	return &loop[T]{Kernel: k, Kind: kind, failures: newFailureCounter(), writes: newWriteCache[T]()}
 }
 
-// Reconcile runs one pass. A pass that fails as the process is asked to stop is no error: the next process runs it.
+// Reconcile runs one pass. If a pass fails while the process stops, nothing is reported: the next process runs it.
 func (l *loop[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := l.reconcile(ctx, req)
 	if err != nil && ctx.Err() != nil {

@@ -22,7 +22,7 @@ const maxAge = time.Hour
 //   - if the API server cannot read the resource version that a former response contained, such as one that a proxy
 //     damaged. By itself, a reflector repeats a request with such a version forever, as it drops a version only if the
 //     server calls it expired;
-//   - an hour after the last list, so that what a wrong event left in a cache ends.
+//   - an hour after the last list, as a wrong event may have left a wrong object in the cache.
 func Relisting(lw cache.ListerWatcher) cache.ListerWatcher { return relistingAt(lw, clock.RealClock{}) }
 
 func relistingAt(lw cache.ListerWatcher, c clock.PassiveClock) *relisting {
