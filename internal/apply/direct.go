@@ -53,8 +53,11 @@ func asMap(value any) map[string]any {
 // conflicts if it exists.
 const nonexistentVersion = "1"
 
-// rollbackTimeout bounds how long direct writes are undone.
-const rollbackTimeout = 30 * time.Second
+// Undoing direct writes takes at most rollbackTimeout, and rollbackTime for each object.
+const (
+	rollbackTimeout = 30 * time.Second
+	rollbackTime    = 20 * time.Millisecond
+)
 
 // directWrites are objects that are written without a dry-run, before all others and after those were checked.
 type directWrites struct {
@@ -135,7 +138,8 @@ func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
 		return refused(problems)
 	}
 	r.noteRollback(r.req.Owner)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		rollbackTimeout+rollbackTime*time.Duration(len(direct.all())))
 	defer cancel()
 	left := append(each(ctx, r.options.Concurrency, direct.inert, r.rollBack),
 		each(ctx, r.options.Concurrency, direct.certain, r.setBack)...)
