@@ -24,21 +24,19 @@ const certainThreshold = 20
 // API server allows (core.MaxSecretSize), so that managed fields and data of others fit as well.
 const maxCertainBytes = 512 << 10
 
-// selectCertain selects changed objects that the API server cannot refuse: those of kinds whose rules are known here,
-// if the account may change all of them and no webhook or policy sees it. They need no dry-run. The live objects are
-// kept, as each is applied to the version that was checked.
-func (r *run) selectCertain(ctx context.Context) (certain []*step) {
+// selectCertain selects the changed objects that the API server cannot refuse: those of kinds whose rules are known
+// here, if the account may change all of them and no webhook or policy sees it. They need no dry-run. The live objects
+// are kept, as each is applied to the version that was checked.
+func (r *run) selectCertain(ctx context.Context, changed []*step) (certain []*step) {
 	candidates := map[place][]*step{}
-	for _, s := range r.steps {
-		known := r.lookup(r.req.Owner, s.object)
-		if known.tracked && !known.sameDeclaration && !isCreateOnly(s.manifest, r.req.Owner) &&
-			!IsExcluded(s.manifest, r.req.Owner) && isPlainData(s.manifest) {
+	for _, s := range changed {
+		if isPlainData(s.manifest) {
 			candidates[s.place()] = append(candidates[s.place()], s)
 		}
 	}
 	admitted := map[schema.GroupVersionResource]bool{}
-	for at, changed := range candidates {
-		if len(changed) < certainThreshold || !r.may(ctx, "patch", at.resource, at.namespace) {
+	for at, plain := range candidates {
+		if len(plain) < certainThreshold || !r.may(ctx, "patch", at.resource, at.namespace) {
 			continue
 		}
 		if _, known := admitted[at.resource]; !known {
@@ -47,7 +45,7 @@ func (r *run) selectCertain(ctx context.Context) (certain []*step) {
 		if !admitted[at.resource] || r.list(ctx, at) != nil {
 			continue
 		}
-		for _, s := range changed {
+		for _, s := range plain {
 			if live := r.listed[s.ref]; live != nil && r.needsOnlyApply(s.object, live) &&
 				!fieldsOf(live.GetManagedFields(), r.managers.isOurs).Empty() && mayBecome(live, s.manifest) {
 				certain = append(certain, s)

@@ -75,7 +75,9 @@ func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
 	if r.preview || len(r.req.Ignore) > 0 {
 		return direct
 	}
-	previous, rollsBack := r.req.Previous.ids(), !r.wasRolledBack(r.req.Owner)
+	previous, rolledBack := r.req.Previous.ids(), r.wasRolledBack(r.req.Owner)
+	rollsBack := !rolledBack
+	var changed []*step
 	// Whether the next object that takes effect is the first one. With Resync, one before it may turn out to differ.
 	first := !r.req.Resync
 	for _, s := range r.steps {
@@ -90,7 +92,11 @@ func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
 		case isNew && rollsBack && isInert(s.manifest) && r.mayDelete(ctx, s.resource):
 			direct.inert = append(direct.inert, s)
 		default:
-			if first && (isNew || known.tracked && !known.sameDeclaration) {
+			isChanged := known.tracked && !known.sameDeclaration
+			if isChanged {
+				changed = append(changed, s)
+			}
+			if first && (isNew || isChanged) {
 				direct.lead = s
 			}
 			first = false
@@ -98,10 +104,10 @@ func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
 			rollsBack = rollsBack && r.options.rank(gk) >= r.options.rank(serviceAccountKind)
 		}
 	}
-	if r.wasRolledBack(r.req.Owner) || r.req.Resync {
+	if rolledBack || r.req.Resync {
 		return direct
 	}
-	if direct.certain = r.selectCertain(ctx); len(direct.certain) > 0 {
+	if direct.certain = r.selectCertain(ctx, changed); len(direct.certain) > 0 {
 		direct.lead = nil // if it was refused, others would have changed for a moment
 	}
 	return direct

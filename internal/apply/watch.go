@@ -48,9 +48,7 @@ func (m managers) slim(k kubewatch.Key, o *metav1.PartialObjectMetadata) {
 		if !m.isOurs(*e) && !m.overrides(*e) {
 			e.FieldsV1 = nil
 		} else if e.FieldsV1 != nil {
-			digest := digestOf(e.FieldsV1)
-			e.FieldsV1 = &metav1.FieldsV1{}
-			e.FieldsV1.SetRawBytes([]byte(digest))
+			e.FieldsV1.SetRawBytes([]byte(digestOf(e.FieldsV1)))
 		}
 	}
 }
