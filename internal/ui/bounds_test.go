@@ -3,9 +3,14 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
@@ -46,6 +51,59 @@ func TestRequestsOfOneUserAreBounded(t *testing.T) {
 	server.requests.Close("admin")
 	if status, _ := s.request(http.MethodGet, "/api/v1/me", ""); status != http.StatusOK {
 		t.Errorf("a request after another ended got %d", status)
+	}
+}
+
+// TestClientsThatSendNothingAreCutOff has a client that never completes the body of a request: it ends, and a stream
+// that is open for longer goes on.
+func TestClientsThatSendNothingAreCutOff(t *testing.T) {
+	s := newSite(t, everyone)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := s.ui.server(t.Context(), listener.Addr().String())
+	if server.ReadTimeout <= 0 || server.WriteTimeout <= requestTimeout {
+		t.Errorf("the deadlines are %s and %s", server.ReadTimeout, server.WriteTimeout)
+	}
+	server.ReadTimeout, server.WriteTimeout = 100*time.Millisecond, 200*time.Millisecond
+	guard.Go("a server", func() { _ = server.Serve(listener) })
+	t.Cleanup(func() { _ = server.Close() })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+
+		"/api/v1/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: localCookie, Value: s.login.token})
+	stream, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	for range 3 {
+		slow, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(slow, "POST /api/v1/releases HTTP/1.1\r\nHost: %s\r\nCookie: %s=%s\r\n%s: %s\r\n"+
+			"Content-Length: 60000\r\n\r\n{", listener.Addr(), localCookie, s.login.token, csrfHeader,
+			s.login.user.CSRF)
+		if err := slow.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, slow); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a connection whose request does not end is open after a minute")
+		}
+		_ = slow.Close()
+	}
+	s.create(kustomization("later"))
+	got := ""
+	for b := make([]byte, 4096); !strings.Contains(got, "/later"); {
+		n, err := stream.Body.Read(b)
+		if err != nil {
+			t.Fatalf("the stream ended: %v", err)
+		}
+		got += string(b[:n])
 	}
 }
 

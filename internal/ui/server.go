@@ -31,7 +31,7 @@ const (
 	maxQuery          = 4 << 10  // bytes
 	maxWords          = 30
 	readHeaderTimeout = 10 * time.Second
-	requestTimeout    = 30 * time.Second // of all requests but streams
+	requestTimeout    = 30 * time.Second // of reading a request, and of answering it; streams last
 	idleTimeout       = 2 * time.Minute
 	shutdownTimeout   = 2 * time.Second
 )
@@ -85,10 +85,7 @@ type Server struct {
 
 // Serve serves on a listener until the context ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{
-		Handler: s.Handler(l.Addr().String()), ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	server := s.server(ctx, l.Addr().String())
 	stop := guard.AfterDone(ctx, "shutdown of the UI", func() {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
@@ -99,6 +96,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+// server returns the server of an address. A client that sends or receives too slowly is cut off.
+func (s *Server) server(ctx context.Context, addr string) *http.Server {
+	return &http.Server{
+		Handler: s.Handler(addr), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: requestTimeout,
+		WriteTimeout: 2 * requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 }
 
 // Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a

@@ -40,12 +40,14 @@ type Options struct {
 type Login struct {
 	Options
 	seal     *sealer
-	provider *provider // nil without OIDC
-	reviewer *accessreview.Reviewer
+	provider *provider              // nil without OIDC
+	reviewer *accessreview.Reviewer // of users with a session
+	logins   *accessreview.Reviewer // of tokens without one, which must not use up the requests of the former
 	people   *people
 }
 
-// reviewQPS bounds the reviews for all users together. A page of a user with rights in many namespaces needs many.
+// reviewQPS bounds the reviews for all users with a session together. A page of a user with rights in many namespaces
+// needs many.
 const reviewQPS = 200
 
 // New returns a login. The error names what is wrong with the options.
@@ -61,6 +63,9 @@ func New(o Options) (*Login, error) {
 		}
 	}
 	if l.reviewer, err = accessreview.NewWithLimit(o.Config, "", reviewQPS); err != nil {
+		return nil, err
+	}
+	if l.logins, err = accessreview.New(o.Config, ""); err != nil {
 		return nil, err
 	}
 	l.people, err = newPeople(o, l.reviewer)
@@ -104,7 +109,7 @@ func (l *Login) User(r *http.Request) (*ui.User, error) {
 	}
 	who := &authenticationv1.UserInfo{Username: s.User, Groups: s.Groups}
 	if s.Token != "" {
-		if who, err = l.account(r.Context(), s.Token); err != nil {
+		if who, err = l.account(r.Context(), l.reviewer, s.Token); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package incluster
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // absent returns an error if an answer contains a text.
@@ -142,6 +150,51 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	if r.status != http.StatusUnauthorized {
 		t.Errorf("a session by token although tokens are disabled: %d", r.status)
 	}
+}
+
+// TestUnknownTokensDoNotKeepOutUsers tries more unknown tokens at once than the API server is asked about in the time
+// that a review may take. Meanwhile the sessions of several ServiceAccounts need reviews.
+func TestUnknownTokensDoNotKeepOutUsers(t *testing.T) {
+	s := newSite(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: testenv.Namespace(t), Name: "viewer"}}
+	s.create(account)
+	var sessions []*http.Cookie
+	for range 5 {
+		request := &authenticationv1.TokenRequest{}
+		if err := s.client.SubResource("token").Create(t.Context(), account, request); err != nil {
+			t.Fatal(err)
+		}
+		content := session{Token: request.Status.Token, CSRF: "x", Ends: s.now().Add(time.Hour).Unix()}
+		sealed, err := s.login.seal.seal(sessionCookie, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, &http.Cookie{Name: sessionCookie, Value: sealed})
+	}
+	const clients = 1500 // more than reviewQPS allows at first, and in the 5 s of a review
+	ctx, stop := context.WithCancel(t.Context())
+	var ended guard.WaitGroup
+	tried := make(chan struct{}, clients)
+	for n := range clients {
+		ended.Go("unknown tokens", func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if i == 1 {
+					tried <- struct{}{}
+				}
+				_, _ = s.login.account(ctx, s.login.logins, fmt.Sprintf("%d.%d.x", n, i))
+			}
+		})
+	}
+	for range clients / 20 { // the others wait
+		<-tried
+	}
+	for _, cookie := range sessions {
+		if r := s.browser().do(http.MethodGet, "/api/v1/me", "", with(cookie)); r.status != http.StatusOK {
+			t.Errorf("a user got %d %s", r.status, r.body)
+		}
+	}
+	stop()
+	ended.Wait()
 }
 
 func TestOtherHostsAreRefused(t *testing.T) {

@@ -36,7 +36,7 @@ func (l *Login) byToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token := strings.TrimSpace(body.Token)
-	who, err := l.account(r.Context(), token)
+	who, err := l.account(r.Context(), l.logins, token)
 	if err == nil {
 		err = l.begin(w, session{Token: token}, who.Username)
 	}
@@ -61,11 +61,13 @@ type loginError struct {
 func (e *loginError) Error() string { return e.text }
 
 // account returns whose token it is. Tokens of others than ServiceAccounts are refused.
-func (l *Login) account(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+func (l *Login) account(ctx context.Context, reviewer *accessreview.Reviewer, token string) (
+	*authenticationv1.UserInfo, error) {
+
 	if !l.TokenLogin || token == "" || len(token) > maxToken {
 		return nil, &loginError{status: http.StatusUnauthorized, text: "this is not the token of a ServiceAccount"}
 	}
-	who, err := l.reviewer.User(ctx, token)
+	who, err := reviewer.User(ctx, token)
 	switch {
 	case errors.Is(err, accessreview.ErrUnauthenticated):
 		return nil, &loginError{status: http.StatusUnauthorized, text: "the token is not valid, or it has expired"}
