@@ -40,7 +40,7 @@ var tested = map[string]pageTest{
 	"imagepolicy.md sh":                {test: kubectl, blocks: 1},
 	"imagerepository.md sh":            {test: kubectl, blocks: 1},
 	"imageupdateautomation.md sh":      {test: kubectl, blocks: 1},
-	"install.md indented":              {test: "internal/cli/install_docs_test.go:TestInstallPage", blocks: 7},
+	"install.md indented":              {test: "internal/cli/install_docs_test.go:TestInstallPage", blocks: 8},
 	"migrate-from-flux.md sh":          {test: "test/migrate/page_test.go:TestPage", blocks: 9},
 	"preview.md sh":                    {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 1},
 	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},

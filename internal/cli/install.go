@@ -50,6 +50,9 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.VarPF(negated{&o.UI.NoTokenLogin}, "ui-token-login", "",
 		"let people log in to the web UI with the token of a ServiceAccount").NoOptDefVal = "true"
 	o.bindReplicas(f)
+	f.StringArrayVar(&o.Args, "controller-arg", nil,
+		"further argument of the controllers, such as --concurrent=8; may be repeated; an empty one removes those "+
+			"that the installation has (default: those that it has)")
 	f.BoolVar(&o.WatchAll, "watch-all-namespaces", o.WatchAll,
 		"reconcile objects in all namespaces, not only in that of the controllers")
 }

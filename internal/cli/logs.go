@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -26,7 +27,7 @@ import (
 
 const (
 	// controllerPods selects the Pods of the controllers.
-	controllerPods = "app=sluice"
+	controllerPods = install.NameLabel + "=sluice"
 	// maxLogLine is the maximum length of a log line in bytes.
 	maxLogLine = 1 << 20
 )

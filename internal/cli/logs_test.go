@@ -13,8 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/internal/cli/install"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -71,12 +75,52 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sluice",
-		Labels: map[string]string{"app": "sluice"}}}
+		Labels: installedLabels(t)[options.KustomizeController]}}
 	pod.Spec = corev1.PodSpec{NodeName: node.Name,
 		Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
 	// the service account is created asynchronously
 	testenv.Eventually(t, "the Pod is created", func() error { return c.Create(t.Context(), pod) })
 	return more
+}
+
+// installedLabels returns the labels of the Pods of all ways to install, by the names of their Deployments.
+func installedLabels(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	all := map[string]map[string]string{}
+	for _, split := range []bool{false, true} {
+		o := install.Default("v1")
+		o.Split = split
+		objects, err := install.Manifests(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range objects {
+			if u.GetKind() == "Deployment" {
+				pod, _, err := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[u.GetName()] = pod
+			}
+		}
+	}
+	return all
+}
+
+func TestLogsFindThePodsOfAllInstallations(t *testing.T) {
+	selector, err := labels.Parse(controllerPods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := installedLabels(t)
+	if len(all) <= len(options.AllControllers) {
+		t.Errorf("labels of %d Deployments", len(all))
+	}
+	for name, pod := range all {
+		if !selector.Matches(labels.Set(pod)) {
+			t.Errorf("Pods of Deployment '%s' have labels %v", name, pod)
+		}
+	}
 }
 
 func TestLogs(t *testing.T) {

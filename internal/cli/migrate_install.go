@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +17,10 @@ import (
 // exportedFile is the name of the file of --export, which has the name of the file that Flux's bootstrap writes.
 const exportedFile = "gotk-components.yaml"
 
-// installed returns all that the installation consists of, with the settings of a migration.
+// installed returns all that the installation consists of, with the settings of a migration, which an upgrade keeps.
 func (o *migrateFlux) installed(s migrate.Settings) ([]*unstructured.Unstructured, error) {
 	wanted := o.install
-	wanted.Namespace, wanted.Components = o.Namespace(), slices.Clone(s.Controllers)
+	wanted.Namespace, wanted.Components, wanted.Args = o.Namespace(), slices.Clone(s.Controllers), s.Args
 	wanted, err := wanted.Complete()
 	if err != nil {
 		return nil, err
@@ -30,34 +29,7 @@ func (o *migrateFlux) installed(s migrate.Settings) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range objects {
-		if u.GetKind() == "Deployment" {
-			if err := addArgs(u, s.Args); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return objects, nil
-}
-
-// addArgs adds arguments to the first container of a Deployment.
-func addArgs(u *unstructured.Unstructured, args []string) error {
-	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) == 0 {
-		return fmt.Errorf("Deployment '%s' has no containers: %w", u.GetName(), err)
-	}
-	first, ok := containers[0].(map[string]any)
-	if !ok {
-		return fmt.Errorf("Deployment '%s' has an invalid container", u.GetName())
-	}
-	all, _, err := unstructured.NestedStringSlice(first, "args")
-	if err != nil {
-		return err
-	}
-	if err := unstructured.SetNestedStringSlice(first, append(all, args...), "args"); err != nil {
-		return err
-	}
-	return unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers")
+	return objects, install.Remember(wanted, objects)
 }
 
 // manifests returns what runs our controllers, without definitions.

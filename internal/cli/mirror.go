@@ -84,6 +84,8 @@ func (m *mirrorCommand) validate(args []string) error {
 		return usagef("nothing to copy: name a directory, --image or --from")
 	case m.list && m.rewrite:
 		return usagef("--list and --rewrite exclude each other")
+	case m.output != "" && !m.list:
+		return usagef("--output needs --list")
 	case m.to == "" && !m.list:
 		return usagef("--to is missing: use oci://HOST/PATH or the file name of an archive")
 	case m.rewrite && !strings.HasPrefix(m.to, oci.Scheme):
@@ -214,6 +216,9 @@ func (m *mirrorCommand) restore(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = archive.Close() }() // it is only read
+	if m.list && m.output != "" {
+		return m.printAs(m.output, archive.Names)
+	}
 	if m.list {
 		rows := [][]term.Cell{term.Row("REPOSITORY", "TAG")}
 		for _, n := range archive.Names {

@@ -157,6 +157,7 @@ func TestMirrorUsage(t *testing.T) {
 		"--to is missing":               {"."},
 		"--from excludes":               {"--from", "a.tar", "."},
 		"exclude each other":            {".", "--list", "--rewrite"},
+		"--output needs --list":         {".", "--to", "a.tar", "-o", "json"},
 		"--rewrite needs":               {".", "--rewrite", "--to", "a.tar"},
 		"--from needs":                  {"--from", "a.tar", "--to", "b.tar"},
 		"must begin with oci://":        {".", "--to", "https://registry.internal"},

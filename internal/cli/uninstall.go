@@ -58,15 +58,12 @@ func (o *uninstaller) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, flux, err := o.installed(ctx)
+	objects, shared, err := o.installed(ctx)
 	if err != nil {
 		return err
 	}
-	if flux {
-		o.Warn("Flux runs in this cluster: the CustomResourceDefinitions, their objects and the namespace are kept")
-	}
 	for i, stage := range o.stages(objects) {
-		if i == 1 && !flux {
+		if i == 1 && !shared {
 			if err := o.removeFinalizers(ctx, c); err != nil {
 				return err
 			}
@@ -80,9 +77,9 @@ func (o *uninstaller) run(ctx context.Context) error {
 	return nil
 }
 
-// installed returns the objects of every way to install that exist, without those that belong to Flux. If Flux runs, it
-// needs the definitions and maybe the namespace.
-func (o *uninstaller) installed(ctx context.Context) ([]*unstructured.Unstructured, bool, error) {
+// installed returns the objects of every way to install that exist, without those that belong to Flux. It reports
+// whether others need the definitions: Flux, or controllers of Sluice in another namespace. Those are not returned.
+func (o *uninstaller) installed(ctx context.Context) (objects []*unstructured.Unstructured, shared bool, err error) {
 	cfg, err := o.Config()
 	if err != nil {
 		return nil, false, err
@@ -96,13 +93,46 @@ func (o *uninstaller) installed(ctx context.Context) ([]*unstructured.Unstructur
 	if err != nil {
 		return nil, false, err
 	}
-	objects, err := t.Present(ctx, o.Namespace())
+	elsewhere, err := o.elsewhere(ctx, t)
+	if err != nil {
+		return nil, false, err
+	}
+	if objects, err = t.Present(ctx, o.Namespace()); err != nil {
+		return nil, false, err
+	}
 	if len(flux) > 0 {
+		o.Warn("Flux runs in this cluster: the CustomResourceDefinitions, their objects and the namespace are kept")
 		objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
 			return u.GetKind() == "CustomResourceDefinition" || u.GetKind() == "Namespace"
 		})
 	}
-	return objects, len(flux) > 0, err
+	if elsewhere != "" {
+		o.Warn("Sluice also runs in namespace '%s': the CustomResourceDefinitions, their objects, and the roles and "+
+			"policies of the cluster are kept", elsewhere)
+		objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
+			return u.GetNamespace() == "" && u.GetKind() != "Namespace"
+		})
+	}
+	return objects, len(flux) > 0 || elsewhere != "", nil
+}
+
+// elsewhere returns another namespace in which controllers of Sluice are installed, or "". It fails if they are
+// installed only there.
+func (o *uninstaller) elsewhere(ctx context.Context, t *install.Target) (namespace string, err error) {
+	own, err := t.OwnDeployments(ctx, "")
+	here := false
+	for _, u := range own {
+		if u.GetNamespace() == o.Namespace() {
+			here = true
+		} else {
+			namespace = u.GetNamespace()
+		}
+	}
+	if err == nil && !here && namespace != "" {
+		err = fmt.Errorf("Sluice is installed in namespace '%s', not in '%s'. Nothing was removed. Use -n %s",
+			namespace, o.Namespace(), namespace)
+	}
+	return namespace, err
 }
 
 // stages returns the objects in the order of their deletion. The controllers are first, so that they do not prune what

@@ -82,6 +82,7 @@ func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 		"ui-oidc-groups-prefix":   func() { to.UI.GroupsPrefix = o.UI.GroupsPrefix },
 		"ui-token-login":          func() { to.UI.NoTokenLogin = o.UI.NoTokenLogin },
 		"watch-all-namespaces":    func() { to.WatchAll = o.WatchAll },
+		"controller-arg":          func() { to.Args = o.Args },
 		"replicas":                func() { to.Replicas = o.Replicas },
 		"auto-shards":             func() { to.AutoShards = o.AutoShards },
 		"max-replicas":            func() { to.MaxReplicas = o.MaxReplicas },

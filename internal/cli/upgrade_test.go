@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
@@ -61,6 +65,77 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 	}
 }
 
+// TestUpgradeKeepsArguments checks that no command loses arguments that a migration took over, and that an upgrade
+// refuses an installation whose settings it does not know.
+func TestUpgradeKeepsArguments(t *testing.T) {
+	c := without(t)
+	lockdown := "--default-service-account=default"
+	at(t, "install", "--controller-arg", "--unknown=1").wants(t, exitUsage, "--controller-arg")
+	at(t, "install", "--controller-arg", lockdown).wants(t, exitOK)
+	name, d := client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: "sluice"}, &appsv1.Deployment{}
+	check := func(command string, want bool) {
+		t.Helper()
+		at(t, strings.Fields(command)...).wants(t, exitOK)
+		if err := c.Get(t.Context(), name, d); err != nil {
+			t.Fatal(err)
+		}
+		if args := d.Spec.Template.Spec.Containers[0].Args; slices.Contains(args, lockdown) != want {
+			t.Errorf("after %q, the arguments are %q", command, args)
+		}
+	}
+	check("upgrade --log-level debug", true)
+	check("install", true)
+	check("install --controller-arg --concurrent=8", false)
+	d.Annotations = nil
+	if err := c.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	at(t, "upgrade").wants(t, exitFailed, "the settings of Deployment 'flux-system/sluice' are not known")
+	check("install --controller-arg=", false)
+}
+
+// TestFormerAutoscalerIsRemoved checks that an autoscaler does not start replicas of an installation for one.
+func TestFormerAutoscalerIsRemoved(t *testing.T) {
+	c := without(t)
+	in := []string{"--wait=false", "--storage-backend-s3-endpoint", "https://s3.example.com",
+		"--storage-backend-s3-bucket", "b", "--auto-shards"}
+	at(t, append([]string{"install", "--replicas", "4"}, in...)...).wants(t, exitOK)
+	at(t, append([]string{"install", "--max-replicas", "6"}, in...)...).wants(t, exitOK)
+	name, d := client.ObjectKey{Namespace: cluster.DefaultNamespace, Name: "sluice"}, &appsv1.Deployment{}
+	if err := c.Get(t.Context(), name, d); err != nil || *d.Spec.Replicas != 4 {
+		t.Errorf("with an autoscaler, %d replicas run (%v), want the 4 that ran before", *d.Spec.Replicas, err)
+	}
+	if err := c.Get(t.Context(), name, &autoscalingv2.HorizontalPodAutoscaler{}); err != nil {
+		t.Error(err)
+	}
+	at(t, "install", "--wait=false").wants(t, exitOK)
+	if err := c.Get(t.Context(), name, &autoscalingv2.HorizontalPodAutoscaler{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the autoscaler remains (%v)", err)
+	}
+	if err := c.Get(t.Context(), name, d); err != nil || *d.Spec.Replicas != 1 {
+		t.Errorf("without an autoscaler, %d replicas run (%v)", *d.Spec.Replicas, err)
+	}
+}
+
+// TestUninstallKeepsWhatOthersNeed has installations in two namespaces.
+func TestUninstallKeepsWhatOthersNeed(t *testing.T) {
+	c := without(t)
+	at(t, "install", "-n", "gitops").wants(t, exitOK)
+	at(t, "uninstall", "--silent").wants(t, exitFailed, "is installed in namespace 'gitops'", "-n gitops")
+	at(t, "install", "--force", "--wait=false").wants(t, exitOK)
+	at(t, "uninstall", "--silent").wants(t, exitOK, "also runs in namespace 'gitops'")
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "gitrepositories.source.toolkit.fluxcd.io"}, crd); err != nil ||
+		crd.DeletionTimestamp != nil {
+		t.Errorf("the definitions are removed: %v", err)
+	}
+	at(t, "check", "-n", "gitops").wants(t, exitOK, "all checks passed")
+	at(t, "uninstall", "--silent", "-n", "gitops").wants(t, exitOK)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
+		t.Errorf("the definitions remain: %v", err)
+	}
+}
+
 func TestCheckFindsReplacedDefinitions(t *testing.T) {
 	c := without(t)
 	at(t, "install").wants(t, exitOK)
@@ -83,7 +158,7 @@ func TestCheckFindsReplacedDefinitions(t *testing.T) {
 }
 
 func TestCreateTenant(t *testing.T) {
-	without(t)
+	c := without(t)
 	at(t, "install", "--crds-only").wants(t, exitOK)
 	at(t, "create", "tenant", "blue").wants(t, exitUsage, "--with-namespace is missing")
 	args := []string{"create", "tenant", "blue", "--with-namespace", "blue-web", "--profile", "multi-tenant"}
@@ -92,6 +167,20 @@ func TestCreateTenant(t *testing.T) {
 		"ResourceQuota 'blue-web/blue' created")
 	if second := at(t, args...).wants(t, exitOK); strings.Contains(second.err, "created") {
 		t.Errorf("a second run created objects:\n%s", second.err)
+	}
+	account := &corev1.ServiceAccount{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "blue-web", Name: "blue"}, account); err != nil {
+		t.Fatal(err)
+	}
+	account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	account.AutomountServiceAccountToken = ptr.To(false)
+	if err := c.Update(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	at(t, append(args, "--label", "team=blue")...).wants(t, exitOK)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil ||
+		len(account.ImagePullSecrets) != 1 || account.AutomountServiceAccountToken == nil {
+		t.Errorf("a third run changed what others set: %+v (%v)", account, err)
 	}
 	exported := at(t, append(args, "--export", "--skip-namespace", "--with-service-account", "deployer",
 		"--cluster-role", "edit")...).wants(t, exitOK).out

@@ -98,8 +98,17 @@ func TestOverwriteKeepsMetadataAndStatus(t *testing.T) {
 		"metadata": map[string]any{"labels": map[string]any{"b": "2"}},
 		"spec":     map[string]any{"new": "y"}, "status": map[string]any{"s": "2"},
 	}})
-	want := "map[metadata:map[labels:map[a:1 b:2] uid:u] spec:map[new:y] status:map[s:1]]"
+	want := "map[extra:e metadata:map[labels:map[a:1 b:2] uid:u] spec:map[new:y] status:map[s:1]]"
 	if got := fmt.Sprint(live.Object); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestOverwriteReplacesTheDataOfSecrets(t *testing.T) {
+	live := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": map[string]any{"old": "eA=="}}}
+	overwrite(live, &unstructured.Unstructured{Object: map[string]any{"kind": "Secret",
+		"stringData": map[string]any{"new": "y"}}})
+	if got, want := fmt.Sprint(live.Object), "map[kind:Secret stringData:map[new:y]]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -128,10 +128,14 @@ func FullName(o client.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// overwrite copies all fields of want to live, except metadata and status. It adds labels.
+// overwrite copies all fields of want to live, except metadata and status. It adds labels. Fields that want does not
+// have stay: the image pull secrets of a ServiceAccount, for example, are of someone else. Only the data of a Secret is
+// replaced as a whole, so that no old login remains in it.
 func overwrite(live, want *unstructured.Unstructured) {
 	kept := []string{"apiVersion", "kind", "metadata", "status"}
-	maps.DeleteFunc(live.Object, func(key string, _ any) bool { return !slices.Contains(kept, key) })
+	if live.GetKind() == "Secret" {
+		delete(live.Object, "data")
+	}
 	for key, value := range want.Object {
 		if !slices.Contains(kept, key) {
 			live.Object[key] = value

@@ -135,7 +135,7 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 	if o.Split {
 		components, c.Name = []string{name}, "manager"
 	}
-	c.Args = slices.Concat(o.storageArgs(c.Args, components), o.replicaArgs(components), o.args(components))
+	c.Args = slices.Concat(o.storageArgs(c.Args, components), o.replicaArgs(components), o.args(components), o.Args)
 	c.Ports = slices.DeleteFunc(c.Ports, func(p corev1.ContainerPort) bool {
 		component := ports[p.Name]
 		return component != "" && !slices.Contains(components, component)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -55,6 +56,9 @@ type Options struct {
 	Replicas       int      `json:"replicas,omitempty"` // default: several with a storage backend, else 1
 	AutoShards     bool     `json:"autoShards,omitempty"`
 	MaxReplicas    int      `json:"maxReplicas,omitempty"` // of an autoscaler; 0 for none
+	// Args are further arguments of the controllers, flags with values. Nil: those that the installation has. A
+	// migration takes them over from Flux.
+	Args []string `json:"args,omitempty"`
 }
 
 // Default returns the options of an installation of a version without flags.
@@ -92,6 +96,9 @@ func (o Options) Complete() (Options, error) {
 	given := o.Components
 	o.Components = slices.DeleteFunc(slices.Clone(options.AllControllers),
 		func(c string) bool { return !slices.Contains(given, c) })
+	if o.Args != nil {
+		o.Args = slices.DeleteFunc(slices.Clone(o.Args), func(arg string) bool { return arg == "" })
+	}
 	return o, o.validate()
 }
 
@@ -123,7 +130,20 @@ func (o Options) validate() error {
 	if o.RegistryLogin != "" && o.PullSecret == "" {
 		return errors.New("--registry-creds needs --image-pull-secret, the name of the Secret to store them in")
 	}
-	return errors.Join(o.validateReplicas(), o.UI.validate())
+	return errors.Join(o.validateReplicas(), o.UI.validate(), o.validateArgs())
+}
+
+// validateArgs checks the further arguments: with an invalid one, no controller would start.
+func (o Options) validateArgs() error {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(options.Options).BindFlags(flags)
+	for _, arg := range o.Args {
+		if err := flags.Parse([]string{arg}); err != nil || flags.NArg() > 0 {
+			return fmt.Errorf("invalid --controller-arg %q: expected a flag of sluice controller with its value, "+
+				"such as --concurrent=8", arg)
+		}
+	}
+	return nil
 }
 
 // Runs reports whether a component is installed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,13 +16,13 @@ import (
 // optionsAnnotation of a Deployment holds the options of the installation, so that an upgrade keeps them.
 const optionsAnnotation = "install.sluice.dev/options"
 
-// remember records the options in the annotations of the Deployments.
-func (i *installer) remember() error {
-	b, err := json.Marshal(i.Options)
+// Remember records the options in the annotations of the Deployments that they were made from.
+func Remember(o Options, objects []*unstructured.Unstructured) error {
+	b, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	for _, u := range i.objects {
+	for _, u := range objects {
 		if u.GetKind() == deploymentKind {
 			annotations := u.GetAnnotations()
 			if annotations == nil {
@@ -70,8 +71,8 @@ func (t *Target) deployments(ctx context.Context, namespace, selector string) ([
 	return objects, nil
 }
 
-// Recall returns the options of the installation in a namespace, as far as it recorded them; the others have their
-// defaults.
+// Recall returns the options that the installation in a namespace recorded. It fails if it recorded none: another tool
+// installed it, and its settings would be lost.
 func (t *Target) Recall(ctx context.Context, namespace, version string) (Options, error) {
 	o := Default(version)
 	o.Namespace = namespace
@@ -82,17 +83,35 @@ func (t *Target) Recall(ctx context.Context, namespace, version string) (Options
 	if len(own) == 0 {
 		return o, ErrNotInstalled{namespace}
 	}
-	for _, u := range own {
-		if text := u.GetAnnotations()[optionsAnnotation]; text != "" {
-			if err := json.Unmarshal([]byte(text), &o); err != nil {
-				return o, fmt.Errorf("annotation %s of Deployment '%s/%s' is invalid: %w. Run sluice install with "+
-					"all flags instead", optionsAnnotation, namespace, u.GetName(), err)
-			}
-			break
-		}
+	recorded := slices.IndexFunc(own, func(u *unstructured.Unstructured) bool {
+		return u.GetAnnotations()[optionsAnnotation] != ""
+	})
+	if recorded < 0 {
+		return o, fmt.Errorf("the settings of Deployment '%s/%s' are not known, as sluice install did not create it. "+
+			"Upgrade it with the tool that did, such as Helm or kustomize, or run sluice install with all flags",
+			namespace, own[0].GetName())
+	}
+	if err := json.Unmarshal([]byte(own[recorded].GetAnnotations()[optionsAnnotation]), &o); err != nil {
+		return o, fmt.Errorf("annotation %s of Deployment '%s/%s' is invalid: %w. Run sluice install with all flags "+
+			"instead", optionsAnnotation, namespace, own[recorded].GetName(), err)
 	}
 	o.Namespace = namespace
 	return o.Complete()
+}
+
+// recordedArgs returns the further arguments that the installation in a namespace recorded, if there is one.
+func (t *Target) recordedArgs(ctx context.Context, namespace string) ([]string, error) {
+	own, err := t.OwnDeployments(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range own {
+		var recorded Options
+		if json.Unmarshal([]byte(u.GetAnnotations()[optionsAnnotation]), &recorded) == nil && recorded.Args != nil {
+			return recorded.Args, nil
+		}
+	}
+	return nil, nil
 }
 
 // isOwn reports whether an object belongs to Sluice.

@@ -81,15 +81,20 @@ func Run(ctx context.Context, cfg *rest.Config, o Options, req Request) error {
 	if err != nil {
 		return err
 	}
-	objects, err := req.manifests(o)
-	if err != nil {
-		return err
-	}
 	target, err := Connect(cfg, req.Timeout)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
+	if o.Args == nil {
+		if o.Args, err = target.recordedArgs(ctx, o.Namespace); err != nil {
+			return err
+		}
+	}
+	objects, err := req.manifests(o)
+	if err != nil {
+		return err
+	}
 	i := &installer{Options: o, Request: req, Target: target, objects: objects}
 	if err := i.preflight(ctx); err != nil {
 		return err
@@ -141,7 +146,7 @@ func (i *installer) preview(ctx context.Context) error {
 func (i *installer) apply(ctx context.Context) error {
 	i.Step("installing %d objects into namespace %s", len(i.objects), i.Namespace)
 	i.Live("waiting for the cluster to serve the CustomResourceDefinitions")
-	if err := i.remember(); err != nil {
+	if err := Remember(i.Options, i.objects); err != nil {
 		return err
 	}
 	stopped, err := i.stopFlux(ctx)
@@ -149,6 +154,9 @@ func (i *installer) apply(ctx context.Context) error {
 		return err
 	}
 	if err := i.waitStopped(ctx, stopped); err != nil {
+		return err
+	}
+	if err := i.keepReplicas(ctx); err != nil {
 		return err
 	}
 	result, err := i.Apply(ctx, apply.Request{Owner: Owner(i.Namespace), Objects: i.objects})
@@ -163,6 +171,28 @@ func (i *installer) apply(ctx context.Context) error {
 	pruned, err := i.Prune(ctx, Owner(i.Namespace), stale)
 	i.report(pruned)
 	return cluster.Explain("cannot remove what is no longer part of the installation", err)
+}
+
+// keepReplicas sets the replicas that run now in Deployments that do not say how many, as an autoscaler does. Without
+// them, the cluster would go back to one when a former installation had set a number.
+func (i *installer) keepReplicas(ctx context.Context) error {
+	for _, u := range i.objects {
+		_, isSet, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		if isSet || u.GetKind() != deploymentKind {
+			continue
+		}
+		live, err := i.live(ctx, u)
+		if err != nil {
+			return cluster.Explain("cannot get Deployment '"+u.GetName()+"'", err)
+		}
+		if live == nil {
+			continue
+		}
+		if replicas, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); found {
+			set(u, replicas, "spec", "replicas")
+		}
+	}
+	return nil
 }
 
 func (i *installer) report(changes []apply.Change) {
@@ -188,6 +218,7 @@ func refused(err error) error {
 // prunable are the resources whose objects may be deleted if options change. Definitions and namespaces never are.
 var prunable = []schema.GroupVersionResource{
 	{Group: "apps", Version: "v1", Resource: "deployments"},
+	{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
 	{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
 	{Version: "v1", Resource: "services"},

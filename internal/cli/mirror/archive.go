@@ -136,8 +136,9 @@ type Reader struct {
 
 // Named is a manifest with a name in an archive.
 type Named struct {
-	Repository, Tag string
-	root            ocispec.Descriptor
+	Repository string `json:"repository"`
+	Tag        string `json:"tag,omitempty"`
+	root       ocispec.Descriptor
 }
 
 type section struct{ offset, size int64 }
