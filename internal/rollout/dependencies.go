@@ -142,31 +142,44 @@ func checkReadyExpr(ctx context.Context, obj, dependency reconcile.Object, sourc
 	return nil
 }
 
+// maxWalk bounds the objects that are read to find a cycle. The objects of a longer cycle wait without saying why.
+const maxWalk = 1000
+
 // cycle returns the names along a dependency cycle that the object is part of, or nil.
 func (d *Dependencies[T]) cycle(ctx context.Context, obj T) []string {
 	self := client.ObjectKeyFromObject(obj)
-	seen := map[types.NamespacedName]bool{}
-	var walk func(at T, path []string) []string
-	walk = func(at T, path []string) []string {
-		for _, on := range d.DependsOn(at) {
-			key := types.NamespacedName{Namespace: cmp.Or(on.Namespace, at.GetNamespace()), Name: on.Name}
-			next := append(slices.Clone(path), key.String())
-			if key == self {
-				return next
-			}
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			dependency := d.New()
-			if d.Reader.Get(ctx, key, dependency) != nil {
+	dependent := map[types.NamespacedName]types.NamespacedName{} // by dependency: the first that was found
+	for next := []types.NamespacedName{self}; len(next) > 0 && len(dependent) < maxWalk; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		object := obj
+		if at != self {
+			object = d.New()
+			if d.Reader.Get(ctx, at, object) != nil {
 				continue // a missing dependency is not part of a cycle
 			}
-			if found := walk(dependency, next); found != nil {
-				return found
+		}
+		for _, on := range d.DependsOn(object) {
+			key := types.NamespacedName{Namespace: cmp.Or(on.Namespace, at.Namespace), Name: on.Name}
+			if key == self {
+				return pathTo(at, self, dependent)
+			}
+			if _, seen := dependent[key]; !seen {
+				dependent[key] = at
+				next = append(next, key)
 			}
 		}
-		return nil
 	}
-	return walk(obj, []string{self.String()})
+	return nil
+}
+
+// pathTo returns the names from an object to the one that it depends on through others, and that depends on the object.
+func pathTo(last, self types.NamespacedName, dependent map[types.NamespacedName]types.NamespacedName) []string {
+	path := []string{self.String()}
+	for at := last; at != self; at = dependent[at] {
+		path = append(path, at.String())
+	}
+	path = append(path, self.String())
+	slices.Reverse(path)
+	return path
 }
