@@ -9,9 +9,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 )
 
 func request(name string) ctrl.Request {
@@ -117,6 +121,29 @@ func TestAnObjectInWorkIsNotStartedTwice(t *testing.T) {
 	check(t, "while it is in work", start(q))
 	q.Done(request("a/0"))
 	check(t, "after it", start(q), "a/0")
+}
+
+// TestShortIntervalsHaveABudget has objects of a namespace that want to be reconciled every millisecond.
+func TestShortIntervalsHaveABudget(t *testing.T) {
+	kernel := &Kernel{Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	l := newLoop(kernel, Kind[*kustomizev1.Kustomization]{})
+	hasty := func(namespace string) time.Duration {
+		k := &kustomizev1.Kustomization{}
+		k.Namespace, k.Spec.Interval = namespace, meta.Duration{Duration: time.Millisecond}
+		return l.requeueAfter(k, Ready("Ready", ""))
+	}
+	var last time.Duration
+	for n := range 500 {
+		if last = hasty("hostile"); last < minInterval {
+			t.Fatalf("pass %d is due in %s", n, last)
+		}
+	}
+	if want := 400 * time.Second / retriesPerSecond; last != want {
+		t.Errorf("the last of 500 passes is due in %s, want %s", last, want)
+	}
+	if d := hasty("other"); d != minInterval {
+		t.Errorf("a pass of another namespace is due in %s, want %s", d, minInterval)
+	}
 }
 
 func TestRetriesOfANamespaceHaveABudget(t *testing.T) {

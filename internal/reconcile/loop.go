@@ -300,6 +300,8 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 		return l.retryAfter(key, l.Retry.jitter(s.RetryInterval))
 	case o.state == failed, guard.IsPanic(o.err):
 		return l.retryAfter(key, l.failures.backoff(key, l.Retry, s.Interval))
+	case s.Interval > 0 && s.Interval < shortInterval:
+		return l.retryAfter(key, l.Retry.jitter(max(s.Interval, minInterval)))
 	default:
 		return l.Retry.jitter(s.Interval)
 	}

@@ -27,10 +27,14 @@ func (r Retry) jitter(d time.Duration) time.Duration {
 }
 
 // Each namespace has a budget of retries of a kind, so that many objects that fail do not take the time of others.
+// Passes of objects with a short interval count as well.
 const (
 	retriesPerSecond = 10
 	retryBurst       = 100
 	maxRetryBudgets  = 10_000 // namespaces whose budget is remembered
+
+	minInterval   = time.Second // between passes of an object, also if its interval is shorter
+	shortInterval = 10 * time.Second
 )
 
 // retryBudgets are the budgets of namespaces.
