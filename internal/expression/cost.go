@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 const (
@@ -158,31 +160,19 @@ func matching(_ *meter, args []ref.Val) int64 {
 	if len(args) < 2 {
 		return 1
 	}
-	pattern, ok := args[1].(types.String)
+	text, ok := args[1].(types.String)
 	if !ok {
 		return 1
 	}
-	if len(pattern) > maxPattern {
+	if len(text) > maxPattern {
 		return maxCost + 1
 	}
-	parsed, err := syntax.Parse(string(pattern), syntax.Perl)
+	parsed, err := syntax.Parse(string(text), syntax.Perl)
 	if err != nil {
-		return times(patternCost, int64(len(pattern)))
+		return times(patternCost, int64(len(text)))
 	}
-	program := int64(len(pattern)) + instructions(parsed)
+	program := int64(len(text)) + regex.Instructions(parsed)
 	return times(program, programCost+shallow(args[0]))
-}
-
-// instructions returns the size of a program for a regular expression, whose repeats are written out.
-func instructions(re *syntax.Regexp) int64 {
-	n := int64(1 + len(re.Rune))
-	for _, sub := range re.Sub {
-		n += instructions(sub)
-	}
-	if re.Op == syntax.OpRepeat {
-		n = times(n, int64(max(re.Min, re.Max, 1)))
-	}
-	return n
 }
 
 func replacement(_ *meter, args []ref.Val) int64 {

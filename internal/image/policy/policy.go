@@ -13,10 +13,10 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 const (
-	maxPattern  = 4096 // bytes of a regular expression (RE2, linear time)
 	maxExtract  = 1024 // bytes of an extract template
 	maxExpanded = 4096 // bytes of an expanded template
 
@@ -76,13 +76,12 @@ func (p *Policy) setFilterTags(filter *imagev1.TagFilter) error {
 	if filter == nil || filter.Pattern == "" {
 		return nil // extract is documented to require a pattern
 	}
-	if len(filter.Pattern) > maxPattern || len(filter.Extract) > maxExtract {
-		return invalid("spec.filterTags is too long: at most %d bytes for pattern and %d for extract", maxPattern,
-			maxExtract)
+	if len(filter.Extract) > maxExtract {
+		return invalid("spec.filterTags.extract is longer than %d bytes", maxExtract)
 	}
 	var err error
-	if p.pattern, err = regexp.Compile(filter.Pattern); err != nil {
-		return invalid("spec.filterTags.pattern is not a regular expression").Because(err)
+	if p.pattern, err = regex.Compile(filter.Pattern); err != nil {
+		return invalid("spec.filterTags.pattern is not a valid regular expression").Because(err)
 	}
 	p.extract = filter.Extract
 	return nil

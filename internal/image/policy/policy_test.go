@@ -197,7 +197,7 @@ func TestInvalidPoliciesAreReported(t *testing.T) {
 				"it as >=1.0.0 <2.0.0, or as >=1.0.0-0 to include prereleases"},
 		"invalid regular expression": {spec: filter("(a"), reason: "InvalidPolicy", err: "spec.filterTags.pattern"},
 		"regular expression too long": {spec: filter(strings.Repeat("a", 5000)), reason: "InvalidPolicy",
-			err: "too long"},
+			err: "longer than 4096 bytes"},
 		"regular expression too complex": {spec: filter("((a{1000}){1000}){1000}"), reason: "InvalidPolicy",
 			err: "spec.filterTags.pattern"},
 		"CEL syntax error": {spec: cel("tag ==", "tag"), reason: "InvalidCELExpression", err: "spec.policy.cel.filter"},

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,12 +24,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 const (
 	defaultLimit   = 100
 	maxLimit       = 1000
-	maxExpression  = 1024 // bytes of a regular expression in a query
 	requestTimeout = 30 * time.Second
 )
 
@@ -215,10 +214,9 @@ func (s *Server) tags(r *http.Request, c caller) (any, error) {
 		return nil, err
 	}
 	expression := r.URL.Query().Get("match")
-	matches, err := regexp.Compile(expression)
-	if err != nil || len(expression) > maxExpression {
-		return nil, rejectf(http.StatusBadRequest, "match is not a regular expression of at most %d bytes",
-			maxExpression)
+	matches, err := regex.Compile(expression)
+	if err != nil {
+		return nil, rejectf(http.StatusBadRequest, "match is not a valid regular expression: %v", err)
 	}
 	view, err := s.Policies.Views.All(r.Context(), key)
 	if err != nil {

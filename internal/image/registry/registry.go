@@ -15,6 +15,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/regex"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
@@ -93,11 +94,7 @@ func (r *Repository) failed(err error, format string, args ...any) error {
 func CompileExclusions(list []string) ([]*regexp.Regexp, error) {
 	var compiled []*regexp.Regexp
 	for _, expression := range list {
-		if len(expression) > maxExpression {
-			return nil, fault.New(imagev1.InvalidExclusionReason,
-				"an expression of spec.exclusionList is longer than %d bytes", maxExpression).Final()
-		}
-		re, err := regexp.Compile(expression)
+		re, err := regex.Compile(expression)
 		if err != nil {
 			return nil, fault.New(imagev1.InvalidExclusionReason,
 				"'%.100s' in spec.exclusionList is not a regular expression", expression).Because(err).Final()

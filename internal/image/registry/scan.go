@@ -25,13 +25,12 @@ import (
 )
 
 const (
-	pageSize      = 1000     // requested tags per page; registries may return fewer
-	maxTags       = 500_000  // of a repository
-	maxPages      = 20_000   // of a repository
-	maxBody       = 16 << 20 // bytes of a response
-	maxURL        = 8 << 10
-	maxETag       = 1 << 10
-	maxExpression = 4096
+	pageSize = 1000     // requested tags per page; registries may return fewer
+	maxTags  = 500_000  // of a repository
+	maxPages = 20_000   // of a repository
+	maxBody  = 16 << 20 // bytes of a response
+	maxURL   = 8 << 10
+	maxETag  = 1 << 10
 )
 
 // tagName matches tags as defined by the distribution specification.

@@ -196,22 +196,22 @@ func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 		return s.labels.Matches(objectLabels)
 	}
 	var deliveries []delivery.Delivery
-	decided := map[*rule]bool{}
+	decided, work := map[*rule]bool{}, effort{}
 	for _, c := range r.candidates(object.Kind, object.Namespace) {
 		if decided[c.rule] || !selects(c.source) {
 			continue
 		}
 		decided[c.rule] = true // the other sources of the rule give the same result
-		if d, ok := r.deliver(ctx, c.rule, e); ok {
+		if d, ok := r.deliver(ctx, c.rule, e, work); ok {
 			deliveries = append(deliveries, d)
 		}
 	}
 	return deliveries
 }
 
-func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event) (delivery.Delivery, bool) {
+func (r *Router) deliver(ctx context.Context, rule *rule, e event.Event, work effort) (delivery.Delivery, bool) {
 	object, p := e.InvolvedObject, r.provider(rule.provider)
-	if p == nil || p.Spec.Suspend || !rule.matches(&e) {
+	if p == nil || p.Spec.Suspend || !rule.matches(&e, work) {
 		return delivery.Delivery{}, false
 	}
 	metadata, conflicts := rule.metadata(&e)

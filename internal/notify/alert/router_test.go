@@ -315,12 +315,17 @@ func TestInvalidAlerts(t *testing.T) {
 		"invalid expression": {reason: "ValidationFailed",
 			want: "spec.exclusionList[1] is not a valid regular expression: error parsing regexp: missing closing ]",
 			spec: notificationv1.AlertSpec{ExclusionList: []string{"a", "[a"}}},
-		"long expression": {reason: "ValidationFailed", want: "spec.inclusionList[0] is longer than 4096 bytes. " +
-			"Split it",
-			spec: notificationv1.AlertSpec{InclusionList: []string{strings.Repeat("a", maxExpression+1)}}},
+		"long expression": {reason: "ValidationFailed", want: "spec.inclusionList[0] is not a valid regular " +
+			"expression: it is longer than 4096 bytes",
+			spec: notificationv1.AlertSpec{InclusionList: []string{strings.Repeat("a", 4097)}}},
 		"expression with nested repetition": {reason: "ValidationFailed",
 			want: "spec.inclusionList[0] is not a valid regular expression",
 			spec: notificationv1.AlertSpec{InclusionList: []string{"((a{1000}){1000}){1000}"}}},
+		"expression that stands for a large program": {reason: "ValidationFailed", want: "instructions, at most 10000",
+			spec: notificationv1.AlertSpec{InclusionList: []string{"(?s)" + strings.Repeat(".{0,1000}", 450) + "€"}}},
+		"expressions that stand for a large program": {reason: "ValidationFailed",
+			want: "the expressions up to spec.exclusionList[2] stand for more than 20000 instructions",
+			spec: notificationv1.AlertSpec{ExclusionList: slices.Repeat([]string{strings.Repeat("a{900}", 3)}, 5)}},
 		"too many expressions": {reason: "ValidationFailed", want: "spec.inclusionList has more than 64 entries. " +
 			"Combine some of them with |",
 			spec: notificationv1.AlertSpec{InclusionList: make([]string, maxExpressions+1)}},
@@ -330,6 +335,29 @@ func TestInvalidAlerts(t *testing.T) {
 	} {
 		_, err := compile(&notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: "ops"}, Spec: c.spec}, true)
 		expectFault(t, name, err, c.reason, c.want, true)
+	}
+}
+
+// TestExpressionsOfANamespaceShareTheirTime checks that Alerts with costly expressions see less of a long message, and
+// those of other namespaces all of it.
+func TestExpressionsOfANamespaceShareTheirTime(t *testing.T) {
+	rules := map[string]*rule{}
+	for namespace, list := range map[string][]string{"hostile": {strings.Repeat("x{0,900}", 3)}, "other": {"end"}} {
+		var err error
+		if rules[namespace], err = compile(&notificationv1.Alert{ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
+			Spec: notificationv1.AlertSpec{InclusionList: list}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	message, work, seen := strings.Repeat("x", 32<<10)+"end", effort{}, 0
+	for range 100 {
+		seen += len(work.part(rules["hostile"], message))
+	}
+	if seen == 0 || seen*rules["hostile"].instructions > maxEffort {
+		t.Errorf("%d instructions saw %d bytes", rules["hostile"].instructions, seen)
+	}
+	if !rules["other"].matches(&event.Event{Message: message}, work) {
+		t.Error("another namespace did not see the end of the message")
 	}
 }
 

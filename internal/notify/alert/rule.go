@@ -17,14 +17,15 @@ import (
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
-// Bounds of an Alert. The time of a Go regular expression is linear in the length of the message and of itself.
+// Bounds of an Alert. The time of its expressions is linear in the length of the message and in their instructions.
 const (
-	maxExpressions = 64 // in each list
-	maxExpression  = 4 << 10
-	maxSources     = 1024
-	maxMetadata    = 64
+	maxExpressions  = 64     // in each list
+	maxInstructions = 20_000 // of all expressions
+	maxSources      = 1024
+	maxMetadata     = 64
 )
 
 // rule is a valid Alert, compiled once for each generation.
@@ -34,6 +35,7 @@ type rule struct {
 	sources  []source
 
 	include, exclude []*regexp.Regexp
+	instructions     int // of these expressions
 
 	mu       sync.Mutex
 	reported map[string]bool // metadata keys whose conflict was reported, up to maxReported
@@ -68,10 +70,10 @@ func compile(a *notificationv1.Alert, noCrossNamespaceRefs bool) (*rule, error) 
 		r.sources = append(r.sources, s)
 	}
 	var err error
-	if r.include, err = expressions("spec.inclusionList", a.Spec.InclusionList); err != nil {
+	if r.include, err = r.expressions("spec.inclusionList", a.Spec.InclusionList); err != nil {
 		return nil, err
 	}
-	r.exclude, err = expressions("spec.exclusionList", a.Spec.ExclusionList)
+	r.exclude, err = r.expressions("spec.exclusionList", a.Spec.ExclusionList)
 	return r, err
 }
 
@@ -101,20 +103,22 @@ func compileSource(a *notificationv1.Alert, i int, noCrossNamespaceRefs bool) (s
 	return s, nil
 }
 
-func expressions(field string, list []string) ([]*regexp.Regexp, error) {
+// expressions compiles a list of regular expressions.
+func (r *rule) expressions(field string, list []string) ([]*regexp.Regexp, error) {
 	if len(list) > maxExpressions {
 		return nil, invalid("%s has more than %d entries", field, maxExpressions).
 			WithHint("Combine some of them with |")
 	}
 	var all []*regexp.Regexp
 	for i, text := range list {
-		if len(text) > maxExpression {
-			return nil, invalid("%s[%d] is longer than %d bytes", field, i, maxExpression).WithHint("Split it")
-		}
-		e, err := regexp.Compile(text)
+		e, err := regex.Compile(text)
 		if err != nil {
 			return nil, invalid("%s[%d] is not a valid regular expression", field, i).Because(err).
 				WithHint("Correct it; for the syntax see https://pkg.go.dev/regexp/syntax")
+		}
+		if r.instructions += regex.Size(e); r.instructions > maxInstructions {
+			return nil, invalid("the expressions up to %s[%d] stand for more than %d instructions", field, i,
+				maxInstructions).WithHint("Use fewer repeats such as {0,1000}, or divide them among several Alerts")
 		}
 		all = append(all, e)
 	}
@@ -126,8 +130,9 @@ func invalid(format string, args ...any) *fault.Fault {
 }
 
 // matches reports whether the rule selects an event of its sources by severity and message.
-func (r *rule) matches(e *event.Event) bool {
-	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(e.Message) }
+func (r *rule) matches(e *event.Event, work effort) bool {
+	message := work.part(r, e.Message)
+	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(message) }
 	switch {
 	case e.Severity == event.Trace,
 		r.alert.Spec.EventSeverity == notificationv1.ErrorSeverity && e.Severity != event.Error,
@@ -135,6 +140,22 @@ func (r *rule) matches(e *event.Event) bool {
 		return false
 	}
 	return !slices.ContainsFunc(r.exclude, matchesMessage)
+}
+
+// maxEffort bounds what the expressions of the Alerts of a namespace cost for an event: instructions times bytes of the
+// message. It takes a fraction of a second.
+const maxEffort = 8 << 20
+
+// effort is what the expressions of each namespace have cost for an event.
+type effort map[string]int
+
+// part returns the part of a message that the expressions of a rule see. It is all of the message, unless the
+// expressions of the namespace cost too much.
+func (w effort) part(r *rule, message string) string {
+	left := max(0, maxEffort-w[r.alert.Namespace])
+	message = message[:min(len(message), left/max(r.instructions, 1))]
+	w[r.alert.Namespace] += r.instructions * len(message)
+	return message
 }
 
 // annotationPrefix is the prefix of metadata keys from annotations of the object.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/regex"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
@@ -167,7 +167,7 @@ func permitted(what string, values, allowed map[string]string) (map[string]strin
 		if !ok {
 			continue
 		}
-		re, err := regexp.Compile(expression)
+		re, err := regex.Compile(expression)
 		if err != nil {
 			return nil, fmt.Errorf("the expression of %s '%s' is not valid: %w", what, key, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 // Scheme is the prefix of repository URLs.
@@ -105,9 +106,10 @@ func highest(tags []string, versions, filter string) (string, error) {
 		return "", fault.New(invalidSemverReason, "'%.100s' is not a range of versions", versions).Because(err).
 			WithHint("Correct spec.ref.semver; an example is >=1.0.0 <2.0.0").Final()
 	}
-	matches, err := regexp.Compile(filter)
+	matches, err := regex.Compile(filter)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is not a regular expression", filter).Because(err).
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a valid regular expression", filter).
+			Because(err).
 			WithHint("Correct spec.ref.semverFilter; an example is .*-prod$").Final()
 	}
 	var best *semver.Version

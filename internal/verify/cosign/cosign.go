@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +28,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 // Reason is the condition reason for a signature that is missing or not trusted.
@@ -93,10 +93,10 @@ func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Ve
 	}
 	v := &Verifier{public: public}
 	for _, id := range identities {
-		for _, pattern := range []string{id.Issuer, id.Subject} {
-			if _, err := regexp.Compile(pattern); err != nil || pattern == "" {
-				return nil, invalidConfig("'%s' in spec.verify.matchOIDCIdentity is not a regular expression", pattern).
-					Because(err)
+		for _, expression := range []string{id.Issuer, id.Subject} {
+			if _, err := regex.Compile(expression); err != nil || expression == "" {
+				return nil, invalidConfig("'%.100s' in spec.verify.matchOIDCIdentity is not a valid regular "+
+					"expression", expression).Because(err)
 			}
 		}
 		v.signers = append(v.signers, signer{
