@@ -32,17 +32,34 @@ type target struct {
 	filters         []*expression.Expression
 }
 
+// Bounds of a Receiver, as its expressions are compiled for each request.
+const (
+	maxExpressions  = 100       // different ones, in filters and for OIDC each
+	expressionBytes = 200 << 10 // of memory for each
+)
+
 // plan validates a Receiver. The error is a fault.
 func (m *Plans) plan(ctx context.Context, r *notificationv1.Receiver) (*plan, error) {
 	trust, err := m.trust(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{path: hook.Path(trust.Token, r.Name, r.Namespace), trust: trust, action: r.Spec.Action}
+	return m.complete(r, trust)
+}
+
+// complete adds to what callers must prove what they may then do. Filters are compiled here, so a request must have
+// been verified before. The error is a fault.
+func (m *Plans) complete(r *notificationv1.Receiver, trust hook.Trust) (*plan, error) {
+	p := &plan{path: pathOf(r, trust), trust: trust, action: r.Spec.Action}
 	variables := []string{"res", "req"}
 	if r.Spec.Type == notificationv1.GenericOIDCReceiver {
 		variables = append(variables, "claims")
 	}
+	if len(filtersOf(r)) > maxExpressions {
+		return nil, invalid("spec.resources[].filter", fmt.Errorf("there are more than %d different ones",
+			maxExpressions))
+	}
+	compiled := map[string]*expression.Expression{}
 	for i, resource := range r.Spec.Resources {
 		t, err := m.target(r, resource)
 		if err != nil {
@@ -55,15 +72,33 @@ func (m *Plans) plan(ctx context.Context, r *notificationv1.Receiver) (*plan, er
 			if f.source == "" {
 				continue
 			}
-			e, err := expression.Compile(f.source, variables...)
-			if err != nil {
-				return nil, invalid(f.field, err)
+			e := compiled[f.source]
+			if e == nil {
+				if e, err = expression.Compile(f.source, variables...); err != nil {
+					return nil, invalid(f.field, err)
+				}
+				compiled[f.source] = e
 			}
 			t.filters = append(t.filters, e)
 		}
 		p.targets = append(p.targets, t)
 	}
 	return p, nil
+}
+
+// filtersOf returns the different filters of a Receiver.
+func filtersOf(r *notificationv1.Receiver) map[string]bool {
+	filters := map[string]bool{r.Spec.ResourceFilter: true}
+	for _, resource := range r.Spec.Resources {
+		filters[resource.Filter] = true
+	}
+	delete(filters, "")
+	return filters
+}
+
+// pathOf returns the path of the webhook of a Receiver.
+func pathOf(r *notificationv1.Receiver, trust hook.Trust) string {
+	return hook.Path(trust.Token, r.Name, r.Namespace)
 }
 
 func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.ReceiverResource) (target, error) {
@@ -100,7 +135,12 @@ func (m *Plans) target(r *notificationv1.Receiver, resource notificationv1.Recei
 // providers compiles spec.oidcProviders. The error is a fault.
 func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 	var all []hook.Provider
+	expressions := 0
 	for i, spec := range specs {
+		if expressions += len(spec.Variables) + len(spec.Validations); expressions > maxExpressions {
+			return nil, invalid(fmt.Sprintf("spec.oidcProviders[%d]", i), fmt.Errorf("the providers up to this one have "+
+				"more than %d variables and validations", maxExpressions))
+		}
 		p := hook.Provider{Issuer: spec.IssuerURL, Audience: cmp.Or(spec.Audience, notificationv1.DefaultAudience)}
 		for j, v := range spec.Variables {
 			e, err := expression.CompileValue(v.Expression, "claims", "vars")

@@ -49,32 +49,41 @@ type call struct {
 	at        time.Time
 }
 
-// read decodes a body for the filters, if there are any. Its memory is that of the returned lease.
-func (c *call) read(ctx context.Context, d hook.Delivery, body []byte) (*guard.Lease, error) {
-	c.variables = map[string]any{"claims": d.Claims, "req": map[string]any{}}
-	filtered := slices.ContainsFunc(c.targets, func(t target) bool { return len(t.filters) > 0 })
-	if !filtered || len(body) == 0 {
+// reserve takes the memory that the filters of a Receiver and a body for them need. Without filters the lease is nil.
+func reserve(ctx context.Context, r *notificationv1.Receiver, body []byte) (*guard.Lease, error) {
+	filters := len(filtersOf(r))
+	if filters == 0 {
 		return nil, nil //nolint:nilnil // no memory is needed
 	}
 	values, err := valuesOf(body)
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(guard.WithOwner(ctx, c.receiver.Namespace), memoryTimeout)
+	waiting, cancel := context.WithTimeout(guard.WithOwner(ctx, r.Namespace), memoryTimeout)
 	defer cancel()
-	lease, err := guard.BudgetOf(ctx).Acquire(waiting, "filtering a webhook", int64(len(body)+values*valueBytes))
+	lease, err := guard.BudgetOf(ctx).Acquire(waiting, "filtering a webhook",
+		int64(filters*expressionBytes+len(body)+values*valueBytes))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable,
 			Why: "the controller has no memory for the filter of the receiver"}, err)
 	}
+	return lease, nil
+}
+
+// read decodes a body for the filters, if there are any.
+func (c *call) read(d hook.Delivery, body []byte) error {
+	c.variables = map[string]any{"claims": d.Claims, "req": map[string]any{}}
+	filtered := slices.ContainsFunc(c.targets, func(t target) bool { return len(t.filters) > 0 })
+	if !filtered || len(body) == 0 {
+		return nil
+	}
 	var req any
 	if err := json.Unmarshal(body, &req); err != nil {
-		lease.Release()
-		return nil, &hook.Refusal{Status: http.StatusBadRequest,
+		return &hook.Refusal{Status: http.StatusBadRequest,
 			Why: "the body is not JSON, which the filter of the receiver requires"}
 	}
 	c.variables["req"] = req
-	return lease, nil
+	return nil
 }
 
 // valuesOf returns the number of JSON values in a body, or more. It returns an error if a filter must not read so many.

@@ -126,34 +126,46 @@ func (s *Server) handle(ctx context.Context, w http.ResponseWriter, req *http.Re
 		// opening a link must not open a gate
 		return 0, &hook.Refusal{Status: http.StatusMethodNotAllowed, Why: "send the webhook with POST"}
 	}
-	p, err := s.Plans.plan(ctx, r)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable,
-			Why: "the receiver is not ready"}, err)
-	}
-	if p.path != req.URL.Path { // the token changed after the path was indexed
-		return 0, unknown
-	}
 	if !s.requests.Take(r.Namespace, 1) {
 		return 0, busy
 	}
 	defer s.requests.Give(r.Namespace, 1)
+	trust, err := s.Plans.trust(ctx, r)
+	if err != nil {
+		return 0, notReady(err)
+	}
+	if pathOf(r, trust) != req.URL.Path { // the token changed after the path was indexed
+		return 0, unknown
+	}
 	body, release, err := s.body(w, req, r.Namespace)
 	defer release()
 	if err != nil {
 		return 0, err
 	}
-	delivery, err := s.Check.Verify(ctx, p.trust, hook.Request{Header: req.Header, Body: body})
+	delivery, err := s.Check.Verify(ctx, trust, hook.Request{Header: req.Header, Body: body})
 	if err != nil {
 		return 0, err
 	}
-	c := &call{plan: p, receiver: r, at: s.Clock.Now()}
-	lease, err := c.read(ctx, delivery, body)
+	lease, err := reserve(ctx, r, body)
 	if err != nil {
 		return 0, err
 	}
 	defer lease.Release()
+	p, err := s.Plans.complete(r, trust)
+	if err != nil {
+		return 0, notReady(err)
+	}
+	c := &call{plan: p, receiver: r, at: s.Clock.Now()}
+	if err := c.read(delivery, body); err != nil {
+		return 0, err
+	}
 	return (&requester{reader: s.Reader, writer: s.Writer, mapper: s.Mapper}).request(ctx, c)
+}
+
+// notReady returns the refusal of a request whose Receiver is invalid.
+func notReady(err error) error {
+	return fmt.Errorf("%w: %w", &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the receiver is not ready"},
+		err)
 }
 
 var busy = &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "too many concurrent requests"}
