@@ -138,8 +138,8 @@ func providers(specs []notificationv1.OIDCProvider) ([]hook.Provider, error) {
 	expressions := 0
 	for i, spec := range specs {
 		if expressions += len(spec.Variables) + len(spec.Validations); expressions > maxExpressions {
-			return nil, invalid(fmt.Sprintf("spec.oidcProviders[%d]", i), fmt.Errorf("the providers up to this one have "+
-				"more than %d variables and validations", maxExpressions))
+			return nil, invalid(fmt.Sprintf("spec.oidcProviders[%d]", i), fmt.Errorf("the providers up to this one "+
+				"have more than %d variables and validations", maxExpressions))
 		}
 		p := hook.Provider{Issuer: spec.IssuerURL, Audience: cmp.Or(spec.Audience, notificationv1.DefaultAudience)}
 		for j, v := range spec.Variables {

@@ -71,7 +71,7 @@ func TestBodiesForFiltersTakeMemory(t *testing.T) {
 	}
 }
 
-// TestFiltersAreCompiledForVerifiedRequests has a Receiver whose filter does not compile: who cannot prove anything must
+// TestFiltersAreCompiledForVerifiedRequests has a Receiver whose filter does not compile: who cannot prove anything does
 // not learn that, as a filter costs time and memory.
 func TestFiltersAreCompiledForVerifiedRequests(t *testing.T) {
 	const token = "secret"
