@@ -30,6 +30,7 @@ import (
 const (
 	defaultLimit   = 100
 	maxLimit       = 1000
+	maxExpression  = 1024 // bytes of a regular expression in a query
 	requestTimeout = 30 * time.Second
 )
 
@@ -214,6 +215,9 @@ func (s *Server) tags(r *http.Request, c caller) (any, error) {
 		return nil, err
 	}
 	expression := r.URL.Query().Get("match")
+	if len(expression) > maxExpression {
+		return nil, rejectf(http.StatusBadRequest, "match is longer than %d bytes", maxExpression)
+	}
 	matches, err := regex.Compile(expression)
 	if err != nil {
 		return nil, rejectf(http.StatusBadRequest, "match is not a valid regular expression: %v", err)

@@ -186,8 +186,9 @@ func TestTagAPI(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/imagerepositories/app/tags?match=(": 400, "/imagerepositories/app/tags?limit=0": 400,
-		"/imagerepositories/app/tags?limit=1001": 400,
-		"/imagerepositories/app/tags?continue=x": 400, "/imagerepositories/none/tags": 404,
+		"/imagerepositories/app/tags?match=" + strings.Repeat("a", 1025): 400,
+		"/imagerepositories/app/tags?limit=1001":                         400,
+		"/imagerepositories/app/tags?continue=x":                         400, "/imagerepositories/none/tags": 404,
 		"/imagerepositories/none":        404,
 		"/imagepolicies/none/candidates": 404, "/workloads/secret/x/images": 404, "/workloads/deployment/x/images": 404,
 		"/imagerepositories/app": 200,
