@@ -4,7 +4,6 @@ package regex
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"regexp/syntax"
 )
@@ -17,48 +16,37 @@ const (
 // Compile compiles a regular expression as [regexp.Compile] does. The error says what is wrong, also if the expression
 // is too long or stands for too large a program. Its text is short, and can be shown.
 func Compile(expression string) (*regexp.Regexp, error) {
+	compiled, _, err := CompileSized(expression)
+	return compiled, err
+}
+
+// CompileSized is [Compile]. It also returns about how many instructions the program has.
+func CompileSized(expression string) (compiled *regexp.Regexp, instructions int, err error) {
 	if len(expression) > maxLength {
-		return nil, fmt.Errorf("it is longer than %d bytes", maxLength)
+		return nil, 0, fmt.Errorf("it is longer than %d bytes", maxLength)
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if n := Instructions(parsed); n > maxProgram {
-		return nil, fmt.Errorf("it stands for %d instructions, at most %d are allowed: use fewer or smaller {repeats}, "+
-			"or smaller classes of characters", n, maxProgram)
+	n := Instructions(parsed)
+	if n > maxProgram {
+		return nil, 0, fmt.Errorf("it stands for %d instructions, at most %d are allowed: use fewer or smaller "+
+			"{repeats}, or smaller classes of characters", n, maxProgram)
 	}
-	return regexp.Compile(expression)
+	compiled, err = regexp.Compile(expression)
+	return compiled, int(n), err
 }
 
-// Size returns about how many instructions the program of an expression has that [Compile] accepts.
-func Size(compiled *regexp.Regexp) int {
-	parsed, err := syntax.Parse(compiled.String(), syntax.Perl)
-	if err != nil {
-		return maxProgram
-	}
-	return int(min(Instructions(parsed), maxProgram))
-}
-
-// Instructions returns about how many instructions the program of an expression has, whose repeats are written out.
+// Instructions returns about how many instructions the program of an expression has, whose repeats are written out. The
+// parser refuses repeats of more than 1,000 in all levels together, so the number stays far below the largest integer.
 func Instructions(re *syntax.Regexp) int64 {
 	n := int64(1 + len(re.Rune))
 	for _, sub := range re.Sub {
-		n = sum(n, Instructions(sub))
+		n += Instructions(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		repeats := int64(max(re.Min, re.Max, 1))
-		if n > math.MaxInt64/repeats {
-			return math.MaxInt64
-		}
-		n *= repeats
+		n *= int64(max(re.Min, re.Max, 1))
 	}
 	return n
-}
-
-func sum(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -1,7 +1,6 @@
 package regex
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -26,9 +25,10 @@ func TestCompile(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	small, large := Size(regexp.MustCompile("abc")), Size(regexp.MustCompile("(abc){100}"))
-	if small < 3 || small > 10 || large < 300 || large > 1000 {
-		t.Errorf("abc has %d instructions, (abc){100} has %d", small, large)
+	_, small, err := CompileSized("abc")
+	_, large, errLarge := CompileSized("(abc){100}")
+	if err != nil || errLarge != nil || small < 3 || small > 10 || large < 300 || large > 1000 {
+		t.Errorf("abc has %d instructions (%v), (abc){100} has %d (%v)", small, err, large, errLarge)
 	}
 }
 
@@ -37,11 +37,11 @@ func FuzzCompile(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, expression string) {
-		compiled, err := Compile(expression)
+		compiled, n, err := CompileSized(expression)
 		if err != nil {
 			return
 		}
-		if n := Size(compiled); n < 1 || n > maxProgram {
+		if n < 1 || n > maxProgram {
 			t.Errorf("%q has %d instructions", expression, n)
 		}
 		compiled.MatchString("a text, 1.2.3")

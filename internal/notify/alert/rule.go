@@ -111,12 +111,12 @@ func (r *rule) expressions(field string, list []string) ([]*regexp.Regexp, error
 	}
 	var all []*regexp.Regexp
 	for i, text := range list {
-		e, err := regex.Compile(text)
+		e, size, err := regex.CompileSized(text)
 		if err != nil {
 			return nil, invalid("%s[%d] is not a valid regular expression", field, i).Because(err).
 				WithHint("Correct it; for the syntax see https://pkg.go.dev/regexp/syntax")
 		}
-		if r.instructions += regex.Size(e); r.instructions > maxInstructions {
+		if r.instructions += size; r.instructions > maxInstructions {
 			return nil, invalid("the expressions up to %s[%d] stand for more than %d instructions", field, i,
 				maxInstructions).WithHint("Use fewer repeats such as {0,1000}, or divide them among several Alerts")
 		}
@@ -131,15 +131,14 @@ func invalid(format string, args ...any) *fault.Fault {
 
 // matches reports whether the rule selects an event of its sources by severity and message.
 func (r *rule) matches(e *event.Event, work effort) bool {
-	message := work.part(r, e.Message)
-	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(message) }
-	switch {
-	case e.Severity == event.Trace,
-		r.alert.Spec.EventSeverity == notificationv1.ErrorSeverity && e.Severity != event.Error,
-		len(r.include) > 0 && !slices.ContainsFunc(r.include, matchesMessage):
+	if e.Severity == event.Trace ||
+		r.alert.Spec.EventSeverity == notificationv1.ErrorSeverity && e.Severity != event.Error {
 		return false
 	}
-	return !slices.ContainsFunc(r.exclude, matchesMessage)
+	message := work.part(r, e.Message)
+	matchesMessage := func(x *regexp.Regexp) bool { return x.MatchString(message) }
+	return (len(r.include) == 0 || slices.ContainsFunc(r.include, matchesMessage)) &&
+		!slices.ContainsFunc(r.exclude, matchesMessage)
 }
 
 // maxEffort bounds what the expressions of the Alerts of a namespace cost for an event: instructions times bytes of the

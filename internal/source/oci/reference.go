@@ -108,8 +108,7 @@ func highest(tags []string, versions, filter string) (string, error) {
 	}
 	matches, err := regex.Compile(filter)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is not a valid regular expression", filter).
-			Because(err).
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a valid regular expression", filter).Because(err).
 			WithHint("Correct spec.ref.semverFilter; an example is .*-prod$").Final()
 	}
 	var best *semver.Version
