@@ -216,10 +216,10 @@ func (m *mirrorCommand) restore(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = archive.Close() }() // it is only read
-	if m.list && m.output != "" {
-		return m.printAs(m.output, archive.Names)
-	}
 	if m.list {
+		if m.output != "" {
+			return m.printAs(m.output, archive.Names)
+		}
 		rows := [][]term.Cell{term.Row("REPOSITORY", "TAG")}
 		for _, n := range archive.Names {
 			rows = append(rows, term.Row(n.Repository, cmp.Or(n.Tag, "-")))

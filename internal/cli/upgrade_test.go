@@ -108,6 +108,10 @@ func TestFormerAutoscalerIsRemoved(t *testing.T) {
 	if err := c.Get(t.Context(), name, &autoscalingv2.HorizontalPodAutoscaler{}); err != nil {
 		t.Error(err)
 	}
+	preview := at(t, append([]string{"install", "--max-replicas", "6", "--dry-run"}, in...)...).wants(t, exitOK).err
+	if !strings.Contains(preview, "Deployment/flux-system/sluice would be unchanged") {
+		t.Errorf("what is installed would change:\n%s", preview)
+	}
 	at(t, "install", "--wait=false").wants(t, exitOK)
 	if err := c.Get(t.Context(), name, &autoscalingv2.HorizontalPodAutoscaler{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the autoscaler remains (%v)", err)

@@ -71,8 +71,8 @@ func TestBodiesForFiltersTakeMemory(t *testing.T) {
 	}
 }
 
-// TestFiltersAreCompiledForVerifiedRequests has a Receiver whose filter does not compile: who cannot prove anything does
-// not learn that, as a filter costs time and memory.
+// TestFiltersAreCompiledForVerifiedRequests has a Receiver whose filter does not compile: who cannot prove anything
+// does not learn that, as a filter costs time and memory.
 func TestFiltersAreCompiledForVerifiedRequests(t *testing.T) {
 	const token = "secret"
 	r := &notificationv1.Receiver{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "github"},

@@ -61,7 +61,8 @@ func TestCyclesAreNamed(t *testing.T) {
 	}
 }
 
-// TestLongChainsOfDependenciesAreBounded checks that a long row of objects that depend on each other costs a pass little.
+// TestLongChainsOfDependenciesAreBounded checks that a long row of objects that depend on each other costs a pass
+// little.
 func TestLongChainsOfDependenciesAreBounded(t *testing.T) {
 	g := &graph{dependsOn: map[string][]string{}}
 	for n := range 20_000 {

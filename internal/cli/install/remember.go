@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,35 +82,41 @@ func (t *Target) Recall(ctx context.Context, namespace, version string) (Options
 	if len(own) == 0 {
 		return o, ErrNotInstalled{namespace}
 	}
-	recorded := slices.IndexFunc(own, func(u *unstructured.Unstructured) bool {
-		return u.GetAnnotations()[optionsAnnotation] != ""
-	})
-	if recorded < 0 {
+	u := recorder(own)
+	if u == nil {
 		return o, fmt.Errorf("the settings of Deployment '%s/%s' are not known, as sluice install did not create it. "+
 			"Upgrade it with the tool that did, such as Helm or kustomize, or run sluice install with all flags",
 			namespace, own[0].GetName())
 	}
-	if err := json.Unmarshal([]byte(own[recorded].GetAnnotations()[optionsAnnotation]), &o); err != nil {
+	if err := json.Unmarshal([]byte(u.GetAnnotations()[optionsAnnotation]), &o); err != nil {
 		return o, fmt.Errorf("annotation %s of Deployment '%s/%s' is invalid: %w. Run sluice install with all flags "+
-			"instead", optionsAnnotation, namespace, own[recorded].GetName(), err)
+			"instead", optionsAnnotation, namespace, u.GetName(), err)
 	}
 	o.Namespace = namespace
 	return o.Complete()
 }
 
-// recordedArgs returns the further arguments that the installation in a namespace recorded, if there is one.
-func (t *Target) recordedArgs(ctx context.Context, namespace string) ([]string, error) {
-	own, err := t.OwnDeployments(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
+// recorder returns the first of some Deployments that records options, or nil.
+func recorder(own []*unstructured.Unstructured) *unstructured.Unstructured {
 	for _, u := range own {
-		var recorded Options
-		if json.Unmarshal([]byte(u.GetAnnotations()[optionsAnnotation]), &recorded) == nil && recorded.Args != nil {
-			return recorded.Args, nil
+		if u.GetAnnotations()[optionsAnnotation] != "" {
+			return u
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// recordedArgs returns the further arguments that the installation in a namespace recorded, if there is one. A record
+// that cannot be read has none: sluice install with all flags is how to replace it.
+func (t *Target) recordedArgs(ctx context.Context, namespace string) ([]string, error) {
+	own, err := t.OwnDeployments(ctx, namespace)
+	u := recorder(own)
+	if err != nil || u == nil {
+		return nil, err
+	}
+	var recorded Options
+	_ = json.Unmarshal([]byte(u.GetAnnotations()[optionsAnnotation]), &recorded)
+	return recorded.Args, nil
 }
 
 // isOwn reports whether an object belongs to Sluice.

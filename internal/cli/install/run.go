@@ -81,22 +81,26 @@ func Run(ctx context.Context, cfg *rest.Config, o Options, req Request) error {
 	if err != nil {
 		return err
 	}
+	objects, err := req.manifests(o)
+	if err != nil {
+		return err
+	}
 	target, err := Connect(cfg, req.Timeout)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
-	if o.Args == nil {
-		if o.Args, err = target.recordedArgs(ctx, o.Namespace); err != nil {
-			return err
-		}
-	}
-	objects, err := req.manifests(o)
-	if err != nil {
-		return err
-	}
 	i := &installer{Options: o, Request: req, Target: target, objects: objects}
 	if err := i.preflight(ctx); err != nil {
+		return err
+	}
+	if err := i.keepArgs(ctx); err != nil {
+		return err
+	}
+	if err := i.keepReplicas(ctx); err != nil {
+		return err
+	}
+	if err := Remember(i.Options, i.objects); err != nil {
 		return err
 	}
 	if req.DryRun {
@@ -146,17 +150,11 @@ func (i *installer) preview(ctx context.Context) error {
 func (i *installer) apply(ctx context.Context) error {
 	i.Step("installing %d objects into namespace %s", len(i.objects), i.Namespace)
 	i.Live("waiting for the cluster to serve the CustomResourceDefinitions")
-	if err := Remember(i.Options, i.objects); err != nil {
-		return err
-	}
 	stopped, err := i.stopFlux(ctx)
 	if err != nil {
 		return err
 	}
 	if err := i.waitStopped(ctx, stopped); err != nil {
-		return err
-	}
-	if err := i.keepReplicas(ctx); err != nil {
 		return err
 	}
 	result, err := i.Apply(ctx, apply.Request{Owner: Owner(i.Namespace), Objects: i.objects})
@@ -171,6 +169,18 @@ func (i *installer) apply(ctx context.Context) error {
 	pruned, err := i.Prune(ctx, Owner(i.Namespace), stale)
 	i.report(pruned)
 	return cluster.Explain("cannot remove what is no longer part of the installation", err)
+}
+
+// keepArgs adds the further arguments that the installation has, if the options do not say which. Objects that are
+// given have their own.
+func (i *installer) keepArgs(ctx context.Context) (err error) {
+	if i.Args != nil || i.Objects != nil {
+		return nil
+	}
+	if i.Args, err = i.recordedArgs(ctx, i.Namespace); err == nil && i.Args != nil {
+		i.objects, err = Manifests(i.Options)
+	}
+	return err
 }
 
 // keepReplicas sets the replicas that run now in Deployments that do not say how many, as an autoscaler does. Without

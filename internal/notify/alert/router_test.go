@@ -324,7 +324,8 @@ func TestInvalidAlerts(t *testing.T) {
 		"expression that stands for a large program": {reason: "ValidationFailed", want: "instructions, at most 10000",
 			spec: notificationv1.AlertSpec{InclusionList: []string{"(?s)" + strings.Repeat(".{0,1000}", 450) + "€"}}},
 		"expressions that stand for a large program": {reason: "ValidationFailed",
-			want: "the expressions up to spec.exclusionList[2] stand for more than 20000 instructions",
+			want: "the expressions up to spec.exclusionList[2] stand for more than 20000 instructions. " +
+				"Use fewer repeats such as {0,1000}, or divide them among several Alerts",
 			spec: notificationv1.AlertSpec{ExclusionList: slices.Repeat([]string{strings.Repeat("a{900}", 3)}, 5)}},
 		"too many expressions": {reason: "ValidationFailed", want: "spec.inclusionList has more than 64 entries. " +
 			"Combine some of them with |",
