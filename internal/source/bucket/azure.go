@@ -63,7 +63,7 @@ func NewAzure(o Azure) (Remote, error) {
 	id := "azure " + u.String()
 	u.RawQuery = query.Encode()
 	options := &container.ClientOptions{ClientOptions: policy.ClientOptions{
-		Transport: &http.Client{Transport: o.Transport},
+		Transport: &http.Client{Transport: &limiter{o.Transport}},
 		Retry:     policy.RetryOptions{MaxRetries: attempts - 1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}}
@@ -101,7 +101,8 @@ func (r *azure) ID() string { return r.id }
 // List implements [Remote].
 func (r *azure) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	what := "cannot list the container '" + shorten(r.name) + "'"
-	pages := r.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(prefix)})
+	pages := r.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(prefix),
+		MaxResults: to.Ptr[int32](maxPage)})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -125,7 +126,7 @@ func (r *azure) List(ctx context.Context, prefix string, visit func(Object) erro
 
 // Get implements [Remote].
 func (r *azure) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
-	resp, err := r.client.NewBlobClient(o.Name).DownloadStream(ctx, &blob.DownloadStreamOptions{
+	resp, err := r.client.NewBlobClient(o.Name).DownloadStream(forContent(ctx), &blob.DownloadStreamOptions{
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{
 			IfMatch: to.Ptr(azcore.ETag(`"` + o.ETag + `"`)),
 		}},

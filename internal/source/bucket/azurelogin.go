@@ -79,7 +79,7 @@ func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azco
 // entra returns the options for requests to Entra ID, at authorityHost or else in the public cloud.
 func entra(data map[string][]byte, transport http.RoundTripper) policy.ClientOptions {
 	o := policy.ClientOptions{
-		Transport: &http.Client{Transport: transport},
+		Transport: &http.Client{Transport: &limiter{transport}},
 		Retry:     policy.RetryOptions{MaxRetries: attempts - 1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}

@@ -35,13 +35,15 @@ type Remote interface {
 // limits bounds what is read from a bucket.
 type limits struct {
 	listed int   // objects of a listing
+	names  int   // bytes of their names, ETags and versions
 	bytes  int64 // of all objects that are not ignored
 	name   int   // bytes
 	depth  int   // of directories
 	rules  int64 // bytes of a .sourceignore file
 }
 
-var defaultLimits = limits{listed: 200_000, bytes: 1 << 30, name: 1024, depth: 256, rules: 1 << 20}
+var defaultLimits = limits{listed: 200_000, names: 64 << 20, bytes: 1 << 30, name: 1024, depth: 256,
+	rules: 1 << 20}
 
 // Listing is the objects of a bucket at one time, except those that are ignored.
 type Listing struct {
@@ -77,12 +79,18 @@ func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *stri
 // match the prefix.
 func (c *Cache) listAll(ctx context.Context, from Remote, prefix string) ([]Object, error) {
 	var all []Object
+	const tooManyHint = "Set spec.prefix, or use a separate bucket for the files to deploy"
+	names := 0
 	err := from.List(ctx, prefix, func(o Object) error {
 		if len(all) >= c.limits.listed {
-			return failed("the bucket lists more than %d objects", c.limits.listed).
-				WithHint("Set spec.prefix, or use a separate bucket for the files to deploy")
+			return failed("the bucket lists more than %d objects", c.limits.listed).WithHint(tooManyHint)
+		}
+		if names += len(o.Name) + len(o.ETag) + len(o.Version); names > c.limits.names {
+			return failed("the names and ETags of the objects in the bucket exceed %d bytes in total",
+				c.limits.names).WithHint(tooManyHint)
 		}
 		if !isDirectory(o) {
+			o.ETag = strings.Clone(o.ETag) // it may be a part of a long text
 			all = append(all, o)
 		}
 		return nil

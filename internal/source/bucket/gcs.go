@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,13 +19,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-const (
-	// GCSReadOnly is the scope that is required to read a bucket of Google Cloud Storage.
-	GCSReadOnly = "https://www.googleapis.com/auth/devstorage.read_only"
+// GCSReadOnly is the scope that is required to read a bucket of Google Cloud Storage.
+const GCSReadOnly = "https://www.googleapis.com/auth/devstorage.read_only"
 
-	maxPage         = 16 << 20 // bytes of a page of a listing
-	exchangeTimeout = 30 * time.Second
-)
+const exchangeTimeout = 30 * time.Second
 
 // GCS is a bucket of Google Cloud Storage.
 type GCS struct {
@@ -80,7 +78,7 @@ func NewGCS(o GCS) (Remote, error) {
 	}
 	return &gcs{
 		objects: u.String() + "/storage/v1/b/" + url.PathEscape(o.Bucket) + "/o",
-		bucket:  o.Bucket, tokens: o.Tokens, client: &http.Client{Transport: o.Transport},
+		bucket:  o.Bucket, tokens: o.Tokens, client: &http.Client{Transport: &limiter{o.Transport}},
 	}, nil
 }
 
@@ -89,20 +87,51 @@ func (r *gcs) ID() string { return "gcs " + r.objects }
 
 // gcsPage is the requested part of a page of a listing.
 type gcsPage struct {
-	Items []struct {
-		Name       string `json:"name"`
-		ETag       string `json:"etag"`
-		Size       string `json:"size"` // this API encodes 64-bit numbers as strings
-		Generation string `json:"generation"`
-	} `json:"items"`
-	Next string `json:"nextPageToken"`
+	Items gcsItems `json:"items"`
+	Next  string   `json:"nextPageToken"`
+}
+
+// gcsItem is the requested part of an object in a listing.
+type gcsItem struct {
+	Name       string `json:"name"`
+	ETag       string `json:"etag"`
+	Size       string `json:"size"` // this API encodes 64-bit numbers as strings
+	Generation string `json:"generation"`
+}
+
+// gcsItems are at most maxPage objects.
+type gcsItems []gcsItem
+
+// UnmarshalJSON implements [json.Unmarshaler]. It stops at the limit, as items can be much smaller in JSON than in
+// memory.
+func (l *gcsItems) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	start, err := decoder.Token()
+	switch {
+	case err != nil || start == nil: // null
+		return err
+	case start != json.Delim('['):
+		return errors.New("the items are not a list")
+	}
+	for decoder.More() {
+		if len(*l) >= maxPage {
+			return tooLarge("%d objects", maxPage)
+		}
+		var item gcsItem
+		if err := decoder.Decode(&item); err != nil {
+			return err
+		}
+		*l = append(*l, item)
+	}
+	return nil
 }
 
 // List implements [Remote].
 func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	what := "cannot list the bucket '" + shorten(r.bucket) + "'"
 	query := url.Values{
-		"prefix": {prefix}, "maxResults": {"1000"}, "fields": {"nextPageToken,items(name,etag,size,generation)"},
+		"prefix": {prefix}, "maxResults": {strconv.Itoa(maxPage)},
+		"fields": {"nextPageToken,items(name,etag,size,generation)"},
 	}
 	for {
 		body, err := r.get(ctx, r.objects+"?"+query.Encode(), what)
@@ -110,6 +139,9 @@ func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error)
 			return err
 		}
 		page, err := readPage(body)
+		if fault.As(err) != nil {
+			return explain(what, err, response{})
+		}
 		if err != nil {
 			return failed("%s: the response is not valid", what).Because(redacted(err))
 		}
@@ -136,7 +168,7 @@ func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error)
 func readPage(body io.ReadCloser) (gcsPage, error) {
 	defer body.Close() // it is only read
 	var page gcsPage
-	err := json.NewDecoder(io.LimitReader(body, maxPage)).Decode(&page)
+	err := json.NewDecoder(body).Decode(&page)
 	return page, err
 }
 
@@ -146,7 +178,7 @@ func (r *gcs) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	if o.Version != "" {
 		query.Set("ifGenerationMatch", o.Version)
 	}
-	return r.get(ctx, r.objects+"/"+url.PathEscape(o.Name)+"?"+query.Encode(), "cannot fetch the object '"+
+	return r.get(forContent(ctx), r.objects+"/"+url.PathEscape(o.Name)+"?"+query.Encode(), "cannot fetch the object '"+
 		shorten(o.Name)+"'")
 }
 

@@ -266,7 +266,8 @@ func FuzzGooglePage(f *testing.F) {
 			fmt.Fprint(w, "{}")
 		}))
 		defer server.Close()
-		r, err := NewGCS(GCS{Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "b", Insecure: true})
+		r, err := NewGCS(GCS{Endpoint: strings.TrimPrefix(server.URL, "http://"), Bucket: "b", Insecure: true,
+			Transport: http.DefaultTransport})
 		if err != nil {
 			t.Fatal(err)
 		}

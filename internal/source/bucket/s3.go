@@ -42,7 +42,8 @@ func NewS3(o S3) (Remote, error) {
 	}
 	o.Endpoint = strings.TrimSuffix(o.Endpoint, "/")
 	client, err := minio.New(o.Endpoint, &minio.Options{
-		Creds: o.Keys, Secure: !o.Insecure, Region: o.Region, Transport: o.Transport, MaxRetries: attempts,
+		Creds: o.Keys, Secure: !o.Insecure, Region: o.Region, MaxRetries: attempts,
+		Transport: &limiter{o.Transport},
 	})
 	if err != nil {
 		return nil, failed("the endpoint '%s' of the bucket is not a host, or host:port", shorten(o.Endpoint)).
@@ -62,7 +63,7 @@ func (r *s3) ID() string { return r.id }
 func (r *s3) List(ctx context.Context, prefix string, visit func(Object) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // stops the listing if visit fails
-	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true,
+	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: maxPage,
 		UseV1: s3utils.IsGoogleEndpoint(*r.client.EndpointURL())}
 	for o := range r.client.ListObjectsIter(ctx, r.bucket, options) {
 		if o.Err != nil {
@@ -85,7 +86,7 @@ func (r *s3) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, failed("cannot request the object '%s'", shorten(o.Name)).Because(err)
 	}
-	body, _, _, err := r.client.GetObject(ctx, r.bucket, o.Name, options)
+	body, _, _, err := r.client.GetObject(forContent(ctx), r.bucket, o.Name, options)
 	if err != nil {
 		return nil, r.explain("cannot fetch the object '"+shorten(o.Name)+"'", err)
 	}

@@ -66,8 +66,8 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 // LDAPKeys returns credentials of a Security Token Service that authenticates users by LDAP, such as that of MinIO.
 func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.LDAPIdentity{
-		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, LDAPUsername: login.Username,
-		LDAPPassword: login.Password,
+		Client: &http.Client{Transport: &limiter{transport}}, STSEndpoint: endpoint,
+		LDAPUsername: login.Username, LDAPPassword: login.Password,
 	}, endpoint})
 }
 
@@ -76,7 +76,7 @@ func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *c
 func WebIdentityKeys(endpoint, role string, token func(context.Context) (string, error),
 	transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.STSWebIdentity{
-		Client: &http.Client{Transport: transport}, STSEndpoint: endpoint, RoleARN: role,
+		Client: &http.Client{Transport: &limiter{transport}}, STSEndpoint: endpoint, RoleARN: role,
 		GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), exchangeTimeout)
 			defer cancel()
