@@ -48,6 +48,14 @@ func checkRedirect(req *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
+// FirstRequest returns the first request of the chain of redirects that led to a request; itself if there is none.
+func FirstRequest(req *http.Request) *http.Request {
+	for req.Response != nil && req.Response.Request != nil {
+		req = req.Response.Request
+	}
+	return req
+}
+
 // sameOrigin reports whether two URLs have the same origin. A step from http to https, both with the default
 // port, is allowed.
 func sameOrigin(from, to *url.URL) bool {

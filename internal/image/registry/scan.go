@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
 const (
@@ -32,9 +33,6 @@ const (
 	maxURL   = 8 << 10
 	maxETag  = 1 << 10
 )
-
-// tagName matches tags as defined by the distribution specification.
-var tagName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
 // Scan is the tags of a repository.
 type Scan struct {
@@ -244,7 +242,7 @@ func parseTags(body []byte) ([]policy.Tag, error) {
 	}
 	tags := make([]policy.Tag, 0, len(list.Tags))
 	for _, t := range list.Tags {
-		if tagName.MatchString(t) {
+		if oci.IsTag(t) {
 			tags = append(tags, policy.Tag{Name: t})
 		}
 	}

@@ -54,10 +54,12 @@ func (r *Repository) withNearest(ctx context.Context, tag string, missing error)
 		return missing
 	}
 	page, err := lister.Next(ctx)
-	if err != nil || len(page.Tags) == 0 {
+	if err != nil {
 		return missing
 	}
-	f.Hint = "The repository has no such tag; the nearest are " + strings.Join(nearest(tag, page.Tags), ", ")
+	if tags := valid(page.Tags); len(tags) > 0 {
+		f.Hint = "The repository has no such tag; the nearest are " + strings.Join(nearest(tag, tags), ", ")
+	}
 	return missing
 }
 

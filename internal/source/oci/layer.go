@@ -102,7 +102,7 @@ type Layer struct {
 // Open returns the layer as it is stored. Reading fails at the end if the content does not match the digest.
 func (l *Layer) Open(ctx context.Context) (*Blob, error) {
 	// The layer is requested by its digest. URLs of other hosts in the manifest are not used.
-	layer, err := l.image.repo.puller.Layer(ctx, l.image.repo.At(l.d.Digest))
+	layer, err := l.image.repo.puller.Layer(l.image.repo.forBlob(ctx, l.d.Digest), l.image.repo.At(l.d.Digest))
 	if err != nil {
 		return nil, failed(err, "cannot pull the layer %s", l.d.Digest)
 	}

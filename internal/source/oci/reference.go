@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,17 @@ const (
 
 // repositoryPath is the syntax of repository names in the OCI distribution specification.
 var repositoryPath = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+
+// tagName is the syntax of tags in the OCI distribution specification.
+var tagName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// IsTag reports whether a text is a tag as defined by the OCI distribution specification. Others cannot be pulled.
+func IsTag(text string) bool { return tagName.MatchString(text) }
+
+// valid removes the texts that are not tags from a list, which may be of any length in responses.
+func valid(tags []string) []string {
+	return slices.DeleteFunc(tags, func(tag string) bool { return !IsTag(tag) })
+}
 
 // maxPath bounds the name of a repository, in bytes.
 const maxPath = 255

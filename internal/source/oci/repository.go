@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -18,11 +18,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
-	maxTags     = 100_000  // of a repository
+	maxTags     = 100_000  // of a repository, with those that are not valid
 	maxResponse = 16 << 20 // bytes of a response that does not contain a blob
 	maxBlob     = 1 << 30  // bytes of a blob
 
@@ -137,22 +138,24 @@ func (r *Repository) head(ctx context.Context, ref name.Reference) (v1.Hash, err
 	return got.Digest, nil
 }
 
-// Tags lists the tags of the repository.
+// Tags lists the tags of the repository, of at most 128 bytes each.
 func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	lister, err := r.puller.Lister(ctx, r.name)
 	if err != nil {
 		return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 	}
 	var tags []string
+	listed := 0
 	for lister.HasNext() {
 		page, err := lister.Next(ctx)
 		if err != nil {
 			return nil, r.failed(err, "cannot list the tags of '%s'", r.name.Name())
 		}
-		if tags = append(tags, page.Tags...); len(tags) > maxTags {
+		if listed += len(page.Tags); listed > maxTags {
 			return nil, fault.New(sourcev1.OCIPullFailedReason, "'%s' has more than %d tags", r.name.Name(), maxTags).
 				WithHint("Use one tag or version instead of a range of versions").Final()
 		}
+		tags = append(tags, valid(page.Tags)...)
 	}
 	return tags, nil
 }
@@ -186,11 +189,28 @@ func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limit := int64(maxResponse)
-	if req.Response != nil || strings.Contains(req.URL.Path, "/blobs/") {
+	if isBlob(resp, req) {
 		limit = maxBlob
 	}
-	resp.Body = &bounded{resp.Body, limit}
+	resp.Body = &bounded{resp.Body, limit, limit}
 	return resp, nil
+}
+
+// blobKey is the key of contexts of requests for a blob. The value is its path.
+type blobKey struct{}
+
+// forBlob returns the context of a request for a blob of the repository, whose response may be large.
+func (r *Repository) forBlob(ctx context.Context, digest v1.Hash) context.Context {
+	return context.WithValue(ctx, blobKey{}, "/v2/"+r.name.RepositoryStr()+"/blobs/"+digest.String())
+}
+
+// isBlob reports whether a response is the blob that was requested, perhaps by way of redirects. The path alone does
+// not suffice, as it depends on the name of the repository and on links of the registry. The context alone does not,
+// as the login has it as well.
+func isBlob(resp *http.Response, req *http.Request) bool {
+	first := egress.FirstRequest(req)
+	return resp.StatusCode == http.StatusOK && first.Method == http.MethodGet &&
+		first.URL.Path == req.Context().Value(blobKey{}) && first.URL.RawQuery == ""
 }
 
 // checkPlain returns an error unless a request over plain HTTP is allowed: to a loopback host that answered a request
@@ -218,14 +238,15 @@ func isLoopback(host string) bool { return host == "localhost" || host == "127.0
 // bounded is a body that fails after a number of bytes.
 type bounded struct {
 	io.ReadCloser
-	left int64
+	left, limit int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		// Not every caller closes the body after an error.
-		return 0, errors.Join(errors.New("the response of the registry is too long"), b.Close())
+		return 0, errors.Join(fmt.Errorf("the response of the registry is too long: it exceeds %d bytes", b.limit),
+			b.Close())
 	}
 	return n, err
 }
