@@ -135,7 +135,14 @@ func (a *artifactFiles) tree(stdin io.Reader) (*artifact.Tree, error) {
 		joined := strings.Join(a.ignorePaths, "\n")
 		patterns = &joined
 	}
-	return oci.ReadLocal(a.path, ignore.New(patterns).Also(strings.Join(a.addIgnores, "\n")), a.resolveSymlinks)
+	rules, err := ignore.New(patterns)
+	if err == nil {
+		rules, err = rules.Also(strings.Join(a.addIgnores, "\n"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return oci.ReadLocal(a.path, rules, a.resolveSymlinks)
 }
 
 // archive returns the files as a .tar.gz. An existing archive is returned unchanged.

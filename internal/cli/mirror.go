@@ -109,7 +109,11 @@ func (m *mirrorCommand) run(ctx context.Context, args []string) error {
 	}
 	found := &mirror.Found{}
 	if len(args) > 0 {
-		tree, err := oci.ReadLocal(args[0], ignore.New(nil), false)
+		rules, err := ignore.New(nil)
+		if err != nil {
+			return err
+		}
+		tree, err := oci.ReadLocal(args[0], rules, false)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", args[0], err)
 		}

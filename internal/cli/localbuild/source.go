@@ -88,12 +88,18 @@ func (b *Builder) tree(ctx context.Context, obj *kustomizev1.Kustomization) (*ar
 
 // read reads the directory of a source, without the files that the source ignores.
 func (b *Builder) read(ctx context.Context, obj *kustomizev1.Kustomization, dir string) (*artifact.Tree, error) {
-	rules, err := b.ignoreRules(ctx, obj)
+	spec, err := b.ignoreRules(ctx, obj)
 	if err != nil {
 		return nil, err
 	}
-	patterns := ignore.New(rules).With(strings.Join(b.options.IgnorePaths, "\n"))
-	tree, err := oci.ReadLocal(dir, patterns, false)
+	rules, err := ignore.New(spec)
+	if err == nil {
+		rules, err = rules.With(strings.Join(b.options.IgnorePaths, "\n"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	tree, err := oci.ReadLocal(dir, rules, false)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", dir, err)
 	}

@@ -22,7 +22,6 @@ import (
 const (
 	maxTreeDepth = 256
 	maxChanged   = 100_000 // changed files that are listed
-	maxRules     = 1 << 20 // bytes of an ignore file
 )
 
 // Snapshot is the files of a repository at one revision.
@@ -40,7 +39,11 @@ type Snapshot struct {
 // Directory returns the snapshot of a local directory.
 func Directory(dir string) (*Snapshot, error) {
 	everything := "!*"
-	tree, err := oci.ReadLocal(dir, ignore.New(&everything), false)
+	rules, err := ignore.New(&everything)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := oci.ReadLocal(dir, rules, false)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", dir, err)
 	}
@@ -60,7 +63,10 @@ type checkout struct {
 
 // Tree returns the files as a source stores them.
 func (s *Snapshot) Tree(c checkout) (*artifact.Tree, error) {
-	rules := ignore.New(c.ignore)
+	rules, err := ignore.New(c.ignore)
+	if err != nil {
+		return nil, err
+	}
 	only, err := git.Directories(c.sparse)
 	if err != nil {
 		return nil, err
@@ -131,13 +137,12 @@ func (s *Snapshot) filter(d *artifact.Dir, at string, p place) (*artifact.Dir, e
 	for _, e := range d.Entries {
 		if e.Name == ignore.File && e.Mode.IsRegular() {
 			own, err := s.tree.ReadFile(path.Join(at, e.Name))
-			if err == nil && len(own) > maxRules {
-				err = fmt.Errorf("larger than %d bytes", maxRules)
-			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path.Join(at, e.Name), err)
 			}
-			p.rules = p.rules.With(string(own))
+			if p.rules, err = p.rules.With(string(own)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	var entries []artifact.Entry

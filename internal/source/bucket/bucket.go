@@ -39,11 +39,9 @@ type limits struct {
 	bytes  int64 // of all objects that are not ignored
 	name   int   // bytes
 	depth  int   // of directories
-	rules  int64 // bytes of a .sourceignore file
 }
 
-var defaultLimits = limits{listed: 200_000, names: 64 << 20, bytes: 1 << 30, name: 1024, depth: 256,
-	rules: 1 << 20}
+var defaultLimits = limits{listed: 200_000, names: 64 << 20, bytes: 1 << 30, name: 1024, depth: 256}
 
 // Listing is the objects of a bucket at one time, except those that are ignored.
 type Listing struct {
@@ -67,8 +65,12 @@ func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *stri
 	if err != nil {
 		return nil, err
 	}
+	rules, err := ignore.New(spec)
+	if err != nil {
+		return nil, rulesFailed(err)
+	}
 	l := &lister{cache: c, from: from, left: c.limits.bytes}
-	if err := l.walk(ctx, "", all, ignore.New(spec)); err != nil {
+	if err := l.walk(ctx, "", all, rules); err != nil {
 		return nil, err
 	}
 	kept := slices.DeleteFunc(l.kept, func(o Object) bool { return !strings.HasPrefix(o.Name, prefix) })
@@ -140,9 +142,14 @@ func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules i
 		if err != nil {
 			return err
 		}
-		rules = rules.With(text)
+		if rules, err = rules.With(text); err != nil {
+			return rulesFailed(err)
+		}
 	}
 	for i := 0; i < len(objects); {
+		if err := ctx.Err(); err != nil { // many rules take long
+			return failed("cannot apply the ignore rules of the bucket").Because(err)
+		}
 		o := objects[i]
 		base, below, nested := strings.Cut(o.Name[len(dir):], "/")
 		if !nested {
@@ -169,4 +176,9 @@ func (l *lister) walk(ctx context.Context, dir string, objects []Object, rules i
 		i = end
 	}
 	return nil
+}
+
+// rulesFailed is the fault of rules that exceed a limit.
+func rulesFailed(err error) error {
+	return failed("cannot apply the ignore rules of the bucket").Because(err).WithHint(ignore.LimitHint)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/source/ignore"
 )
 
 const (
@@ -123,8 +124,8 @@ func (c *Cache) IsComplete(from Remote, l *Listing) bool {
 
 // rules returns the content of a .sourceignore object.
 func (c *Cache) rules(ctx context.Context, from Remote, o Object) (string, error) {
-	if o.Size > c.limits.rules {
-		return "", failed("the object '%s' exceeds %d bytes", shorten(o.Name), c.limits.rules)
+	if err := ignore.CheckSize(o.Name, o.Size); err != nil {
+		return "", rulesFailed(err)
 	}
 	known := c.index(from)
 	h, ok := c.has(known, o)

@@ -24,7 +24,6 @@ const (
 	entryBytes = 300       // memory of an entry
 	entryShare = 2048      // bytes of the memory budget for each entry that a tree may have
 	maxDepth   = 256       // of its directories
-	maxRules   = 1 << 20   // bytes of a .sourceignore file
 )
 
 // directory is a git directory, and the artifact directory that results from it with the options. It is immutable, so
@@ -162,6 +161,9 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 	}
 	entries := make([]artifact.Entry, 0, len(listing))
 	for _, e := range listing {
+		if err := b.ctx.Err(); err != nil { // many rules take long
+			return nil, err
+		}
 		if e.mode.IsRegular() || e.mode&fs.ModeSymlink != 0 {
 			if len(p.only) == 0 && !p.rules.Excludes(e.name) {
 				entries = append(entries, artifact.Entry{Name: e.name, Mode: e.mode, ID: contentID(e)})
@@ -243,14 +245,14 @@ func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules
 			continue
 		}
 		_, text, err := c.from.objects.Read(e.hash)
-		if err == nil && len(text) > maxRules {
-			err = fmt.Errorf("%s is larger than %d bytes", ignore.File, maxRules)
+		if err == nil {
+			err = ignore.CheckSize(ignore.File, int64(len(text)))
 		}
 		if err != nil {
 			c.markDamaged(err)
 			return rules, err
 		}
-		return rules.With(string(text)), nil
+		return rules.With(string(text))
 	}
 	return rules, nil
 }
@@ -263,6 +265,9 @@ func explainTree(revision Revision, err error) error {
 	}
 	if errors.Is(err, packstore.ErrDamaged) || errors.Is(err, packstore.ErrNotFound) {
 		return f.WithHint("The mirror is damaged; it is fetched again at the next interval")
+	}
+	if limit := new(ignore.LimitError); errors.As(err, &limit) {
+		return f.WithHint(ignore.LimitHint)
 	}
 	if missing := new(missingDirectoryError); errors.As(err, &missing) {
 		return f.WithHint("Correct spec.sparseCheckout, or add the directory to the repository")

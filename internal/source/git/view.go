@@ -113,7 +113,10 @@ func (v *View) Tree(ctx context.Context, revision Revision, o Options) (*artifac
 	if err != nil {
 		return nil, err
 	}
-	rules := ignore.New(o.Ignore)
+	rules, err := ignore.New(o.Ignore)
+	if err != nil {
+		return nil, explainTree(revision, err)
+	}
 	if o.key() != v.options || r != v.from || !v.last.isCurrent() {
 		v.last = nil
 	} else if v.last != nil && v.commit == revision.Commit && v.last.rules == rules.ID() {

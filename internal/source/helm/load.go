@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	sourceignore "github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
@@ -28,7 +29,8 @@ import (
 const (
 	maxUnpacked = 100 << 20 // bytes
 	maxFiles    = 10_000
-	maxDepth    = 16 // of nested charts; directories may be nested 4 times as deep
+	maxDepth    = 16       // of nested charts; directories may be nested 4 times as deep
+	maxIgnore   = 64 << 10 // bytes of .helmignore
 )
 
 var utf8bom = []byte{0xEF, 0xBB, 0xBF}
@@ -238,12 +240,8 @@ func entryName(h *tar.Header) (string, error) {
 // loadDir reads the chart in a directory of a tree, without the files that .helmignore excludes. Symlinks are followed
 // inside of the tree.
 func loadDir(ctx context.Context, tree *artifact.Tree, dir string, l Limits) (*chart.Chart, error) {
-	rules := ignore.Empty()
-	if text, err := tree.ReadFile(path.Join(dir, ignore.HelmIgnore)); err == nil {
-		if rules, err = ignore.Parse(bytes.NewReader(text)); err != nil {
-			return nil, fmt.Errorf("%s: %w", ignore.HelmIgnore, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	rules, err := ignored(tree, path.Join(dir, ignore.HelmIgnore))
+	if err != nil {
 		return nil, err
 	}
 	rules.AddDefaults()
@@ -253,6 +251,32 @@ func loadDir(ctx context.Context, tree *artifact.Tree, dir string, l Limits) (*c
 		return nil, err
 	}
 	return w.files.chart()
+}
+
+// ignored returns the rules of a .helmignore file; none if it does not exist. Each file is compared with each rule.
+func ignored(tree *artifact.Tree, name string) (*ignore.Rules, error) {
+	info, err := tree.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ignore.Empty(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxIgnore {
+		return nil, fmt.Errorf("%.200q exceeds %d bytes: use fewer rules", name, maxIgnore)
+	}
+	text, err := tree.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Count(text, []byte("\n")) > sourceignore.MaxRules {
+		return nil, fmt.Errorf("%.200q has more than %d lines: use fewer rules", name, sourceignore.MaxRules)
+	}
+	rules, err := ignore.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ignore.HelmIgnore, err)
+	}
+	return rules, nil
 }
 
 // walk collects the files below a directory of a tree.
@@ -274,6 +298,9 @@ func (w *walk) dir(name string, depth int) error {
 		return err
 	}
 	for _, e := range entries {
+		if err := w.ctx.Err(); err != nil { // many rules take long
+			return err
+		}
 		if err := w.entry(path.Join(name, e.Name()), depth); err != nil {
 			return err
 		}

@@ -8,12 +8,39 @@ package ignore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
 
 // File is the name of files with rules for their directory and the directories below.
 const File = ".sourceignore"
+
+// Each file of a source is compared with each rule of its directory until one matches.
+const (
+	MaxFile  = 1 << 20 // bytes of a file with rules
+	MaxRules = 5_000   // of a directory, with those of the directories above it and of spec.ignore
+)
+
+// LimitHint is a hint for rules that exceed a limit.
+const LimitHint = "Use fewer rules: one for a directory excludes everything in it"
+
+// LimitError is the error of rules that exceed a limit.
+type LimitError struct {
+	of    string // where the rules are from
+	limit string
+}
+
+func (e *LimitError) Error() string { return e.of + " exceeds the limit of " + e.limit }
+
+// CheckSize returns a [LimitError] for a file of rules that is too large to be read.
+func CheckSize(name string, bytes int64) error {
+	if bytes <= MaxFile {
+		return nil
+	}
+	return &LimitError{fmt.Sprintf("%.200q", name), fmt.Sprintf("%d bytes", MaxFile)}
+}
 
 // vcs is always excluded.
 const vcs = ".git"
@@ -77,34 +104,52 @@ type decision struct {
 	isExcluded   bool
 }
 
-// New returns the rules for the top directory of a source. Spec is spec.ignore, nil if it is not set.
-func New(spec *string) Rules {
-	r := Rules{}.add(fromRepository, repository).add(fromDefaults, defaults)
-	if spec == nil {
-		return r
+// New returns the rules for the top directory of a source. Spec is spec.ignore, nil if it is not set. The error is a
+// [LimitError].
+func New(spec *string) (Rules, error) {
+	r, err := Rules{}.add(fromRepository, "", repository)
+	if err == nil {
+		r, err = r.add(fromDefaults, "", defaults)
 	}
-	return r.add(fromSpec, *spec)
+	if err == nil && spec != nil {
+		r, err = r.add(fromSpec, "spec.ignore", *spec)
+	}
+	return r, err
 }
 
-// Also returns the rules with those in a text added, which replace no defaults. Other rules take precedence.
-func (r Rules) Also(text string) Rules { return r.add(fromRepository, text) }
+// Also returns the rules with those in a text added, which replace no defaults. Other rules take precedence. The error
+// is a [LimitError].
+func (r Rules) Also(text string) (Rules, error) {
+	return r.add(fromRepository, "the list of rules to add", text)
+}
 
 // With returns the rules with those of the directory's .sourceignore file added. With rules in spec.ignore, only the
-// file of the top directory counts.
-func (r Rules) With(content string) Rules {
+// file of the top directory counts. The error is a [LimitError].
+func (r Rules) With(content string) (Rules, error) {
 	if len(r.groups[fromSpec]) > 0 && len(r.path) > 0 {
-		return r
+		return r, nil
 	}
-	return r.add(fromFiles, content)
+	file := path.Join(path.Join(r.path...), File)
+	if err := CheckSize(file, int64(len(content))); err != nil {
+		return r, err
+	}
+	return r.add(fromFiles, fmt.Sprintf("%.200q", file), content)
 }
 
-// add returns the rules with those in the text added to a group. Rules of users replace the defaults.
-func (r Rules) add(group int, text string) Rules {
+// add returns the rules with those in the text added to a group. Rules of users replace the defaults. The error names
+// where the text is from.
+func (r Rules) add(group int, of, text string) (Rules, error) {
 	rules := slices.Clip(r.groups[group])
+	left := MaxRules - len(r.groups[fromFiles]) - len(r.groups[fromSpec])
 	for line := range strings.Lines(text) {
-		if p, ok := parse(line); ok {
-			rules = append(rules, rule{p, len(r.path)})
+		p, ok := parse(line)
+		if !ok {
+			continue
 		}
+		if left--; left < 0 {
+			return r, &LimitError{of, fmt.Sprintf("%d rules for a directory", MaxRules)}
+		}
+		rules = append(rules, rule{p, len(r.path)})
 	}
 	if group > fromDefaults && len(rules) > 0 {
 		r.groups[fromDefaults] = nil
@@ -113,7 +158,7 @@ func (r Rules) add(group int, text string) Rules {
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.id, strings.Join(r.path, "/"), string(rune('0' + group)), text},
 		"\x00")))
 	r.id = hex.EncodeToString(sum[:])
-	return r
+	return r, nil
 }
 
 // ID identifies the rules: the same ID means the same decisions.

@@ -160,34 +160,86 @@ func (l *Layer) Tree(ctx context.Context, spec *string) (*artifact.Tree, error) 
 			WithHint("A layer of type '%s' must be a .tar.gz, or set spec.layerSelector.operation to copy",
 				l.d.MediaType).Final()
 	}
-	return without(tree, spec)
+	selected, err := without(ctx, tree, spec)
+	if err != nil {
+		f := l.image.failed("has a layer whose ignore rules cannot be applied").Because(err)
+		if limit := new(ignore.LimitError); errors.As(err, &limit) {
+			return nil, f.WithHint(ignore.LimitHint).Final()
+		}
+		return nil, f
+	}
+	return selected, nil
 }
 
 // without returns the tree without the files that the rules exclude.
-func without(tree *artifact.Tree, spec *string) (*artifact.Tree, error) {
-	rules := map[string]ignore.Rules{}
-	var failure error
-	var of func(dir string) ignore.Rules
-	of = func(dir string) ignore.Rules {
-		if r, ok := rules[dir]; ok {
-			return r
-		}
-		r := ignore.New(spec)
-		if dir != "." {
-			r = of(path.Dir(dir)).Enter(path.Base(dir))
-		}
-		file := path.Join(dir, ignore.File)
-		if info, err := tree.Lstat(file); err == nil && info.Mode().IsRegular() {
-			content, err := tree.ReadFile(file)
-			failure = errors.Join(failure, err)
-			r = r.With(string(content))
-		}
-		rules[dir] = r
-		return r
+func without(ctx context.Context, tree *artifact.Tree, spec *string) (*artifact.Tree, error) {
+	top, err := ignore.New(spec)
+	if err != nil {
+		return nil, err
 	}
+	s := &selection{tree: tree, top: top}
 	selected := tree.Select(func(name string, isDir bool) bool {
-		r, base := of(path.Dir(name)), path.Base(name)
+		if s.err == nil {
+			s.err = ctx.Err() // many rules take long
+		}
+		if s.err != nil {
+			return false // the rest is not used
+		}
+		r, base := s.rules(path.Dir(name)), path.Base(name)
 		return isDir && !r.ExcludesDir(base) || !isDir && !r.Excludes(base)
 	})
-	return selected, failure
+	if s.err != nil {
+		return nil, s.err
+	}
+	return selected, nil
+}
+
+// selection is the rules of a tree while it is walked.
+type selection struct {
+	tree    *artifact.Tree
+	top     ignore.Rules
+	entered []entered // the directory of the last file, after those that it is in; rules of others take no memory
+	err     error     // the first one
+}
+
+// entered is a directory and its rules.
+type entered struct {
+	dir   string
+	rules ignore.Rules
+}
+
+// rules returns the rules of a directory.
+func (s *selection) rules(dir string) ignore.Rules {
+	for n := len(s.entered) - 1; n >= 0; n-- {
+		last := s.entered[n]
+		if last.dir == dir {
+			return last.rules
+		}
+		if last.dir == "." || strings.HasPrefix(dir, last.dir+"/") {
+			break
+		}
+		s.entered = s.entered[:n]
+	}
+	r := s.top
+	if dir != "." {
+		r = s.rules(path.Dir(dir)).Enter(path.Base(dir))
+	}
+	file := path.Join(dir, ignore.File)
+	if info, err := s.tree.Lstat(file); err == nil && info.Mode().IsRegular() && s.err == nil {
+		r, s.err = s.with(r, file, info.Size())
+	}
+	s.entered = append(s.entered, entered{dir, r})
+	return r
+}
+
+// with returns the rules with those of a file added.
+func (s *selection) with(r ignore.Rules, file string, size int64) (ignore.Rules, error) {
+	if err := ignore.CheckSize(file, size); err != nil {
+		return r, err
+	}
+	content, err := s.tree.ReadFile(file)
+	if err != nil {
+		return r, err
+	}
+	return r.With(string(content))
 }

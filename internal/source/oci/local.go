@@ -53,7 +53,9 @@ func (l *local) dir(at, name string, rules ignore.Rules, depth int) error {
 		return err
 	}
 	if own, err := os.ReadFile(filepath.Join(at, ignore.File)); err == nil {
-		rules = rules.With(string(own))
+		if rules, err = rules.With(string(own)); err != nil {
+			return err
+		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
