@@ -108,8 +108,13 @@ func parentsOf(commit []byte) (parents []plumbing.Hash) {
 // record adds commits, after their pack was stored. A process that is killed before the last step leaves objects
 // without a reference.
 func (r *repository) record(shallow []plumbing.Hash, commits ...plumbing.Hash) error {
+	known := make(map[plumbing.Hash]bool, len(r.shallow)+len(shallow))
+	for _, h := range r.shallow {
+		known[h] = true
+	}
 	for _, h := range shallow {
-		if !slices.Contains(r.shallow, h) {
+		if !known[h] {
+			known[h] = true
 			r.shallow = append(r.shallow, h)
 		}
 	}

@@ -29,6 +29,7 @@ var (
 	errNotGit   = errors.New("the answer is not of git's smart protocol")
 	errRedirect = errors.New("the redirect is not allowed")
 	errTooLarge = errors.New("the pack is too large")
+	errShallow  = errors.New("the answer names too many shallow commits")
 )
 
 // statusError is the error for an HTTP status other than 200.
@@ -231,6 +232,9 @@ func explainAnswer(err error, where string, operation task) *fault.Fault {
 	case errors.Is(err, errTooLarge):
 		return gitFault("%s %s failed", operation, where).Because(err).
 			WithHint("Make the repository smaller, or use another source")
+	case errors.Is(err, errShallow):
+		return gitFault("%s %s failed", operation, where).Because(err).
+			WithHint("Update the git server: it names commits that the answer does not need")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -79,6 +80,9 @@ func connect(ctx context.Context, direct *net.Dialer, u *url.URL, address string
 	return &tunneled{conn, r}, nil
 }
 
+// maxConnectAnswer is the maximum size, in bytes, of the answer of a proxy to a request for a tunnel.
+const maxConnectAnswer = 256 << 10
+
 // tunnel requests a tunnel from the proxy. The returned reader may already contain data of the other side.
 func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
@@ -92,15 +96,21 @@ func tunnel(conn net.Conn, u *url.URL, address string) (*bufio.Reader, error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
-	r := bufio.NewReader(conn)
+	answer := &limited{Reader: conn, left: maxConnectAnswer,
+		err: gitFault("its answer has more than %d KiB", maxConnectAnswer>>10).
+			WithHint("Check 'address' in the Secret of spec.proxySecretRef: it must be that of an HTTP proxy that " +
+				"supports CONNECT")}
+	r := bufio.NewReader(answer)
 	resp, err := http.ReadResponse(r, req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, errors.Join(&statusError{code: resp.StatusCode}, resp.Body.Close())
+		_ = resp.Body.Close() // reads the rest, up to the limit; the connection is closed
+		return nil, &statusError{code: resp.StatusCode}
 	}
-	return r, nil // the body of this answer is the connection
+	answer.left = math.MaxInt64 // the body of this answer is the connection
+	return r, nil
 }
 
 // tunneled is a connection whose first data may be in r.

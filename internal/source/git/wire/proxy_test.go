@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -140,6 +141,43 @@ func TestDialThroughSilentProxy(t *testing.T) {
 	}()
 	if _, err := dial(ctx, &net.Dialer{}, "http://"+listener.Addr().String(), "host.invalid:22"); err == nil {
 		t.Error("got a connection")
+	}
+}
+
+// TestAnswersOfProxiesAreBounded has a proxy that answers with up to 100 MiB of header.
+func TestAnswersOfProxiesAreBounded(t *testing.T) {
+	for name, c := range map[string]struct{ start, repeated, want string }{
+		"header": {start: "HTTP/1.1 200 OK\r\n", repeated: "X-Some: text\r\n", want: "its answer has more than " +
+			"256 KiB. Check 'address' in the Secret of spec.proxySecretRef: it must be that of an HTTP proxy that " +
+			"supports CONNECT"},
+		"status": {start: "HTTP/1.1 200 ", repeated: "OK", want: "its answer has more than 256 KiB"},
+		"page":   {start: "HTTP/1.1 403 Forbidden\r\n\r\n", repeated: "a page", want: "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener := listen(t)
+			ended := make(chan bool, 1)
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close() // the client has closed it
+				_, _ = http.ReadRequest(bufio.NewReader(conn))
+				_, _ = io.WriteString(conn, c.start)
+				repeated := strings.Repeat(c.repeated, 10<<20/len(c.repeated))
+				for n := 0; n < 10 && err == nil; n++ { // more than the system buffers
+					_, err = io.WriteString(conn, repeated)
+				}
+				ended <- err != nil
+			}()
+			_, err := dial(t.Context(), &net.Dialer{}, "http://"+listener.Addr().String(), "host.invalid:22")
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if !<-ended {
+				t.Error("the whole answer was read")
+			}
+		})
 	}
 }
 

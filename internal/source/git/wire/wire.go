@@ -149,6 +149,19 @@ func (r Request) depth() int {
 	return r.Depth
 }
 
+// maxBoundary is the maximum number of commits that a history of limited depth may end at.
+const maxBoundary = 200_000
+
+// maxShallow returns the maximum number of lines in the shallow section of an answer. A history of depth 1 ends at the
+// wanted commits, and at most those that were shallow before are named besides. Where a deeper one ends depends on its
+// branches.
+func (r Request) maxShallow() int {
+	if r.depth() > 1 {
+		return maxBoundary
+	}
+	return len(r.Want) + len(r.Shallow)
+}
+
 // Answer is the answer to a Request.
 type Answer struct {
 	Shallow []plumbing.Hash // commits that are sent without their parents
@@ -178,7 +191,7 @@ func (c *Conn) fetch(ctx context.Context, request Request, maxPack int64) (*Answ
 	}
 	r := bufio.NewReader(stream)
 	answer := &Answer{conn: c, ctx: ctx, Pack: r}
-	if answer.Shallow, err = readAnswer(r, request.depth() > 0); err != nil {
+	if answer.Shallow, err = readAnswer(r, request.depth() > 0, request.maxShallow()); err != nil {
 		return nil, err
 	}
 	switch {
@@ -243,14 +256,18 @@ func (c *Conn) encode(request Request) ([]byte, *capability.List, error) {
 	return b.Bytes(), caps, err
 }
 
-// readAnswer reads what precedes the pack: the shallow commits, if a depth was requested, and the acknowledgements.
-func readAnswer(r *bufio.Reader, depth bool) (shallow []plumbing.Hash, err error) {
+// readAnswer reads what precedes the pack: at most as many lines of shallow commits, if a depth was requested, and the
+// acknowledgements.
+func readAnswer(r *bufio.Reader, depth bool, most int) (shallow []plumbing.Hash, err error) {
 	lines := pktline.NewScanner(r) // does not read beyond the line
-	for depth && lines.Scan() {
+	for n := 0; depth && lines.Scan(); n++ {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
 			depth = false // a flush packet ends the section
 			break
+		}
+		if n == most {
+			return nil, fmt.Errorf("%w: more than %d", errShallow, most)
 		}
 		word, hash, _ := bytes.Cut(line, []byte(" "))
 		switch {

@@ -3,10 +3,71 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
+
+// repeating is a link to a server whose answer is a line, sent again and again.
+type repeating struct {
+	line string
+	sent int // lines
+}
+
+func (r *repeating) open(context.Context) (io.Reader, error)         { return nil, errors.New("not used") }
+func (r *repeating) send(context.Context, []byte) (io.Reader, error) { return r, nil }
+func (r *repeating) close()                                          {}
+
+// Read returns a whole line. It ends after more lines than any answer may have.
+func (r *repeating) Read(p []byte) (int, error) {
+	if r.sent > 2*maxBoundary {
+		return 0, io.EOF
+	}
+	r.sent++
+	return copy(p, r.line), nil
+}
+
+// TestShallowCommitsAreBounded has a server that names shallow commits without end.
+func TestShallowCommitsAreBounded(t *testing.T) {
+	one, other := plumbing.NewHash(strings.Repeat("a", 40)), plumbing.NewHash(strings.Repeat("b", 40))
+	for name, c := range map[string]struct {
+		request Request
+		line    string
+		most    int
+	}{
+		"one commit": {request: Request{Want: []plumbing.Hash{one}, Single: true}, most: 1},
+		"further ones": {request: Request{Want: []plumbing.Hash{one, other}, Shallow: []plumbing.Hash{other},
+			Single: true}, most: 3},
+		"no longer shallow": {request: Request{Want: []plumbing.Hash{one}, Single: true},
+			line: "0037unshallow " + one.String() + "\n", most: 1},
+		"history": {request: Request{Want: []plumbing.Hash{one}, Depth: 500}, most: maxBoundary},
+	} {
+		link := &repeating{line: c.line}
+		if c.line == "" {
+			link.line = "0035shallow " + one.String() + "\n"
+		}
+		conn := &Conn{link: link, Refs: packp.NewAdvRefs(), remote: Remote{URL: "https://git.example/app"}}
+		if err := conn.Refs.Capabilities.Set(capability.Shallow); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Fetch(t.Context(), c.request, 1<<20)
+		if f := fault.As(err); f == nil || !errors.Is(err, errShallow) ||
+			f.Hint != "Update the git server: it names commits that the answer does not need" {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if link.sent > c.most+1 {
+			t.Errorf("%s: read %d lines, want at most %d", name, link.sent, c.most+1)
+		}
+	}
+}
 
 func FuzzReadAnswer(f *testing.F) {
 	hash := strings.Repeat("a", 40)
@@ -15,7 +76,7 @@ func FuzzReadAnswer(f *testing.F) {
 	f.Add([]byte("0017ERR access denied\n"), false)
 	f.Fuzz(func(t *testing.T, data []byte, depth bool) {
 		r := bufio.NewReader(bytes.NewReader(data))
-		shallow, err := readAnswer(r, depth)
+		shallow, err := readAnswer(r, depth, maxBoundary)
 		if err != nil {
 			return
 		}
