@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -22,6 +23,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
+	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -221,5 +224,48 @@ func TestStorageLimitStopsLargeFetchesOnly(t *testing.T) {
 	rev := updated(t, view, Remote{URL: g.URL + "/small"}, ref)
 	if _, err := view.Tree(t.Context(), rev, Options{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBasesOfThinPacksCountForTheStorageLimit stores a pack of a few kilobytes whose deltas name bases of 40 MiB.
+func TestBasesOfThinPacksCountForTheStorageLimit(t *testing.T) {
+	dir := t.TempDir()
+	ms := longTTL(filepath.Join(dir, "mirrors"))
+	ms.Budget = artifact.NewBudget(dir, 8<<20)
+	remote := Remote{URL: "https://host/app"}
+	m, err := ms.acquire("owner", remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := packstore.Open(filepath.Join(m.dir, "pack"), m.packs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := []byte(randomText(t, 1<<20))
+	first, second := []packstore.Object{{Kind: plumbing.BlobObject, Data: base}}, []packstore.Object{}
+	for i := range 20 {
+		turned := append(bytes.Clone(base[(i+1)<<10:]), base[:(i+1)<<10]...)
+		first = append(first, packstore.Object{Data: packstore.Delta(base, turned),
+			Base: plumbing.ComputeHash(plumbing.BlobObject, base)})
+		second = append(second, packstore.Object{Data: packstore.Delta(turned, append(bytes.Clone(turned), 'x')),
+			Base: plumbing.ComputeHash(plumbing.BlobObject, turned)})
+	}
+	u := &update{mirror: m, ctx: t.Context(), remote: remote}
+	for _, c := range []struct {
+		objects []packstore.Object
+		want    string
+	}{
+		{objects: first},
+		{objects: second, want: "the files in --storage-path use 8.0 MiB, and their limit is 8.0 MiB"},
+	} {
+		var pack bytes.Buffer
+		if err := packstore.Encode(&pack, c.objects); err != nil {
+			t.Fatal(err)
+		}
+		err := u.store(objects, &wire.Answer{Pack: &pack})
+		if c.want == "" && err != nil || c.want != "" && (fault.Reason(err, "") != meta.StorageOperationFailedReason ||
+			!strings.Contains(err.Error(), c.want)) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
 	}
 }

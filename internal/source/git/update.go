@@ -313,7 +313,8 @@ func (u *update) fetch(r *repository, t target, request wire.Request) error {
 func (u *update) store(objects *packstore.Store, answer *wire.Answer) error {
 	share := u.mirror.budget.Of(guard.OwnerOf(u.ctx), u.mirror.dir)
 	stream := &errorRecorder{Reader: share.Reader(answer.Pack)}
-	switch err := objects.Add(u.ctx, stream); {
+	room := packstore.Room{Bases: u.mirror.limits.pack, Writer: share.Writer}
+	switch err := objects.Add(u.ctx, stream, room); {
 	case err == nil:
 		return nil
 	case stream.err != nil:
@@ -324,6 +325,8 @@ func (u *update) store(objects *packstore.Store, answer *wire.Answer) error {
 		return gitFault("cannot index the objects of %s", fault.RedactURL(u.remote.URL)).Because(err)
 	case errors.Is(err, packstore.ErrMalformed), errors.Is(err, packstore.ErrDamaged):
 		return gitFault("%s sent a pack that is not valid", fault.RedactURL(u.remote.URL)).Because(err)
+	case fault.As(err) != nil: // of the share
+		return err
 	default:
 		return storageFault("cannot store the fetched objects", err)
 	}

@@ -22,10 +22,27 @@ import (
 // ErrMalformed is the error for data that is not a valid pack.
 var ErrMalformed = errors.New("malformed pack")
 
+// Room bounds what a store writes besides the bytes of a pack that it reads. The zero value has no bound.
+type Room struct {
+	// Bases is the maximum size, in bytes, of the bases that are added to a thin pack; unlimited if 0. The last one may
+	// exceed it.
+	Bases int64
+	// Writer wraps the writers of these bases and of the index. Its errors end Add.
+	Writer func(io.Writer) io.Writer
+}
+
+// writer returns a bounded writer to w.
+func (r Room) writer(w io.Writer) io.Writer {
+	if r.Writer == nil {
+		return w
+	}
+	return r.Writer(w)
+}
+
 // Add stores a pack. It adds the missing bases to a thin pack, so that each pack can be read on its own. The store
 // contains either the whole pack or nothing of it. The error is ErrMalformed or ErrTooLarge if the pack is not
 // acceptable.
-func (s *Store) Add(ctx context.Context, r io.Reader) error {
+func (s *Store) Add(ctx context.Context, r io.Reader, room Room) error {
 	f, err := os.CreateTemp(s.dir, temporary+"*"+packSuffix)
 	if err != nil {
 		return err
@@ -37,7 +54,7 @@ func (s *Store) Add(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer lease.Release()
-	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f), lease: lease}
+	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f), lease: lease, room: room}
 	for _, step := range []func() error{b.scan, func() error { return b.addBases(s) }, b.resolve, b.finish} {
 		if err := step(); err != nil {
 			return cmp.Or(b.from.failed, err)
@@ -53,7 +70,7 @@ func (s *Store) install(file string, b *builder) error {
 		return err
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is not needed
-	if err := errors.Join(b.writeIndex(f), f.Close()); err != nil {
+	if err := errors.Join(b.writeIndex(b.room.writer(f)), f.Close()); err != nil {
 		return err
 	}
 	name := filepath.Join(s.dir, fmt.Sprintf("pack-%x", b.sum))
@@ -77,6 +94,7 @@ type builder struct {
 	lease   *guard.Lease
 	largest int64 // bytes of the largest object that was read whole, if it is not small
 	from    *recorder
+	room    Room
 	file    *os.File // the pack as received, then the added bases
 	end     int64    // offset of the end of the objects
 	entries []packEntry
@@ -182,12 +200,20 @@ func (b *builder) computeSums() error {
 	return nil
 }
 
-// addBases appends the bases that are missing in a thin pack.
+// addBases appends the bases that are missing in a thin pack. A delta of a few bytes may name a base of the maximum
+// size.
 func (b *builder) addBases(s *Store) error {
-	w := bufio.NewWriter(io.NewOffsetWriter(b.file, b.end))
+	start := b.end
+	w := bufio.NewWriter(b.room.writer(io.NewOffsetWriter(b.file, start)))
 	for h := range b.bases {
 		if _, ok := b.offsets[h]; ok {
 			continue
+		}
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+		if most := b.room.Bases; most > 0 && b.end-start > most {
+			return fmt.Errorf("%w: the bases of its deltas have more than %d MiB", ErrMalformed, most>>20)
 		}
 		kind, data, err := s.Read(h)
 		if errors.Is(err, ErrNotFound) {

@@ -29,12 +29,13 @@ func TestAPackIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {
 	}
 	pack = withChecksum(append(pack, make([]byte, hashSize)...))
 	s, budget := openStore(t), guard.NewBudget(leasedObjects*objectBytes+1)
-	err := s.Add(guard.WithBudget(t.Context(), budget), bytes.NewReader(pack))
+	err := s.Add(guard.WithBudget(t.Context(), budget), bytes.NewReader(pack), Room{})
 	if !guard.IsMemory(err) || s.Len() != 0 || budget.Used() != 0 {
 		t.Errorf("%v; %d packs, %d bytes used", err, s.Len(), budget.Used())
 	}
 	budget = guard.NewBudget(2 * leasedObjects * objectBytes)
-	if err := s.Add(guard.WithBudget(t.Context(), budget), bytes.NewReader(pack)); err != nil || budget.Used() != 0 {
+	err = s.Add(guard.WithBudget(t.Context(), budget), bytes.NewReader(pack), Room{})
+	if err != nil || budget.Used() != 0 {
 		t.Errorf("with enough memory: %v, %d bytes used", err, budget.Used())
 	}
 }

@@ -80,7 +80,7 @@ func openStoreWith(tb testing.TB, shared *Shared) *Store {
 
 func add(tb testing.TB, s *Store, pack []byte) {
 	tb.Helper()
-	if err := s.Add(context.Background(), bytes.NewReader(pack)); err != nil {
+	if err := s.Add(context.Background(), bytes.NewReader(pack), Room{}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -129,7 +129,7 @@ func TestReadsPacksOfGit(t *testing.T) {
 			s := openStore(t)
 			add(t, s, r.pack(first+"\n", "--delta-base-offset"))
 			thin := r.pack(second+"\n^"+first+"\n", options...)
-			if err := openStore(t).Add(t.Context(), bytes.NewReader(thin)); !errors.Is(err, ErrMalformed) {
+			if err := openStore(t).Add(t.Context(), bytes.NewReader(thin), Room{}); !errors.Is(err, ErrMalformed) {
 				t.Errorf("a thin pack without its bases: got %v", err)
 			}
 			add(t, s, thin)
@@ -244,7 +244,7 @@ func TestAddRejectsMalformedPacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t)
-			if err := s.Add(t.Context(), bytes.NewReader(pack)); !errors.Is(err, ErrMalformed) {
+			if err := s.Add(t.Context(), bytes.NewReader(pack), Room{}); !errors.Is(err, ErrMalformed) {
 				t.Errorf("got %v", err)
 			}
 			if entries, err := os.ReadDir(s.dir); err != nil || len(entries) > 0 {
@@ -256,7 +256,7 @@ func TestAddRejectsMalformedPacks(t *testing.T) {
 		s := openStore(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Add(ctx, bytes.NewReader(good)); !errors.Is(err, context.Canceled) {
+		if err := s.Add(ctx, bytes.NewReader(good), Room{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -284,7 +284,7 @@ func FuzzAdd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pack []byte) {
 		s := openStore(t)
 		add(t, s, base)
-		if err := s.Add(t.Context(), bytes.NewReader(withChecksum(pack))); err != nil {
+		if err := s.Add(t.Context(), bytes.NewReader(withChecksum(pack)), Room{}); err != nil {
 			return
 		}
 		if _, err := Open(s.dir, &Shared{}); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/binary"
-	"errors"
 	"io"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -52,7 +51,7 @@ func (s *Store) Put(ctx context.Context, objects []Object) error {
 	if err := Encode(&b, objects); err != nil {
 		return err
 	}
-	return s.Add(ctx, &b)
+	return s.Add(ctx, &b, Room{})
 }
 
 // writeObject writes an object in the format of a pack.
@@ -74,6 +73,8 @@ func writeObject(w io.Writer, o Object) error {
 		return err
 	}
 	z := zlib.NewWriter(w)
-	_, err := z.Write(o.Data)
-	return errors.Join(err, z.Close())
+	if _, err := z.Write(o.Data); err != nil {
+		return err
+	}
+	return z.Close()
 }

@@ -27,7 +27,7 @@ func TestPutAndAddThinPack(t *testing.T) {
 	if thin.Len() > 200 {
 		t.Errorf("one additional line takes %d bytes", thin.Len())
 	}
-	if err := s.Add(t.Context(), &thin); err != nil {
+	if err := s.Add(t.Context(), &thin, Room{}); err != nil {
 		t.Fatal(err)
 	}
 	for h, want := range map[plumbing.Hash][]byte{from: long, to: changed,
