@@ -40,7 +40,7 @@ func (b *builder) submodule(c *checkout, p place, before *directory) (*directory
 	if c.nesting == maxNesting {
 		return nil, fmt.Errorf("submodules are nested more than %d levels deep", maxNesting)
 	}
-	raw, err := c.moduleURL(p)
+	raw, err := b.moduleURL(c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (b *builder) submodule(c *checkout, p place, before *directory) (*directory
 }
 
 // moduleURL returns the URL of the submodule at a place.
-func (c *checkout) moduleURL(p place) (string, error) {
+func (b *builder) moduleURL(c *checkout, p place) (string, error) {
 	if c.modules == nil {
-		text, err := c.file(modulesFile)
+		text, err := b.file(c, modulesFile)
 		if err != nil {
 			return "", err
 		}
@@ -89,20 +89,17 @@ func (c *checkout) moduleURL(p place) (string, error) {
 	return raw, nil
 }
 
-// file returns the content of a file in the root directory; empty if there is none.
-func (c *checkout) file(name string) ([]byte, error) {
-	_, data, err := c.from.objects.Read(c.root)
-	if err != nil {
-		return nil, err
-	}
-	listing, err := parseTree(data)
+// file returns the content of a file in the root directory of a checkout; empty if there is none.
+func (b *builder) file(c *checkout, name string) ([]byte, error) {
+	held := b.lease.Bytes()
+	defer b.lease.Shrink(held)
+	listing, err := b.parse(c, c.root)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range listing {
 		if e.name == name && e.mode.IsRegular() {
-			_, data, err := c.from.objects.Read(e.hash)
-			return data, err
+			return b.read(c, e.hash)
 		}
 	}
 	return nil, nil

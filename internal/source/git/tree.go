@@ -22,6 +22,7 @@ import (
 const (
 	maxEntries = 2_000_000 // files and directories of a tree
 	entryBytes = 300       // memory of an entry
+	minEntry   = 28        // bytes of the shortest entry of a git directory: "40000 x", a zero byte and a hash
 	entryShare = 2048      // bytes of the memory budget for each entry that a tree may have
 	maxDepth   = 256       // of its directories
 )
@@ -156,7 +157,7 @@ func (b *builder) build(c *checkout, p place, before *directory) (*directory, er
 		return nil, fmt.Errorf("directory '%s': %w", p, err)
 	}
 	d := &directory{hash: p.hash, rules: p.rules.ID(), total: len(listing)}
-	if p.rules, err = localRules(c, listing, p.rules); err != nil {
+	if p.rules, err = b.localRules(c, listing, p.rules); err != nil {
 		return nil, err
 	}
 	entries := make([]artifact.Entry, 0, len(listing))
@@ -210,46 +211,77 @@ func (b *builder) enter(c *checkout, p place, e listed, before *directory) (*dir
 	return d, nil
 }
 
-// list reads and checks a git directory.
+// list reads and checks a git directory, and counts its entries.
 func (b *builder) list(c *checkout, p place) ([]listed, error) {
 	if err := b.ctx.Err(); err != nil {
 		return nil, err
 	}
-	kind, data, err := c.from.objects.Read(p.hash)
+	listing, err := b.parse(c, p.hash)
+	if err != nil {
+		return nil, err
+	}
+	return listing, b.count(len(listing))
+}
+
+// parse reads and checks a git directory. Before it parses the entries, it takes memory for as many as there may be.
+// Afterwards it keeps that of those that exist.
+func (b *builder) parse(c *checkout, hash plumbing.Hash) ([]listed, error) {
+	held := b.lease.Bytes()
+	kind, data, err := c.from.objects.ReadWith(b.ctx, hash, b.lease)
 	if err != nil {
 		c.markDamaged(err)
 		return nil, err
 	}
 	if kind != plumbing.TreeObject {
-		return nil, fmt.Errorf("object %s is not a directory", p.hash)
+		return nil, fmt.Errorf("object %s is not a directory", hash)
+	}
+	if err := b.lease.Grow(b.ctx, int64(len(data)/minEntry)*entryBytes); err != nil {
+		return nil, err
 	}
 	listing, err := parseTree(data)
 	if err != nil {
 		return nil, err
 	}
-	return listing, b.add(len(listing))
+	b.lease.Shrink(held + int64(len(listing))*entryBytes)
+	return listing, nil
+}
+
+// read returns a file of a checkout. A large one has memory of the lease while it is read.
+func (b *builder) read(c *checkout, file plumbing.Hash) ([]byte, error) {
+	held := b.lease.Bytes()
+	defer b.lease.Shrink(held)
+	_, data, err := c.from.objects.ReadWith(b.ctx, file, b.lease)
+	c.markDamaged(err)
+	return data, err
 }
 
 // add counts entries of the tree, and takes memory for them.
 func (b *builder) add(entries int) error {
-	if b.entries -= entries; b.entries < 0 {
-		return fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
+	if err := b.count(entries); err != nil {
+		return err
 	}
 	return b.lease.Grow(b.ctx, int64(entries)*entryBytes)
 }
 
+// count counts entries of the tree.
+func (b *builder) count(entries int) error {
+	if b.entries -= entries; b.entries < 0 {
+		return fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
+	}
+	return nil
+}
+
 // localRules adds the rules of the .sourceignore file in the directory.
-func localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules, error) {
+func (b *builder) localRules(c *checkout, listing []listed, rules ignore.Rules) (ignore.Rules, error) {
 	for _, e := range listing {
 		if e.name != ignore.File || !e.mode.IsRegular() {
 			continue
 		}
-		_, text, err := c.from.objects.Read(e.hash)
+		text, err := b.read(c, e.hash)
 		if err == nil {
 			err = ignore.CheckSize(ignore.File, int64(len(text)))
 		}
 		if err != nil {
-			c.markDamaged(err)
 			return rules, err
 		}
 		return rules.With(string(text))

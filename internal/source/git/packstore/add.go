@@ -92,7 +92,6 @@ func (s *Store) install(file string, b *builder) error {
 type builder struct {
 	ctx     context.Context
 	lease   *guard.Lease
-	largest int64 // bytes of the largest object that was read whole, if it is not small
 	from    *recorder
 	room    Room
 	file    *os.File // the pack as received, then the added bases
@@ -215,7 +214,8 @@ func (b *builder) addBases(s *Store) error {
 		if most := b.room.Bases; most > 0 && b.end-start > most {
 			return fmt.Errorf("%w: the bases of its deltas have more than %d MiB", ErrMalformed, most>>20)
 		}
-		kind, data, err := s.Read(h)
+		held := b.lease.Bytes()
+		kind, data, err := s.ReadWith(b.ctx, h, b.lease)
 		if errors.Is(err, ErrNotFound) {
 			continue // it is a delta of the pack, otherwise resolve fails
 		}
@@ -226,6 +226,7 @@ func (b *builder) addBases(s *Store) error {
 		if err := writeObject(c, Object{Kind: kind, Data: data}); err != nil {
 			return err
 		}
+		b.lease.Shrink(held)
 		b.hasAdded = true
 		b.entries = append(b.entries, packEntry{hash: h, offset: b.end, crc: c.crc})
 		b.offsets[h] = b.end

@@ -28,6 +28,9 @@ const (
 // errLarger is the error for an object that has more bytes than were asked for.
 var errLarger = errors.New("an object is larger than what was asked for")
 
+// errChain is the error for an object with more than maxChain deltas.
+var errChain = errors.New("an object has too many deltas")
+
 // errNoBase is the error for a delta whose base is not in the pack.
 var errNoBase = errors.New("the base of a delta is missing")
 
@@ -207,8 +210,8 @@ func (p *pack) baseOffset(h plumbing.Hash) (int64, error) {
 	return offset, err
 }
 
-// readAtMost returns the object at an offset. The error is errLarger if it, or an object that it is a delta of, has
-// more than most bytes.
+// readAtMost returns the object at an offset. The error is errLarger if it, an object that it is a delta of, or all
+// deltas together have more than most bytes.
 func (p *pack) readAtMost(offset, most int64, cache *deltaBases) (object, error) {
 	var deltas [][]byte
 	var locations []location // of the deltas
@@ -241,8 +244,11 @@ func (p *pack) readAtMost(offset, most int64, cache *deltaBases) (object, error)
 		if total += len(data); total > maxObject {
 			return o, ErrTooLarge
 		}
+		if int64(total) > most {
+			return o, errLarger
+		}
 		if len(deltas) == maxChain {
-			return o, damaged(p.name, errors.New("an object has too many deltas"))
+			return o, damaged(p.name, errChain)
 		}
 		deltas, locations = append(deltas, data), append(locations, location{p, offset})
 		offset = e.base
@@ -274,33 +280,6 @@ func apply(base, delta []byte) ([]byte, error) {
 		return nil, ErrTooLarge
 	}
 	return packfile.PatchDelta(base, delta)
-}
-
-// size returns the size of the object at an offset. A delta contains it at its start.
-func (p *pack) size(offset int64) (int64, error) {
-	e, err := p.entry(offset)
-	if err != nil {
-		return 0, err
-	}
-	defer e.close()
-	if !e.isDelta() {
-		return e.size, nil
-	}
-	z, err := inflater(e.body)
-	if err != nil {
-		return 0, damaged(p.name, err)
-	}
-	defer inflaters.Put(z)
-	start := bufio.NewReaderSize(z, 32)
-	_, err = binary.ReadUvarint(start)
-	if err != nil {
-		return 0, damaged(p.name, err)
-	}
-	n, err := binary.ReadUvarint(start)
-	if err != nil || n > 1<<50 {
-		return 0, damaged(p.name, errors.Join(err, packfile.ErrInvalidDelta))
-	}
-	return int64(n), nil
 }
 
 // inflateAtMost returns the decompressed bytes of an entry. The error is errLarger if they, or the result of a delta,

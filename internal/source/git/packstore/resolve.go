@@ -38,7 +38,10 @@ func (b *builder) resolve() error {
 			if !entry.hash.IsZero() {
 				continue
 			}
-			err := b.resolveEntry(p, cache, entry, maxObject)
+			err := b.resolveEntry(p, cache, entry, smallObject)
+			if errors.Is(err, errLarger) {
+				err = b.resolveLarge(p, cache, entry)
+			}
 			if errors.Is(err, errNoBase) {
 				missing = err
 				continue
@@ -102,12 +105,23 @@ func (b *builder) resolveEntry(p *pack, cache *deltaBases, entry *packEntry, mos
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if size := int64(len(o.data)); size > max(b.largest, smallObject) { // with its base and its delta
-		if err := b.lease.Grow(b.ctx, 3*(size-b.largest)); err != nil {
-			return err
-		}
-		b.largest = size
-	}
 	entry.hash = plumbing.ComputeHash(o.kind, o.data)
 	return nil
+}
+
+// resolveLarge is resolveEntry for a delta of any size, for which it takes memory first.
+func (b *builder) resolveLarge(p *pack, cache *deltaBases, entry *packEntry) error {
+	bytes, err := p.memory(entry.offset)
+	if isUnresolved(err) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	held := b.lease.Bytes()
+	if err := b.lease.Grow(b.ctx, bytes); err != nil {
+		return err
+	}
+	defer b.lease.Shrink(held)
+	return b.resolveEntry(p, cache, entry, maxObject)
 }

@@ -4,6 +4,7 @@
 package packstore
 
 import (
+	"context"
 	"crypto/sha1"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 var (
@@ -140,6 +143,28 @@ func (s *Store) find(h plumbing.Hash) (*pack, int64, error) {
 // Read returns the object with the hash, which it verifies. The error may be ErrNotFound, ErrTooLarge or ErrDamaged.
 func (s *Store) Read(h plumbing.Hash) (plumbing.ObjectType, []byte, error) {
 	return s.read(h, maxObject)
+}
+
+// ReadWith is [Store.Read] with memory of a lease. If the object, its bases or its deltas have more than 1 MiB, it adds
+// the memory for them to the lease before it reads them.
+func (s *Store) ReadWith(ctx context.Context, h plumbing.Hash, lease *guard.Lease) (plumbing.ObjectType, []byte,
+	error) {
+	kind, data, err := s.read(h, smallObject)
+	if !errors.Is(err, errLarger) {
+		return kind, data, err
+	}
+	p, offset, err := s.find(h)
+	if err != nil {
+		return 0, nil, err
+	}
+	bytes, err := p.memory(offset)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := lease.Grow(ctx, bytes); err != nil {
+		return 0, nil, err
+	}
+	return s.Read(h)
 }
 
 // ReadAtMost is [Store.Read] for an object that needs less memory than most bytes, at most 64 MiB, also with its bases.
