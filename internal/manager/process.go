@@ -141,6 +141,7 @@ func (p *process) connectRemotes() (err error) {
 	}
 	p.mirrors = git.NewMirrors(filepath.Join(p.StoragePath, "mirrors"))
 	p.mirrors.Budget = p.storage.Budget
+	guard.Memory().OnPressure(p.mirrors.DropCache)
 	return p.mgr.Add(guard.Runnable("exposing metrics", metrics.ForTokens(identities)))
 }
 

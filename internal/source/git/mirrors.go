@@ -36,6 +36,9 @@ func NewMirrors(dir string) *Mirrors {
 	return &Mirrors{dir: dir, limits: defaultLimits, open: map[string]*mirror{}, views: map[string]*View{}}
 }
 
+// DropCache drops what is cached of all mirrors, to free memory.
+func (ms *Mirrors) DropCache() { ms.packs.DropCache() }
+
 // View returns the view of an owner, such as the UID of an object. It is kept until [Mirrors.Forget].
 func (ms *Mirrors) View(owner string) *View {
 	ms.mu.Lock()

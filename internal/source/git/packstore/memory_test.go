@@ -123,3 +123,28 @@ func TestMemoryIsTakenBeforeLargeObjectsAreRead(t *testing.T) {
 		}
 	}
 }
+
+// TestSmallBasesAreCachedWithTheMemoryThatTheyTake caches more objects of one byte than there is memory for.
+func TestSmallBasesAreCachedWithTheMemoryThatTheyTake(t *testing.T) {
+	shared := &Shared{}
+	cache, p := &shared.bases, &pack{}
+	most := 0
+	for i := range 300_000 {
+		cache.put(location{p, int64(i)}, object{plumbing.BlobObject, make([]byte, 1, 64)})
+		if _, ok := cache.get(location{p, int64(i)}); !ok || cache.size > maxBases {
+			t.Fatalf("object %d is cached: %t; the cache has %d bytes", i, ok, cache.size)
+		}
+		most = max(most, len(cache.objects))
+	}
+	if limit := maxBases / (64 + baseOverhead); most > limit {
+		t.Errorf("the cache had %d objects, want at most %d", most, limit)
+	}
+	cache.put(location{p, 0}, object{plumbing.BlobObject, make([]byte, 1, maxBases)})
+	if cache.size > maxBases {
+		t.Errorf("a short object in a large array is cached: %d bytes", cache.size)
+	}
+	shared.DropCache()
+	if cache.size != 0 || len(cache.objects) != 0 {
+		t.Errorf("%d objects of %d bytes are left", len(cache.objects), cache.size)
+	}
+}

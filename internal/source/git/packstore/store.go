@@ -54,6 +54,9 @@ type Shared struct {
 	files pool
 }
 
+// DropCache drops the cached bases of deltas, which are read again when they are needed.
+func (s *Shared) DropCache() { s.bases.clear() }
+
 // Open opens the packs in dir, and creates dir if it does not exist. It removes incomplete files of a process that was
 // killed. It returns ErrDamaged if a pack is incomplete.
 func Open(dir string, shared *Shared) (*Store, error) {
@@ -229,9 +232,13 @@ type location struct {
 	offset int64
 }
 
-// maxBases is the maximum size, in bytes, of the cache. When it is full, it is cleared: objects of the same directory
-// have the same few bases.
-const maxBases = 16 << 20
+const (
+	// maxBases is the maximum size, in bytes, of the cache. When it is full, it is cleared: objects of the same
+	// directory have the same few bases.
+	maxBases = 16 << 20
+	// baseOverhead is the memory, in bytes, of an object in the cache besides its data.
+	baseOverhead = 128
+)
 
 func (b *deltaBases) get(at location) (object, bool) {
 	b.mu.Lock()
@@ -241,17 +248,18 @@ func (b *deltaBases) get(at location) (object, bool) {
 }
 
 func (b *deltaBases) put(at location, o object) {
-	if len(o.data) > maxBases/16 {
+	size := cap(o.data) + baseOverhead
+	if size > maxBases/16 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.objects == nil || b.size+len(o.data) > maxBases {
+	if b.objects == nil || b.size+size > maxBases {
 		b.objects, b.size = map[location]object{}, 0
 	}
 	if _, ok := b.objects[at]; !ok {
 		b.objects[at] = o
-		b.size += len(o.data)
+		b.size += size
 	}
 }
 
