@@ -1,6 +1,9 @@
 package guard
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 // Shares divides a quantity among owners: each may have at most half of what the others leave, so that one owner never
 // has all of it, and several owners that take what they can leave a part for others.
@@ -26,6 +29,16 @@ func (s *Shares) Take(owner string, n int64) bool {
 	}
 	s.used += n
 	s.byOwner[owner] += n
+	return true
+}
+
+// TakeWhile gives n to an owner until value is no longer reachable. It reports false, and gives nothing, if the owner
+// has too much.
+func TakeWhile[T any](s *Shares, owner string, n int64, value *T) bool {
+	if !s.Take(owner, n) {
+		return false
+	}
+	runtime.AddCleanup(value, func(n int64) { s.Give(owner, n) }, n)
 	return true
 }
 

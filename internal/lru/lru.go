@@ -61,6 +61,14 @@ func (c *Cache[K, V]) Remove(key K) {
 	c.remove(c.entries[key])
 }
 
+// Clear removes all keys.
+func (c *Cache[K, V]) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.order.Init()
+	c.entries, c.size = nil, 0
+}
+
 // Oldest returns the key and the value that were not used for the longest time. It does not mark them as used.
 func (c *Cache[K, V]) Oldest() (key K, value V, ok bool) {
 	c.mu.Lock()

@@ -34,9 +34,11 @@ func (p *process) addImageReflector(ctx context.Context) error {
 	repositories := &reflector.Repositories{
 		Registries: p.registries, Store: tags, Objects: p.mgr.GetClient(), Edges: p.kernel.Edges, Clock: p.GetClock(),
 	}
+	views := &reflector.Views{Store: tags}
+	guard.Memory().OnPressure(func() { tags.DropCache(); views.DropCache() })
 	policies := &reflector.Policies{
 		Objects: p.mgr.GetClient(), Namespaces: p.mgr.GetAPIReader(), Repositories: repositories,
-		Views:                &reflector.Views{Store: tags},
+		Views:                views,
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 	}
 	cleanup := &reflector.Cleanup{Store: tags, Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace()}

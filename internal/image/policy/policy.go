@@ -38,6 +38,29 @@ type Tag struct {
 // Known reports whether the details of the tag were read.
 func (t Tag) Known() bool { return t.Digest != "" || t.Unreadable }
 
+// Estimates of the memory of a tag, in bytes.
+const (
+	tagBytes    = 112 // of a Tag in a list
+	stringBytes = 32  // of a string, besides its text
+	mapBytes    = 320 // of a map with some entries, besides their strings
+	slotBytes   = 48  // of each entry of a map, besides its strings
+)
+
+// Memory estimates the memory in bytes that the tag takes, with all it refers to.
+func (t Tag) Memory() int64 {
+	n := tagBytes + 2*stringBytes + len(t.Name) + len(t.Digest)
+	for _, p := range t.Platforms {
+		n += stringBytes + len(p)
+	}
+	if len(t.Labels) > 0 {
+		n += mapBytes
+	}
+	for key, value := range t.Labels {
+		n += slotBytes + 2*stringBytes + len(key) + len(value)
+	}
+	return int64(n)
+}
+
 // Policy is a compiled ImagePolicy. It is safe for concurrent use.
 type Policy struct {
 	pattern *regexp.Regexp // nil: all tags match

@@ -21,6 +21,8 @@ const (
 	maxReads         = 2000 // of unknown tags, per pass
 	maxRereads       = 100  // of known tags, per pass, as tags may move
 
+	leaseStep = 1 << 20 // bytes of memory that are taken at a time for details
+
 	policiesOfRepository = "spec.imageRepositoryRef"
 )
 
@@ -33,7 +35,7 @@ func IndexPolicies(ctx context.Context, fields client.FieldIndexer) error {
 // readDetails reads the details of tags that policies require, and returns how many tags are left to read.
 // Some of the known tags are read again, in turns. It modifies the tags in found.
 func (r *Repositories) readDetails(ctx context.Context, obj *imagev1.ImageRepository, repo *openRepository,
-	found *store.Repository) (left int, err error) {
+	found *store.Repository, lease *guard.Lease) (left int, err error) {
 	policies, err := r.detailPolicies(ctx, obj)
 	if err != nil || len(policies) == 0 {
 		return 0, err
@@ -55,8 +57,9 @@ func (r *Repositories) readDetails(ctx context.Context, obj *imagev1.ImageReposi
 	if len(tags) == len(unknown) {
 		tags = append(tags, repo.nextRereads(known)...)
 	}
-	done, err := r.readTags(ctx, repo, tags, byDigest(known))
-	return max(0, len(unknown)-done), err
+	reading := &details{lease: lease, repository: repo.Name(), memory: found.Memory()}
+	err = reading.read(ctx, repo, tags, byDigest(known))
+	return max(0, len(unknown)-reading.done), err
 }
 
 // detailPolicies returns the policies of a repository that require details of tags.
@@ -99,13 +102,22 @@ func (r *openRepository) nextRereads(known []*policy.Tag) []*policy.Tag {
 	return next
 }
 
-// readTags reads the details of tags until half of the time of the pass is over, and returns how many it read.
-func (r *Repositories) readTags(ctx context.Context, repo *openRepository, tags []*policy.Tag,
-	known func(string) (policy.Tag, bool)) (int, error) {
+// details is the state of reading the details of tags.
+type details struct {
+	repository string // name of the image
+
+	mu     sync.Mutex
+	lease  *guard.Lease // for the memory
+	memory int64        // bytes of all tags of the repository
+	done   int          // tags that were read
+}
+
+// read reads the details of tags until half of the time of the pass is over. The error is [store.TooLarge] if the tags
+// would take too much memory.
+func (d *details) read(ctx context.Context, repo *openRepository, tags []*policy.Tag,
+	known func(string) (policy.Tag, bool)) error {
 	deadline, bounded := ctx.Deadline()
 	half := time.Until(deadline) / 2
-	var mu sync.Mutex
-	done := 0
 	group, ctx := guard.GroupWithContext(ctx, "reading the details of tags")
 	group.SetLimit(maxParallelReads)
 	for _, t := range tags {
@@ -120,15 +132,42 @@ func (r *Repositories) readTags(ctx context.Context, repo *openRepository, tags 
 			if err != nil {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			*t = tag
-			done++
-			return nil
+			return d.set(ctx, t, tag)
 		})
 	}
-	err := group.Wait()
-	return done, err
+	return group.Wait()
+}
+
+// set sets the details of a tag that was read. If they would take too much memory, the tag has none afterwards, as
+// those from before may be wrong.
+func (d *details) set(ctx context.Context, t *policy.Tag, read policy.Tag) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	more := read.Memory() - t.Memory()
+	err := d.take(ctx, more)
+	if err != nil {
+		read = policy.Tag{Name: t.Name}
+		more = read.Memory() - t.Memory()
+	}
+	d.memory += more
+	*t = read
+	if err == nil {
+		d.done++
+	}
+	return err
+}
+
+// take takes memory for details from the budget.
+func (d *details) take(ctx context.Context, more int64) error {
+	switch now := d.memory + more; {
+	case more <= 0:
+		return nil
+	case now > store.MaxMemory():
+		return store.TooLarge(d.repository)
+	case now > d.lease.Bytes():
+		return d.lease.Grow(ctx, now-d.lease.Bytes()+leaseStep)
+	}
+	return nil
 }
 
 // byDigest returns a function that finds a tag with known details by its digest.

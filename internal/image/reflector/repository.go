@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -93,7 +94,13 @@ func (r *Repositories) Reconcile(ctx context.Context,
 	if err != nil {
 		return reconcile.Failed(err)
 	}
-	left, incomplete := r.readDetails(ctx, obj, repo, found)
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "reading the tags of an image repository", found.Memory())
+	if err != nil {
+		return reconcile.Failed(err)
+	}
+	guard.HoldWhile(lease, found)
+	left, incomplete := r.readDetails(ctx, obj, repo, found, lease)
+	lease.Shrink(found.Memory())
 	revision := found.Identity()
 	if held := pass.Admit(revision); held != nil {
 		return reconcile.Failed(held)
@@ -155,10 +162,12 @@ func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, r
 		return nil, nil, err
 	}
 	image := repo.Name()
-	before, err = r.Store.Load(keyOf(obj))
+	before, err = r.Store.Load(ctx, keyOf(obj))
 	switch {
 	case errors.Is(err, store.ErrNotFound) || err == nil && before.Image != image:
 		before = nil
+	case guard.IsMemory(err):
+		return nil, nil, err
 	case err != nil:
 		return nil, nil, storeFault(err)
 	}
@@ -173,7 +182,11 @@ func (r *Repositories) scan(ctx context.Context, obj *imagev1.ImageRepository, r
 // store stores the tags if they changed, updates the status, and enqueues the policies.
 func (r *Repositories) store(obj *imagev1.ImageRepository, before, found *store.Repository, revision string) error {
 	if before == nil || !isStored(before, found, revision) {
-		if err := r.Store.Put(keyOf(obj), found); err != nil {
+		err := r.Store.Put(keyOf(obj), found)
+		if fault.As(err) != nil {
+			return err
+		}
+		if err != nil {
 			return storeFault(err)
 		}
 	}

@@ -201,7 +201,7 @@ func (s *Server) repository(r *http.Request, c caller) (any, error) {
 	if err := c.may(r.Context(), imagev1.ImageRepositoryKind, key.Namespace, key.Name); err != nil {
 		return nil, err
 	}
-	found, err := s.Policies.Views.Store.Load(key)
+	found, err := s.Policies.Views.Store.Load(r.Context(), key)
 	if err != nil {
 		return nil, err
 	}

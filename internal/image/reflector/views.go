@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
-// maxCached bounds the tags of all cached views together, which take 30 MB at most. Their strings are shared
-// with the store.
-const maxCached = 200_000
+// viewBytes is the memory of a tag in a view, in bytes, and of a view without tags.
+const viewBytes = 128
 
 // View is the tags of a repository at a revision, as a policy selects and orders them. It is shared and must
 // not be modified.
@@ -24,13 +23,15 @@ type View struct {
 	Total    int          // number of tags of the repository
 	Unknown  int          // number of tags that match the pattern and whose required details were not read yet
 	Tags     []policy.Tag // selected tags, best first
+
+	of *store.Repository // has the texts of the tags, and their memory
 }
 
 // Views orders the tags of repositories, and caches the views until the tags change. It is safe for concurrent use.
 type Views struct {
 	Store *store.Store
 
-	cache lru.Cache[viewKey, *View] // size is the number of tags
+	cache lru.Cache[viewKey, *View] // size is bytes of memory
 }
 
 type viewKey struct {
@@ -72,18 +73,22 @@ func (v *Views) All(ctx context.Context, key store.Key) (*View, error) {
 
 func (v *Views) of(ctx context.Context, key viewKey,
 	order func(context.Context, *store.Repository, *View) error) (*View, error) {
-	r, err := v.Store.Load(key.repository)
+	r, err := v.Store.Load(ctx, key.repository)
 	if err != nil {
 		return nil, err
 	}
 	if cached, ok := v.cache.Get(key); ok && cached.Revision == r.Revision {
 		return cached, nil
 	}
-	view := &View{Image: r.Image, Revision: r.Revision, Total: r.Len()}
+	view := &View{Image: r.Image, Revision: r.Revision, Total: r.Len(), of: r}
 	if err := order(ctx, r, view); err != nil {
 		return nil, err
 	}
-	size := int64(len(view.Tags) + 1) // an empty view takes memory too
-	v.cache.Add(key, view, min(size, maxCached), lru.Limits{Size: maxCached})
+	// Views of the same repository share its texts, but each of them may be the last one that has them.
+	size, most := viewBytes*int64(len(view.Tags)+1)+r.Memory(), store.MaxMemory()
+	v.cache.Add(key, view, min(size, most), lru.Limits{Size: most})
 	return view, nil
 }
+
+// DropCache removes all views from the cache.
+func (v *Views) DropCache() { v.cache.Clear() }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -16,14 +17,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
 const (
-	maxConfig    = 4 << 20 // bytes of an image's configuration
+	maxManifest  = 4 << 20 // bytes of a manifest, and of an image's configuration
 	maxLabels    = 64      // of an image; others are dropped
 	maxLabel     = 512     // bytes of name and value; longer labels are dropped
-	maxPlatforms = 64
+	maxPlatforms = 64      // of an image; others are dropped
+	maxPlatform  = 128     // bytes; longer platforms are dropped
 
 	createdAnnotation = "org.opencontainers.image.created" // https://specs.opencontainers.org/image-spec/annotations/
 )
@@ -73,6 +76,9 @@ func (r *Repository) Read(ctx context.Context, before policy.Tag,
 func (r *Repository) unreadable(err error, tag string) error {
 	var response *transport.Error
 	isResponse := errors.As(err, &response) // other responses may be temporary
+	if guard.IsMemory(err) {
+		return err
+	}
 	explained := r.failed(err, "cannot read '%s:%s'", r.name.Name(), tag)
 	if errors.Is(err, errContent) || isResponse && response.StatusCode == http.StatusNotFound {
 		return errors.Join(ErrUnreadable, explained)
@@ -92,7 +98,7 @@ func (r *Repository) readManifest(ctx context.Context, digest v1.Hash, tag *poli
 	if got.MediaType.IsIndex() {
 		return r.readIndex(ctx, got, tag)
 	}
-	return r.readImage(got, tag)
+	return r.readImage(ctx, got, tag)
 }
 
 // manifest returns the manifest with a digest. The error wraps errContent if its content does not match the digest.
@@ -102,11 +108,19 @@ func (r *Repository) manifest(ctx context.Context, digest v1.Hash) (*remote.Desc
 	if err != nil && !errors.As(err, &response) && ctx.Err() == nil && !isNetwork(err) {
 		return nil, errors.Join(errContent, err)
 	}
+	if err == nil && len(got.Manifest) > maxManifest {
+		return nil, errContent
+	}
 	return got, err
 }
 
 // readIndex sets the platforms of an index, and the other details from its annotations or its first image.
 func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag *policy.Tag) error {
+	lease, err := leaseFor(ctx, got.Manifest)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
 	var index v1.IndexManifest
 	if err := json.Unmarshal(got.Manifest, &index); err != nil {
 		return errContent
@@ -119,9 +133,7 @@ func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag 
 		if first == nil {
 			first = &index.Manifests[i]
 		}
-		if len(tag.Platforms) < maxPlatforms {
-			tag.Platforms = append(tag.Platforms, platform(*m.Platform))
-		}
+		addPlatform(tag, *m.Platform)
 	}
 	slices.Sort(tag.Platforms)
 	tag.Platforms = slices.Compact(tag.Platforms)
@@ -131,7 +143,7 @@ func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag 
 			return err
 		}
 		child := policy.Tag{}
-		if err := r.readImage(image, &child); err != nil {
+		if err := r.readImage(ctx, image, &child); err != nil {
 			return err
 		}
 		tag.Created, tag.Labels = child.Created, child.Labels
@@ -142,23 +154,20 @@ func (r *Repository) readIndex(ctx context.Context, got *remote.Descriptor, tag 
 
 // readImage sets the labels, the platform and the creation time of an image. For artifacts that are not
 // images, such as charts, it sets only the annotations of the manifest.
-func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
+func (r *Repository) readImage(ctx context.Context, got *remote.Descriptor, tag *policy.Tag) error {
+	lease, err := leaseFor(ctx, got.Manifest)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
 	var manifest v1.Manifest
 	if err := json.Unmarshal(got.Manifest, &manifest); err != nil {
 		return errContent
 	}
 	if t := manifest.Config.MediaType; t == types.OCIConfigJSON || t == types.DockerConfigJSON {
-		config, err := r.config(got, manifest.Config)
-		if err != nil {
+		if err := r.readConfig(ctx, got, manifest.Config, tag); err != nil {
 			return err
 		}
-		tag.Platforms = []string{platform(v1.Platform{OS: config.OS, Architecture: config.Architecture,
-			Variant: config.Variant})}
-		if config.OS == "" {
-			tag.Platforms = nil
-		}
-		tag.Created = config.Created.UTC()
-		addLabels(tag, config.Config.Labels)
 	}
 	addLabels(tag, manifest.Annotations)
 	if tag.Created.Before(earliest) {
@@ -167,20 +176,50 @@ func (r *Repository) readImage(got *remote.Descriptor, tag *policy.Tag) error {
 	return nil
 }
 
-func (r *Repository) config(got *remote.Descriptor, at v1.Descriptor) (*v1.ConfigFile, error) {
-	if at.Size > maxConfig {
-		return nil, errContent
+// readConfig sets the labels, the platform and the creation time of an image from its configuration.
+func (r *Repository) readConfig(ctx context.Context, got *remote.Descriptor, at v1.Descriptor, tag *policy.Tag) error {
+	if at.Size > maxManifest {
+		return errContent
 	}
 	image, err := got.Image()
 	if err != nil {
-		return nil, errors.Join(errContent, err)
+		return errors.Join(errContent, err)
 	}
-	config, err := image.ConfigFile()
+	raw, err := image.RawConfigFile()
 	var response *transport.Error
 	if err != nil && !errors.As(err, &response) && !isNetwork(err) {
-		return nil, errors.Join(errContent, err)
+		return errors.Join(errContent, err)
 	}
-	return config, err
+	if err != nil {
+		return err
+	}
+	lease, err := leaseFor(ctx, raw)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	var config v1.ConfigFile
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return errContent
+	}
+	tag.Platforms = nil
+	if config.OS != "" {
+		addPlatform(tag, v1.Platform{OS: config.OS, Architecture: config.Architecture, Variant: config.Variant})
+	}
+	tag.Created = config.Created.UTC()
+	addLabels(tag, config.Config.Labels)
+	return nil
+}
+
+// addPlatform adds a platform to a tag as os/architecture or os/architecture/variant. It drops platforms that are too
+// long to be one, and those with a comma, which separates the platforms of a stored tag.
+func addPlatform(tag *policy.Tag, p v1.Platform) {
+	if len(p.OS)+len(p.Architecture)+len(p.Variant) > maxPlatform || len(tag.Platforms) >= maxPlatforms {
+		return
+	}
+	if s := platform(p); !strings.Contains(s, ",") {
+		tag.Platforms = append(tag.Platforms, s)
+	}
 }
 
 // addLabels adds labels or annotations to a tag; those of the outermost manifest take precedence. The annotation

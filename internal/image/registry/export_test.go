@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 
@@ -15,6 +16,6 @@ func ParseList(body []byte, link string) ([]policy.Tag, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	tags, err := parseTags(body)
+	tags, err := parseTags(context.Background(), body)
 	return tags, next, err
 }

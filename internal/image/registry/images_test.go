@@ -1,7 +1,13 @@
 package registry_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +76,6 @@ func TestReadReturnsImageDetails(t *testing.T) {
 	}
 	pushImages(t, write, built, origin)
 	r := open(t, origin.Host)
-	unknown := func(string) (policy.Tag, bool) { return policy.Tag{}, false }
 	for tag, want := range map[string]policy.Tag{
 		"plain": {Created: built, Labels: map[string]string{"team": "shop"}, Platforms: []string{"linux/amd64"}},
 		"reproducible": {Created: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC),
@@ -106,3 +111,91 @@ func TestReadReturnsImageDetails(t *testing.T) {
 		t.Errorf("deleted tag: %v", err)
 	}
 }
+
+// TestReadDropsLongPlatforms checks that a registry cannot make the details of a tag large.
+func TestReadDropsLongPlatforms(t *testing.T) {
+	origin := testenv.NewRegistry(t)
+	index := v1.ImageIndex(empty.Index)
+	image := imageFor(t, v1.Platform{OS: strings.Repeat("o", 1<<20)}, time.Time{}, nil)
+	for _, p := range []v1.Platform{
+		{OS: "linux", Architecture: "amd64"}, {OS: strings.Repeat("o", 1<<20), Architecture: "a"},
+		{OS: "linux", Architecture: strings.Repeat("a", 1<<20)}, {OS: "linux", Architecture: "arm,a,b,c"},
+		{OS: "linux", Architecture: "arm", Variant: strings.Repeat("v", 1<<19)},
+	} {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
+	}
+	at := func(tag string) name.Tag {
+		ref, err := name.NewTag(origin.Host+"/"+repo+":"+tag, name.Insecure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ref
+	}
+	if err := remote.WriteIndex(at("index"), index, origin.Access()...); err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(at("image"), image, origin.Access()...); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, origin.Host)
+	for tag, want := range map[string][]string{"index": {"linux/amd64"}, "image": nil} {
+		got, err := r.Read(t.Context(), policy.Tag{Name: tag}, unknown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Platforms); diff != "" || got.Memory() > 1<<10 {
+			t.Errorf("%s takes %d bytes (-want +got):\n%s", tag, got.Memory(), diff)
+		}
+	}
+}
+
+// TestImagesThatTakeMuchMemoryAreUnreadable checks manifests and configurations that are small, but have many values.
+func TestImagesThatTakeMuchMemoryAreUnreadable(t *testing.T) {
+	f := newProxy(t, testenv.NewRegistry(t))
+	many := strings.Repeat(`{},`, 300_000) + `{}`
+	contents := map[string]string{} // by digest
+	add := func(content string) string {
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content)))
+		contents[digest] = content
+		return digest
+	}
+	const image = `{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","size":%d,` +
+		`"digest":%q},"layers":[%s]}`
+	config, small := `{"os":"linux","history":[`+many+`]}`, `{"os":"linux"}`
+	tags := map[string]string{
+		"index":  add(`{"schemaVersion":2,"manifests":[` + many + `]}`),
+		"large":  add(`{"schemaVersion":2,"annotations":{"a":"` + strings.Repeat("x", 5<<20) + `"}}`),
+		"layers": add(fmt.Sprintf(image, len(small), add(small), many)),
+		"config": add(fmt.Sprintf(image, len(config), add(config), "")),
+	}
+	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
+		name := path.Base(r.URL.Path)
+		if !strings.Contains(r.URL.Path, "/manifests/") && !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		digest, ok := tags[name]
+		if !ok {
+			digest = name
+		}
+		kind := "application/vnd.oci.image.manifest.v1+json"
+		if digest == tags["index"] {
+			kind = "application/vnd.oci.image.index.v1+json"
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Length", fmt.Sprint(len(contents[digest])))
+		w.Header().Set("Docker-Content-Digest", digest)
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, contents[digest])
+		}
+		return true
+	})
+	r := open(t, hostOf(f.Server))
+	for tag := range tags {
+		if got, err := r.Read(t.Context(), policy.Tag{Name: tag}, unknown); !errors.Is(err, registry.ErrUnreadable) {
+			t.Errorf("%s was read: %d bytes, %v", tag, got.Memory(), err)
+		}
+	}
+}
+
+// unknown has the details of no digest.
+func unknown(string) (policy.Tag, bool) { return policy.Tag{}, false }

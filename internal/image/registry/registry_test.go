@@ -13,8 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
+	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -306,4 +308,38 @@ func FuzzList(f *testing.F) {
 			t.Errorf("next page %q", next)
 		}
 	})
+}
+
+// TestListsThatTakeMuchMemoryAreRefused checks a list that is small, but has millions of tags.
+func TestListsThatTakeMuchMemoryAreRefused(t *testing.T) {
+	body := `{"tags":["` + strings.Repeat(`a","`, 1_100_000) + `"]}`
+	_, _, err := registry.ParseList([]byte(body), "")
+	if err == nil || err.Error() != "a page of the list has more than 500000 tags" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestScansWithMuchMemoryAreRefused checks tags that are fewer than allowed, but long.
+func TestScansWithMuchMemoryAreRefused(t *testing.T) {
+	f := newProxy(t, testenv.NewRegistry(t))
+	long, pages := strings.Repeat("x", 118), 0
+	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		var list strings.Builder
+		for i := range 90_000 {
+			fmt.Fprintf(&list, `"%s-%d-%d",`, long, pages, i)
+		}
+		pages++
+		w.Header().Set("Link", fmt.Sprintf(`<%s?last=%d>; rel="next"`, r.URL.Path, pages))
+		_, _ = io.WriteString(w, `{"tags":[`+list.String()+`"z"]}`)
+		return true
+	})
+	_, err := open(t, hostOf(f.Server)).Scan(t.Context(), nil, nil)
+	want := fmt.Sprintf("take more than %s of memory. Exclude tags with spec.exclusionList, or narrow spec.filterTags "+
+		"of policies that need more than names", guard.Bytes(store.MaxMemory()))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v after %d pages, want %q", err, pages, want)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
@@ -68,7 +69,7 @@ func (r *Repository) Scan(ctx context.Context, known *store.Repository, excluded
 	for next != "" {
 		p, err := s.page(ctx, next)
 		if err != nil {
-			r.saveForResume(s.Pages)
+			r.saveForResume(ctx, s.Pages)
 			return Scan{}, err
 		}
 		s.add(p)
@@ -82,9 +83,13 @@ func (r *Repository) Scan(ctx context.Context, known *store.Repository, excluded
 }
 
 // saveForResume saves the pages of a failed scan. If the scan made no progress since it was resumed, the next
-// one starts over, as links to pages may expire.
-func (r *Repository) saveForResume(pages []store.Page) {
+// one starts over, as links to pages may expire. It also starts over if the namespace has too many such pages.
+func (r *Repository) saveForResume(ctx context.Context, pages []store.Page) {
 	if len(pages) == len(r.partial.Pages) {
+		pages = nil
+	}
+	pages = slices.Clone(pages)
+	if len(pages) > 0 && !guard.TakeWhile(partials(), guard.OwnerOf(ctx), memoryOf(pages), &pages[0]) {
 		pages = nil
 	}
 	r.partial.Pages = pages
@@ -98,6 +103,7 @@ type scanner struct {
 	excluded   []*regexp.Regexp
 	requested  map[string]bool // URLs
 	seen       map[string]bool // tags
+	memory     int64           // of the pages, in bytes
 }
 
 // add adds a page, without tags of earlier pages, as tags may move to another page during the scan.
@@ -115,6 +121,7 @@ func (s *scanner) add(p store.Page) {
 		s.Fetched++
 	}
 	s.Pages = append(s.Pages, p)
+	s.memory += p.Memory()
 }
 
 // page requests one page.
@@ -125,6 +132,8 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 		return store.Page{}, unbounded("the tag list of '%s' links to an earlier page", where)
 	case len(s.Pages) >= maxPages || len(s.seen) > maxTags:
 		return store.Page{}, unbounded("'%s' has more than %d tags or %d pages", where, maxTags, maxPages)
+	case s.memory > store.MaxMemory():
+		return store.Page{}, store.TooLarge(where)
 	}
 	before, known := s.before[at]
 	etag := before.ETag
@@ -154,7 +163,9 @@ func (s *scanner) page(ctx context.Context, at string) (store.Page, error) {
 		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).
 			Because(err)
 	}
-	if p.Tags, err = parseTags(body); err != nil {
+	if p.Tags, err = parseTags(ctx, body); guard.IsMemory(err) {
+		return store.Page{}, err
+	} else if err != nil {
 		return store.Page{}, fault.New(imagev1.ReadOperationFailedReason, "cannot list the tags of '%s'", where).
 			Because(err)
 	}
@@ -233,7 +244,16 @@ func (r *Repository) get(ctx context.Context, at, etag string) ([]byte, *http.Re
 }
 
 // parseTags parses a page of the list. It drops tags that the specification does not allow, as they cannot be pulled.
-func parseTags(body []byte) ([]policy.Tag, error) {
+func parseTags(ctx context.Context, body []byte) ([]policy.Tag, error) {
+	values := valuesIn(body)
+	if values > 2*maxTags {
+		return nil, fmt.Errorf("a page of the list has more than %d tags", maxTags)
+	}
+	lease, err := acquire(ctx, "reading a list of tags", textCopies*int64(len(body))+tagBytes*values)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
 	var list struct {
 		Tags []string `json:"tags"`
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/gob"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
@@ -22,7 +24,8 @@ import (
 // digests.
 const (
 	magic     = "sluice-tags/1\n"
-	maxRecord = 64 << 20 // bytes of a decompressed record
+	maxRecord = maxMemory // bytes of a decompressed record; texts are shorter than what they take in memory
+	inMemory  = 8         // a decompressed record usually takes this many times its size while it is decoded
 	maxPages  = 1 << 20
 	sha256Len = 32
 	algorithm = "sha256:"
@@ -91,15 +94,28 @@ func writeRecord(w io.Writer, v any) error {
 	return err
 }
 
-// decode is the inverse of encode. It returns an error if the data is corrupt, as every record has a checksum.
-func decode(r io.Reader) (*Repository, error) {
+// decode is the inverse of encode. It returns an error if the data is corrupt, as every record has a checksum, or if it
+// takes more than MaxMemory. It takes memory from the budget of ctx before it decodes, until the repository is no
+// longer used.
+func decode(ctx context.Context, r io.Reader) (_ *Repository, err error) {
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "reading stored tags", 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lease.Release()
+		}
+	}()
 	in := bufio.NewReader(r)
 	start := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
 		return nil, errors.New("unknown file format")
 	}
 	var h head
-	if err := readRecord(in, &h); err != nil {
+	most := MaxMemory()
+	left := most
+	if err := readRecord(ctx, in, lease, left, &h); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
 	if h.Pages < 0 || h.Pages > maxPages {
@@ -108,19 +124,32 @@ func decode(r io.Reader) (*Repository, error) {
 	repo := &Repository{Image: h.Image, Excluded: h.Excluded, Scanned: h.Scanned, Revision: h.Revision}
 	for i := range h.Pages {
 		var packed page
-		if err := readRecord(in, &packed); err != nil {
+		if err := readRecord(ctx, in, lease, left, &packed); err != nil {
 			return nil, fmt.Errorf("page %d: %w", i, err)
 		}
 		p, err := unpack(packed)
 		if err != nil {
 			return nil, fmt.Errorf("page %d: %w", i, err)
 		}
+		if left -= p.Memory(); left < 0 {
+			return nil, errTooLarge
+		}
 		repo.Pages = append(repo.Pages, p)
+		if err := lease.Grow(ctx, max(0, most-left-lease.Bytes())); err != nil {
+			return nil, err
+		}
+		lease.Shrink(most - left)
 	}
+	guard.HoldWhile(lease, repo)
 	return repo, nil
 }
 
-func readRecord(r *bufio.Reader, v any) error {
+// errTooLarge is the error for a file that takes more than MaxMemory.
+var errTooLarge = errors.New("it takes too much memory")
+
+// readRecord reads a record. It takes memory for it, besides what the lease has. It returns an error for one that takes
+// more than the bytes that are left.
+func readRecord(ctx context.Context, r *bufio.Reader, lease *guard.Lease, left int64, v any) error {
 	size, err := binary.ReadUvarint(r)
 	if err != nil {
 		return err
@@ -130,6 +159,16 @@ func readRecord(r *bufio.Reader, v any) error {
 	}
 	frame, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err != nil {
+		return err
+	}
+	var header zstd.Header // without a size if that is less than 256
+	if err := header.Decode(frame); err != nil {
+		return err
+	}
+	if header.FrameContentSize > uint64(left) {
+		return errTooLarge
+	}
+	if err := lease.Grow(ctx, inMemory*int64(header.FrameContentSize)); err != nil {
 		return err
 	}
 	plain, err := decoder.DecodeAll(frame, nil)

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,17 +17,35 @@ import (
 	"strings"
 	"time"
 
+	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
 const (
 	extension = ".tags"
-	maxFile   = 1 << 30 // bytes of a file
-	maxCached = 200_000 // tags in memory, 40 MB at most
+	maxFile   = 1 << 30   // bytes of a file
+	maxMemory = 128 << 20 // bytes of a repository in memory
+	pageBytes = 256       // memory of a page, besides its texts and tags
 )
 
-// ErrNotFound means that a repository was not scanned, or that its file is corrupt.
+// MaxMemory returns how many bytes of memory the tags of a repository may take, with their details, and all
+// repositories in the cache together: 128 MiB, but at most a quarter of the memory budget.
+func MaxMemory() int64 { return min(maxMemory, guard.Memory().Total()/4) }
+
+// TooLarge returns the fault for a repository whose tags take more than MaxMemory. What is its name.
+func TooLarge(what any) *fault.Fault {
+	return fault.New(imagev1.ReadOperationFailedReason,
+		"the tags of '%s' and their labels and platforms take more than %s of memory", what,
+		guard.Bytes(MaxMemory())).
+		WithHint("Exclude tags with spec.exclusionList, or narrow spec.filterTags of policies that need more than " +
+			"names").
+		Final()
+}
+
+// ErrNotFound means that a repository was not scanned, or that its file is corrupt or too large.
 var ErrNotFound = errors.New("the repository has not been scanned yet")
 
 // Key identifies an ImageRepository.
@@ -54,6 +73,24 @@ type Page struct {
 
 	Listed int // number of tags in the response, including excluded ones
 	Tags   []policy.Tag
+}
+
+// Memory estimates the memory of the page in bytes.
+func (p *Page) Memory() int64 {
+	n := int64(pageBytes + len(p.URL) + len(p.ETag) + len(p.Sum) + len(p.Next))
+	for i := range p.Tags {
+		n += p.Tags[i].Memory()
+	}
+	return n
+}
+
+// Memory estimates the memory of the repository in bytes.
+func (r *Repository) Memory() int64 {
+	n := int64(0)
+	for i := range r.Pages {
+		n += r.Pages[i].Memory()
+	}
+	return n
 }
 
 // Len returns the number of tags.
@@ -101,7 +138,7 @@ func (r *Repository) Identity() string {
 type Store struct {
 	root *os.Root
 
-	cache lru.Cache[Key, *Repository] // size is the number of tags
+	cache lru.Cache[Key, *Repository] // size is bytes of memory
 }
 
 // Open opens the store in a directory, and creates the directory if it does not exist.
@@ -116,8 +153,9 @@ func Open(dir string) (*Store, error) {
 	return &Store{root: root}, nil
 }
 
-// Load returns the stored result of a repository, or [ErrNotFound].
-func (s *Store) Load(key Key) (*Repository, error) {
+// Load returns the stored result of a repository, or [ErrNotFound]. It takes the memory from the budget of ctx until
+// the result is no longer used.
+func (s *Store) Load(ctx context.Context, key Key) (*Repository, error) {
 	if r, ok := s.cache.Get(key); ok {
 		return r, nil
 	}
@@ -129,16 +167,22 @@ func (s *Store) Load(key Key) (*Repository, error) {
 		return nil, err
 	}
 	defer f.Close() // read only
-	r, err := decode(io.LimitReader(f, maxFile))
+	r, err := decode(ctx, io.LimitReader(f, maxFile))
+	if f := fault.As(err); f != nil && f.Reason == guard.ReasonWaitingForMemory {
+		return nil, err
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: '%s' is corrupt: %w", ErrNotFound, key.file(), err)
+		return nil, fmt.Errorf("%w: '%s' cannot be used: %w", ErrNotFound, key.file(), err)
 	}
 	s.add(key, r)
 	return r, nil
 }
 
-// Put stores the result of a repository, and sets its revision.
+// Put stores the result of a repository, and sets its revision. It returns [TooLarge] for one that Load would not read.
 func (s *Store) Put(key Key, r *Repository) error {
+	if r.Memory() > MaxMemory() {
+		return TooLarge(r.Image)
+	}
 	r.Revision = r.Identity()
 	if err := s.root.MkdirAll(key.Namespace, 0o700); err != nil {
 		return err
@@ -197,8 +241,12 @@ func (s *Store) Collect(live func(Key) bool) ([]Key, error) {
 func (s *Store) Close() error { return s.root.Close() }
 
 func (s *Store) add(key Key, r *Repository) {
-	s.cache.Add(key, r, min(int64(r.Len()), maxCached), lru.Limits{Size: maxCached})
+	most := MaxMemory()
+	s.cache.Add(key, r, min(r.Memory(), most), lru.Limits{Size: most})
 }
 
-// Cached returns the number of tags in memory.
-func (s *Store) Cached() int { return int(s.cache.Size()) }
+// Cached returns how many bytes of memory the cache takes.
+func (s *Store) Cached() int64 { return s.cache.Size() }
+
+// DropCache removes all repositories from the cache.
+func (s *Store) DropCache() { s.cache.Clear() }

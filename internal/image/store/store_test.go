@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 )
@@ -70,7 +73,7 @@ func TestLoadReturnsWhatWasPut(t *testing.T) {
 	if err := open(t, dir).Put(key, want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := open(t, dir).Load(key)
+	got, err := open(t, dir).Load(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +82,19 @@ func TestLoadReturnsWhatWasPut(t *testing.T) {
 	}
 	if got.Len() != 2500 || got.Revision == "" {
 		t.Errorf("%d tags of revision %q", got.Len(), got.Revision)
+	}
+}
+
+func TestLoadReturnsSmallRepositories(t *testing.T) {
+	dir := t.TempDir()
+	want := &store.Repository{Image: "a", Pages: []store.Page{{Listed: 1, Tags: []policy.Tag{{Name: "1"}}}}}
+	s := open(t, dir)
+	if err := errors.Join(s.Put(key, many(1)), s.WriteFile(key, want)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := open(t, dir).Load(t.Context(), key)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 
@@ -136,7 +152,7 @@ func TestCorruptFileIsNotFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := open(t, dir)
-		if _, err := s.Load(key); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Load(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := s.Put(key, many(10)); err != nil {
@@ -167,11 +183,11 @@ func TestRemoveAndCollect(t *testing.T) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 	for _, k := range []store.Key{key, gone} {
-		if _, err := s.Load(k); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Load(t.Context(), k); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v", k, err)
 		}
 	}
-	if _, err := s.Load(live); err != nil {
+	if _, err := s.Load(t.Context(), live); err != nil {
 		t.Error(err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*", "*"))
@@ -182,16 +198,116 @@ func TestRemoveAndCollect(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
-	for i := range 6 {
-		if err := s.Put(store.Key{Namespace: "apps", Name: fmt.Sprint(i)}, many(50_000)); err != nil {
+	name := func(i int) store.Key { return store.Key{Namespace: "apps", Name: fmt.Sprint(i)} }
+	r := many(20_000)
+	fit := int(store.MaxMemory() / r.Memory())
+	for i := range fit + 2 {
+		if err := s.Put(name(i), r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if cached := s.Cached(); cached > 200_000 || cached < 50_000 {
-		t.Errorf("%d tags in memory", cached)
+	if cached := s.Cached(); cached > store.MaxMemory() || cached < r.Memory() {
+		t.Errorf("%d bytes in memory, each repository takes %d", cached, r.Memory())
 	}
-	if r, err := s.Load(store.Key{Namespace: "apps", Name: "0"}); err != nil || r.Len() != 50_000 {
+	if r, err := s.Load(t.Context(), name(0)); err != nil || r.Len() != 20_000 {
 		t.Errorf("loading an evicted repository: %v", err)
+	}
+	s.DropCache()
+	if s.Cached() != 0 {
+		t.Errorf("%d bytes are cached after all were dropped", s.Cached())
+	}
+}
+
+// TestEstimatedMemoryIsHonest compares the estimate with what the tags take.
+func TestEstimatedMemoryIsHonest(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := many(20_000)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	takes := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	if estimate := r.Memory(); estimate < takes || estimate > 3*takes {
+		t.Errorf("the estimate is %d bytes, but the tags take %d", estimate, takes)
+	}
+	runtime.KeepAlive(r)
+}
+
+// large returns a repository whose labels take more memory than is allowed.
+func large() *store.Repository {
+	r := many(1000)
+	text := strings.Repeat("x", int(store.MaxMemory()/1000))
+	for i := range r.Pages[0].Tags {
+		r.Pages[0].Tags[i].Labels = map[string]string{"long": text}
+	}
+	return r
+}
+
+func TestLargeRepositoriesAreNotStored(t *testing.T) {
+	s := open(t, t.TempDir())
+	err := s.Put(key, large())
+	want := fmt.Sprintf("the tags of 'registry.example.com/shop/web' and their labels and platforms take more than %s",
+		guard.Bytes(store.MaxMemory()))
+	if f := fault.As(err); f == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err := s.Load(t.Context(), key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it was stored: %v", err)
+	}
+}
+
+// TestLargeFilesAreNotLoaded checks a file that takes more memory than is allowed, as earlier releases wrote them.
+func TestLargeFilesAreNotLoaded(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if err := s.Put(key, many(10)); err != nil { // creates the directory
+		t.Fatal(err)
+	}
+	s.DropCache()
+	inOnePage := large()
+	inPages := large()
+	inPages.Pages = nil
+	for _, tag := range inOnePage.Pages[0].Tags {
+		inPages.Pages = append(inPages.Pages, store.Page{Tags: []policy.Tag{tag}})
+	}
+	for name, r := range map[string]*store.Repository{"in one page": inOnePage, "in many pages": inPages} {
+		if err := s.WriteFile(key, r); err != nil {
+			t.Fatal(err)
+		}
+		budget := guard.NewBudget(1 << 30)
+		_, err := s.Load(guard.WithBudget(t.Context(), budget), key)
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "it takes too much memory") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if used := budget.Used(); used != 0 || s.Cached() != 0 {
+			t.Errorf("%s: %d bytes of the budget and of the cache %d are used", name, used, s.Cached())
+		}
+	}
+	if err := s.Put(key, many(10)); err != nil {
+		t.Errorf("the next scan does not replace the file: %v", err)
+	}
+}
+
+// TestLoadedTagsTakeMemory checks that loaded tags take memory of the budget.
+func TestLoadedTagsTakeMemory(t *testing.T) {
+	s := open(t, t.TempDir())
+	r := many(3000)
+	if err := s.Put(key, r); err != nil {
+		t.Fatal(err)
+	}
+	s.DropCache()
+	budget := guard.NewBudget(1 << 30)
+	loaded, err := s.Load(guard.WithBudget(t.Context(), budget), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := budget.Used(); used != r.Memory() {
+		t.Errorf("%d bytes of the budget are used, want %d", used, r.Memory())
+	}
+	runtime.KeepAlive(loaded)
+	s.DropCache()
+	if _, err = s.Load(guard.WithBudget(t.Context(), guard.NewBudget(1<<20)), key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("loaded with little memory: %v", err)
 	}
 }
 
@@ -216,7 +332,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "apps", "shop.web.tags"), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := open(t, dir).Load(key); err == nil {
+		if r, err := open(t, dir).Load(t.Context(), key); err == nil {
 			for tag := range r.Tags() {
 				_ = tag
 			}
@@ -250,7 +366,7 @@ func BenchmarkStore(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if loaded, err = s.Load(key); err != nil {
+			if loaded, err = s.Load(b.Context(), key); err != nil {
 				b.Fatal(err)
 			}
 			if err := s.Close(); err != nil {
