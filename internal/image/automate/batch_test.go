@@ -195,3 +195,23 @@ func TestCommitsOfAPassAreBounded(t *testing.T) {
 	s.BranchHas("app", "main", "api.yaml", s.mark("api:2", "api"))
 	s.ImageUpdateAutomationReady("each", metav1.ConditionTrue, "Succeeded", "")
 }
+
+// TestManyChangesAreMadeInSeveralCommits checks that a run commits all changes, also those that are too many for one
+// commit.
+func TestManyChangesAreMadeInSeveralCommits(t *testing.T) {
+	s := newHarness(t, system.ImageAutomation)
+	many := func(version string) string {
+		return strings.Repeat("- "+s.mark("web:"+version, "web"), 10_001)
+	}
+	s.Git.Commit("app", map[string]string{"a.yaml": s.mark("web:1.0.0", "web"), "many.yaml": many("1.0.0")})
+	s.GitRepository("app")
+	s.ChooseImage("web", "web:2.0.0")
+	s.ImageUpdateAutomation("update", "app")
+	s.BranchHas("app", "main", "many.yaml", many("2.0.0"))
+	s.BranchHas("app", "main", "a.yaml", s.mark("web:2.0.0", "web"))
+	s.pushed("update", s.Git.Run("app", "rev-parse", "main"))
+	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "repository up-to-date")
+	if got := s.Git.Run("app", "rev-list", "--count", "main"); got != "3" {
+		t.Errorf("%s commits, want that of the test and 2 of the automation", got)
+	}
+}

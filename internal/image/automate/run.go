@@ -103,7 +103,7 @@ func (r *run) commitAll(ctx context.Context, checkout *change.Checkout, branch c
 		part, err := result, error(nil)
 		if perPolicy {
 			policy := scan.Policies(result.Changes)[0]
-			if part, err = checkout.Only(result, r.writer.Selection.Plan, policy); err != nil {
+			if part, err = checkout.Only(ctx, result, r.writer.Selection.Plan, policy); err != nil {
 				return err
 			}
 		}
@@ -120,9 +120,16 @@ func (r *run) commitAll(ctx context.Context, checkout *change.Checkout, branch c
 		if checkout, branch, err = r.writer.After(commit, pushed.Hash); err != nil {
 			return err
 		}
+		incomplete := result.Incomplete
+		result.Release()
 		if result, err = r.scan(ctx, checkout); err != nil || len(result.Edits) == 0 {
 			obj.Status.ObservedSourceRevision = checkout.Revision.String()
 			return err
+		}
+		if incomplete { // the gates have not seen the others
+			if err := r.pass.Admit(change.Summary(result.Changes)); err != nil {
+				return err
+			}
 		}
 	}
 	return fault.New(imagev1.UpdateFailedReason, "%d commits were made, and more changes are left", maxCommits).

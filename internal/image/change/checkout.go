@@ -8,6 +8,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -73,6 +74,9 @@ func (w *Writer) fetchTip(ctx context.Context, ref string) (plumbing.Hash, error
 // Scan finds the values below spec.update.path that a plan changes.
 func (w *Writer) Scan(ctx context.Context, scanner *scan.Scanner, c *Checkout, plan scan.Plan) (scan.Result, error) {
 	result, err := scanner.Scan(ctx, c.files, c.files.Root, w.path(), plan)
+	if guard.IsMemory(err) {
+		return result, err
+	}
 	if err != nil {
 		return result, fault.New(imagev1.UpdateFailedReason, "cannot update the files of '%s'", c.Revision).
 			Because(err).
@@ -89,9 +93,9 @@ func (w *Writer) path() string {
 }
 
 // Only returns the part of a scan's result that one policy causes.
-func (c *Checkout) Only(result scan.Result, plan scan.Plan, policy string) (scan.Result, error) {
-	part, err := result.Only(c.files, plan, policy)
-	if err != nil {
+func (c *Checkout) Only(ctx context.Context, result scan.Result, plan scan.Plan, policy string) (scan.Result, error) {
+	part, err := result.Only(ctx, c.files, plan, policy)
+	if err != nil && !guard.IsMemory(err) {
 		err = fault.New(imagev1.UpdateFailedReason, "cannot read the files to change").Because(err)
 	}
 	return part, err
@@ -132,6 +136,7 @@ func (w *Writer) HasChanges(ctx context.Context, scanner *scan.Scanner, c *Check
 		return false
 	}
 	result, err := scanner.Scan(ctx, files, files.Root, w.path(), plan)
+	result.Release()
 	return err == nil && len(result.Edits) == 0
 }
 

@@ -14,6 +14,7 @@ import (
 const (
 	maxListed  = 10       // changes that an event lists
 	maxDiff    = 64 << 10 // bytes
+	maxUncut   = 1 << 20  // bytes of a diff before it is cut
 	maxSummary = 200      // bytes
 )
 
@@ -50,6 +51,9 @@ func Diff(changes []edit.Change) string {
 	var b strings.Builder
 	file := ""
 	for _, c := range changes {
+		if b.Len() > maxUncut {
+			break
+		}
 		if c.File != file {
 			file = c.File
 			fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n", file, file)

@@ -5,6 +5,7 @@
 package edit
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"regexp"
@@ -18,7 +19,10 @@ import (
 const (
 	maxFile      = 2 << 20 // bytes
 	maxDocuments = 10_000
-	maxProblems  = 100 // of one file
+	maxProblems  = 100     // of one file
+	maxMessage   = 600     // bytes of the message of a problem
+	maxValue     = 4 << 10 // bytes of a value that is replaced; an image has at most a thousand
+	maxName      = 256     // bytes of the parts of an object's name in a change; longer ones are cut
 )
 
 // Ref is an image reference: a name with the registry, and a tag, a digest, or both.
@@ -139,6 +143,12 @@ func Reads(file string) bool {
 	return path.Base(file) == "Kustomization"
 }
 
+// Parses reports whether setting the images in a file parses it, which needs much memory.
+func Parses(file string, content []byte, bindings []Binding) bool {
+	return len(content) <= maxFile && (bytes.Contains(content, []byte(setterKey)) ||
+		slices.ContainsFunc(bindings, func(b Binding) bool { return b.mayBeIn(file, content) }))
+}
+
 // editing is the state of editing one file.
 type editing struct {
 	file   string
@@ -152,7 +162,7 @@ func (e *editing) problem(line int, format string, args ...any) {
 }
 
 func (e *editing) report(p Problem) {
-	p.File = e.file
+	p.File, p.Message = e.file, excerpt.Bytes(p.Message, maxMessage)
 	if len(e.result.Problems) < maxProblems {
 		e.result.Problems = append(e.result.Problems, p)
 	}

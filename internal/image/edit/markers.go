@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 const setterKey = "$imagepolicy"
@@ -171,6 +173,9 @@ func (e *editing) set(node *yaml.Node, want string, c Change) {
 	case !ok:
 		e.problem(node.Line, "the value is not a single-line scalar and cannot be set")
 		return
+	case len(node.Value) > maxValue:
+		e.problem(node.Line, "the value is longer than %d bytes, not updated", maxValue)
+		return
 	case strings.Contains(node.Value, "{{") || strings.Contains(node.Value, "${"):
 		e.problem(node.Line, "the value is a template, not updated")
 		return
@@ -211,14 +216,20 @@ func (t *text) place(node *yaml.Node) (object Object, container string) {
 			continue
 		}
 		if isObject(n) {
-			return identity(n), container
+			return identity(n).cut(), container
 		}
 		if list := t.parents[n]; container == "" && list != nil && list.Kind == yaml.SequenceNode &&
 			isContainers(t.keyOf(list)) {
-			container = at(n, "name")
+			container = excerpt.Bytes(at(n, "name"), maxName)
 		}
 	}
 	return object, container
+}
+
+// cut returns the object with names that are not too long for an object cut.
+func (o Object) cut() Object {
+	return Object{APIVersion: excerpt.Bytes(o.APIVersion, maxName), Kind: excerpt.Bytes(o.Kind, maxName),
+		Namespace: excerpt.Bytes(o.Namespace, maxName), Name: excerpt.Bytes(o.Name, maxName)}
 }
 
 // keyOf returns the key of a value in its map; empty if it is not in a map.

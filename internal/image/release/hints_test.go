@@ -5,6 +5,9 @@ import (
 
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/image/scan"
+	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
 func TestHintsOfImages(t *testing.T) {
@@ -16,5 +19,10 @@ func TestHintsOfImages(t *testing.T) {
 		if f := fault.As(err); f == nil || f.Hint != want {
 			t.Errorf("got %v, want the hint %q", err, want)
 		}
+	}
+	many := tooMany(scan.Result{Changes: make([]edit.Change, 7), Edits: make([]git.Edit, 2)})
+	if want := "more than the first 7 values in 2 files would change, which are too many for one commit. " +
+		"Create several jobs, for some of the workloads or images each"; many.Error() != want {
+		t.Errorf("got %v, want %q", many, want)
 	}
 }

@@ -22,11 +22,11 @@ type request struct {
 func (r *run) find(ctx context.Context, c *change.Checkout) (change.Set, scan.Result, []string, error) {
 	selection := r.writer.Selection
 	if len(r.request.workloads)+len(r.request.images) == 0 {
-		found, err := r.writer.Scan(ctx, r.scanner, c, selection.Plan)
+		found, err := r.scan(ctx, c, selection.Plan)
 		return selection.Set, found, selection.Problems(found), err
 	}
 	set := change.Set{Plan: r.request.plan(selection.Images()), Reasons: selection.Reasons}
-	found, err := r.writer.Scan(ctx, r.scanner, c, set.Plan)
+	found, err := r.scan(ctx, c, set.Plan)
 	if err != nil {
 		return set, found, nil, err
 	}
@@ -41,8 +41,25 @@ func (r *run) find(ctx context.Context, c *change.Checkout) (change.Set, scan.Re
 	if len(set.Plan.Bindings) == 0 {
 		return set, scan.Result{}, nil, nil
 	}
-	found, err = r.writer.Scan(ctx, r.scanner, c, set.Plan)
+	found.Release()
+	found, err = r.scan(ctx, c, set.Plan)
 	return set, found, nil, err
+}
+
+// scan finds the values that a plan changes. A job makes one commit, so too many values are an error.
+func (r *run) scan(ctx context.Context, c *change.Checkout, plan scan.Plan) (scan.Result, error) {
+	found, err := r.writer.Scan(ctx, r.scanner, c, plan)
+	if err == nil && found.Incomplete {
+		found.Release()
+		err = tooMany(found)
+	}
+	return found, err
+}
+
+func tooMany(found scan.Result) error {
+	return fault.New(imagev1.UpdateFailedReason, "more than the first %d values in %d files would change, which are "+
+		"too many for one commit", len(found.Changes), len(found.Edits)).
+		WithHint("Create several jobs, for some of the workloads or images each").Final()
 }
 
 // plan binds the images to all containers of the workloads that have them. Markers are not used, as they do not name a

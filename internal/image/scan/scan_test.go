@@ -176,7 +176,7 @@ func TestOnlyReturnsChangesOfOnePolicy(t *testing.T) {
 	if diff := cmp.Diff([]string{"apps:api", "apps:web"}, Policies(result.Changes)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	only, err := result.Only(files, p, "apps:web")
+	only, err := result.Only(t.Context(), files, p, "apps:web")
 	if diff := cmp.Diff(map[string]string{"both.yaml": strings.Replace(both, "web:1", "web:2", 1)},
 		edited(only)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

@@ -125,7 +125,10 @@ func (r *repository) entries(tree plumbing.Hash) ([]entry, error) {
 		return nil, fmt.Errorf("object %s is not a directory", tree)
 	}
 	var entries []entry
-	for len(data) > 0 {
+	for most := MaxEntries(); len(data) > 0; {
+		if len(entries) >= most {
+			return nil, ErrTooManyEntries
+		}
 		var e entry
 		if e, data, err = cutEntry(data); err != nil {
 			return nil, err

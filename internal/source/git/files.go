@@ -44,8 +44,9 @@ func (v *View) Files(commit plumbing.Hash) (*Files, error) {
 	return &Files{Root: root, from: r}, nil
 }
 
-// List returns the entries of a directory.
-func (f *Files) List(dir plumbing.Hash) ([]File, error) {
+// List returns the entries of a directory, at most most of them. The error is [ErrTooManyEntries] for a directory with
+// more.
+func (f *Files) List(dir plumbing.Hash, most int) ([]File, error) {
 	kind, data, err := f.from.objects.Read(dir)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (f *Files) List(dir plumbing.Hash) ([]File, error) {
 	if kind != plumbing.TreeObject {
 		return nil, fmt.Errorf("object %s is not a directory", dir)
 	}
-	listing, err := parseTree(data)
+	listing, err := parseTree(data, most)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (f *Files) Find(path string) (File, bool, error) {
 		if !found.Dir {
 			return File{}, false, nil
 		}
-		entries, err := f.List(found.Hash)
+		entries, err := f.List(found.Hash, MaxEntries())
 		if err != nil {
 			return File{}, false, gitFault("cannot read directory '%s'", path).Because(err)
 		}

@@ -29,7 +29,7 @@ func FuzzParseTree(f *testing.F) {
 	f.Add([]byte("100644 a.yaml\x00" + strings.Repeat("h", 20) + "40000 dir\x00" + strings.Repeat("i", 20)))
 	f.Add([]byte("160000 ..\x00" + strings.Repeat("h", 20)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		listing, err := parseTree(data)
+		listing, err := parseTree(data, 100)
 		if err != nil {
 			return
 		}

@@ -86,9 +86,13 @@ var defaultLimits = limits{packs: maxPacks, entries: maxEntries, history: firstD
 // currentLimits returns the default limits, with fewer entries if the process has little memory.
 func currentLimits() limits {
 	l := defaultLimits
-	l.entries = min(l.entries, int(guard.Memory().Total()/entryShare))
+	l.entries = MaxEntries()
 	return l
 }
+
+// MaxEntries returns how many files and directories a tree may have: 2 million, or fewer if the process has little
+// memory.
+func MaxEntries() int { return min(maxEntries, int(guard.Memory().Total()/entryShare)) }
 
 // openMirror opens the mirror in dir, or creates an empty one. It removes incomplete and damaged repositories, so that
 // they are fetched again.

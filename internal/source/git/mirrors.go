@@ -33,7 +33,7 @@ type Mirrors struct {
 
 // NewMirrors returns the mirrors in dir.
 func NewMirrors(dir string) *Mirrors {
-	return &Mirrors{dir: dir, limits: defaultLimits, open: map[string]*mirror{}, views: map[string]*View{}}
+	return &Mirrors{dir: dir, limits: currentLimits(), open: map[string]*mirror{}, views: map[string]*View{}}
 }
 
 // DropCache drops what is cached of all mirrors, to free memory.

@@ -93,7 +93,7 @@ func (b *builder) moduleURL(c *checkout, p place) (string, error) {
 func (b *builder) file(c *checkout, name string) ([]byte, error) {
 	held := b.lease.Bytes()
 	defer b.lease.Shrink(held)
-	listing, err := b.parse(c, c.root)
+	listing, err := b.parse(c, c.root, MaxEntries())
 	if err != nil {
 		return nil, err
 	}

@@ -216,16 +216,19 @@ func (b *builder) list(c *checkout, p place) ([]listed, error) {
 	if err := b.ctx.Err(); err != nil {
 		return nil, err
 	}
-	listing, err := b.parse(c, p.hash)
+	listing, err := b.parse(c, p.hash, b.entries)
+	if errors.Is(err, ErrTooManyEntries) {
+		return nil, b.tooMany()
+	}
 	if err != nil {
 		return nil, err
 	}
 	return listing, b.count(len(listing))
 }
 
-// parse reads and checks a git directory. Before it parses the entries, it takes memory for as many as there may be.
-// Afterwards it keeps that of those that exist.
-func (b *builder) parse(c *checkout, hash plumbing.Hash) ([]listed, error) {
+// parse reads and checks a git directory with at most most entries. Before it parses them, it takes memory for as many
+// as there may be. Afterwards it keeps that of those that exist.
+func (b *builder) parse(c *checkout, hash plumbing.Hash, most int) ([]listed, error) {
 	held := b.lease.Bytes()
 	kind, data, err := c.from.objects.ReadWith(b.ctx, hash, b.lease)
 	if err != nil {
@@ -238,7 +241,7 @@ func (b *builder) parse(c *checkout, hash plumbing.Hash) ([]listed, error) {
 	if err := b.lease.Grow(b.ctx, int64(len(data)/minEntry)*entryBytes); err != nil {
 		return nil, err
 	}
-	listing, err := parseTree(data)
+	listing, err := parseTree(data, most)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +269,13 @@ func (b *builder) add(entries int) error {
 // count counts entries of the tree.
 func (b *builder) count(entries int) error {
 	if b.entries -= entries; b.entries < 0 {
-		return fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
+		return b.tooMany()
 	}
 	return nil
+}
+
+func (b *builder) tooMany() error {
+	return fmt.Errorf("the tree has more than %d files and directories", b.view.mirror.limits.entries)
 }
 
 // localRules adds the rules of the .sourceignore file in the directory.
@@ -319,6 +326,9 @@ type listed struct {
 
 var errTree = errors.New("the directory is malformed")
 
+// ErrTooManyEntries is the error for a directory with more entries than the caller allows.
+var ErrTooManyEntries = errors.New("the directory has too many entries")
+
 // entry is an entry of a git directory as stored.
 type entry struct {
 	mode string // in octal digits
@@ -337,11 +347,15 @@ func cutEntry(data []byte) (e entry, rest []byte, err error) {
 	return e, rest[copy(e.hash[:], rest):], nil
 }
 
-// parseTree parses a git directory. It returns an error for invalid and duplicate names and for unknown modes.
-func parseTree(data []byte) ([]listed, error) {
+// parseTree parses a git directory with at most most entries. It returns an error for invalid and duplicate names and
+// for unknown modes.
+func parseTree(data []byte, most int) ([]listed, error) {
 	var listing []listed
-	seen := make(map[string]bool, len(data)/32)
+	seen := make(map[string]bool, min(len(data)/32, most))
 	for len(data) > 0 {
+		if len(listing) >= most {
+			return nil, ErrTooManyEntries
+		}
 		raw, rest, err := cutEntry(data)
 		if err != nil {
 			return nil, err
