@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"strings"
 	"text/template"
 
 	"github.com/Masterminds/sprig/v3"
@@ -13,6 +15,7 @@ const (
 	maxText  = maxOutput // bytes that a function may return
 	maxItems = 10_000    // of lists and maps
 	maxCount = 10_000    // absolute value of integer arguments
+	maxWork  = 8 << 20   // bytes that a function may write before its result is checked
 )
 
 // allowed lists the functions of the sprig library that templates may use: those for strings, numbers, lists
@@ -48,12 +51,12 @@ func functions(rounds *int) template.FuncMap {
 			return "", nil
 		},
 		"list": flat, "tuple": flat,
-		"print": bound(fmt.Sprint), "println": bound(fmt.Sprintln), "printf": bound(fmt.Sprintf),
-		"html": bound(template.HTMLEscaper), "js": bound(template.JSEscaper),
-		"urlquery": bound(template.URLQueryEscaper),
+		"print": bound("print", fmt.Sprint), "println": bound("println", fmt.Sprintln),
+		"printf": bound("printf", fmt.Sprintf), "html": bound("html", template.HTMLEscaper),
+		"js": bound("js", template.JSEscaper), "urlquery": bound("urlquery", template.URLQueryEscaper),
 	}
 	for _, name := range allowed {
-		funcs[name] = bound(library[name])
+		funcs[name] = bound(name, library[name])
 	}
 	return funcs
 }
@@ -71,8 +74,69 @@ func flat(items ...any) ([]any, error) {
 
 var errorType = reflect.TypeFor[error]()
 
+// longWidth matches what lets printf write many bytes for one verb.
+var longWidth = regexp.MustCompile(`%[^a-zA-Z%]*([0-9]{4,}|\*)`)
+
+// writes returns an upper bound of the bytes that a function writes for its arguments, for functions that repeat them.
+func writes(name string, args []reflect.Value) int {
+	var texts []string
+	count, items, all := 1, 0, 0
+	var visit func(v reflect.Value, depth int)
+	visit = func(v reflect.Value, depth int) {
+		for v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		switch {
+		case v.Kind() == reflect.String:
+			texts, all = append(texts, v.String()), all+v.Len()
+		case v.Kind() == reflect.Int:
+			count = max(count, int(v.Int()))
+		case v.Kind() == reflect.Slice && depth < 2: // variadic arguments, and a list
+			items = max(items, v.Len())
+			for i := range v.Len() {
+				visit(v.Index(i), depth+1)
+			}
+		}
+	}
+	for _, a := range args {
+		visit(a, 0)
+	}
+	last := func(n int) int { // length of a text, counted from the end
+		if n > len(texts) {
+			return 0
+		}
+		return len(texts[len(texts)-n])
+	}
+	switch name {
+	case "repeat":
+		return count * all
+	case "indent", "nindent":
+		return all + count*(1+strings.Count(strings.Join(texts, ""), "\n"))
+	case "replace":
+		if len(texts) == 3 {
+			return all + strings.Count(texts[2], texts[0])*len(texts[1])
+		}
+	case "regexReplaceAll", "regexReplaceAllLiteral":
+		return all + (1+last(2))*last(1)
+	case "wrapWith":
+		return all + (1+last(1))*last(2)
+	case "join":
+		if len(texts) > 0 {
+			return all + items*len(texts[0])
+		}
+	case "printf":
+		if len(texts) > 0 && longWidth.MatchString(texts[0]) {
+			return maxWork + 1
+		}
+		if len(texts) > 0 {
+			return (1 + strings.Count(texts[0], "%")) * (all + 1000)
+		}
+	}
+	return all
+}
+
 // bound wraps a function so that it returns an error if an argument or the result is too large.
-func bound(function any) any {
+func bound(name string, function any) any {
 	f := reflect.ValueOf(function)
 	t := f.Type()
 	in := make([]reflect.Type, t.NumIn())
@@ -92,6 +156,9 @@ func bound(function any) any {
 				if a.Kind() == reflect.Int && (a.Int() > maxCount || a.Int() < -maxCount) {
 					return result(a, fmt.Errorf("%d is too large for a template", a.Int()))
 				}
+			}
+			if writes(name, args) > maxWork {
+				return result(args[0], fmt.Errorf("the arguments of '%s' are too large for a template", name))
 			}
 			var results []reflect.Value
 			if t.IsVariadic() {

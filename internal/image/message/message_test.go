@@ -112,3 +112,38 @@ func FuzzTemplate(f *testing.F) {
 		}
 	})
 }
+
+// TestFunctionsWriteBoundedText checks templates that would write gigabytes before the result is checked.
+func TestFunctionsWriteBoundedText(t *testing.T) {
+	const long = `{{ $x := repeat 6 (repeat 10000 "a") }}`
+	for name, text := range map[string]string{
+		"repeat":                 long + `{{ repeat 10000 $x }}`,
+		"indent":                 `{{ $x := repeat 10000 "\n" }}{{ indent 10000 $x }}`,
+		"nindent":                `{{ $x := repeat 10000 "\n" }}{{ nindent 10000 $x }}`,
+		"replace":                long + `{{ replace "" $x $x }}`,
+		"regexReplaceAll":        long + `{{ regexReplaceAll "a" $x $x }}`,
+		"regexReplaceAllLiteral": long + `{{ regexReplaceAllLiteral "a" $x $x }}`,
+		"wrapWith":               long + `{{ wrapWith 1 $x $x }}`,
+		"join":                   long + `{{ join $x (splitList "b" (repeat 5000 "ab")) }}`,
+		"printf":                 `{{ printf "%1000000d" 1 }}`,
+		"cat":                    long + `{{ cat ` + strings.Repeat("$x ", 1000) + `}}`,
+	} {
+		parsed, err := Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_, err = parsed.Execute(DataOf(types.NamespacedName{}, nil, nil))
+		if want := "the arguments of '" + name + "' are too large for a template"; err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	parsed, err := Parse(`{{ printf "%-5s|%03d in 2026" "a" 7 }} {{ join ", " (list "a" "b") }} {{ indent 2 "x" }} ` +
+		`{{ "aba" | replace "a" "cc" }} {{ repeat 3 "z" }}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parsed.Execute(Data{}); err != nil || got != "a    |007 in 2026 a, b   x ccbcc zzz" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
