@@ -2,6 +2,7 @@ package discover
 
 import (
 	"context"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,8 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
 )
 
-// pageSize is the number of workloads per list request.
-const pageSize = 250
+// pageSize is the number of workloads per list request. A workload may have more than a megabyte.
+const pageSize = 100
 
 // kinds is the supported kinds of workloads. Pods and other objects that controllers create are ignored.
 var kinds = map[schema.GroupVersionKind]func() client.ObjectList{
@@ -50,7 +51,7 @@ func workloadsOf(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Wor
 		if o.DeletionTimestamp.IsZero() {
 			owner := metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: o.Name,
 				UID: o.UID}
-			all = append(all, plan.Workload{Owner: owner, Annotations: o.Annotations, Pod: pod})
+			all = append(all, plan.Workload{Owner: owner, Annotations: annotationsOf(o), Pod: imagesOf(pod)})
 		}
 	}
 	switch list := list.(type) {
@@ -72,6 +73,31 @@ func workloadsOf(gvk schema.GroupVersionKind, list client.ObjectList) []plan.Wor
 		}
 	}
 	return all
+}
+
+// annotationsOf returns the annotations that can be of discovery. Others may be large.
+func annotationsOf(o metav1.ObjectMeta) map[string]string {
+	kept := map[string]string{}
+	for key, value := range o.Annotations {
+		if strings.Contains(key, plan.AnnotationPart) {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+// imagesOf returns what discovery needs of a pod: the images and how they are pulled. The whole pods of a namespace
+// could take much memory.
+func imagesOf(pod corev1.PodSpec) corev1.PodSpec {
+	kept := corev1.PodSpec{ServiceAccountName: pod.ServiceAccountName,
+		ImagePullSecrets: pod.ImagePullSecrets[:min(len(pod.ImagePullSecrets), 1)]}
+	for _, c := range pod.InitContainers {
+		kept.InitContainers = append(kept.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	for _, c := range pod.Containers {
+		kept.Containers = append(kept.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	return kept
 }
 
 // metadata returns an object of a kind for metadata-only requests.

@@ -10,6 +10,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 )
 
+// AnnotationPart is in the keys of all annotations that a plan reads.
+const AnnotationPart = "fluxcd.io/"
+
 // Annotations of workloads, as in Flux v1.
 const (
 	automated   = "fluxcd.io/automated" // "true": updates are automated
