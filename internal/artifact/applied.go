@@ -29,12 +29,20 @@ type Applied struct {
 // artifacts while the gates are closed, when the source may have dropped them already. Records and archives are in one
 // directory: <owner>.json, and <digest>.tar.gz for all owners of an artifact. It is safe for concurrent use.
 type AppliedStore struct {
-	dir     string
-	fetcher *Fetcher
+	dir       string
+	fetcher   *Fetcher
+	retaining guard.Flight[struct{}]
 
-	mu     sync.Mutex
-	loaded bool
-	owners map[string]appliedRecord
+	mu      sync.Mutex // never held while an artifact is downloaded or copied
+	loaded  bool
+	owners  map[string]appliedRecord
+	pending map[string]*pendingArchive // by digest of the artifact
+}
+
+// pendingArchive is an archive that calls of [AppliedStore.Keep] need. It is not removed before they end.
+type pendingArchive struct {
+	calls int
+	file  string // digest of the archive; empty until it is in the directory
 }
 
 // appliedRecord is the content of the file of an owner.
@@ -51,7 +59,7 @@ func Healthy(owner string) string { return owner + ".healthy" }
 
 // NewAppliedStore returns the store in dir. The directory is read and created when it is needed.
 func NewAppliedStore(dir string, f *Fetcher) *AppliedStore {
-	return &AppliedStore{dir: dir, fetcher: f}
+	return &AppliedStore{dir: dir, fetcher: f, pending: map[string]*pendingArchive{}}
 }
 
 // Get returns what an owner was applied from, or nil if that is not known.
@@ -66,31 +74,66 @@ func (s *AppliedStore) Get(owner string) *Applied {
 }
 
 // Keep records what an owner was applied from, and retains the artifact until the owner is applied from another one.
-// It does nothing if that is recorded already. Owner is a unique ID, such as the UID of the object.
+// It does nothing if that is recorded already. Owner is a unique ID, such as the UID of the object. A slow download
+// delays no call for another artifact.
 func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error {
-	if !isFileName(owner) || !isArchive(a.Artifact.Digest) {
-		return fmt.Errorf("%q and %q do not name an owner and an artifact", owner, a.Artifact.Digest)
+	digest := a.Artifact.Digest
+	if !isFileName(owner) || !isArchive(digest) {
+		return fmt.Errorf("%q and %q do not name an owner and an artifact", owner, digest)
+	}
+	isRecorded, isRetained := s.begin(owner, a)
+	if isRecorded {
+		return nil
+	}
+	err := os.MkdirAll(s.dir, 0o700)
+	if err == nil && !isRetained {
+		err = s.retain(ctx, a.Source, a.Artifact)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	file := s.archiveOf(digest)
+	if s.pending[digest].calls--; s.pending[digest].calls == 0 {
+		delete(s.pending, digest)
+	}
+	if err == nil && file == "" && digest != "" {
+		err = errNotNeeded
+	}
+	before := s.owners[owner]
+	if err != nil {
+		err = fmt.Errorf("cannot retain the artifact of revision %s: %w", a.Artifact.Revision, err)
+	} else {
+		err = s.record(owner, appliedRecord{Applied: a, File: file})
+	}
+	return errors.Join(err, s.collect(before.Artifact.Digest), s.collect(digest))
+}
+
+// errNotNeeded is the error for an archive that no call needed any more when it was ready.
+var errNotNeeded = errors.New("its archive was removed, as nothing else needed it; it is retried")
+
+// begin reports whether a call of Keep has nothing to do, and whether the artifact is retained already. Unless there
+// is nothing to do, the archive is pending.
+func (s *AppliedStore) begin(owner string, a Applied) (isRecorded, isRetained bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.load()
-	before, known := s.owners[owner]
-	if known && meta.Equal(before.Applied, a) {
-		return nil
+	if before, ok := s.owners[owner]; ok && meta.Equal(before.Applied, a) {
+		return true, true
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return err
+	digest := a.Artifact.Digest
+	if s.pending[digest] == nil {
+		s.pending[digest] = &pendingArchive{}
 	}
-	record := appliedRecord{Applied: a, File: before.File}
-	if a.Artifact.Digest == "" {
-		record.File = ""
-	} else if !known || before.Artifact.Digest != a.Artifact.Digest {
-		var err error
-		if record.File, err = s.retain(ctx, a.Source, a.Artifact); err != nil {
-			return fmt.Errorf("cannot retain the artifact of revision %s: %w", a.Artifact.Revision, err)
-		}
+	s.pending[digest].calls++
+	isRetained = digest == ""
+	for _, r := range s.owners {
+		isRetained = isRetained || r.Artifact.Digest == digest
 	}
-	content, err := json.Marshal(record)
+	return false, isRetained
+}
+
+// record writes the record of an owner. The caller holds mu.
+func (s *AppliedStore) record(owner string, r appliedRecord) error {
+	content, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
@@ -104,8 +147,8 @@ func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error 
 	if err := os.Rename(temporary, filepath.Join(s.dir, owner+recordSuffix)); err != nil {
 		return errors.Join(err, os.Remove(temporary))
 	}
-	s.owners[owner] = record
-	return s.collect(before.Artifact.Digest)
+	s.owners[owner] = r
+	return nil
 }
 
 // Forget removes the record of an owner, and its artifact unless another owner needs it.
@@ -148,48 +191,78 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 	return tree, err
 }
 
-// retain places the archive of an artifact in the directory, and returns its digest. An archive of the store of this
-// process is linked, so that it needs no space of its own.
-func (s *AppliedStore) retain(ctx context.Context, source Key, a meta.Artifact) (digest string, err error) {
-	target := filepath.Join(s.dir, fileOf(a.Digest))
-	for _, r := range s.owners {
-		if r.Artifact.Digest == a.Digest {
-			return r.File, nil
+// retain places the archive of an artifact in the directory. Calls for the same artifact share the work, which goes on
+// when ctx ends. An archive of the store of this process is linked, so that it needs no space of its own.
+func (s *AppliedStore) retain(ctx context.Context, source Key, a meta.Artifact) error {
+	id := source.dir() + " " + a.Digest + " " + a.URL
+	_, err := s.retaining.DoContext(ctx, "retaining an artifact", id, func() (none struct{}, err error) {
+		ctx := context.WithoutCancel(ctx)
+		if store := s.fetcher.Store; store != nil && store.Verify(ctx, source, &a) == nil &&
+			s.place(a.Digest, a.Digest, func(target string) error {
+				return os.Link(filepath.Join(store.dir, filepath.FromSlash(a.Path)), target)
+			}) == nil {
+			return none, nil
 		}
-	}
-	if err := ignoreMissing(os.Remove(target)); err != nil { // of a process that was killed
-		return "", err
-	}
-	if store := s.fetcher.Store; store != nil && store.Verify(ctx, source, &a) == nil &&
-		os.Link(filepath.Join(store.dir, filepath.FromSlash(a.Path)), target) == nil {
-		return a.Digest, nil
-	}
-	tree, err := s.fetcher.Fetch(ctx, source, a)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	temporary, err := writeTemporary(s.dir, time.Now(), func(w io.Writer) error {
-		return WriteArchive(ctx, io.MultiWriter(w, h), tree)
+		tree, err := s.fetcher.Fetch(ctx, source, a)
+		if err != nil {
+			return none, err
+		}
+		h := sha256.New()
+		temporary, err := writeTemporary(s.dir, time.Now(), func(w io.Writer) error {
+			return WriteArchive(ctx, io.MultiWriter(w, h), tree)
+		})
+		if err != nil {
+			return none, err
+		}
+		err = s.place(a.Digest, fmt.Sprintf("sha256:%x", h.Sum(nil)), func(target string) error {
+			return os.Rename(temporary, target)
+		})
+		return none, errors.Join(err, ignoreMissing(os.Remove(temporary)))
 	})
-	if err != nil {
-		return "", err
-	}
-	if err := os.Rename(temporary, target); err != nil {
-		return "", errors.Join(err, os.Remove(temporary))
-	}
-	return fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
+	return err
 }
 
-// collect removes the archive with a digest unless an owner needs it.
-func (s *AppliedStore) collect(digest string) error {
-	if digest == "" {
+// place calls move to move an archive into the directory, unless the artifact has one there already. File is the digest
+// of the archive.
+func (s *AppliedStore) place(digest, file string, move func(target string) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending := s.pending[digest]
+	if pending == nil {
+		return errNotNeeded
+	}
+	if s.archiveOf(digest) != "" {
 		return nil
 	}
+	target := filepath.Join(s.dir, fileOf(digest))
+	if err := ignoreMissing(os.Remove(target)); err != nil { // one that could not be removed before
+		return err
+	}
+	if err := move(target); err != nil {
+		return err
+	}
+	pending.file = file
+	return nil
+}
+
+// archiveOf returns the digest of the archive of an artifact in the directory, or "" if there is none. The caller holds
+// mu.
+func (s *AppliedStore) archiveOf(digest string) string {
 	for _, r := range s.owners {
 		if r.Artifact.Digest == digest {
-			return nil
+			return r.File
 		}
+	}
+	if pending := s.pending[digest]; pending != nil {
+		return pending.file
+	}
+	return ""
+}
+
+// collect removes the archive with a digest unless an owner or a call of Keep needs it. The caller holds mu.
+func (s *AppliedStore) collect(digest string) error {
+	if digest == "" || s.archiveOf(digest) != "" || s.pending[digest] != nil {
+		return nil
 	}
 	return ignoreMissing(os.Remove(filepath.Join(s.dir, fileOf(digest))))
 }
