@@ -110,8 +110,8 @@ func (s *AppliedStore) Keep(ctx context.Context, owner string, a Applied) error 
 // errNotNeeded is the error for an archive that no call needed any more when it was ready.
 var errNotNeeded = errors.New("its archive was removed, as nothing else needed it; it is retried")
 
-// begin reports whether a call of Keep has nothing to do, and whether the artifact is retained already. Unless there
-// is nothing to do, the archive is pending.
+// begin reports whether a call of Keep has nothing to do, and whether the artifact is retained already for the same
+// source. Unless there is nothing to do, the archive is pending.
 func (s *AppliedStore) begin(owner string, a Applied) (isRecorded, isRetained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *AppliedStore) begin(owner string, a Applied) (isRecorded, isRetained bo
 	s.pending[digest].calls++
 	isRetained = digest == ""
 	for _, r := range s.owners {
-		isRetained = isRetained || r.Artifact.Digest == digest
+		isRetained = isRetained || r.Artifact.Digest == digest && r.Source == a.Source
 	}
 	return false, isRetained
 }
@@ -192,7 +192,8 @@ func (s *AppliedStore) Tree(owner string) (*Tree, error) {
 }
 
 // retain places the archive of an artifact in the directory. Calls for the same artifact share the work, which goes on
-// when ctx ends. An archive of the store of this process is linked, so that it needs no space of its own.
+// when ctx ends. An archive of the store of this process is linked, so that it needs no space of its own. An archive
+// that is retained for another source is not used before the source has it: a digest alone reads nothing.
 func (s *AppliedStore) retain(ctx context.Context, source Key, a meta.Artifact) error {
 	id := source.dir() + " " + a.Digest + " " + a.URL
 	_, err := s.retaining.DoContext(ctx, "retaining an artifact", id, func() (none struct{}, err error) {

@@ -104,6 +104,31 @@ func TestOwnersShareARetainedArchive(t *testing.T) {
 	}
 }
 
+// TestRetainedArchiveIsNotReadByDigest has an ExternalArtifact with the digest of an artifact that is retained for
+// another source.
+func TestRetainedArchiveIsNotReadByDigest(t *testing.T) {
+	_, a, server := serving(t, map[string]string{"secret": "x"})
+	dir := t.TempDir()
+	f := &Fetcher{Client: http.DefaultClient}
+	s := NewAppliedStore(dir, f)
+	must(t, s.Keep(t.Context(), "own", Applied{Source: webapp, Artifact: *a}))
+	server.Close()
+	claimed := meta.Artifact{Digest: a.Digest, URL: "http://host.invalid/x.tar.gz", Revision: "v1"}
+	if err := s.Keep(t.Context(), "other", Applied{Source: rendered, Artifact: claimed}); err == nil {
+		t.Error("an artifact was kept that the source does not have")
+	}
+	if tree, err := s.Tree("other"); err == nil {
+		t.Errorf("the tree of another object was returned: %v", tree)
+	}
+	f.DropTrees()
+	if _, err := s.Tree("own"); err != nil {
+		t.Error(err)
+	}
+	if files := filesIn(t, dir); len(files) != 2 {
+		t.Errorf("files %v", files)
+	}
+}
+
 // filesIn returns the names of the files in a directory.
 func filesIn(t *testing.T, dir string) []string {
 	t.Helper()
