@@ -159,7 +159,7 @@ func benchStore(b *testing.B, found *store.Repository) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	loaded, err := again.Load(key)
+	loaded, err := again.Load(b.Context(), key)
 	if err != nil {
 		b.Fatal(err)
 	}
