@@ -148,12 +148,29 @@ func (b *Buckets) transport(at Bucket, cert secretData) (http.RoundTripper, erro
 	return b.Egress.Transport(options)
 }
 
+// checkIdentity returns a fault if no token of a workload identity may be sent to the endpoint.
+func (b Bucket) checkIdentity(provider string) error {
+	if err := auth.CheckEndpoint(provider, b.spec.Endpoint, b.spec.Insecure); err != nil {
+		return err
+	}
+	return b.checkAuthorities(b.cert, "spec.certSecretRef")
+}
+
+// checkAuthorities is [auth.CheckAuthorities] for the certificates of a Secret.
+func (b Bucket) checkAuthorities(cert secretData, field string) error {
+	tls, err := auth.TLSFrom(cert)
+	if err != nil {
+		return err
+	}
+	return auth.CheckAuthorities(b.account, tls, field)
+}
+
 // googleTokens returns tokens of the Secret, or else of the workload identity.
 func (b *Buckets) googleTokens(at Bucket, transport http.RoundTripper) (bucket.Tokens, error) {
 	if at.login != nil {
 		return bucket.ServiceAccountTokens(at.login, transport)
 	}
-	if err := auth.CheckEndpoint(auth.GCP, at.spec.Endpoint, at.spec.Insecure); err != nil {
+	if err := at.checkIdentity(auth.GCP); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (*oauth2.Token, error) {

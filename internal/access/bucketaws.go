@@ -53,6 +53,9 @@ func (b *Buckets) temporaryKeys(ctx context.Context, at Bucket) (*credentials.Cr
 		return nil, fault.New(sourcev1.InvalidSTSConfigurationReason, "spec.sts.endpoint cannot be used").
 			Because(err).Final()
 	}
+	if err := at.checkAuthorities(at.stsCert, "spec.sts.certSecretRef"); err != nil {
+		return nil, err
+	}
 	role, token, err := b.webIdentity(ctx, at.account)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (g *Git) Remote(ctx context.Context, obj *sourcev1.GitRepository) (git.Remo
 	account := g.Identities.Account(obj.Namespace, obj.Spec.ServiceAccountName)
 	if provider == sourcev1.ProviderGitHub {
 		remote.Credentials, err = g.githubApp(ctx, secret, options)
-	} else {
+	} else if err = auth.CheckAuthorities(account, options.TLS, "spec.secretRef"); err == nil {
 		remote.Credentials, err = g.Identities.Git(ctx, provider, obj.Spec.URL, account)
 	}
 	tls := options.TLS

@@ -52,18 +52,32 @@ func (r *Registries) Access(ctx context.Context, spec Registry) (access oci.Acce
 	if err != nil {
 		return oci.Access{}, "", err
 	}
+	if spec.usesIdentity() {
+		account := r.Identities.Account(spec.Namespace, spec.ServiceAccount)
+		if err := auth.CheckAuthorities(account, options.TLS, "spec.certSecretRef"); err != nil {
+			return oci.Access{}, "", err
+		}
+	}
 	login, err := r.login(ctx, spec, repo)
 	if err != nil {
 		return oci.Access{}, "", err
 	}
-	key = Fingerprint(spec.URL, spec.Insecure, options.TLS, proxyURL(options), login)
-	return oci.Access{Transport: transport, Login: *login, Insecure: spec.Insecure}, key, nil
+	// Over plain HTTP, a proxy could read the token. All registries of clouds support HTTPS.
+	insecure := spec.Insecure && !spec.usesIdentity()
+	key = Fingerprint(spec.URL, insecure, options.TLS, proxyURL(options), login)
+	return oci.Access{Transport: transport, Login: *login, Insecure: insecure}, key, nil
 }
 
-// login returns the login of the workload identity if the object specifies a cloud provider and no Secret. Otherwise it
-// returns the login of the Secret or else of the service account's pull secrets; it is anonymous if none matches.
+// usesIdentity reports whether the login is that of a workload identity: the object specifies a cloud provider and no
+// Secret.
+func (r Registry) usesIdentity() bool {
+	return r.Provider != "" && r.Provider != sourcev1.ProviderGeneric && r.Secret == nil
+}
+
+// login returns the login of the workload identity if the object uses one. Otherwise it returns the login of the Secret
+// or else of the service account's pull secrets; it is anonymous if none matches.
 func (r *Registries) login(ctx context.Context, spec Registry, repo name.Repository) (*authn.AuthConfig, error) {
-	if spec.Provider != "" && spec.Provider != sourcev1.ProviderGeneric && spec.Secret == nil {
+	if spec.usesIdentity() {
 		account := r.Identities.Account(spec.Namespace, spec.ServiceAccount)
 		identity, err := r.Identities.Registry(ctx, spec.Provider, spec.URL, account)
 		if err != nil {

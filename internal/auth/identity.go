@@ -230,6 +230,18 @@ func CheckEndpoint(provider, endpoint string, insecure bool) error {
 	return nil
 }
 
+// CheckAuthorities returns a fault for a login with the identity of the process over TLS that trusts authorities of an
+// object. Whoever controls them and a proxy could read the login. The identity of a service account may be used so, as
+// it belongs to whoever controls the object. A nil account is the process; field names the Secret of the authorities.
+func CheckAuthorities(account *types.NamespacedName, t TLS, field string) error {
+	if account != nil || len(t.CA) == 0 {
+		return nil
+	}
+	return authFault("the identity of the controller cannot be used with the authority in ca.crt of %s", field).
+		WithHint("Remove ca.crt, and let the controller trust the authority by the environment variable " +
+			"SSL_CERT_DIR; or use the identity of a ServiceAccount")
+}
+
 func authFault(format string, args ...any) *fault.Fault {
 	return fault.New(meta.AuthenticationFailedReason, format, args...)
 }

@@ -124,15 +124,23 @@ func (r *Resolver) forget(p *notificationv1.Provider) {
 type identity struct {
 	identities *auth.Identities
 	account    *types.NamespacedName
+	tls        auth.TLS // of the connection that tokens are sent over
+	field      string   // names the Secret of tls
 }
 
 // Token implements [provider.Identity].
 func (i identity) Token(ctx context.Context, cloud, scope string) (string, error) {
+	if err := auth.CheckAuthorities(i.account, i.tls, i.field); err != nil {
+		return "", err
+	}
 	return i.identities.Bearer(ctx, cloud, scope, i.account)
 }
 
-func (r *Resolver) identity(p *notificationv1.Provider) provider.Identity {
-	i := identity{identities: cmp.Or(r.Identities, &auth.Identities{})}
+func (r *Resolver) identity(p *notificationv1.Provider, tls auth.TLS) provider.Identity {
+	i := identity{identities: cmp.Or(r.Identities, &auth.Identities{}), tls: tls, field: "spec.certSecretRef"}
+	if p.Spec.CertSecretRef == nil {
+		i.field = "spec.secretRef"
+	}
 	i.account = i.identities.Account(p.Namespace, p.Spec.ServiceAccountName)
 	return i
 }

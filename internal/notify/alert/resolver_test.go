@@ -167,6 +167,36 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
+// TestControllerIdentityTrustsNoAuthorityOfAProvider has a Secret with an authority. Whoever has its key, and the proxy
+// of spec.proxySecretRef, could read the token.
+func TestControllerIdentityTrustsNoAuthorityOfAProvider(t *testing.T) {
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
+	b := newResolverTest(t)
+	h := newHost(t, (*httptest.Server).StartTLS)
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})
+	b.secret("authority", map[string]string{"ca.crt": string(crt)})
+	for name, c := range map[string]struct {
+		change func(*notificationv1.ProviderSpec)
+		want   string
+	}{
+		"certSecretRef": {change: func(s *notificationv1.ProviderSpec) { s.CertSecretRef = ref("authority") },
+			want: "cannot be used with the authority in ca.crt of spec.certSecretRef"},
+		"secretRef": {change: func(s *notificationv1.ProviderSpec) { s.SecretRef = ref("authority") },
+			want: "cannot be used with the authority in ca.crt of spec.secretRef"},
+		"no Secret": {change: func(*notificationv1.ProviderSpec) {}, want: "/nonexistent"},
+		"service account": {change: func(s *notificationv1.ProviderSpec) {
+			s.CertSecretRef, s.ServiceAccountName = ref("authority"), "app"
+		}, want: "service account '" + b.namespace + "/app'"},
+	} {
+		p := b.object(c.change)
+		p.UID, p.Spec.Type, p.Spec.Address, p.Spec.Channel = types.UID(name), notificationv1.GooglePubSubProvider,
+			"project", "topic"
+		if err := b.send(p); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 func TestProxySources(t *testing.T) {
 	b := newResolverTest(t)
 	proxy := newHost(t, (*httptest.Server).Start)

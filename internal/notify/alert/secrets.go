@@ -66,8 +66,7 @@ func (r *Resolver) options(p *notificationv1.Provider, s secretData) (provider.O
 	o := provider.Options{
 		Type: p.Spec.Type, Address: p.Spec.Address, Channel: p.Spec.Channel, Username: p.Spec.Username,
 		Secret: s.login, CommitStatus: p.Spec.CommitStatusExpr, UID: string(p.UID), Clock: r.Clock,
-		Identity: r.identity(p),
-		Dial:     r.Egress.Dialer().DialContext,
+		Dial: r.Egress.Dialer().DialContext,
 	}
 	if name := strings.TrimSpace(string(s.login["username"])); name != "" {
 		o.Username = name
@@ -86,6 +85,7 @@ func (r *Resolver) options(p *notificationv1.Provider, s secretData) (provider.O
 	if o.TLS, err = auth.TLSFrom(certificates); err != nil {
 		return o, invalidCertificates(err)
 	}
+	o.Identity = r.identity(p, o.TLS)
 	proxy, err := proxyOf(p, s)
 	if err != nil {
 		return o, err
