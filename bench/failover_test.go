@@ -173,7 +173,7 @@ func (f *failover) judge(r *rollout, log *testenv.AuditLog, took time.Time) {
 func (f *failover) missing(version string) (missing int) {
 	f.b.Helper()
 	kinds := map[schema.GroupVersionKind]int{}
-	for _, o := range f.objects(f.namespace, version) {
+	for _, o := range f.objects(func(int) string { return f.namespace }, version) {
 		kinds[o.GroupVersionKind()]++
 	}
 	for kind, n := range kinds {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -44,14 +45,15 @@ func fourObjects(app int, version string) []string {
 
 // BenchmarkFleet applies 1,000 Kustomizations (-fleet N) of four objects, of one repository: all new at once, all
 // changed by one commit, and one changed by a commit. For comparison with the former two it applies the same
-// objects in a bare loop.
+// objects in a bare loop. 500 apps share a namespace.
 func BenchmarkFleet(b *testing.B) {
 	f := newFleet(b, *fleetSize, fourObjects)
 	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
 	if err != nil {
 		b.Fatal(err)
 	}
-	before, after := testenv.Namespace(b), testenv.Namespace(b)
+	before, after, target := f.namespaces(), f.namespaces(), f.namespaces()
+	f.change = func(app int, k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = target(app) }
 	head1 := f.commit("1", f.all()...)
 	f.declare()
 	t := newTable(fmt.Sprintf("%d Kustomizations of four objects, one repository", *fleetSize), head...)

@@ -174,8 +174,23 @@ func (f *fleet) followEach(commit string, each func(done int)) (wait func()) {
 	}
 }
 
-// objects are those of all apps, in a namespace.
-func (f *fleet) objects(namespace, version string) []*unstructured.Unstructured {
+// appsEach is how many apps share a namespace of [fleet.namespaces].
+const appsEach = 500
+
+// namespaces creates namespaces that share the apps, and returns a function that returns the one of an app. Kubernetes'
+// own controllers of Deployments and EndpointSlices read all of a namespace for each of its objects: with all apps of a
+// large fleet in one, most of the time would be theirs.
+func (f *fleet) namespaces() func(app int) string {
+	f.b.Helper()
+	var all []string
+	for range (f.apps + appsEach - 1) / appsEach {
+		all = append(all, testenv.Namespace(f.b))
+	}
+	return func(app int) string { return all[app/appsEach] }
+}
+
+// objects are those of all apps, each in a namespace.
+func (f *fleet) objects(namespace func(app int) string, version string) []*unstructured.Unstructured {
 	f.b.Helper()
 	var all []*unstructured.Unstructured
 	for app := range f.apps {
@@ -184,7 +199,7 @@ func (f *fleet) objects(namespace, version string) []*unstructured.Unstructured 
 			if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 				f.b.Fatal(err)
 			}
-			o.SetNamespace(namespace)
+			o.SetNamespace(namespace(app))
 			all = append(all, o)
 		}
 	}
@@ -274,7 +289,7 @@ func BenchmarkOne(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	before, after := testenv.Namespace(b), testenv.Namespace(b)
+	before, after := f.namespaces(), f.namespaces()
 	t := newTable(fmt.Sprintf("One Kustomization of %d ConfigMaps", manyObjects), head...)
 	for b.Loop() {
 		f.commit("0")
