@@ -61,8 +61,7 @@ func (d *debugHelmRelease) run(ctx context.Context, name string) error {
 	if !d.values && !d.origins {
 		return nil
 	}
-	builder := localrelease.New(localrelease.Options{}, &localrelease.Cluster{Client: c}, nil)
-	composed, origins, _, err := builder.Values(ctx, obj)
+	composed, origins, err := localrelease.TraceValues(ctx, c, obj)
 	if err != nil {
 		return fmt.Errorf("HelmRelease '%s': %w", d.key(name), err)
 	}

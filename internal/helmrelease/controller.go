@@ -91,6 +91,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2
 	if outcome != nil {
 		return *outcome
 	}
+	defer desired.valuesMemory.Release()
 	if outcome := c.admit(ctx, pass, desired); outcome != nil {
 		return *outcome
 	}

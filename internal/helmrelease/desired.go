@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -26,6 +27,8 @@ type desired struct {
 	chart    chartInfo
 	values   map[string]any
 	secrets  []string // values of Secrets, which must not appear in messages
+
+	valuesMemory *guard.Lease // of the values and secrets
 
 	configDigest         string
 	postRenderersDigest  string
@@ -44,13 +47,11 @@ func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*des
 		return nil, ptr.To(reconcile.Failed(err))
 	}
 	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
-	reader := &valuesReader{reader: c.Live}
-	var origins []values.Origin
-	d.values, origins, err = values.Compose(ctx, reader, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
-	d.secrets = append(reader.secrets, values.Secrets(d.values, origins)...)
+	composed, err := values.Compose(ctx, valuesReader{c.Live}, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
 	if err != nil {
 		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
 	}
+	d.values, d.secrets, d.valuesMemory = composed.Values, composed.Secrets, composed.Memory
 	d.configDigest = digest.Config(d.values)
 	if len(obj.Spec.PostRenderers) > 0 {
 		d.postRenderersDigest = digest.PostRenderers(obj.Spec.PostRenderers)
@@ -70,31 +71,17 @@ func valuesFault(err error) error {
 	return fault.New(helmv2.ValuesErrorReason, "cannot compose the values").Because(err)
 }
 
-// valuesReader reads the objects with values, and collects the values of Secrets as a whole.
-type valuesReader struct {
-	reader  client.Reader
-	secrets []string
-}
-
-// minSecretLength is the minimum length of values that are masked. Shorter values occur by chance.
-const minSecretLength = 4
+// valuesReader reads the objects with values.
+type valuesReader struct{ client.Reader }
 
 // ConfigMap implements [values.Reader].
-func (v *valuesReader) ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
+func (v valuesReader) ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
-	return cm, v.reader.Get(ctx, key, cm)
+	return cm, v.Get(ctx, key, cm)
 }
 
 // Secret implements [values.Reader].
-func (v *valuesReader) Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
+func (v valuesReader) Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	s := &corev1.Secret{}
-	if err := v.reader.Get(ctx, key, s); err != nil {
-		return nil, err
-	}
-	for _, b := range s.Data {
-		if len(b) >= minSecretLength {
-			v.secrets = append(v.secrets, string(b))
-		}
-	}
-	return s, nil
+	return s, v.Get(ctx, key, s)
 }

@@ -107,12 +107,13 @@ func (b *Builder) build(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	composed, _, secrets, err := b.Values(ctx, obj)
+	composed, err := b.values(ctx, obj)
 	if err != nil {
 		return err
 	}
-	result.Secrets = secrets
-	request := render.Request{Chart: archive, Values: composed, Release: b.release(result),
+	defer composed.Memory.Release()
+	result.Secrets = composed.Secrets
+	request := render.Request{Chart: archive, Values: composed.Values, Release: b.release(result),
 		SkipSchemaValidation: skipsSchema(obj, result.Live)}
 	capabilities := common.DefaultCapabilities
 	if b.cluster != nil {
@@ -129,7 +130,7 @@ func (b *Builder) build(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	rel, err := template(obj, render.Prerendered(ch, rendered), composed, capabilities)
+	rel, err := template(obj, render.Prerendered(ch, rendered), composed.Values, capabilities)
 	if err != nil {
 		return err
 	}
@@ -265,18 +266,20 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (ob
 	return nil, false, fmt.Errorf("%s does not declare HelmRelease '%s'", b.options.File, key)
 }
 
-// Values composes the values of a HelmRelease, and says where they come from. Without a cluster, those of other objects
-// are left out.
-func (b *Builder) Values(ctx context.Context, obj *helmv2.HelmRelease) (composed map[string]any,
-	origins []values.Origin, secrets []string, err error) {
+// values composes the values of a HelmRelease. Without a cluster, those of other objects are left out.
+func (b *Builder) values(ctx context.Context, obj *helmv2.HelmRelease) (*values.Composed, error) {
 	refs := obj.Spec.ValuesFrom
 	if b.cluster == nil {
 		if len(refs) > 0 {
 			b.warn("the values of spec.valuesFrom are not used: --dry-run does not read the cluster")
 		}
-		composed, origins, err = values.Compose(ctx, nil, obj.Namespace, nil, obj.Spec.Values)
-		return composed, origins, nil, err
+		return values.Compose(ctx, nil, obj.Namespace, nil, obj.Spec.Values)
 	}
-	composed, origins, err = values.Compose(ctx, reader{b.cluster.Client}, obj.Namespace, refs, obj.Spec.Values)
-	return composed, origins, values.Secrets(composed, origins), err
+	return values.Compose(ctx, reader{b.cluster.Client}, obj.Namespace, refs, obj.Spec.Values)
+}
+
+// TraceValues composes the values of a HelmRelease in a cluster, and says where they come from.
+func TraceValues(ctx context.Context, c client.Reader, obj *helmv2.HelmRelease) (map[string]any, []values.Origin,
+	error) {
+	return values.Trace(ctx, reader{c}, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
 }

@@ -1,6 +1,7 @@
 package values
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -19,23 +20,7 @@ type Origin struct {
 // minSecret is the minimum length of texts that are masked. Shorter texts occur by chance.
 const minSecret = 4
 
-// Secrets returns the texts among values that come from Secrets, for output that must not show them.
-func Secrets(values map[string]any, origins []Origin) []string {
-	from := map[string]bool{}
-	for _, o := range origins {
-		if o.Secret {
-			from[o.Path] = true
-		}
-	}
-	var texts []string
-	walk(values, nil, func(path []string, value any) {
-		if from[pathText(path)] {
-			texts = appendTexts(texts, value)
-		}
-	})
-	return texts
-}
-
+// appendTexts appends the texts in a value that are masked.
 func appendTexts(texts []string, v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -87,31 +72,47 @@ type layer struct {
 	values map[string]any
 }
 
-// origins returns the origin of each leaf of values. Lists are leaves. A list that several sources set in part has the
-// origins of all of them.
-func origins(values map[string]any, layers []layer) []Origin {
+// origins returns the origin of each leaf of the result. Lists are leaves. A list that several sources set in part has
+// the origins of all of them. It takes memory for each path: many leaves may have the same long path before them.
+func (c *composer) origins(ctx context.Context) ([]Origin, error) {
 	var found []Origin
-	walk(values, nil, func(path []string, value any) {
+	err := walk(c.result, nil, func(path []string, value any) error {
+		if err := c.memory.Grow(ctx, pathBytes(path)); err != nil {
+			return err
+		}
 		var last *layer
-		for i := range layers {
-			set, ok := at(layers[i].values, path)
+		for i := range c.layers {
+			set, ok := at(c.layers[i].values, path)
 			if !ok {
 				continue
 			}
 			if _, isList := set.([]any); isList && !reflect.DeepEqual(set, value) {
-				found = append(found, layers[i].origin(path)) // a part of the list
+				found = append(found, c.layers[i].origin(path)) // a part of the list
 				continue
 			}
 			if reflect.DeepEqual(set, value) {
-				last = &layers[i]
+				last = &c.layers[i]
 			}
 		}
 		if last != nil {
 			found = append(found, last.origin(path))
 		}
+		return nil
 	})
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Path < found[j].Path })
-	return found
+	return found, err
+}
+
+// originBytes is the memory of an origin besides its path, and of what is made of it.
+const originBytes = 300
+
+// pathBytes estimates the memory in bytes of the origin of a leaf.
+func pathBytes(path []string) int64 {
+	size := int64(originBytes)
+	for _, key := range path {
+		size += 2 * int64(len(key)+1) // all of it may be dots
+	}
+	return size
 }
 
 func (l layer) origin(path []string) Origin {
@@ -126,18 +127,21 @@ func pathText(path []string) string {
 	return strings.Join(escaped, ".")
 }
 
-// walk calls visit for each leaf: everything but maps with keys.
-func walk(v any, path []string, visit func([]string, any)) {
+// walk calls visit for each leaf: everything but maps with keys. Visit must not keep the path. An error ends it.
+func walk(v any, path []string, visit func([]string, any) error) error {
 	table, ok := v.(map[string]any)
 	if !ok || len(table) == 0 {
 		if len(path) > 0 {
-			visit(path, v)
+			return visit(path, v)
 		}
-		return
+		return nil
 	}
 	for key, value := range table {
-		walk(value, append(slices.Clone(path), key), visit)
+		if err := walk(value, append(path, key), visit); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // at returns the value at a path.

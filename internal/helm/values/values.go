@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/strvals"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -36,51 +35,38 @@ const (
 	kindSecret    = "Secret"
 )
 
-// Compose merges the values of refs in their order, then inline, and says where each value came from. A value
-// at a target path also takes precedence over inline if its parent is a map that only inline sets, as in Flux:
-// a release that is taken over must keep its values. An error names the reference, the key and the position,
-// and no content of a Secret.
+// Composed is what [Compose] returns.
+type Composed struct {
+	Values  map[string]any
+	Secrets []string     // texts that come from Secrets, for output that must not show them
+	Memory  *guard.Lease // of the above; release it when they are no longer used
+}
+
+// Compose merges the values of refs in their order, then inline. A value at a target path also takes precedence over
+// inline if its parent is a map that only inline sets, as in Flux: a release that is taken over must keep its values.
+// An error names the reference, the key and the position, and no content of a Secret. It is a fault of the budget of
+// ctx if the values need too much memory.
 func Compose(ctx context.Context, read Reader, namespace string, refs []meta.ValuesReference,
+	inline *apiextensionsv1.JSON) (*Composed, error) {
+	c := &composer{read: read, namespace: namespace}
+	if err := c.compose(ctx, refs, inline); err != nil {
+		c.memory.Release()
+		return nil, err
+	}
+	return &Composed{c.result, c.secrets, c.memory}, nil
+}
+
+// Trace composes values as [Compose] does, and says where each of them came from.
+func Trace(ctx context.Context, read Reader, namespace string, refs []meta.ValuesReference,
 	inline *apiextensionsv1.JSON) (map[string]any, []Origin, error) {
-	own, err := decodeInline(inline)
+	c := &composer{read: read, namespace: namespace, isTraced: true}
+	err := c.compose(ctx, refs, inline)
+	defer c.memory.Release()
 	if err != nil {
 		return nil, nil, err
 	}
-	result := map[string]any{}
-	var layers []layer
-	for i, ref := range refs {
-		s := source{ref: ref, namespace: namespace, position: fmt.Sprintf("spec.valuesFrom[%d]", i)}
-		content, found, err := s.read(ctx, read)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !found {
-			continue
-		}
-		if ref.TargetPath == "" {
-			values, err := s.document(ctx, content)
-			if err != nil {
-				return nil, nil, err
-			}
-			result = loader.MergeMaps(result, values)
-			layers = append(layers, layer{from: s.String(), secret: ref.Kind == kindSecret, values: copyMap(values)})
-			continue
-		}
-		result = loader.MergeMaps(result, own)
-		if err := s.set(content, result); err != nil {
-			return nil, nil, err
-		}
-		alone := map[string]any{}
-		_ = s.set(content, alone)
-		layers = append(layers, layer{from: s.String() + ", target path " + ref.TargetPath,
-			secret: ref.Kind == kindSecret, values: alone})
-	}
-	result = loader.MergeMaps(result, own)
-	if own, err = decodeInline(inline); err != nil { // a target path may have changed the first copy
-		return nil, nil, err
-	}
-	layers = append(layers, layer{from: "spec.values", values: own})
-	return result, origins(result, layers), nil
+	found, err := c.origins(ctx)
+	return c.result, found, err
 }
 
 func decodeInline(inline *apiextensionsv1.JSON) (map[string]any, error) {
@@ -109,8 +95,10 @@ func (s source) fault(format string, args ...any) *fault.Fault {
 	return fault.New("", "%s (%s): %s", s.position, s, fmt.Sprintf(format, args...))
 }
 
-// read returns the content of the key. It is not found if the reference is optional and the object or key is missing.
-func (s source) read(ctx context.Context, read Reader) (content string, found bool, err error) {
+// read returns the content of the key, and the data of a Secret. It is not found if the reference is optional and the
+// object or key is missing.
+func (s source) read(ctx context.Context, read Reader) (content string, data map[string][]byte, found bool,
+	err error) {
 	key := types.NamespacedName{Namespace: s.namespace, Name: s.ref.Name}
 	var keys []string
 	var binary bool
@@ -118,7 +106,8 @@ func (s source) read(ctx context.Context, read Reader) (content string, found bo
 	case kindSecret:
 		var secret *corev1.Secret
 		if secret, err = read.Secret(ctx, key); err == nil {
-			content, found, keys = lookUp(secret.Data, s.ref.GetValuesKey())
+			data = secret.Data
+			content, found, keys = lookUp(data, s.ref.GetValuesKey())
 		}
 	case kindConfigMap:
 		var config *corev1.ConfigMap
@@ -127,23 +116,24 @@ func (s source) read(ctx context.Context, read Reader) (content string, found bo
 			_, binary = config.BinaryData[s.ref.GetValuesKey()]
 		}
 	default:
-		return "", false, s.fault("kind '%s' is not supported", s.ref.Kind).WithHint("Use ConfigMap or Secret").Final()
+		return "", nil, false, s.fault("kind '%s' is not supported", s.ref.Kind).
+			WithHint("Use ConfigMap or Secret").Final()
 	}
 	switch {
 	case apierrors.IsNotFound(err) && s.ref.Optional:
-		return "", false, nil
+		return "", nil, false, nil
 	case apierrors.IsNotFound(err):
-		return "", false, s.fault("the %s does not exist", s.ref.Kind).
+		return "", nil, false, s.fault("the %s does not exist", s.ref.Kind).
 			WithHint("Create it in namespace '%s', or set optional: true", s.namespace)
 	case err != nil:
-		return "", false, s.fault("the %s cannot be read", s.ref.Kind).Because(err)
+		return "", nil, false, s.fault("the %s cannot be read", s.ref.Kind).Because(err)
 	case binary || found && !isText(content):
-		return "", false, s.fault("the key holds binary data").WithHint("Values are text in UTF-8").Final()
+		return "", nil, false, s.fault("the key holds binary data").WithHint("Values are text in UTF-8").Final()
 	case !found && !s.ref.Optional:
-		return "", false, s.fault("the %s has no such key", s.ref.Kind).
+		return "", nil, false, s.fault("the %s has no such key", s.ref.Kind).
 			WithHint("Its keys are: %s", keyList(keys))
 	}
-	return content, found, nil
+	return content, data, found, nil
 }
 
 // lookUp returns the value of a key, and all keys.
@@ -163,15 +153,10 @@ func isText(content string) bool {
 }
 
 // document parses the content of a key without target path.
-func (s source) document(ctx context.Context, content string) (map[string]any, error) {
-	lease, err := yamlsize.Acquire(ctx, "composing the values", []byte(content))
-	if guard.IsMemory(err) {
-		return nil, err
-	}
-	if err != nil {
+func (s source) document(content string) (map[string]any, error) {
+	if err := yamlsize.CheckAliases([]byte(content)); err != nil {
 		return nil, s.fault("%s", err).Final()
 	}
-	defer lease.Release()
 	values, err := common.ReadValues([]byte(content))
 	if err != nil {
 		place, reason := yamlProblem(err, s.ref.Kind == kindSecret)

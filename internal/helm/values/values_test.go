@@ -105,13 +105,13 @@ func TestCompose(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := values.Compose(t.Context(), in, "team", test.refs,
+			got, err := values.Compose(t.Context(), in, "team", test.refs,
 				&apiextensionsv1.JSON{Raw: []byte(test.inline)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("the values are %#v, want %#v", got, test.want)
+			if !reflect.DeepEqual(got.Values, test.want) {
+				t.Errorf("the values are %#v, want %#v", got.Values, test.want)
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestOrigins(t *testing.T) {
 		secret: map[string]string{"password": "hunter2"},
 	}
 	refs := []meta.ValuesReference{config("", ""), secret("password", `m.pass\.word`), config("n", "list[0]")}
-	_, got, err := values.Compose(t.Context(), in, "team", refs,
+	_, got, err := values.Trace(t.Context(), in, "team", refs,
 		&apiextensionsv1.JSON{Raw: []byte(`{"m": {"x": 2}, "e": {}}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{test.ref},
+			_, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{test.ref},
 				&apiextensionsv1.JSON{Raw: []byte(test.inline)})
 			if err == nil {
 				t.Fatal("no error")
@@ -209,7 +209,7 @@ func TestAliasesInValues(t *testing.T) {
 	text := "a: &a " + strings.Repeat("x", 400_000) + "\nb: [" + strings.Repeat("*a,", 100_000) + "]\n"
 	for _, ref := range []meta.ValuesReference{config("", ""), secret("", "")} {
 		in := objects{config: map[string]string{"values.yaml": text}, secret: map[string]string{"values.yaml": text}}
-		_, _, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{ref}, nil)
+		_, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{ref}, nil)
 		if err == nil || !strings.Contains(err.Error(), "its aliases stand for more than 4 MiB of text") {
 			t.Errorf("%s: the error is %.300v", ref.Kind, err)
 		}
@@ -220,7 +220,7 @@ func TestUnreadableObject(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app", errors.New("no"))
 	optional := secret("", "")
 	optional.Optional = true
-	_, _, err := values.Compose(t.Context(), objects{err: forbidden}, "team", []meta.ValuesReference{optional}, nil)
+	_, err := values.Compose(t.Context(), objects{err: forbidden}, "team", []meta.ValuesReference{optional}, nil)
 	if err == nil || !strings.Contains(err.Error(),
 		"(Secret 'team/app', key 'values.yaml'): the Secret cannot be read: ") {
 		t.Errorf("the error is %v: an optional reference only allows what does not exist", err)
