@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"encoding/json"
 	"hash/maphash"
 	"strconv"
@@ -88,7 +87,7 @@ func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others u
 		if m.isOurs(e) || m.overrides(e) {
 			h = &own
 			if e.FieldsV1 != nil {
-				_, _ = h.WriteString(digestOf(e.FieldsV1)) // never fails
+				_, _ = h.Write(canonical(e.FieldsV1)) // never fails
 			}
 		}
 		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion} {
@@ -102,23 +101,16 @@ func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others u
 	return own.Sum64(), rest.Sum64()
 }
 
-// digestPrefix begins the digest of a set of fields, which is not valid JSON.
-const digestPrefix = "digest:"
-
-// digestOf returns the digest of a set of fields, or the set if it is a digest, see [managers.slim]. Decoding and
-// encoding sorts the keys, whose order depends on the client.
-func digestOf(f *metav1.FieldsV1) string {
+// canonical returns a set of fields with sorted keys, whose order depends on the client.
+func canonical(f *metav1.FieldsV1) []byte {
 	raw := f.GetRawBytes()
-	if bytes.HasPrefix(raw, []byte(digestPrefix)) {
-		return string(raw)
-	}
 	var set any
 	if json.Unmarshal(raw, &set) == nil {
 		if sorted, err := json.Marshal(set); err == nil {
-			raw = sorted
+			return sorted
 		}
 	}
-	return digestPrefix + strconv.FormatUint(maphash.Bytes(seed, raw), 36)
+	return raw
 }
 
 // digest returns a hash of what an object declares, without its status.

@@ -1,9 +1,6 @@
 package apply
 
 import (
-	"maps"
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -19,7 +16,7 @@ type (
 )
 
 func (c *Cluster) newWatches(client kubewatch.Client[*metav1.PartialObjectMetadata]) *watchStore {
-	return kubewatch.New(&c.mu, client.Changing(c.managers.slim),
+	return kubewatch.New(&c.mu, client,
 		kubewatch.Handler[*metav1.PartialObjectMetadata, fingerprint, *trackedObject]{
 			Changed: func(_ *watch, objects []*trackedObject) {
 				for _, t := range objects {
@@ -33,24 +30,6 @@ func (c *Cluster) newWatches(client kubewatch.Client[*metav1.PartialObjectMetada
 				}
 			},
 		})
-}
-
-// slim drops what the fingerprint of an object does not need. Others decide how much that is, and how many objects have
-// the label of an owner.
-func (m managers) slim(k kubewatch.Key, o *metav1.PartialObjectMetadata) {
-	group := strings.TrimSuffix(k.LabelSelector, Owner{}.nameLabel())
-	others := func(key, _ string) bool { return !strings.HasPrefix(key, group+"/") }
-	maps.DeleteFunc(o.Annotations, others)
-	maps.DeleteFunc(o.Labels, others)
-	o.OwnerReferences, o.Finalizers = nil, nil
-	for n := range o.ManagedFields {
-		e := &o.ManagedFields[n]
-		if !m.isOurs(*e) && !m.overrides(*e) {
-			e.FieldsV1 = nil
-		} else if e.FieldsV1 != nil {
-			e.FieldsV1.SetRawBytes([]byte(digestOf(e.FieldsV1)))
-		}
-	}
 }
 
 // watchKey returns the key of a watch of one namespace, or of all namespaces if the namespace is empty.

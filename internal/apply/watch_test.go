@@ -2,8 +2,6 @@ package apply
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -246,41 +244,5 @@ func TestInventoryEntries(t *testing.T) {
 		if err != nil || got != want || got.Entry().ID != id {
 			t.Errorf("%s: %+v, %v", id, got, err)
 		}
-	}
-}
-
-// TestWatchesKeepOnlyWhatAFingerprintNeeds takes an object of several managers with long annotations, as others may
-// create many of them with the label of an owner.
-func TestWatchesKeepOnlyWhatAFingerprintNeeds(t *testing.T) {
-	f := newFixture(t)
-	f.apply(f.cm("a"))
-	long := strings.Repeat("x", 100<<10)
-	for manager, patch := range map[string]string{
-		"kubectl-edit": `{"data":{"b":"2"}}`,
-		"person": `{"metadata":{"annotations":{"note":"` + long + `","` + group + `/prune":"disabled"},` +
-			`"labels":{"tier":"web"},"finalizers":["example.com/wait"]},"data":{"c":"3"}}`,
-	} {
-		change := patched(types.MergePatchType, manager, patch)
-		if err := change(t.Context(), f.client(configMaps, f.ns), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if err := patched(types.MergePatchType, "person", `{"metadata":{"finalizers":null}}`)(context.Background(),
-			f.client(configMaps, f.ns), "a"); err != nil {
-			t.Error(err)
-		}
-	})
-	live, err := f.metadata.Resource(configMaps).Namespace(f.ns).Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := f.managers.fingerprintOf(live, group)
-	f.managers.slim(watchKey(configMaps, "", group), live)
-	if got := f.managers.fingerprintOf(live, group); got != want {
-		t.Errorf("the fingerprint is %+v, was %+v", got, want)
-	}
-	if text := fmt.Sprint(live.Annotations, live.Labels, live.Finalizers, live.ManagedFields); len(text) > 2<<10 {
-		t.Errorf("%d bytes are left: %.2000s", len(text), text)
 	}
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +18,10 @@ const (
 	valueBytes   = 100             // memory for each value in an answer, besides its bytes
 	smallAnswer  = 256 << 10       // bytes of an answer that needs no lease
 	decodeTime   = 5 * time.Second // from the end of an answer until its memory is given back
+
+	// answerOwner shares memory for answers that belong to no namespace, such as those for watches of clusters that
+	// tenants chose: the servers of one tenant must not use all of the budget. No namespace has this name.
+	answerOwner = "watches of clusters"
 )
 
 // Answers limits the memory for the answers of an API server that a tenant chose. It counts the answers of one list,
@@ -46,7 +51,7 @@ func WithAnswers(ctx context.Context, a *Answers) context.Context {
 // LimitAnswer bounds the memory that the answer to a request can take: JSON of many short values needs a lot more
 // than its bytes. Watches are not bounded in total, only by the limit that client-go has for each event.
 func LimitAnswer(req *http.Request, resp *http.Response) {
-	if _, limited := resp.Body.(*limitedAnswer); limited || isWatch(req.URL) || resp.Body == nil ||
+	if _, limited := resp.Body.(*limitedAnswer); limited || IsWatch(req.URL) || resp.Body == nil ||
 		resp.Body == http.NoBody {
 		return
 	}
@@ -58,8 +63,8 @@ func LimitAnswer(req *http.Request, resp *http.Response) {
 	resp.Body = &limitedAnswer{ReadCloser: resp.Body, ctx: ctx, all: all, host: req.URL.Host}
 }
 
-// isWatch reports whether a request is for a watch.
-func isWatch(u *url.URL) bool {
+// IsWatch reports whether a request is for a watch.
+func IsWatch(u *url.URL) bool {
 	w := u.Query().Get("watch")
 	return w == "1" || strings.EqualFold(w, "true")
 }
@@ -67,7 +72,7 @@ func isWatch(u *url.URL) bool {
 // IsInitialList reports whether a request is for a watch that begins with a list. All of the list is in memory before
 // any of it is used, without a limit; so a server that a tenant chose is asked for a list and a watch instead.
 func IsInitialList(u *url.URL) bool {
-	return isWatch(u) && u.Query().Get("sendInitialEvents") == "true"
+	return IsWatch(u) && u.Query().Get("sendInitialEvents") == "true"
 }
 
 // ErrInitialList is the error for such a watch. Client-go then lists and watches.
@@ -113,7 +118,8 @@ func (a *limitedAnswer) take(p []byte) error {
 		return nil
 	}
 	if a.lease == nil {
-		a.lease = &Lease{budget: BudgetOf(a.ctx), work: "reading the answer of a cluster", owner: OwnerOf(a.ctx)}
+		a.lease = &Lease{budget: BudgetOf(a.ctx), work: "reading the answer of a cluster",
+			owner: cmp.Or(OwnerOf(a.ctx), answerOwner)}
 	}
 	more := -a.free + smallAnswer*answerFactor
 	a.free += more

@@ -43,6 +43,23 @@ func TestAnswersOfClustersAreBounded(t *testing.T) {
 	}
 }
 
+// TestAnswersWithoutAnOwnerLeaveMemoryForOthers has a cluster that sends lists for several watches, each of which takes
+// as much memory as one may.
+func TestAnswersWithoutAnOwnerLeaveMemoryForOthers(t *testing.T) {
+	b := NewBudget(80 << 20) // 10 MiB for an answer
+	ctx := WithBudget(t.Context(), b)
+	b.wait = 0
+	for range 10 {
+		resp := answerTo(ctx, "", strings.Repeat("x", 3<<20))
+		_, _ = io.ReadAll(resp.Body) // its memory is given back later
+	}
+	lease, err := b.Acquire(WithOwner(t.Context(), "tenant"), "a build", 10<<20)
+	if err != nil {
+		t.Errorf("with %s in use: %v", Bytes(b.Used()), err)
+	}
+	lease.Release()
+}
+
 func TestPagesOfAListAreCountedTogether(t *testing.T) {
 	b := NewBudget(80 << 20)
 	ctx := WithAnswers(WithBudget(context.Background(), b), NewAnswers(b))

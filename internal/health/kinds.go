@@ -34,10 +34,7 @@ func (w *Watcher) watchDefinitions() {
 
 // observeDefinition notifies owners whose targets have a kind that a definition has just established. The caller holds
 // the lock.
-func (w *Watcher) observeDefinition(wt *watch, definition *unstructured.Unstructured, deleted bool) {
-	if wt.Key() != definitionKey {
-		return
-	}
+func (w *Watcher) observeDefinition(_ *watch, definition *unstructured.Unstructured, deleted bool) {
 	get := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(definition.Object, path...) // the API server requires these fields
 		return s

@@ -64,6 +64,7 @@ func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(
 	w.store = kubewatch.New(&w.mu, kubewatch.Dynamic(d),
 		kubewatch.Handler[*unstructured.Unstructured, observation, *subscription]{
 			Object:   w.observeDefinition,
+			Whole:    func(k kubewatch.Key) bool { return k == definitionKey },
 			Changed:  func(_ *watch, list []*subscription) { w.update(list...) },
 			Refused:  w.refused,
 			Unserved: w.unserved,

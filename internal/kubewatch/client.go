@@ -3,7 +3,6 @@ package kubewatch
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -12,8 +11,6 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
-
-	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // Key identifies a watch by the objects that it covers.
@@ -38,8 +35,7 @@ type Client[O metav1.Object] struct {
 	List  func(context.Context, Key, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, Key, metav1.ListOptions) (apiwatch.Interface, error)
 
-	example any // of type O, as a reflector expects it
-	origin  any // the client behind the functions; a reflector asks it whether it supports streamed lists
+	origin any // the client behind the functions; a reflector asks it whether it supports streamed lists
 }
 
 // Dynamic returns a client for whole objects.
@@ -51,7 +47,7 @@ func Dynamic(d dynamic.Interface) Client[*unstructured.Unstructured] {
 		Watch: func(ctx context.Context, k Key, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return d.Resource(k.Resource).Namespace(k.Namespace).Watch(ctx, o)
 		},
-		example: &unstructured.Unstructured{}, origin: d,
+		origin: d,
 	}
 }
 
@@ -64,39 +60,6 @@ func Metadata(m metadata.Interface) Client[*metav1.PartialObjectMetadata] {
 		Watch: func(ctx context.Context, k Key, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return m.Resource(k.Resource).Namespace(k.Namespace).Watch(ctx, o)
 		},
-		example: &metav1.PartialObjectMetadata{}, origin: m,
+		origin: m,
 	}
-}
-
-// Changing returns a client that changes each object when it is decoded, before many of them are in memory.
-func (c Client[O]) Changing(change func(Key, O)) Client[O] {
-	apply := func(k Key, o runtime.Object) error {
-		return guard.Do("reading an object of a watch", func() error {
-			if object, ok := o.(O); ok {
-				change(k, object)
-			}
-			return nil
-		})
-	}
-	list, watch := c.List, c.Watch
-	c.List = func(ctx context.Context, k Key, o metav1.ListOptions) (runtime.Object, error) {
-		page, err := list(ctx, k, o)
-		if err != nil {
-			return page, err
-		}
-		return page, meta.EachListItem(page, func(o runtime.Object) error { return apply(k, o) })
-	}
-	c.Watch = func(ctx context.Context, k Key, o metav1.ListOptions) (apiwatch.Interface, error) {
-		w, err := watch(ctx, k, o)
-		if err != nil {
-			return w, err
-		}
-		return apiwatch.Filter(w, func(e apiwatch.Event) (apiwatch.Event, bool) {
-			if e.Type != apiwatch.Bookmark && e.Type != apiwatch.Error {
-				_ = apply(k, e.Object) // after a panic, which is logged, the object is as it was
-			}
-			return e, true
-		}), nil
-	}
-	return c
 }

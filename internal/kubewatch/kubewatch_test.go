@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,7 +99,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, server: &server{}}
-	client := Client[*object]{List: f.server.list, Watch: f.server.watch, example: &object{}, origin: f.server}
+	client := Client[*object]{List: f.server.list, Watch: f.server.watch, origin: f.server}
 	f.testStore = New(&f.mu, client, Handler[*object, string, string]{
 		Object: func(_ *testWatch, o *object, deleted bool) {
 			f.log = append(f.log, fmt.Sprintf("object %s deleted=%v", o.Name, deleted))
@@ -174,6 +176,47 @@ func TestValuesAreComputedWithoutLock(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the value is computed while the lock is held")
+	}
+}
+
+// TestObjectsAreDroppedWhenTheyAreDecoded has an object with much more than its value: others decide how many of them a
+// watch lists, and how large they are. A handler gets the whole objects of the watches that it selects.
+func TestObjectsAreDroppedWhenTheyAreDecoded(t *testing.T) {
+	f := newFixture(t)
+	large := object1("7")
+	large.Annotations = map[string]string{"note": strings.Repeat("x", 1<<20)}
+	f.server.set(nil, large)
+	for _, whole := range []bool{false, true} {
+		f.handler.Whole = func(Key) bool { return whole }
+		w := &testWatch{store: f.testStore, project: func(o *object) string { return "at " + o.ResourceVersion }}
+		page, err := w.list(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := w.connect(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.server.last().Modify(&large)
+		f.server.last().Action(apiwatch.Bookmark, &large)
+		list, err := meta.ExtractList(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range append(list, (<-events.ResultChan()).Object) {
+			i, ok := o.(*item[*object, string])
+			if !ok || nameOf(i) != one || i.ResourceVersion != "7" || i.value != "at 7" || len(i.Annotations) > 0 ||
+				(i.object != nil) != whole {
+				t.Errorf("whole %v: %+v is left", whole, o)
+			}
+		}
+		// The reflector finds the end of a streamed list by an annotation.
+		if i, ok := (<-events.ResultChan()).Object.(*item[*object, string]); !ok || len(i.Annotations) != 1 {
+			t.Errorf("the bookmark is %+v", i)
+		}
+		if m, err := meta.ListAccessor(page); err != nil || m.GetResourceVersion() != "10" {
+			t.Errorf("the list has version %s (%v)", m.GetResourceVersion(), err)
+		}
 	}
 }
 

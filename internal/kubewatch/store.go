@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -31,6 +30,9 @@ const restartReset = 2 * time.Minute
 type Handler[O metav1.Object, V any, S comparable] struct {
 	// Object is called for each object that a watch lists or receives, whether or not it has subscribers.
 	Object func(w *Watch[O, V, S], obj O, deleted bool)
+	// Whole reports whether Object is called for the objects of a watch; nil for all watches. The objects of other
+	// watches are dropped as soon as they are decoded. It is called without the lock.
+	Whole func(Key) bool
 	// Changed is called with the subscribers of an object after the watch received an event for it. After a list or a
 	// bookmark it is called for all objects with subscribers.
 	Changed func(w *Watch[O, V, S], subscribers []S)
@@ -58,7 +60,7 @@ func New[O metav1.Object, V any, S comparable](lock sync.Locker, client Client[O
 }
 
 // Watch returns the watch for a key. If there is none, it starts one that stores the values that project returns.
-// Project is called without the lock.
+// Project is called without the lock, as soon as an object is decoded; what it returns must not refer to the object.
 func (s *Store[O, V, S]) Watch(key Key, project func(O) V) *Watch[O, V, S] {
 	w := s.watches[key]
 	if w == nil {
@@ -95,21 +97,18 @@ func (s *Store[O, V, S]) Close() {
 func (w *Watch[O, V, S]) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
-	client, key := w.store.client, w.key
 	var answers *guard.Answers // of all pages of a list
 	lister := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.Continue == "" {
 				answers = guard.NewAnswers(guard.BudgetOf(ctx))
 			}
-			return client.List(guard.WithAnswers(ctx, answers), key, key.restrict(o))
+			return w.list(guard.WithAnswers(ctx, answers), o)
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return client.Watch(ctx, key, key.restrict(o))
-		},
-	}, client.origin)
-	reflector := cache.NewReflectorWithOptions(resourceversion.Relisting(lister), client.example, w,
-		cache.ReflectorOptions{Name: "watch of " + key.Resource.String(), TypeDescription: key.Resource.String()})
+		WatchFuncWithContext: w.connect,
+	}, w.store.client.origin)
+	reflector := cache.NewReflectorWithOptions(resourceversion.Relisting(lister), &item[O, V]{}, w,
+		cache.ReflectorOptions{Name: "watch of " + w.key.Resource.String(), TypeDescription: w.key.Resource.String()})
 	guard.Go("watching objects", func() {
 		_ = restartBackoff.DelayWithReset(clock.RealClock{}, restartReset).
 			Until(ctx, true, true, func(ctx context.Context) (bool, error) {

@@ -104,32 +104,32 @@ func (w *Watch[O, V, S]) Update(obj any) error { return w.event(obj, false) }
 func (w *Watch[O, V, S]) Delete(obj any) error { return w.event(obj, true) }
 
 func (w *Watch[O, V, S]) event(obj any, deleted bool) error {
-	o, ok := obj.(O)
+	i, ok := w.itemOf(obj)
 	if !ok {
 		return nil
 	}
-	name, value := nameOf(o), w.valueOf(o)
+	name := nameOf(i)
 	s := w.store
 	defer s.unlocked()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	w.version = o.GetResourceVersion()
+	w.version = i.ResourceVersion
 	if deleted {
 		delete(w.values, name)
 	} else {
-		w.values[name] = value
+		w.values[name] = i.value
 	}
 	w.changed(name)
-	w.object(o, deleted)
+	w.object(i, deleted)
 	return nil
 }
 
 // Replace stores a complete list. Objects that it does not contain were deleted.
 func (w *Watch[O, V, S]) Replace(list []any, version string) error {
-	values := make(map[types.NamespacedName]V, len(list))
+	values, items := make(map[types.NamespacedName]V, len(list)), make([]*item[O, V], 0, len(list))
 	for _, obj := range list {
-		if o, ok := obj.(O); ok {
-			values[nameOf(o)] = w.valueOf(o)
+		if i, ok := w.itemOf(obj); ok {
+			values[nameOf(i)], items = i.value, append(items, i)
 		}
 	}
 	s := w.store
@@ -138,10 +138,8 @@ func (w *Watch[O, V, S]) Replace(list []any, version string) error {
 	defer s.lock.Unlock()
 	w.values, w.version = values, version
 	w.synced, w.connected, w.refusal = true, true, nil
-	for _, obj := range list {
-		if o, ok := obj.(O); ok {
-			w.object(o, false)
-		}
+	for _, i := range items {
+		w.object(i, false)
 	}
 	w.allChanged()
 	return nil
@@ -161,9 +159,9 @@ func (w *Watch[O, V, S]) Bookmark(version string) error {
 // Resync does nothing.
 func (w *Watch[O, V, S]) Resync() error { return nil }
 
-func (w *Watch[O, V, S]) object(o O, deleted bool) {
-	if w.store.handler.Object != nil {
-		guard.Run("handling a watched object", func() { w.store.handler.Object(w, o, deleted) })
+func (w *Watch[O, V, S]) object(i *item[O, V], deleted bool) {
+	if h := w.store.handler; h.Object != nil && (h.Whole == nil || h.Whole(w.key)) {
+		guard.Run("handling a watched object", func() { h.Object(w, i.object, deleted) })
 	}
 }
 
@@ -177,12 +175,6 @@ func (w *Watch[O, V, S]) allChanged() {
 	for name := range w.subscribers {
 		w.changed(name)
 	}
-}
-
-// valueOf returns the value that is stored for an object: the zero value if the projection panics.
-func (w *Watch[O, V, S]) valueOf(o O) (value V) {
-	guard.Run("reading a watched object", func() { value = w.project(o) })
-	return value
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {

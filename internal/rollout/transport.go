@@ -39,6 +39,9 @@ type Transports struct {
 	// ResponseTimeout is the maximum time to the response header from other servers. An API server itself ends requests
 	// after a minute.
 	ResponseTimeout time.Duration
+	// AnswerTimeout is the maximum time from the response header to the end of an answer that is not a watch. Answers
+	// hold memory meanwhile.
+	AnswerTimeout time.Duration
 	// QPS is the maximum rate of requests to a cluster with one identity, Burst the maximum number at once.
 	QPS   float32
 	Burst int
@@ -51,7 +54,7 @@ func NewTransports(policy *egress.Policy, clock clock.Clock) *Transports {
 	return &Transports{
 		Egress:       policy,
 		Guard:        hostguard.New(hostguard.Options{Clock: clock, Reason: reason, Hint: unreachableHint}),
-		FirstTimeout: 15 * time.Second, ResponseTimeout: 70 * time.Second,
+		FirstTimeout: 15 * time.Second, ResponseTimeout: 70 * time.Second, AnswerTimeout: 70 * time.Second,
 	}
 }
 
@@ -154,7 +157,7 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	timer.Stop()
 	if err == nil {
 		wait.Answered()
-		resp.Body = &body{resp.Body, cancel}
+		resp.Body = g.body(ctx, cancel, req.URL, resp.Body)
 		return resp, nil
 	}
 	timedOut := errors.Is(context.Cause(ctx), errTimeout) || isTimeout(err)
@@ -173,14 +176,39 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return nil, err
 }
 
-// body ends the context of a request when the body of its response is closed.
+// body is that of a response. It fails if an answer does not end in time, and ends the context of the request when it
+// is closed.
 type body struct {
 	io.ReadCloser
+	ctx    context.Context
 	cancel context.CancelCauseFunc
+	timer  *time.Timer // nil for a watch
+	host   string
+}
+
+func (g *guardedTransport) body(ctx context.Context, cancel context.CancelCauseFunc, of *url.URL,
+	from io.ReadCloser) io.ReadCloser {
+	b := &body{ReadCloser: from, ctx: ctx, cancel: cancel, host: of.Host}
+	if !guard.IsWatch(of) {
+		b.timer = guard.AfterFunc("ending an answer", g.transports.AnswerTimeout, func() { cancel(errTimeout) })
+	}
+	return b
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(b.ctx), errTimeout) {
+		err = fault.New(reason, "host '%s' did not end its answer in time", b.host).WithHint(unreachableHint)
+	}
+	return n, err
 }
 
 // Close implements [io.Closer].
 func (b *body) Close() error {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }

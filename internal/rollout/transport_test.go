@@ -233,3 +233,48 @@ func TestAnswersOfClustersAreBounded(t *testing.T) {
 		t.Errorf("the error of a watch that begins with a list is %v", err)
 	}
 }
+
+// TestAnswersOfClustersEndInTime has a cluster that begins an answer and does not end it: its memory would be held as
+// long. A watch has no end.
+func TestAnswersOfClustersEndInTime(t *testing.T) {
+	more := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "{")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-more:
+			_, _ = io.WriteString(w, "}")
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	transports := NewTransports(&egress.Policy{}, nil)
+	transports.AnswerTimeout = 50 * time.Millisecond
+	cfg, err := transports.configure(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(query string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/pods?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := cfg.Transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	watch, list := begin("watch=true"), begin("")
+	_, err = io.ReadAll(list.Body)
+	const want = "did not end its answer in time. " + unreachableHint
+	if f := fault.As(err); f == nil || !strings.HasSuffix(f.Error(), want) {
+		t.Errorf("the error of a list is %v", err)
+	}
+	close(more)
+	if content, err := io.ReadAll(watch.Body); err != nil || string(content) != "{}" {
+		t.Errorf("the watch ended with %q, %v", content, err)
+	}
+}
