@@ -33,6 +33,23 @@ func TestABuildIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {
 	}
 }
 
+// TestMemoryOfVariablesIsTaken has a field that variables make a list of many short values, and small ones.
+func TestMemoryOfVariablesIsTaken(t *testing.T) {
+	files := map[string]string{"x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n" +
+		"large: ${open}${v}${v}${v}${close}\nsmall: ${open}1${close}\n"}
+	build := func(repeats int) (*Result, error) {
+		ctx := guard.WithBudget(t.Context(), guard.NewBudget(16<<20))
+		return Build(ctx, Request{Tree: artifact.FromMap(files), Path: ".", Substitution: &Substitution{
+			Variables: map[string]string{"open": "[", "close": "1]", "v": strings.Repeat("{a},", repeats)}}})
+	}
+	if _, err := build(20_000); !guard.IsMemory(err) {
+		t.Errorf("the error is %v", err)
+	}
+	if result, err := build(10); err != nil || len(result.Objects[0].Object["large"].([]any)) != 31 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
 // TestMemoryOfTheLastFileIsTaken has a file after which no other is read: measuring it fits into the budget, building
 // it does not.
 func TestMemoryOfTheLastFileIsTaken(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/substitute"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Substitution defines the variables that are replaced.
@@ -34,7 +36,10 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		for _, p := range substitute.Object(o.Object, variables, s.Strict, &room) {
+		for _, p := range substitute.Object(o.Object, variables, s.Strict, &room, f.takeExpanded) {
+			if guard.IsMemory(p.Err) {
+				return p.Err
+			}
 			if m := (*substitute.Missing)(nil); errors.As(p.Err, &m) {
 				missing.add(m.Names, p.Field+" of "+f.show(o))
 				continue
@@ -47,6 +52,18 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 			"%s: disabled", substituteAnnotation))
 	}
 	return join(append(missing.errors(), problems...))
+}
+
+// takeExpanded takes memory for a text whose variables were replaced, before it is parsed. The values of all such texts
+// count together with those of the build, as they remain.
+func (f *filesystem) takeExpanded(text []byte) error {
+	if err := yamlsize.CheckAliases(text); err != nil {
+		return err
+	}
+	values := yamlsize.Values(text)
+	f.weight.values += values
+	f.outputValues += values
+	return f.grow(f.needs() + yamlsize.Memory(text))
 }
 
 // missing collects the fields that use variables that are not set.

@@ -31,7 +31,9 @@ func (c *Controller) failures(ctx context.Context, g *gatingv1.Gate, now time.Ti
 	}
 	refs, has := c.Observed.failing(key, soak)
 	for _, ref := range refs {
-		list = addFailure(list, ref, has[ref].Admitted)
+		list = addFailure(list, ref, has[ref].Admitted, func(o gatingv1.FailedObject) bool {
+			return c.Observed.of(key, o, soak) == recoveredState
+		})
 	}
 	if g.Spec.OnFailure == gatingv1.OnFailureRevert {
 		list = addReverted(list, c.Observed.reverted(key))
@@ -52,16 +54,24 @@ func (c *Controller) failures(ctx context.Context, g *gatingv1.Gate, now time.Ti
 	return list[:min(len(list), gatingv1.MaxFailures)]
 }
 
-// addFailure adds what an object has to a list of failures.
-func addFailure(list []gatingv1.FailedChange, ref reconcile.Ref, a *meta.Admitted) []gatingv1.FailedChange {
+// addFailure adds what an object has to a list of failures. If a failure lists as many objects as it may, the object
+// takes the place of one that recovered, so that a failure is not resolved while one of its objects is unhealthy.
+func addFailure(list []gatingv1.FailedChange, ref reconcile.Ref, a *meta.Admitted,
+	recovered func(gatingv1.FailedObject) bool) []gatingv1.FailedChange {
 	object := gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 	for i := range list {
 		f := &list[i]
 		if f.Revision != a.Revision || f.Change != a.Change || f.Change != "" && !slices.Contains(f.Objects, object) {
 			continue
 		}
-		if !slices.Contains(f.Objects, object) && len(f.Objects) < gatingv1.MaxFailedObjects {
+		switch {
+		case slices.Contains(f.Objects, object):
+		case len(f.Objects) < gatingv1.MaxFailedObjects:
 			f.Objects = append(f.Objects, object)
+		default:
+			if i := slices.IndexFunc(f.Objects, recovered); i >= 0 {
+				f.Objects[i] = object
+			}
 		}
 		if f.ResolvedAt != nil && a.Failure.At.After(f.ResolvedAt.Time) { // it failed again
 			f.Since, f.Message = a.Failure.At, failureMessage(ref, a)

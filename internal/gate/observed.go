@@ -209,3 +209,17 @@ func isFailed(f *gatingv1.FailedChange, obj reconcile.Gated, revision, change st
 func isFailureHold(g *gatingv1.Gate) bool {
 	return g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyRevisionFailed
 }
+
+// holdsFor returns the newest failure for which a gate holds all changes, or nil. The gate may be closed for another
+// reason, too. The seal covers it.
+func holdsFor(g *gatingv1.Gate) *gatingv1.FailedChange {
+	if g.Spec.OnFailure != gatingv1.OnFailureHold {
+		return nil
+	}
+	for i := range g.Status.Failures {
+		if g.Status.Failures[i].ResolvedAt == nil {
+			return &g.Status.Failures[i]
+		}
+	}
+	return nil
+}

@@ -103,6 +103,9 @@ func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now tim
 		return "is closed, and none of its rules applies"
 	case r.Rule.Outcome == gatingv1.OutcomePass && isFailureHold(e.gate):
 		return "is closed: " + e.gate.Status.Why.Message
+	case r.Rule.Outcome == gatingv1.OutcomePass && holdsFor(e.gate) != nil && !Allows(e.gate, revision, now):
+		return fmt.Sprintf("holds all changes, as revision '%s' failed: %s", holdsFor(e.gate).Revision,
+			holdsFor(e.gate).Message)
 	case r.Rule.Outcome == gatingv1.OutcomePass:
 		return ""
 	case r.Rule.Outcome == gatingv1.OutcomeDeny:

@@ -239,9 +239,15 @@ func (b *Budget) await(ctx context.Context, r *request, work string, bytes int64
 }
 
 // IsMemory reports whether err's chain contains a fault of a budget.
-func IsMemory(err error) bool {
+func IsMemory(err error) bool { return IsWaitingForMemory(err) || hasReason(err, ReasonTooLarge) }
+
+// IsWaitingForMemory reports whether err's chain contains a fault of a budget that a retry may not have, as other work
+// has the memory.
+func IsWaitingForMemory(err error) bool { return hasReason(err, ReasonWaitingForMemory) }
+
+func hasReason(err error, reason string) bool {
 	for f := fault.As(err); f != nil; f = fault.As(f.Err) {
-		if f.Reason == ReasonWaitingForMemory || f.Reason == ReasonTooLarge {
+		if f.Reason == reason {
 			return true
 		}
 	}

@@ -27,9 +27,10 @@ func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 // YAML file, a tag such as !!str gives the type, and a comment ends the value. Text that is not valid YAML, or that has
 // several lines, stays a string. The size of
 // the expanded texts in bytes is subtracted from room, which all objects of a build share: variables are
-// small, but may be used many times.
-func Object(object map[string]any, variables map[string]string, strict bool, room *int) []Problem {
-	w := &walker{variables: variables, strict: strict, room: room}
+// small, but may be used many times. Before a text is parsed, take is called with it; its error is that of the field.
+func Object(object map[string]any, variables map[string]string, strict bool, room *int,
+	take func(text []byte) error) []Problem {
+	w := &walker{variables: variables, strict: strict, room: room, take: take}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		w.member(object, key, key)
 	}
@@ -40,6 +41,7 @@ type walker struct {
 	variables map[string]string
 	strict    bool
 	room      *int
+	take      func(text []byte) error
 	problems  []Problem
 }
 
@@ -80,7 +82,12 @@ func (w *walker) value(field string, v any) any {
 			w.report(field, err)
 			return v
 		}
-		return typed(v, text)
+		read, err := w.typed(v, text)
+		if err != nil {
+			w.report(field, err)
+			return v
+		}
+		return read
 	}
 	return v
 }
@@ -117,19 +124,23 @@ func join(field, key string) string {
 }
 
 // typed converts an expanded text to the type that it has in YAML. was is the text before the expansion.
-func typed(was, text string) any {
+func (w *walker) typed(was, text string) (any, error) {
 	if strings.ContainsAny(text, "\n\r") || !plain(was) {
-		return text
+		return text, nil
 	}
-	b, err := yaml.YAMLToJSON([]byte("v: " + text + "\n"))
+	document := []byte("v: " + text + "\n")
+	if err := w.take(document); err != nil {
+		return nil, err
+	}
+	b, err := yaml.YAMLToJSON(document)
 	if err != nil {
-		return text
+		return text, nil //nolint:nilerr // as documented, it stays a string
 	}
 	var read map[string]any
 	if err := json.Unmarshal(b, &read); err != nil {
-		return text
+		return text, nil //nolint:nilerr // as documented, it stays a string
 	}
-	return read["v"]
+	return read["v"], nil
 }
 
 // plain reports whether YAML writes a text without quotes, so that its replacement may have another type.

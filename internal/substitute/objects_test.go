@@ -1,6 +1,7 @@
 package substitute
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -64,7 +65,7 @@ colonDefault: '${none:=a: b}'
 script: echo $HOME $${HOME}
 nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
 `)
-	if problems := Object(got, variables, true, room()); len(problems) > 0 {
+	if problems := Object(got, variables, true, room(), anything); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	want := map[string]any{
@@ -90,7 +91,7 @@ metadata: {name: "${name}", labels: {app.io/region: "${region}", "${key}": x}}
 spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 `)
 	var got []string
-	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true, room()) {
+	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true, room(), anything) {
 		got = append(got, p.String())
 	}
 	want := []string{
@@ -109,7 +110,8 @@ func TestAliasBombInAVariableIsText(t *testing.T) {
 	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d " +
 		"[*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
 	o := map[string]any{"v": "${bomb}"}
-	if problems := Object(o, map[string]string{"bomb": bomb}, true, room()); len(problems) > 0 || o["v"] != bomb {
+	problems := Object(o, map[string]string{"bomb": bomb}, true, room(), anything)
+	if len(problems) > 0 || o["v"] != bomb {
 		t.Errorf("%v, %T", problems, o["v"])
 	}
 }
@@ -124,11 +126,33 @@ func TestAllObjectsShareTheirRoom(t *testing.T) {
 	left, big := 100, map[string]string{"big": strings.Repeat("x", 60)}
 	for i, want := range []bool{true, true, false} {
 		o := map[string]any{"a": "${big}", "b": "plain"}
-		problems := Object(o, big, true, &left)
+		problems := Object(o, big, true, &left, anything)
 		if ok := len(problems) == 0; ok != want ||
 			!want && !strings.Contains(problems[0].String(), "a: the values of variables would take more room") {
 			t.Errorf("object %d: %v", i, problems)
 		}
+	}
+}
+
+// anything takes memory for any text.
+func anything([]byte) error { return nil }
+
+// TestTextsTakeMemoryBeforeTheyAreParsed has two fields that become lists, and no memory for the second one.
+func TestTextsTakeMemoryBeforeTheyAreParsed(t *testing.T) {
+	none := errors.New("no memory")
+	taken := 0
+	o := map[string]any{"a": "${list}", "b": "${list}"}
+	problems := Object(o, map[string]string{"list": "[1, 2]"}, true, room(), func(text []byte) error {
+		if taken += len(text); taken > len("v: [1, 2]\n") {
+			return none
+		}
+		return nil
+	})
+	if len(problems) != 1 || problems[0].Field != "b" || !errors.Is(problems[0].Err, none) || o["b"] != "${list}" {
+		t.Errorf("problems are %v, b is %v", problems, o["b"])
+	}
+	if list, ok := o["a"].([]any); !ok || len(list) != 2 {
+		t.Errorf("a is %v", o["a"])
 	}
 }
 
@@ -142,7 +166,7 @@ func FuzzObject(f *testing.F) {
 		if err != nil || json.Unmarshal(b, &o) != nil {
 			return
 		}
-		for _, p := range Object(o, map[string]string{"v": value}, true, room()) {
+		for _, p := range Object(o, map[string]string{"v": value}, true, room(), anything) {
 			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) &&
 				!strings.Contains(manifest, value) {
 				t.Errorf("the error contains the value of a variable: %s", p)

@@ -22,14 +22,17 @@ const (
 	maxText   = 4 << 20 // bytes of text that aliases of a text may add
 )
 
-// Memory estimates the memory in bytes that decoding a text needs, apart from what its aliases add. Each value but the
-// first follows one of the counted characters.
-func Memory(text []byte) int64 {
+// Memory estimates the memory in bytes that decoding a text needs, apart from what its aliases add.
+func Memory(text []byte) int64 { return textCopies*int64(len(text)) + valueBytes*int64(Values(text)) }
+
+// Values returns how many values a text has at most, apart from what its aliases add. Each value but the first follows
+// one of the counted characters.
+func Values(text []byte) int {
 	values := 1
 	for _, c := range []byte{'\n', ',', '[', '{'} {
 		values += bytes.Count(text, []byte{c})
 	}
-	return textCopies*int64(len(text)) + valueBytes*int64(values)
+	return values
 }
 
 // Acquire takes the memory for decoding texts from the budget of ctx, and checks their aliases. Call it before the

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // transientTexts are parts of errors that Helm reports only as text.
@@ -22,13 +23,15 @@ var transientTexts = []string{"exceeded quota", "failed calling webhook", "conne
 	"the server is currently unable to handle the request", "rate limiter Wait"}
 
 // IsTransient reports whether an action failed for a reason that lies outside of the release: the API server, the
-// network, a quota, a webhook that is down, or the end of this process. Such failures do not count against the retries.
+// network, a quota, a webhook that is down, memory that other work has, or the end of this process. Such failures do
+// not count against the retries.
 func IsTransient(err error) bool {
 	var network net.Error
 	switch {
 	case err == nil, fault.Reason(err, "") == meta.HealthCheckFailedReason: // may quote logs
 		return false
-	case errors.Is(err, context.Canceled), apply.IsWaiting(err), apply.IsUnreachable(err):
+	case errors.Is(err, context.Canceled), apply.IsWaiting(err), apply.IsUnreachable(err),
+		guard.IsWaitingForMemory(err):
 		return true
 	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err),
 		apierrors.IsTimeout(err), apierrors.IsInternalError(err), apierrors.IsUnauthorized(err):

@@ -129,7 +129,8 @@ func TestPolicies(t *testing.T) {
 		"invalid range": {annotations: []string{"fluxcd.io/automated", "true", "filter.fluxcd.io/c0", "semver:one"},
 			want:    []string{"deployment.web.c1: " + newest + ` cel tag != "latest" automated`},
 			problem: "filter.fluxcd.io/c0"},
-		"invalid regex": {annotations: []string{"filter.fluxcd.io/c0", "regex:("}, problem: "not a valid regular expression"},
+		"invalid regex": {annotations: []string{"filter.fluxcd.io/c0", "regex:("},
+			problem: "not a valid regular expression"},
 	} {
 		p := New("apps", time.Minute, nil, []Workload{workload("web", []string{"app:1", "side:1"}, c.annotations...)})
 		var got []string
