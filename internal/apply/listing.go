@@ -51,7 +51,7 @@ func (r *run) list(ctx context.Context, at place) error {
 			declared[s.ref] = true
 		}
 	}
-	ctx = context.WithValue(guard.WithAnswers(ctx, guard.NewAnswers(guard.BudgetOf(ctx))), boundedKey{}, true)
+	ctx = BoundAnswers(ctx)
 	options := metav1.ListOptions{Limit: listPage,
 		LabelSelector: labels.SelectorFromSet(r.req.Owner.Labels()).String()}
 	for {
@@ -60,7 +60,7 @@ func (r *run) list(ctx context.Context, at place) error {
 			return err
 		}
 		for n := range page.Items {
-			if ref := refOf(&page.Items[n]); declared[ref] {
+			if ref := RefOf(&page.Items[n]); declared[ref] {
 				r.listed[ref] = &page.Items[n]
 			}
 		}
@@ -70,12 +70,19 @@ func (r *run) list(ctx context.Context, at place) error {
 	}
 }
 
-func refOf(o *unstructured.Unstructured) Ref {
+// RefOf returns the reference of an object.
+func RefOf(o *unstructured.Unstructured) Ref {
 	gvk := o.GroupVersionKind()
 	return Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// boundedKey marks the context of requests whose answers are bounded, also those of the cluster of the controller.
+// BoundAnswers returns a context for requests of a [Cluster] whose answers are bounded together, also those of the
+// cluster of the controller: what they list is chosen by tenants.
+func BoundAnswers(ctx context.Context) context.Context {
+	return context.WithValue(guard.WithAnswers(ctx, guard.NewAnswers(guard.BudgetOf(ctx))), boundedKey{}, true)
+}
+
+// boundedKey marks the context of requests whose answers are bounded.
 type boundedKey struct{}
 
 type boundedTransport struct{ http.RoundTripper }

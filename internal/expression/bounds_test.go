@@ -209,3 +209,28 @@ func TestGeneratedExpressionsAreBounded(t *testing.T) {
 		t.Errorf("only %d of %d expressions were compiled", compiled, expressions)
 	}
 }
+
+// TestTypesOfLargeExpressionsAreBounded compiles expressions whose types took more than a minute to infer.
+func TestTypesOfLargeExpressionsAreBounded(t *testing.T) {
+	nested := func(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+	loops := func(n int) string { return strings.Repeat("[1].all(i, true) && ", n-1) + "[1].all(i, true)" }
+	for name, c := range map[string]struct{ source, want string }{
+		"many empty lists":    {"[" + strings.Repeat("[],", maxEmpty) + "[]] == []", "202 empty lists and maps"},
+		"empty lists":         {"[" + strings.Repeat("[],", maxEmpty-2) + "[]] == []", ""},
+		"deeply nested lists": {"[" + strings.Repeat(nested(200)+",", 40) + "[]] == []", "200 levels of lists"},
+		"nested lists":        {nested(maxNested) + " == []", ""},
+		"nested maps":         {strings.Repeat("{1: ", 100) + "x" + strings.Repeat("}", 100) + " == x", "100 levels"},
+		"nested maps in keys": {"x[" + nested(20) + "] == x", "levels of lists and maps"},
+		"many macros":         {loops(maxLoops + 1), "65 macros such as map and all"},
+		"macros":              {loops(maxLoops), ""},
+		"nested macros":       {strings.Repeat("[x].all(i, ", 70) + "true" + strings.Repeat(")", 70), "70 macros"},
+		"an error with long types": {strings.Repeat("{1: ", 10) + "1" + strings.Repeat("}", 10) + " == 1",
+			"no matching overload"},
+	} {
+		_, err := Compile(c.source, "x")
+		got := fmt.Sprint(err)
+		if (err == nil) != (c.want == "") || !strings.Contains(got, c.want) || len(got) > maxError+100 {
+			t.Errorf("%s: the error is %.300s, want %q", name, got, c.want)
+		}
+	}
+}

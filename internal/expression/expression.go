@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -17,6 +19,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 const (
@@ -24,7 +28,8 @@ const (
 	maxCost   = 1_000_000   // units of an evaluation; see meter
 	maxValue  = maxCost / 4 // weight of a result that other expressions can use
 	maxTime   = time.Second
-	maxSteps  = 64 // of a brief expression
+	maxSteps  = 64      // of a brief expression
+	maxError  = 2 << 10 // bytes of the error of a compilation
 )
 
 // readers are the functions that create no values of variable size and only read their arguments.
@@ -80,18 +85,13 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 	if len(source) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
 	}
-	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), ext.Strings(), ext.Lists(),
-		ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions()}
-	for _, v := range variables {
-		options = append(options, cel.Variable(v, cel.DynType))
-	}
-	env, err := cel.NewEnv(options...)
+	env, err := environment(variables)
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(source)
-	if issues.Err() != nil {
-		return nil, issues.Err()
+	checked, err := check(env, source)
+	if err != nil {
+		return nil, err
 	}
 	if t := checked.OutputType(); gives != nil && !slices.Contains(gives, t) {
 		return nil, fmt.Errorf("the expression gives a %s, not %s", t, wanted)
@@ -105,6 +105,43 @@ func compile(source string, variables []string, wanted string, gives ...*cel.Typ
 		return nil, err
 	}
 	return e, nil
+}
+
+// check parses an expression and checks its types.
+func check(env *cel.Env, source string) (*cel.Ast, error) {
+	parsed, issues := env.Parse(source)
+	if issues.Err() == nil {
+		if err := boundTypes(parsed.NativeRep().Expr()); err != nil {
+			return nil, err
+		}
+		parsed, issues = env.Check(parsed)
+	}
+	if err := issues.Err(); err != nil {
+		return nil, errors.New(excerpt.Bytes(err.Error(), maxError)) // it may contain long types
+	}
+	return parsed, nil
+}
+
+// environments are those of expressions by their variables, of which the program has few sets.
+var environments sync.Map
+
+// environment returns the environment of expressions with some variables. Expressions share it, as a new one takes more
+// time and memory than most expressions.
+func environment(variables []string) (*cel.Env, error) {
+	key := strings.Join(variables, " ")
+	if known, ok := environments.Load(key); ok {
+		return known.(*cel.Env), nil
+	}
+	options := []cel.EnvOption{cel.OptionalTypes(), cel.HomogeneousAggregateLiterals(), ext.Strings(), ext.Lists(),
+		ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions()}
+	for _, v := range variables {
+		options = append(options, cel.Variable(v, cel.DynType))
+	}
+	env, err := cel.NewEnv(options...)
+	if err == nil {
+		environments.Store(key, env)
+	}
+	return env, err
 }
 
 // brief reports whether an expression is fast for any input: it has few steps, no loops, and creates no values of
@@ -123,6 +160,9 @@ func brief(e ast.Expr) bool {
 	}))
 	return reads && steps <= maxSteps
 }
+
+// IsBrief reports whether the expression is fast for any variables.
+func (e *Expression) IsBrief() bool { return e.brief }
 
 // String returns the expression as it was written.
 func (e *Expression) String() string { return e.source }

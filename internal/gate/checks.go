@@ -26,7 +26,6 @@ import (
 const (
 	defaultCheckInterval = time.Minute
 	defaultCheckTimeout  = 10 * time.Second
-	maxProbes            = 32  // that run at the same time, of all gates
 	maxCheckMessage      = 512 // bytes
 
 	notRunYet = "has not run yet"
@@ -38,8 +37,7 @@ type Checks struct {
 	Clock  clock.PassiveClock
 	Edges  *reconcile.Edges
 
-	once  sync.Once
-	slots chan struct{}
+	probes probes
 
 	mu     sync.Mutex
 	byGate map[types.UID]map[string]*checkState
@@ -55,8 +53,7 @@ type Prober interface {
 
 // checkState is the state of one check.
 type checkState struct {
-	generation int64 // of the gate
-	running    bool
+	generation int64                // of the gate
 	members    *memberSelector      // of a check of revisions in this cluster
 	changed    bool                 // an object of the check has changed since the last run began
 	result     gatingv1.CheckResult // CheckedAt is zero before the first run
@@ -72,7 +69,6 @@ func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckR
 				Because(err).Final()
 		}
 	}
-	k.once.Do(func() { k.slots = make(chan struct{}, maxProbes) })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	states := k.states(g, now)
@@ -137,24 +133,22 @@ func (k *Checks) states(g *gatingv1.Gate, now time.Time) map[string]*checkState 
 	return states
 }
 
-// start runs a check in the background, unless it is running.
+// start runs a check in the background when it is its turn, unless it is running.
 func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
-	if t.running {
-		return
+	key := probeKey{gate: g.UID, check: c.Name}
+	if k.probes.isRunning(key) {
+		return // it enqueues the gate when it ends
 	}
-	t.running, t.changed = true, false
+	t.changed = false
 	g = g.DeepCopy()
 	recorded := t.result.Revision
-	guard.Go("checking a gate", func() {
-		k.slots <- struct{}{}
-		defer func() { <-k.slots }()
+	k.probes.run(key, g.Namespace, func() {
 		observed, message, err := k.probe(g, c, recorded)
 		if err != nil {
 			message = err.Error()
 		}
 		now := meta.TimeOf(k.Clock.Now())
 		k.mu.Lock()
-		t.running = false
 		if observed != nil {
 			observed.ObservedAt = &now
 			t.result.Revision = observed
@@ -165,8 +159,7 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now,
 			excerpt.Bytes(message, maxCheckMessage)
 		k.mu.Unlock()
-		k.Edges.Enqueue(refOf(g))
-	})
+	}, func() { k.Edges.Enqueue(refOf(g)) })
 }
 
 // probe runs a check once. A check that panics has failed. A check of revisions also returns what is known after it;
@@ -201,6 +194,7 @@ func (k *Checks) Forget(gate types.UID) {
 	defer k.mu.Unlock()
 	delete(k.byGate, gate)
 	k.watch.forget(gate)
+	k.probes.forget(gate)
 }
 
 // validate returns an error if a check can never run.

@@ -43,6 +43,7 @@ type Index struct {
 
 	mu        sync.RWMutex
 	gates     map[types.NamespacedName]*entry
+	rules     ruling.Cache
 	selectors map[types.NamespacedName]*selector
 	waiting   waiting
 
@@ -58,8 +59,8 @@ type entry struct {
 	gate     *gatingv1.Gate // with an empty status if no controller wrote its status
 	state    string         // see stateOf
 	sequence int64          // the highest one of the seals of the gate
-	rules    *ruling.Rules
-	problem  error // why the rules could not be compiled
+	// rules returns the compiled rules, or why they are invalid. It may take long.
+	rules func() (*ruling.Rules, error)
 }
 
 // newEntry returns the entry of a gate. A status without a valid seal, and one that is older than the last one, is not
@@ -79,16 +80,10 @@ func (x *Index) newEntry(g *gatingv1.Gate, previous *entry) *entry {
 	return e
 }
 
-// compiled returns the compiled rules of a gate, or why they are invalid. Those of the index are used if they are of
-// the same generation.
+// compiled returns the compiled rules of a gate, or why they are invalid.
 func (x *Index) compiled(g *gatingv1.Gate) (*ruling.Rules, error) {
-	x.mu.RLock()
-	known := x.gates[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]
-	x.mu.RUnlock()
-	if known != nil && known.gate.UID == g.UID && known.gate.Generation == g.Generation {
-		return known.rules, known.problem
-	}
-	return ruling.Compile(g.Spec.Rules)
+	return x.rules.Compile(ruling.Key{Namespace: g.Namespace, Name: g.Name, UID: g.UID, Generation: g.Generation},
+		g.Spec.Rules)
 }
 
 // CheckRules returns why the rules of a gate are invalid.
@@ -117,11 +112,10 @@ func (x *Index) Put(g *gatingv1.Gate) {
 		x.mu.RUnlock()
 		selects.confined, _ = x.confines(context.Background(), g, before) // the controller reports the error
 	}
-	rules, problem := x.compiled(g) // without the lock, as it may take long
 	x.mu.Lock()
 	previous, selected := x.gates[key], x.selectors[key]
 	current := x.newEntry(g, previous)
-	current.rules, current.problem = rules, problem
+	current.rules = func() (*ruling.Rules, error) { return x.compiled(g) } // later: events of other gates wait for Put
 	if x.gates == nil {
 		x.gates, x.selectors = map[types.NamespacedName]*entry{}, map[types.NamespacedName]*selector{}
 	}

@@ -71,7 +71,7 @@ func decideWithoutWaves(ctx context.Context, g *gatingv1.Gate, revision string, 
 	e := &entry{gate: g}
 	switch {
 	case e.asksRules(now):
-		e.rules, e.problem = ruling.Compile(g.Spec.Rules)
+		e.rules = func() (*ruling.Rules, error) { return ruling.Compile(g.Spec.Rules) }
 		return e.decide(ctx, revision, c, obj, now)
 	case Allows(g, revision, now):
 		return Decision{}
@@ -84,10 +84,11 @@ func decideWithoutWaves(ctx context.Context, g *gatingv1.Gate, revision string, 
 // decide asks the rules of a gate about a change.
 func (e *entry) decide(ctx context.Context, revision string, c *risk.Change, obj reconcile.Gated,
 	now time.Time) Decision {
-	if e.problem != nil {
-		return Decision{Held: e.problem.Error(), Failed: true}
+	rules, err := e.rules()
+	if err != nil {
+		return Decision{Held: err.Error(), Failed: true}
 	}
-	r := e.rules.Of(ctx, c, ruling.Asker{Kind: c.Owner.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+	r := rules.Of(ctx, c, ruling.Asker{Kind: c.Owner.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		Labels: obj.GetLabels()})
 	return Decision{Rule: r.Rule, Held: e.heldBy(r, revision, c, now), Failed: r.Err != nil}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -43,7 +44,7 @@ func Metrics() []prometheus.Collector {
 // recordMetrics updates the metrics of a gate, and counts its transition if that is not nil.
 func recordMetrics(g *gatingv1.Gate, transition *gatingv1.HistoryEntry) {
 	opened := 0.0
-	if g.Status.History[0].State == gatingv1.Opened {
+	if apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition) {
 		opened = 1
 	}
 	openedMetric.WithLabelValues(g.Namespace, g.Name).Set(opened)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,6 +52,12 @@ func NewCheck(apiVersion, kind, current, inProgress, failed string) (*Check, err
 	}
 	c.id = hex.EncodeToString(id.Sum(nil))
 	return c, nil
+}
+
+// isBrief reports whether all expressions are fast for any object.
+func (c *Check) isBrief() bool {
+	return !slices.ContainsFunc([]*expression.Expression{c.current, c.inProgress, c.failed},
+		func(e *expression.Expression) bool { return e != nil && !e.IsBrief() })
 }
 
 func (c *Check) covers(gvk schema.GroupVersionKind) bool {

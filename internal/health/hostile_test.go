@@ -21,12 +21,12 @@ func TestObjectsThatNoAPIServerWouldStoreAreUnknown(t *testing.T) {
 	if guard.Run("testing", func() { observe(hostile) }) {
 		t.Fatal("kstatus reads the object: find another one")
 	}
-	o := observeWith(nil)(hostile)
+	o := observeWith(nil, nil)(hostile)
 	if o.status != Unknown || o.version != "7" || !strings.Contains(o.message, "internal error") ||
 		!strings.Contains(o.message, guard.Hint) {
 		t.Errorf("the observation is %+v", o)
 	}
-	if o := observeWith(nil)(pod(map[string]any{"phase": "Succeeded"})); o.status != Current {
+	if o := observeWith(nil, nil)(pod(map[string]any{"phase": "Succeeded"})); o.status != Current {
 		t.Errorf("a Pod that succeeded is %+v", o)
 	}
 }

@@ -26,7 +26,7 @@ func (w *Watcher) watchDefinitions() {
 	definitions := w.store.Get(definitionKey)
 	switch {
 	case missing && definitions == nil:
-		w.store.Watch(definitionKey, observeWith(nil))
+		w.store.Watch(definitionKey, observeWith(nil, nil))
 	case !missing && definitions != nil && !definitions.HasSubscribers():
 		w.store.Remove(definitions)
 	}

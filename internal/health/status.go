@@ -23,15 +23,18 @@ const (
 // observation is what a watch stores of an object.
 type observation struct{ version, status, message string }
 
-// observeWith returns the projection for a check, or for kstatus if the check is nil. An
+// observeWith returns the projection for a check when it is its turn, or for kstatus if the check is nil. An
 // object that makes it panic has the status Unknown: a cluster of a tenant may return anything.
-func observeWith(c *Check) func(*unstructured.Unstructured) observation {
+func observeWith(c *Check, t *turns) func(*unstructured.Unstructured) observation {
 	return func(u *unstructured.Unstructured) (o observation) {
 		err := guard.Do("checking the health of an object", func() error {
-			if c == nil {
+			switch {
+			case c == nil:
 				o = observe(u)
-			} else {
+			case c.isBrief():
 				o = c.observe(u)
+			default:
+				t.run(func() { o = c.observe(u) })
 			}
 			return nil
 		})
@@ -108,6 +111,6 @@ func reasonAndMessage(m map[string]any) string {
 // Of returns the health of one object as it is, with the status of kstatus and its message. It reads nothing from the
 // cluster.
 func Of(u *unstructured.Unstructured) (status, message string) {
-	o := observeWith(nil)(u)
+	o := observeWith(nil, nil)(u)
 	return o.status, o.message
 }

@@ -33,6 +33,7 @@ type Watcher struct {
 	dynamic  dynamic.Interface
 	mapper   meta.ResettableRESTMapper
 	onChange func(owner string)
+	turns    *turns // of checks
 
 	mu          sync.Mutex
 	closed      bool
@@ -57,7 +58,7 @@ type subscription struct {
 // not block, and must not call the watcher.
 func NewWatcher(d dynamic.Interface, m meta.ResettableRESTMapper, onChange func(owner string)) *Watcher {
 	w := &Watcher{
-		dynamic: d, mapper: m, onChange: onChange,
+		dynamic: d, mapper: m, onChange: onChange, turns: newTurns(processors),
 		owners: map[string]map[Target]*subscription{}, changed: map[string]bool{},
 		established: map[schema.GroupKind]map[string]*meta.RESTMapping{},
 	}
@@ -155,7 +156,7 @@ func (w *Watcher) Close() {
 func (w *Watcher) subscribe(s *subscription, key targetKey) {
 	s.name = key.name
 	if key.Key != (kubewatch.Key{}) {
-		s.watch = w.store.Watch(key.Key, observeWith(key.check))
+		s.watch = w.store.Watch(key.Key, observeWith(key.check, w.turns))
 		s.watch.Subscribe(s.name, s)
 	}
 	s.result = s.evaluate()

@@ -5,7 +5,9 @@ import (
 
 	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 )
@@ -69,6 +71,8 @@ func (r *run) decide(o *observed) decision {
 		return r.unlessExhausted(decision{stepUpgrade, why})
 	case why != "":
 		return r.unlessExhausted(decision{stepUpgrade, why})
+	case r.testsPending(o.last) && apimeta.IsStatusConditionFalse(r.obj.Status.Conditions, helmv2.TestSuccessCondition):
+		return r.unlessExhausted(decision{stepTest, "the tests of the release could not run"})
 	case r.testsPending(o.last):
 		return decision{stepTest, "the tests of the release have not run"}
 	case r.testsCount() && testsFailed(o.last, r.obj.Status.History):

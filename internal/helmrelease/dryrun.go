@@ -11,6 +11,7 @@ import (
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/risk"
@@ -21,7 +22,7 @@ import (
 type dryRun struct {
 	manifest string
 	hooks    []*helmrelease.Hook
-	chart    *chart.Chart
+	crds     []chart.CRD
 }
 
 // dryRun renders the chart as an install or upgrade would.
@@ -34,7 +35,7 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.newAction()
+	a, err := r.newAction(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,16 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	for _, m := range manifests {
 		fmt.Fprintf(&all, "---\n# Source: %s\n%s\n", m.Name, m.Content)
 	}
-	out := &dryRun{manifest: all.String(), hooks: hooks, chart: loaded.chart}
+	crds, err := render.CRDs(loaded.chart, r.values)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := takeCRDs(ctx, crds)
+	if err != nil {
+		return nil, err
+	}
+	r.keep(lease)
+	out := &dryRun{manifest: all.String(), hooks: hooks, crds: crds}
 	if a.PostRenderer == nil {
 		return out, nil
 	}
@@ -62,6 +72,15 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	}
 	out.manifest = rendered.String()
 	return out, nil
+}
+
+// takeCRDs takes the memory for parsing files in the directories crds of a chart.
+func takeCRDs(ctx context.Context, crds []chart.CRD) (*guard.Lease, error) {
+	var texts [][]byte
+	for _, c := range crds {
+		texts = append(texts, c.File.Data)
+	}
+	return takeManifests(ctx, "the definitions of the chart", texts...)
 }
 
 // preview returns what an install or upgrade to the declared release would change.
@@ -87,7 +106,7 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 			return nil, err
 		}
 		for _, b := range before {
-			request.Previous = append(request.Previous, refTo(b).Entry())
+			request.Previous = append(request.Previous, apply.RefOf(b).Entry())
 		}
 	}
 	planned, err := r.target.Cluster.Diff(ctx, request)
@@ -121,7 +140,7 @@ func (d *dryRun) others(last *helmrelease.Release) ([]risk.Object, error) {
 	for _, h := range d.hooks {
 		texts = append(texts, h.Manifest)
 	}
-	for _, c := range d.chart.CRDObjects() {
+	for _, c := range d.crds {
 		texts = append(texts, string(c.File.Data))
 	}
 	var out []risk.Object

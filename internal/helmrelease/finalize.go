@@ -54,6 +54,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 	defer target.Forget(refOf(obj))
 	r := &run{Controller: c, desired: &desired{name: snapshot.Name}, obj: obj, target: target, state: c.stateOf(obj),
 		report: rollout.Report{Owner: refOf(obj)}}
+	defer r.releaseMemory()
 	namespace := obj.Status.StorageNamespace
 	if namespace == "" {
 		namespace = obj.GetStorageNamespace()

@@ -20,7 +20,7 @@ import (
 // HelmRelease. No worker waits, and a restart continues.
 func (r *run) finish(ctx context.Context, o *observed) error {
 	name := action.ActionOf(o.last)
-	a, err := r.newAction()
+	a, err := r.newAction(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *run) finish(ctx context.Context, o *observed) error {
 		return fault.New(meta.ReconciliationFailedReason, "cannot store the result of release %s", describe(o.last)).
 			Because(err)
 	}
-	r.recordStored(name)
+	r.recordStored(ctx, name)
 	if failure != nil {
 		return r.recordFailure(name, failure)
 	}
@@ -72,10 +72,10 @@ func (r *run) timeLeft(rel *helmrelease.Release, timeout time.Duration) time.Dur
 }
 
 // cancel ends the wait of a release for something else that is declared by now. It does not count as a failure.
-func (r *run) cancel(o *observed) error {
+func (r *run) cancel(ctx context.Context, o *observed) error {
 	own := types.NamespacedName{Namespace: r.obj.Namespace, Name: r.obj.Name}
 	if owner := ownerOf(o.last); owner != own && owner != (types.NamespacedName{}) {
-		return r.recover(o)
+		return r.recover(ctx, o)
 	}
 	a := &action.Run{Object: r.obj, Name: r.name, Storage: r.storage.Driver}
 	message := fmt.Sprintf("Wait for the health of release %s canceled: something else is declared", describe(o.last))
@@ -83,7 +83,7 @@ func (r *run) cancel(o *observed) error {
 		return fault.New(meta.ReconciliationFailedReason, "cannot end the wait for release %s", describe(o.last)).
 			Because(err)
 	}
-	r.recordStored("")
+	r.recordStored(ctx, "")
 	r.state.health.Reset()
 	r.report.Note(meta.HealthCheckCanceledReason, message)
 	return nil

@@ -43,7 +43,7 @@ func TestHintsOfReleases(t *testing.T) {
 	for want, err := range map[string]error{
 		"Set spec.upgrade.remediation.strategy to uninstall, or correct the chart or its values": r.remediate(
 			t.Context(), o),
-		"It is taken over after 5m0s": r.recover(o),
+		"It is taken over after 5m0s": r.recover(t.Context(), o),
 		"Rename one of the two HelmReleases: namespace and name of both make the same name": c.checkTemplateOwner(
 			t.Context(), obj, theirs),
 		"Use an OCIRepository, HelmChart or ExternalArtifact": fmt.Errorf("%s", source),

@@ -1,6 +1,7 @@
 package helmrelease
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -20,10 +21,12 @@ import (
 const maxSnapshots = 5
 
 // recordStored records the releases that an action stored.
-func (r *run) recordStored(action string) { r.recordSnapshots(r.storage.Stored(), action) }
+func (r *run) recordStored(ctx context.Context, action string) {
+	r.recordSnapshots(ctx, r.storage.Stored(), action)
+}
 
 // recordSnapshots records releases in status.history. The newest one was created by the action.
-func (r *run) recordSnapshots(stored []*helmrelease.Release, action string) {
+func (r *run) recordSnapshots(ctx context.Context, stored []*helmrelease.Release, action string) {
 	history := slices.Clone(r.obj.Status.History)
 	for i, rel := range stored {
 		at := slices.IndexFunc(history, func(s helmv2.Snapshot) bool {
@@ -44,7 +47,7 @@ func (r *run) recordSnapshots(stored []*helmrelease.Release, action string) {
 	slices.SortFunc(history, func(a, b helmv2.Snapshot) int { return b.Version - a.Version })
 	r.obj.Status.History = history[:min(len(history), maxSnapshots)]
 	if len(stored) > 0 && stored[len(stored)-1].Info.Status == common.StatusDeployed {
-		r.recordInventory(stored[len(stored)-1])
+		r.recordInventory(ctx, stored[len(stored)-1])
 	}
 }
 
@@ -98,8 +101,8 @@ func (r *run) recordUninstalled() {
 }
 
 // recordInventory records the objects of a release: those of its manifest and of the crds directory of its chart.
-func (r *run) recordInventory(rel *helmrelease.Release) {
-	inventory, err := inventoryOf(rel, r.target)
+func (r *run) recordInventory(ctx context.Context, rel *helmrelease.Release) {
+	inventory, err := inventoryOf(ctx, rel, r.target)
 	if err != nil {
 		r.report.Warn(helmv2.InventoryBuildFailedReason, "cannot list the objects of the release: "+err.Error())
 		return
@@ -107,13 +110,19 @@ func (r *run) recordInventory(rel *helmrelease.Release) {
 	r.obj.Status.Inventory = rollout.InventoryStatus(inventory)
 }
 
-func inventoryOf(rel *helmrelease.Release, t *rollout.Target) (apply.Inventory, error) {
+func inventoryOf(ctx context.Context, rel *helmrelease.Release, t *rollout.Target) (apply.Inventory, error) {
 	objects, err := kube.Decode(strings.NewReader(rel.Manifest))
 	if err != nil {
 		return nil, err
 	}
 	if rel.Chart != nil {
-		for _, crd := range rel.Chart.CRDObjects() {
+		crds := rel.Chart.CRDObjects()
+		lease, err := takeCRDs(ctx, crds)
+		if err != nil {
+			return nil, err
+		}
+		defer lease.Release()
+		for _, crd := range crds {
 			definitions, err := kube.CRDObjects(crd)
 			if err != nil {
 				return nil, err

@@ -11,6 +11,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -26,7 +27,9 @@ func Capabilities(c *apply.Cluster) (*common.Capabilities, error) {
 }
 
 // Lookup returns the function lookup of templates for a cluster.
-func Lookup(c *apply.Cluster) render.Lookup { return lookupIn(&rollout.Target{Cluster: c}) }
+func Lookup(c *apply.Cluster) render.Lookup {
+	return lookupIn(&rollout.Target{Cluster: c}, (*guard.Lease).Release)
+}
 
 // ChartSource returns the source object that the controller creates for spec.chart.
 func ChartSource(obj *helmv2.HelmRelease) sourcev1.Source { return newTemplate(obj).(sourcev1.Source) }

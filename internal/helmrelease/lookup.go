@@ -11,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Bounds of a list that a template looks up. A tenant may create many large objects in its namespace.
@@ -23,9 +26,11 @@ const (
 	smallObjects = 1 << 20  // bytes of a page after which the next one may be larger
 )
 
-// lookupIn returns the function lookup of templates, which reads with the rights of the release's account.
-func lookupIn(t *rollout.Target) render.Lookup {
+// lookupIn returns the function lookup of templates, which reads with the rights of the release's account. Keep gets
+// the memory of what was read, which is needed until the chart is rendered.
+func lookupIn(t *rollout.Target, keep func(*guard.Lease)) render.Lookup {
 	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+		ctx = apply.BoundAnswers(ctx)
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil {
 			return nil, err
@@ -39,7 +44,7 @@ func lookupIn(t *rollout.Target) render.Lookup {
 		}
 		client := t.Cluster.Dynamic().Resource(mapping.Resource).Namespace(namespace)
 		if name == "" {
-			list, err := listBounded(ctx, client)
+			list, err := listBounded(ctx, client, keep)
 			if err != nil {
 				return nil, ignoreNotFound(err)
 			}
@@ -49,12 +54,32 @@ func lookupIn(t *rollout.Target) render.Lookup {
 		if err != nil {
 			return map[string]any{}, ignoreNotFound(err)
 		}
-		return o.Object, nil
+		_, err = account(ctx, keep, *o)
+		return o.Object, err
 	}
 }
 
-// listBounded lists the objects of a kind in pages. The error says that they are larger than 32 MiB.
-func listBounded(ctx context.Context, client dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
+// account takes the memory for objects that templates look up, and returns their size as JSON.
+func account(ctx context.Context, keep func(*guard.Lease), objects ...unstructured.Unstructured) (size int, err error) {
+	memory := int64(0)
+	for _, o := range objects {
+		text, err := json.Marshal(o.Object)
+		if err != nil {
+			return 0, err
+		}
+		size, memory = size+len(text), memory+yamlsize.Memory(text)
+	}
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "objects that a template looks up", memory)
+	if err == nil {
+		keep(lease)
+	}
+	return size, err
+}
+
+// listBounded lists the objects of a kind in pages. The error says that they are larger than 32 MiB, or need more
+// memory than there is.
+func listBounded(ctx context.Context, client dynamic.ResourceInterface,
+	keep func(*guard.Lease)) (*unstructured.UnstructuredList, error) {
 	var all *unstructured.UnstructuredList
 	options, size := metav1.ListOptions{Limit: firstPage}, 0
 	for {
@@ -62,16 +87,13 @@ func listBounded(ctx context.Context, client dynamic.ResourceInterface) (*unstru
 		if err != nil {
 			return nil, err
 		}
-		before := size
-		for _, o := range page.Items {
-			text, err := json.Marshal(o.Object)
-			if err != nil {
-				return nil, err
-			}
-			if size += len(text); size > maxListed {
-				return nil, fmt.Errorf("a template looks up a list of more than %d MiB; look up single objects",
-					maxListed>>20)
-			}
+		more, err := account(ctx, keep, page.Items...)
+		if err != nil {
+			return nil, err
+		}
+		if size += more; size > maxListed {
+			return nil, fmt.Errorf("a template looks up a list of more than %d MiB; look up single objects",
+				maxListed>>20)
 		}
 		if all == nil {
 			all = page
@@ -83,7 +105,7 @@ func listBounded(ctx context.Context, client dynamic.ResourceInterface) (*unstru
 			all.SetRemainingItemCount(nil)
 			return all, nil
 		}
-		if size-before < smallObjects {
+		if more < smallObjects {
 			options.Limit = min(2*options.Limit, maxPage)
 		}
 	}

@@ -28,7 +28,7 @@ import (
 const maxDiscoveryAge = time.Minute
 
 // newAction returns what all actions on the release need.
-func (r *run) newAction() (*action.Run, error) {
+func (r *run) newAction(ctx context.Context) (*action.Run, error) {
 	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (r *run) newAction() (*action.Run, error) {
 	}
 	a := r.newUninstall()
 	a.Capabilities, a.Client.Ignore, a.Client.Checks = capabilities, ignore, checks
-	a.PostRenderer = postrender.New(postrender.Options{
+	a.PostRenderer = postrender.New(ctx, postrender.Options{
 		PostRenderers: r.obj.Spec.PostRenderers, CommonMetadata: r.obj.Spec.CommonMetadata,
 		Labels: rollout.OwnerOf(refOf(r.obj)).Labels(),
 	})
@@ -94,7 +94,7 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 		Chart: loaded.archive, Release: release, Values: values,
 		KubeVersion: capabilities.KubeVersion.Version, KubeMajor: capabilities.KubeVersion.Major,
 		KubeMinor: capabilities.KubeVersion.Minor, APIVersions: slices.Clone(capabilities.APIVersions),
-		Lookup: lookupIn(r.target), AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
+		Lookup: lookupIn(r.target, r.keep), AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -104,9 +104,35 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 		texts = append(texts, []byte(f.Content))
 	}
 	lease, err := takeManifests(ctx, "the rendered chart", texts...)
-	r.leases = append(r.leases, lease)
+	r.keep(lease)
 	return loaded, result, err
 }
+
+// takeReleases takes the memory for parsing what is stored of releases: Helm parses their manifests and hooks.
+// Everybody who may create Secrets can store a release.
+func (r *run) takeReleases(ctx context.Context, releases ...*helmrelease.Release) error {
+	lease, err := takeManifests(ctx, storedRelease, textsOf(releases...)...)
+	r.keep(lease)
+	return err
+}
+
+// storedRelease says what memory is for.
+const storedRelease = "the stored release"
+
+// textsOf returns the manifests and hooks of releases.
+func textsOf(releases ...*helmrelease.Release) [][]byte {
+	var texts [][]byte
+	for _, rel := range releases {
+		texts = append(texts, []byte(rel.Manifest))
+		for _, h := range rel.Hooks {
+			texts = append(texts, []byte(h.Manifest))
+		}
+	}
+	return texts
+}
+
+// keep keeps memory until the pass ends.
+func (r *run) keep(lease *guard.Lease) { r.leases = append(r.leases, lease) }
 
 // takeManifests takes the memory for parsing manifests, and checks their aliases.
 func takeManifests(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, error) {

@@ -118,6 +118,21 @@ func TestTestsOfAChartDecide(t *testing.T) {
 	h.ready("app", 2)
 }
 
+// TestTestsThatCannotRun has a test of a kind that the cluster does not serve.
+func TestTestsThatCannotRun(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", map[string]string{"templates/test.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\n" +
+		"metadata: {name: {{ .Release.Name }}-test, annotations: {helm.sh/hook: test}}\n"})
+	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
+	r := &helmv2.HelmRelease{}
+	h.NotReady(r, "app", helmv2.RetriesExceededReason, "Helm test failed")
+	h.Reconcile(r, "app")
+	h.NotReady(r, "app", helmv2.RetriesExceededReason, "Helm test failed")
+	h.publish("1.0.1", map[string]string{"templates/test.yaml": testTemplate})
+	h.ready("app", 2)
+	h.hasCondition("app", helmv2.TestSuccessCondition, "True", helmv2.TestSucceededReason, "1 test hook")
+}
+
 func TestAGateHoldsAnUpgradeAndShowsIt(t *testing.T) {
 	h := newHarness(t)
 	h.publish("1.0.0", nil)

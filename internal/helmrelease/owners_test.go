@@ -3,6 +3,8 @@ package helmrelease_test
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -23,9 +25,18 @@ func TestObjectOfAHelmReleaseAndAKustomization(t *testing.T) {
 	h.Contended(&kustomizev1.Kustomization{}, "apps", want)
 	h.HasEvent("app", "SeveralOwners", want)
 
+	was := &corev1.ConfigMap{}
+	if err := h.Get(was, "app-config"); err != nil {
+		t.Fatal(err)
+	}
+
 	t.Log("the Kustomization no longer declares the object")
 	h.Git.Commit("repo", map[string]string{"a.yaml": ""})
 	h.RequestFetch("repo")
 	h.Contended(&helmv2.HelmRelease{}, "app")
 	h.Contended(&kustomizev1.Kustomization{}, "apps")
+	is := &corev1.ConfigMap{}
+	if err := h.Get(is, "app-config"); err != nil || is.UID != was.UID {
+		t.Errorf("the object of the release was deleted: %v", err)
+	}
 }

@@ -32,6 +32,9 @@ func (r *run) upgrade(ctx context.Context, o *observed) error {
 		o.last.Chart.Name() != r.chart.name {
 		return r.uninstall(ctx, false)
 	}
+	if err := r.takeReleases(ctx, o.compared()...); err != nil {
+		return err
+	}
 	all := r.values
 	if r.preservesValues() {
 		all = util.CoalesceTables(copyValues(r.values), o.last.Config)
@@ -49,7 +52,7 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 	}
 	start := r.Clock.Now()
 	var client *kube.Client
-	a, err := r.newAction()
+	a, err := r.newAction(ctx)
 	if err == nil {
 		var c action.Chart
 		if c, err = r.render(ctx, release, values); err == nil {
@@ -59,7 +62,7 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 	r.obj.Status.LastAttemptedReleaseActionDuration = &meta.Elapsed{Duration: r.Clock.Since(start).
 		Round(time.Millisecond)}
 	r.recordWork(client)
-	r.recordStored(name)
+	r.recordStored(ctx, name)
 	if errors.Is(err, rollout.ErrUnhealthyYet) {
 		return r.renewStorage() // the next step waits
 	}
@@ -104,7 +107,7 @@ func (r *run) actionTimeout(name string) time.Duration {
 
 // test runs the tests of the last release.
 func (r *run) test(ctx context.Context, o *observed) error {
-	a, err := r.newAction()
+	a, err := r.newAction(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,13 +138,16 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 
 // rollback runs Helm's rollback to a release and records it. The name of the release is for messages.
 func (r *run) rollback(ctx context.Context, to *helmrelease.Release, name string) error {
-	a, err := r.newAction()
+	if err := r.takeReleases(ctx, to); err != nil {
+		return err
+	}
+	a, err := r.newAction(ctx)
 	if err != nil {
 		return err
 	}
 	client, err := a.Rollback(ctx, to)
 	r.recordWork(client)
-	r.recordStored("rollback")
+	r.recordStored(ctx, "rollback")
 	if err != nil {
 		return r.recordRemediation(helmv2.RollbackFailedReason, "Helm rollback to "+name+" failed", r.redact(err))
 	}
@@ -152,7 +158,7 @@ func (r *run) rollback(ctx context.Context, to *helmrelease.Release, name string
 func (r *run) uninstall(ctx context.Context, isRemediation bool) error {
 	client, err := r.newUninstall().Uninstall(ctx, false)
 	r.recordWork(client)
-	r.recordStored("uninstall")
+	r.recordStored(ctx, "uninstall")
 	text := fmt.Sprintf("Helm uninstall of release %s/%s", r.obj.GetReleaseNamespace(), r.name)
 	switch {
 	case err != nil:
@@ -168,7 +174,7 @@ func (r *run) uninstall(ctx context.Context, isRemediation bool) error {
 }
 
 // recover marks a release as failed whose action was interrupted. It is then upgraded as any failed release.
-func (r *run) recover(o *observed) error {
+func (r *run) recover(ctx context.Context, o *observed) error {
 	if wait := r.foreignWait(o.last); wait > 0 {
 		return fault.New(meta.ReconciliationFailedReason, "another client is changing release %s: it is %s",
 			describe(o.last), o.last.Info.Status).
@@ -179,13 +185,13 @@ func (r *run) recover(o *observed) error {
 	if err := a.Interrupt(o.last); err != nil {
 		return fault.New(meta.ReconciliationFailedReason, "cannot recover release %s", describe(o.last)).Because(err)
 	}
-	r.recordStored("")
+	r.recordStored(ctx, "")
 	r.report.Note(meta.ProgressingReason, fmt.Sprintf("release %s was left %s: it is recovered", describe(o.last), was))
 	return nil
 }
 
 // adopt records a release that another client stored, as declared.
-func (r *run) adopt(o *observed) error {
+func (r *run) adopt(ctx context.Context, o *observed) error {
 	s := &r.obj.Status
 	r.clearFailures()
 	s.StorageNamespace = r.obj.GetStorageNamespace()
@@ -193,7 +199,7 @@ func (r *run) adopt(o *observed) error {
 	s.LastAttemptedRevision, s.LastAttemptedRevisionDigest = r.chart.version, r.chart.ociDigest
 	s.LastAttemptedConfigDigest = r.configDigest
 	s.History = nil
-	r.recordSnapshots([]*helmrelease.Release{o.last}, "")
+	r.recordSnapshots(ctx, []*helmrelease.Release{o.last}, "")
 	r.recordReleased(helmv2.UpgradeSucceededReason, fmt.Sprintf("Release %s was adopted as it is", describe(o.last)))
 	return nil
 }
@@ -221,6 +227,13 @@ func (r *run) uninstallRecorded(ctx context.Context, s helmv2.Snapshot, storageN
 	stored, err := openStorage(r.target, storageNamespace)
 	if err != nil {
 		return err
+	}
+	history, err := stored.History(ctx, s.Name)
+	if err == nil {
+		err = r.takeReleases(ctx, history[:min(len(history), 1)]...)
+	}
+	if err != nil {
+		return fault.New(helmv2.UninstallFailedReason, "cannot read release '%s/%s'", s.Namespace, s.Name).Because(err)
 	}
 	a := r.newUninstall()
 	a.Storage, a.Name, a.Client.Namespace, a.Client.ReleaseName = stored.Driver, s.Name, s.Namespace, s.Name

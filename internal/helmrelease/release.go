@@ -71,13 +71,13 @@ func (r *run) perform(ctx context.Context, d decision, o *observed) (err error) 
 	}
 	switch d.step {
 	case stepAdopt:
-		return r.adopt(o)
+		return r.adopt(ctx, o)
 	case stepRecover:
-		return r.recover(o)
+		return r.recover(ctx, o)
 	case stepFinish:
 		return r.finish(ctx, o)
 	case stepCancel:
-		return r.cancel(o)
+		return r.cancel(ctx, o)
 	case stepMove:
 		return r.move(ctx)
 	case stepInstall:

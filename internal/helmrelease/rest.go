@@ -21,7 +21,7 @@ import (
 
 // atRest returns the outcome of a release that is as declared, after drift was detected and corrected.
 func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
-	r.recordDeclared(o)
+	r.recordDeclared(ctx, o)
 	r.retain(ctx, o.last)
 	if err := r.correct(ctx, o.last); err != nil {
 		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err))
@@ -38,7 +38,7 @@ func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 }
 
 // recordDeclared completes the status of a release that an earlier process or another client has released as declared.
-func (r *run) recordDeclared(o *observed) {
+func (r *run) recordDeclared(ctx context.Context, o *observed) {
 	s := &r.obj.Status
 	s.StorageNamespace = r.obj.GetStorageNamespace()
 	s.LastAttemptedGeneration = r.obj.Generation
@@ -47,7 +47,7 @@ func (r *run) recordDeclared(o *observed) {
 	s.ObservedPostRenderersDigest, s.ObservedCommonMetadataDigest = r.postRenderersDigest, r.commonMetadataDigest
 	r.clearFailures()
 	if s.Inventory == nil {
-		r.recordInventory(o.last)
+		r.recordInventory(ctx, o.last)
 	}
 	if c := apimeta.FindStatusCondition(s.Conditions, helmv2.ReleasedCondition); c == nil ||
 		c.Status != metav1.ConditionTrue {
@@ -158,21 +158,15 @@ func ignoreLabels(owner apply.Owner, objects []*unstructured.Unstructured) []app
 	for _, o := range objects {
 		for key, value := range owner.Labels() {
 			if o.GetLabels()[key] != value {
-				unlabeled[refTo(o)] = true
+				unlabeled[apply.RefOf(o)] = true
 			}
 		}
 	}
 	if len(unlabeled) == 0 {
 		return nil
 	}
-	rule.Matches = func(o *unstructured.Unstructured) bool { return unlabeled[refTo(o)] }
+	rule.Matches = func(o *unstructured.Unstructured) bool { return unlabeled[apply.RefOf(o)] }
 	return []apply.Ignored{rule}
-}
-
-func refTo(o *unstructured.Unstructured) apply.Ref {
-	gvk := o.GroupVersionKind()
-	return apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
-		Name: o.GetName()}
 }
 
 // comparable returns the objects of a stored release without those that are excluded from drift detection by

@@ -148,7 +148,7 @@ func (r *run) rollBack(ctx context.Context, o *observed, to *helmrelease.Release
 	s.LastAttemptedRevision, s.LastAttemptedConfigDigest = to.Chart.Metadata.Version, digest.Config(to.Config)
 	s.LastAttemptedGeneration = 0 // what is declared was not attempted
 	if o, err := r.observe(ctx); err == nil && o.last != nil && len(s.History) > 0 {
-		r.recordInventory(o.last)
+		r.recordInventory(ctx, o.last)
 		r.retain(ctx, o.last)
 	}
 	r.recordReleased(helmv2.RollbackSucceededReason, "Reverted "+text)
@@ -163,7 +163,7 @@ func (r *run) rollBackTo(ctx context.Context, o *observed, to *helmrelease.Relea
 	r.worked = true
 	r.forgetReleased(ctx, r.obj, r.state)
 	if status := o.last.Info.Status; status.IsPending() {
-		if err := r.recover(o); err != nil {
+		if err := r.recover(ctx, o); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -52,9 +53,19 @@ func (r *run) observe(ctx context.Context) (*observed, error) {
 	if len(history) > 0 {
 		o.last = history[0]
 		r.memory.Release()
-		r.memory, err = takeManifests(ctx, "the stored release", []byte(o.last.Manifest))
+		r.memory, err = takeManifests(ctx, storedRelease, textsOf(o.last)...)
 	}
 	return o, err
+}
+
+// compared returns the releases before the last one that an upgrade compares with: up to the deployed one.
+func (o *observed) compared() []*helmrelease.Release {
+	for i, rel := range o.history {
+		if rel.Info.Status == common.StatusDeployed {
+			return o.history[1 : i+1]
+		}
+	}
+	return o.history[min(len(o.history), 1):]
 }
 
 // isRecorded reports whether the status has a snapshot of the release as it is stored.

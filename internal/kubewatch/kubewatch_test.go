@@ -298,6 +298,34 @@ func TestRefusedWatchResumes(t *testing.T) {
 	}
 }
 
+// TestWatchSurvivesRefusalsOfAStart breaks a watch, and refuses it for a while, as an API server that starts does.
+func TestWatchSurvivesRefusalsOfAStart(t *testing.T) {
+	f := newFixture(t)
+	f.server.set(nil, object1("7"))
+	w := f.subscribe("a")
+	f.await("watch", func() bool { return w.Live() && f.server.last() != nil })
+	forbidden := apierrors.NewForbidden(configMaps.GroupResource(), "", errors.New("roles are not known yet"))
+	f.server.set(forbidden)
+	lists := f.server.count()
+	f.server.last().Stop()
+	f.await("refusals", func() bool { return f.server.count() >= lists+2 })
+	f.mu.Lock()
+	if w.Refusal() != nil || w.Live() || f.logged("refused") {
+		t.Errorf("refusal %v, live %v, log %q", w.Refusal(), w.Live(), f.log)
+	}
+	f.mu.Unlock()
+	f.server.set(nil, object1("8"))
+	f.await("list", func() bool { v, _ := w.Value(one); return w.Live() && v == "at 8" })
+
+	t.Log("the right was revoked")
+	for i := range maxRefusals {
+		if final := w.ended(forbidden); final != (i == maxRefusals-1) {
+			t.Fatalf("refusal %d is final: %v", i, final)
+		}
+	}
+	f.await("refusal", func() bool { return f.logged("refused") && w.Refusal() != nil })
+}
+
 func TestUnservedWatchIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	f.server.set(apierrors.NewNotFound(configMaps.GroupResource(), ""))

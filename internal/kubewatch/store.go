@@ -23,7 +23,13 @@ import (
 var restartBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10,
 	Cap: 30 * time.Second}
 
-const restartReset = 2 * time.Minute
+const (
+	restartReset = 2 * time.Minute
+	// maxRefusals is how often in a row a watch that had a list before may be refused, which takes about a minute. An
+	// API server refuses everything while it starts and does not know all rights yet, and while a webhook that decides
+	// about them does not answer.
+	maxRefusals = 10
+)
 
 // Handler receives what the watches of a store observe. All functions are optional. The store's lock is held while they
 // run, except for Unlocked.
@@ -36,7 +42,8 @@ type Handler[O metav1.Object, V any, S comparable] struct {
 	// Changed is called with the subscribers of an object after the watch received an event for it. After a list or a
 	// bookmark it is called for all objects with subscribers.
 	Changed func(w *Watch[O, V, S], subscribers []S)
-	// Refused is called after the cluster refused a watch, which has been stopped. [Watch.Refusal] returns the error.
+	// Refused is called after the cluster refused a watch, which has been stopped. [Watch.Refusal] returns the error. A
+	// watch that had a list before is tried again for about a minute first.
 	Refused func(w *Watch[O, V, S])
 	// Unserved is called after a watch was stopped and removed because the cluster no longer serves the resource.
 	Unserved func(w *Watch[O, V, S])
@@ -136,9 +143,14 @@ func (w *Watch[O, V, S]) ended(err error) (final bool) {
 		return true
 	}
 	w.connected = false
+	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	if refused {
+		w.refusals++
+	}
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsMethodNotSupported(err),
-		guard.IsAnswerTooLarge(err):
+	case refused && w.listed && w.refusals < maxRefusals:
+		return false
+	case refused, apierrors.IsMethodNotSupported(err), guard.IsAnswerTooLarge(err):
 		w.stop()
 		w.refusal = err
 		if s.handler.Refused != nil {

@@ -21,6 +21,8 @@ type Watch[O metav1.Object, V any, S comparable] struct {
 
 	synced      bool   // a complete list was received since the watch started
 	connected   bool   // the connection has not ended since then
+	listed      bool   // a list was received before
+	refusals    int    // in a row, since the last list
 	refusal     error  // why the cluster refused the watch; nil after a list
 	version     string // the newest resource version that was received
 	values      map[types.NamespacedName]V
@@ -137,7 +139,7 @@ func (w *Watch[O, V, S]) Replace(list []any, version string) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	w.values, w.version = values, version
-	w.synced, w.connected, w.refusal = true, true, nil
+	w.synced, w.connected, w.listed, w.refusals, w.refusal = true, true, true, 0, nil
 	for _, i := range items {
 		w.object(i, false)
 	}

@@ -57,12 +57,11 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	if err != nil {
 		return err
 	}
-	retained, err := r.prune(ctx, req.Previous.Without(result.Inventory), result.Inventory)
-	if err != nil {
+	if err := r.prune(ctx, req.Previous.Without(result.Inventory), result.Inventory); err != nil {
 		return err
 	}
 	r.state.complete()
-	s.isComplete = len(retained) == 0
+	s.isComplete = len(s.retained) == 0
 	if s.isComplete {
 		s.lastAppliedDigest = r.state.build.digest
 	}

@@ -13,7 +13,9 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/lru"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/tracing"
@@ -55,6 +57,8 @@ type Controller struct {
 
 	mu     sync.Mutex
 	states map[types.UID]*state
+
+	declared lru.Cache[declaration, []apply.Ref] // what successors build
 }
 
 // Options are set by flags.
@@ -119,7 +123,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 		r.retain(ctx)
 	}
 	r.reportContentions()
-	r.Clusters.Claims.Report(r.obj, &r.report, r.target, r.obj.Status.Inventory, r.state.build.yields)
+	r.reportClaims()
 	done := tracing.Begin(ctx, "health")
 	progressing, err := r.checkHealth(ctx)
 	done(err)
@@ -130,6 +134,16 @@ func (c *Controller) Reconcile(ctx context.Context,
 		return r.outcome(*progressing)
 	}
 	return r.succeeded()
+}
+
+// reportClaims reports objects that other owners declare as well. The Kustomization no longer declares objects that it
+// retains for others.
+func (r *run) reportClaims() {
+	inventory := r.obj.Status.Inventory
+	if retained := r.state.apply.retained; len(retained) > 0 {
+		inventory = rollout.InventoryStatus(rollout.Inventory(inventory).Without(retained))
+	}
+	r.Clusters.Claims.Report(r.obj, &r.report, r.target, inventory, r.state.build.yields)
 }
 
 // run is one pass of a Kustomization that was admitted.

@@ -52,8 +52,11 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	}
 	defer target.Forget(refOf(obj))
-	retained := c.retained(ctx, obj, target, inventory)
-	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(retained.objects))
+	retained, err := c.retained(ctx, obj, target, inventory)
+	if err != nil {
+		return c.untilTimeout(ctx, obj, err)
+	}
+	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(retained.objects).Without(retained.left))
 	if len(pruned) > 0 {
 		c.emit(obj, corev1.EventTypeNormal, meta.ProgressingReason, rollout.Summary(GroupKind.Kind, pruned))
 	}
@@ -69,6 +72,12 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
 		err = target.Cluster.WaitUntilDeleted(ctx, owner, inventory)
 	}
+	return c.untilTimeout(ctx, obj, err)
+}
+
+// untilTimeout returns the error for which a deletion waits; nil once it has waited long enough, which an event
+// reports.
+func (c *Controller) untilTimeout(ctx context.Context, obj *kustomizev1.Kustomization, err error) error {
 	if timeout := obj.Schedule().Timeout; err != nil && c.Clock.Since(obj.DeletionTimestamp.Time) >= timeout {
 		c.reportLeftBehind(ctx, obj, fmt.Sprintf("stopped waiting for the deletion of objects after %s: %v",
 			timeout, err))
@@ -78,18 +87,19 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 }
 
 // retained returns the objects that other Kustomizations are about to adopt, such as after the Kustomization was
-// renamed in its source.
+// renamed in its source, or have applied as well.
 func (c *Controller) retained(ctx context.Context, obj *kustomizev1.Kustomization, target *rollout.Target,
-	inventory apply.Inventory) handover {
+	inventory apply.Inventory) (handover, error) {
 	source, waiting := c.source(ctx, obj)
 	if waiting != nil {
-		return handover{} // others with this source cannot build either
+		source = nil // others with this source cannot build either
 	}
-	h := c.handover(ctx, obj, source, inventory)
+	h, err := c.handover(ctx, obj, target, source, inventory)
+	c.Clusters.Claims.Forget(refOf(obj)) // the others are the only owners now
 	if owned, err := target.Cluster.Owned(ctx, rollout.OwnerOf(refOf(obj)), h.objects); err == nil {
 		h.objects = owned
 	}
-	return h
+	return h, err
 }
 
 func noCredentials(objects int, err error) string {

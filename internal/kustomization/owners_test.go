@@ -1,9 +1,15 @@
 package kustomization_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -41,4 +47,75 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Contended(&kustomizev1.Kustomization{}, "two")
+}
+
+// TestSharedObjectIsLeftToTheOther removes an object with the labels of one of two owners from that one.
+func TestSharedObjectIsLeftToTheOther(t *testing.T) {
+	s := newHarness(t)
+	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2"),
+		"two/c.yaml": system.ConfigMap("c", "1")})
+	s.GitRepository("app")
+	keepsLabels := func(k *kustomizev1.Kustomization) {
+		k.Spec.DriftDetection = &meta.DriftDetection{Mode: meta.DriftDisabled}
+	}
+	share := func(version string) {
+		t.Helper()
+		commit := s.Git.Commit("app", map[string]string{"two/a.yaml": system.ConfigMap("a", version)})
+		s.RequestFetch("app")
+		s.Ready("two", commit)
+		commit = s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+			"one/b.yaml": system.ConfigMap("b", version)})
+		s.RequestFetch("app")
+		s.Ready("one", commit)
+		s.Contended(&kustomizev1.Kustomization{}, "one", "declared by both")
+	}
+	s.Kustomization("two", "app", "two", keepsLabels)
+	s.Kustomization("one", "app", "one", keepsLabels)
+	share("2")
+	was := &corev1.ConfigMap{}
+	if err := s.Get(was, "a"); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() {
+		t.Helper()
+		is := &corev1.ConfigMap{}
+		if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
+			t.Fatalf("the object was deleted: %v", err)
+		}
+	}
+
+	t.Log("one no longer declares the object")
+	commit := s.Git.Commit("app", map[string]string{"one/a.yaml": ""})
+	s.RequestFetch("app")
+	s.Ready("one", commit)
+	kept()
+	commit = s.Git.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "2")})
+	s.RequestFetch("app")
+	s.Ready("two", commit)
+	testenv.Eventually(t, "the inventory of one", func() error {
+		if strings.Contains(s.inventory("one"), "_a_") {
+			return errors.New("one retains the object")
+		}
+		return nil
+	})
+	kept()
+
+	t.Log("none of them declares the object any longer")
+	share("3")
+	s.Git.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": ""})
+	s.RequestFetch("app")
+	s.Gone(&corev1.ConfigMap{}, "a")
+
+	t.Log("one is deleted")
+	share("4")
+	if err := s.Get(was, "a"); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(&kustomizev1.Kustomization{}, "one")
+	s.NotReady(&kustomizev1.Kustomization{}, "one", "Progressing", "waiting for Kustomization 'two' to adopt 1 object")
+	s.Git.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "3")})
+	s.RequestFetch("app")
+	s.Gone(&kustomizev1.Kustomization{}, "one")
+	kept()
 }

@@ -7,21 +7,30 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// prune deletes stale objects, if spec.prune is set, and sets the inventory. It returns the objects that are retained
-// for other Kustomizations to adopt.
-func (r *run) prune(ctx context.Context, stale, applied apply.Inventory) (apply.Inventory, error) {
-	var retained apply.Inventory
+// prune deletes stale objects, if spec.prune is set, and sets the inventory. Objects that other Kustomizations are
+// about to adopt are retained.
+func (r *run) prune(ctx context.Context, stale, applied apply.Inventory) error {
+	retained := &r.state.apply.retained
+	*retained = nil
 	if r.obj.Spec.Prune && len(stale) > 0 {
-		retained = r.handover(ctx, r.obj, r.source, stale).objects
-		stale = stale.Without(retained)
-		pruned, err := r.target.Cluster.Prune(ctx, rollout.OwnerOf(refOf(r.obj)), stale)
+		pruned, err := r.pruneOwn(ctx, stale)
 		r.report.AddPruned(pruned)
 		if err != nil {
 			// Stale objects stay in the inventory until they are deleted, so that none is lost.
-			r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(stale).With(retained))
-			return retained, err
+			r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(stale))
+			return err
 		}
 	}
-	r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(retained))
-	return retained, nil
+	r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(*retained))
+	return nil
+}
+
+// pruneOwn deletes the stale objects that no other Kustomization declares.
+func (r *run) pruneOwn(ctx context.Context, stale apply.Inventory) ([]apply.Change, error) {
+	h, err := r.handover(ctx, r.obj, r.target, r.source, stale)
+	if err != nil {
+		return nil, err
+	}
+	r.state.apply.retained = h.objects
+	return r.target.Cluster.Prune(ctx, rollout.OwnerOf(refOf(r.obj)), stale.Without(h.objects).Without(h.left))
 }

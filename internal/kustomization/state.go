@@ -8,6 +8,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/health"
@@ -47,10 +48,11 @@ func (b *buildState) isCurrent(obj *kustomizev1.Kustomization, in *inputs, tree 
 // applyState is the last apply.
 type applyState struct {
 	target            *rollout.Target
-	isComplete        bool      // the last build was applied completely, or did not need to be
-	lastAppliedDigest string    // of the build that was applied completely; empty once another apply has started
-	lastResync        time.Time // when all objects were compared last; zero before the first pass of the process
-	warnings          string    // the last reported ones
+	isComplete        bool            // the last build was applied completely, or did not need to be
+	lastAppliedDigest string          // of the build that was applied completely; empty once another apply has started
+	retained          apply.Inventory // objects that are no longer declared, for other Kustomizations to adopt
+	lastResync        time.Time       // when all objects were compared last; zero before the first pass of the process
+	warnings          string          // the last reported ones
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
 	missing           string                       // the last reported promoted revision that is not stored

@@ -9,6 +9,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -70,6 +71,30 @@ func (c *Claims) Report(obj reconcile.Object, r *Report, t *Target, inventory *m
 		r.Note(meta.SeveralOwnersReason, "each object has one owner again")
 		reconcile.Unmark(obj, meta.ContendedCondition)
 	}
+}
+
+// Others returns the objects of an inventory that other owners of a kind have applied to the cluster as well, and those
+// owners, sorted.
+func (c *Claims) Others(owner reconcile.Ref, kind schema.GroupKind, t *Target, inventory apply.Inventory) (
+	shared apply.Inventory, others []reconcile.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range inventory {
+		found := false
+		for _, o := range c.holders[claim{t.cluster, e.ID}] {
+			if o.ref == owner || o.ref.GroupKind != kind {
+				continue
+			}
+			if found = true; !slices.Contains(others, o.ref) {
+				others = append(others, o.ref)
+			}
+		}
+		if found {
+			shared = append(shared, e)
+		}
+	}
+	slices.SortFunc(others, func(a, b reconcile.Ref) int { return cmp.Compare(describeOwner(a), describeOwner(b)) })
+	return shared, others
 }
 
 // describeShared returns which objects have which two owners. Both owners get the same text.

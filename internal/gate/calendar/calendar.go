@@ -82,7 +82,7 @@ func newWindow(e Entry) (window, error) {
 	}
 	if e.Cron != "" {
 		s, err := parseCron(e.Cron)
-		w.starts = []starts{s}
+		w.starts = s
 		return w, err
 	}
 	w.starts, err = parseDates(e.Dates)
@@ -119,33 +119,49 @@ func (c *Calendar) At(t time.Time) (State, string) {
 // Next returns the first time after t at which the state changes. It is zero if the state does not change within 1,000
 // windows.
 func (c *Calendar) Next(t time.Time) time.Time {
-	current, _ := c.At(t)
+	spans := make([]*span, len(c.windows))
+	for i, w := range c.windows {
+		spans[i] = &span{window: w, ends: w.end(t), begins: w.next(t)}
+	}
+	current := stateAt(spans, t)
 	for range maxSteps {
-		t = c.boundary(t, current)
+		t = boundary(spans, current)
 		if t.IsZero() {
 			return t
 		}
-		if state, _ := c.At(t); state != current {
+		for _, s := range spans {
+			s.to(t)
+		}
+		if stateAt(spans, t) != current {
 			return t
 		}
 	}
 	return time.Time{}
 }
 
-// boundary returns the first time after t at which the state may change: when a window of higher precedence begins, or
-// when all windows of this state have ended.
-func (c *Calendar) boundary(t time.Time, state State) time.Time {
+// stateAt returns the state at a time to which the spans were moved.
+func stateAt(spans []*span, t time.Time) State {
+	state := None
+	for _, s := range spans {
+		if s.state > state && s.ends.After(t) {
+			state = s.state
+		}
+	}
+	return state
+}
+
+// boundary returns the first time at which the state of the spans may change: when a window of higher precedence
+// begins, or when all windows of this state have ended.
+func boundary(spans []*span, state State) time.Time {
 	var begins, ends time.Time
-	for _, w := range c.windows {
+	for _, s := range spans {
 		switch {
-		case w.state > state:
-			if next := w.next(t); begins.IsZero() || !next.IsZero() && next.Before(begins) {
-				begins = next
+		case s.state > state:
+			if begins.IsZero() || !s.begins.IsZero() && s.begins.Before(begins) {
+				begins = s.begins
 			}
-		case w.state == state:
-			if end := w.end(t); end.After(ends) {
-				ends = end
-			}
+		case s.state == state && s.ends.After(ends):
+			ends = s.ends
 		}
 	}
 	if ends.IsZero() || !begins.IsZero() && begins.Before(ends) {

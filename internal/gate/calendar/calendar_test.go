@@ -70,6 +70,10 @@ var calendarCases = map[string]struct {
 		at: "2027-12-26T12:00:00Z", want: None},
 	"adjacent holidays": {entries: []Entry{{Dates: []string{"12-24", "12-25"}, Duration: 24 * time.Hour}},
 		at: "2026-12-24T12:00:00Z", want: Closed, next: "2026-12-26T00:00:00Z"},
+	"first of several days in a year": {entries: []Entry{{Dates: []string{"2027-01-06", "03-01", "02-29", "03-01"},
+		Duration: 24 * time.Hour}}, at: "2026-12-25T00:00:00Z", want: None, next: "2027-01-06T00:00:00Z"},
+	"last of several days in a year": {entries: []Entry{{Dates: []string{"12-31", "02-29", "2025-06-01"},
+		Duration: 72 * time.Hour}}, at: "2027-01-01T12:00:00Z", want: Closed, next: "2027-01-03T00:00:00Z"},
 	"yearly leap day": {entries: []Entry{{Dates: []string{"02-29"}, Duration: 24 * time.Hour}},
 		at: "2027-02-28T12:00:00Z", want: None, next: "2028-02-29T00:00:00Z"},
 	"adjacent windows": {entries: closedEntries("0 0 * * 1-5", 24*time.Hour, ""), at: "2026-11-23T00:00:00Z",
@@ -397,4 +401,41 @@ func officeHours(b *testing.B) *Calendar {
 		b.Fatal(err)
 	}
 	return c
+}
+
+// counted counts how often starts are searched.
+type counted struct {
+	starts
+	searches *int
+}
+
+func (c counted) next(wall time.Time) time.Time { *c.searches++; return c.starts.next(wall) }
+func (c counted) last(wall, since time.Time) time.Time {
+	*c.searches++
+	return c.starts.last(wall, since)
+}
+
+// TestSearchesAreFew evaluates a schedule that never changes its state and has as many windows as a Gate may have.
+func TestSearchesAreFew(t *testing.T) {
+	entries := []Entry{{Opens: true, Cron: "* * * * *", Duration: time.Minute}}
+	for range 63 {
+		entries = append(entries, Entry{Dates: slices.Repeat([]string{"02-29"}, 366), Duration: day})
+	}
+	c, err := New(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	searches := 0
+	for i := range c.windows {
+		if i > 0 && len(c.windows[i].starts.(dates).yearly) != 1 {
+			t.Errorf("a day is kept %d times", len(c.windows[i].starts.(dates).yearly))
+		}
+		c.windows[i].starts = counted{c.windows[i].starts, &searches}
+	}
+	if next := c.Next(at(t, "2026-11-23T00:00:30Z")); !next.IsZero() {
+		t.Errorf("Next = %s", next)
+	}
+	if most := 2 * (maxSteps + len(entries)); searches > most {
+		t.Errorf("%d searches, more than %d", searches, most)
+	}
 }

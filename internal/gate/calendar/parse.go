@@ -3,6 +3,8 @@ package calendar
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -79,45 +81,88 @@ func normalizeWeekdays(expression string) string {
 }
 
 // parseDates parses days. Their windows start at midnight.
-func parseDates(dates []string) ([]starts, error) {
-	var all []starts
-	for _, d := range dates {
-		if once, err := time.Parse(time.DateOnly, d); err == nil {
-			all = append(all, date(once))
+func parseDates(texts []string) (starts, error) {
+	var d dates
+	for _, text := range texts {
+		if once, err := time.Parse(time.DateOnly, text); err == nil {
+			d.once = append(d.once, once)
 			continue
 		}
-		yearly, err := time.Parse(time.DateOnly, "2000-"+d) // a leap year
+		yearly, err := time.Parse(time.DateOnly, "2000-"+text) // a leap year
 		if err != nil {
-			return nil, fmt.Errorf("date %q is invalid: write it as 2026-12-24, or as 12-25 for every year", d)
+			return nil, fmt.Errorf("date %q is invalid: write it as 2026-12-24, or as 12-25 for every year", text)
 		}
-		all = append(all, recurrence{Minute: 1, Hour: 1, Dom: 1 << yearly.Day(), Month: 1 << yearly.Month(), Dow: star})
+		d.yearly = append(d.yearly, yearly)
 	}
-	return all, nil
+	for _, list := range []*[]time.Time{&d.once, &d.yearly} {
+		slices.SortFunc(*list, time.Time.Compare)
+		*list = slices.CompactFunc(*list, time.Time.Equal)
+	}
+	return d, nil
 }
 
-// date is a single start.
-type date time.Time
-
-func (d date) next(wall time.Time) time.Time {
-	if once := time.Time(d); once.After(wall) {
-		return once
-	}
-	return time.Time{}
+// dates is a set of days, each in ascending order.
+type dates struct {
+	once   []time.Time
+	yearly []time.Time // in a leap year
 }
 
-func (d date) last(wall, since time.Time) time.Time {
-	if once := time.Time(d); !once.After(wall) && !once.Before(since) {
-		return once
+func (d dates) next(wall time.Time) time.Time {
+	var once time.Time
+	if i := sort.Search(len(d.once), func(i int) bool { return d.once[i].After(wall) }); i < len(d.once) {
+		once = d.once[i]
 	}
-	return time.Time{}
+	i := d.passed(wall)
+	for year := wall.Year(); year <= wall.Year()+maxYears; year, i = year+1, 0 {
+		for ; i < len(d.yearly); i++ {
+			if day, exists := inYear(d.yearly[i], year); exists {
+				if once.IsZero() || day.Before(once) {
+					return day
+				}
+				return once
+			}
+		}
+	}
+	return once
+}
+
+func (d dates) last(wall, since time.Time) time.Time {
+	var latest time.Time
+	if i := sort.Search(len(d.once), func(i int) bool { return d.once[i].After(wall) }); i > 0 {
+		latest = d.once[i-1]
+	}
+	i := d.passed(wall)
+	for year := wall.Year(); year >= since.Year() && latest.Year() <= year; year, i = year-1, len(d.yearly) {
+		for i--; i >= 0; i-- {
+			if day, exists := inYear(d.yearly[i], year); exists && day.After(latest) {
+				latest = day
+				break
+			}
+		}
+	}
+	if latest.Before(since) {
+		return time.Time{}
+	}
+	return latest
+}
+
+// passed returns how many of the yearly days were in the year of a wall-clock time until then.
+func (d dates) passed(wall time.Time) int {
+	return sort.Search(len(d.yearly), func(i int) bool {
+		day, _ := inYear(d.yearly[i], wall.Year())
+		return day.After(wall)
+	})
+}
+
+// inYear returns a day in a year, or the day after a leap day that does not exist in the year.
+func inYear(yearly time.Time, year int) (day time.Time, exists bool) {
+	day = time.Date(year, yearly.Month(), yearly.Day(), 0, 0, 0, 0, time.UTC)
+	return day, day.Day() == yearly.Day()
 }
 
 // recurrence is a parsed cron expression: a bit set of numbers per field. The search of the library is not used: it is
 // slow, as it handles daylight saving time, and it does not search backwards.
 type recurrence cron.SpecSchedule
-
-// star is the bit set of a day-of-week field that is *: all days, and the library's bit for *.
-const star = 1<<63 | (1<<7 - 1)
 
 // maxYears is more than the time between two leap days, which is at most 8 years.
 const maxYears = 9

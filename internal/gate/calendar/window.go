@@ -10,7 +10,7 @@ import "time"
 type window struct {
 	state    State
 	name     string
-	starts   []starts
+	starts   starts
 	zone     *time.Location
 	days     int           // duration in calendar days,
 	duration time.Duration // plus this time
@@ -28,12 +28,7 @@ type starts interface {
 // enough to be active.
 func (w window) end(t time.Time) time.Time {
 	wall := latestWall(t, w.zone)
-	var began time.Time
-	for _, s := range w.starts {
-		if f := s.last(wall, wall.AddDate(0, 0, -w.days-2).Add(-w.duration)); f.After(began) {
-			began = f
-		}
-	}
+	began := w.starts.last(wall, wall.AddDate(0, 0, -w.days-2).Add(-w.duration))
 	if began.IsZero() {
 		return began
 	}
@@ -46,17 +41,25 @@ func (w window) end(t time.Time) time.Time {
 
 // next returns the first start after t; zero if there is none.
 func (w window) next(t time.Time) time.Time {
-	wall := latestWall(t, w.zone)
-	var first time.Time
-	for _, s := range w.starts {
-		if f := s.next(wall); first.IsZero() || !f.IsZero() && f.Before(first) {
-			first = f
-		}
-	}
+	first := w.starts.next(latestWall(t, w.zone))
 	if first.IsZero() {
 		return first
 	}
 	return instant(first, w.zone)
+}
+
+// span is a window with its latest start until a time, and its next one after that.
+type span struct {
+	window
+	ends   time.Time // of the latest window that has begun, which may be in the past; zero if none is active
+	begins time.Time // zero if none follows
+}
+
+// to moves the span forward to a time. Starts are searched only once the next one has come.
+func (s *span) to(t time.Time) {
+	if !s.begins.IsZero() && !s.begins.After(t) {
+		s.ends, s.begins = s.end(t), s.next(t)
+	}
 }
 
 // wallOf returns the wall-clock time in the zone of t.

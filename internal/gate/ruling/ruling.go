@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/lru"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -46,6 +49,47 @@ func Compile(spec []gatingv1.Rule) (*Rules, error) {
 		out.rules = append(out.rules, rule{Rule: r, condition: condition})
 	}
 	return out, nil
+}
+
+// Bounds of what a [Cache] keeps.
+const (
+	maxCached = 64 << 20 // bytes
+	// textFactor is the memory of a compiled expression for each byte of its text, at most (TestMemoryOfRules).
+	textFactor = 500
+	ruleBytes  = 4 << 10 // memory of any compiled rule
+)
+
+// Cache keeps the compiled rules of the gates that were asked last. Its zero value is ready to use. It is safe for
+// concurrent use.
+type Cache struct{ kept lru.Cache[Key, *cached] }
+
+// Len returns the number of gates whose rules are kept.
+func (c *Cache) Len() int { return c.kept.Len() }
+
+// Key identifies the rules of a gate.
+type Key struct {
+	Namespace, Name string
+	UID             types.UID
+	Generation      int64
+}
+
+type cached struct {
+	rules *Rules
+	err   error
+}
+
+// Compile is [Compile] for the rules of a gate, unless they are cached.
+func (c *Cache) Compile(key Key, spec []gatingv1.Rule) (*Rules, error) {
+	if known, ok := c.kept.Get(key); ok {
+		return known.rules, known.err
+	}
+	rules, err := Compile(spec)
+	size := int64(0)
+	for _, r := range spec {
+		size += ruleBytes + int64(len(r.Expression))*textFactor
+	}
+	c.kept.Add(key, &cached{rules, err}, size, lru.Limits{Size: maxCached})
+	return rules, err
 }
 
 // Asker is the object that asks a gate.

@@ -1,6 +1,7 @@
 package ruling
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -107,5 +108,38 @@ func TestCompile(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestMemoryOfRules compiles the largest expressions that take much memory for their text.
+func TestMemoryOfRules(t *testing.T) {
+	const length, copies = 16 << 10, 5
+	for name, text := range map[string]string{
+		"list":       "[" + strings.Repeat("1,", length/2-20) + "1].size() > 0",
+		"map":        "{" + strings.Repeat("1:1,", length/4-20) + "0:1}.size() > 0",
+		"conditions": strings.Repeat("true||", length/6-20) + "true",
+		"fields":     strings.Repeat("change.a||", length/10-20) + "true",
+		"calls":      strings.Repeat("'a'.contains('b')||", length/19-20) + "true",
+		"macros":     strings.Repeat("[1].all(x,true)||", 50) + "true",
+		"nested":     strings.Repeat("[[[[[[[[[[1]]]]]]]]]]==change.a||", length/32-20) + "true",
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var kept []*Rules
+		for range copies {
+			rules, err := Compile([]gatingv1.Rule{pass("a", text)})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			kept = append(kept, rules)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		most := int64(copies * (ruleBytes + len(text)*textFactor))
+		if got := int64(after.HeapAlloc) - int64(before.HeapAlloc); got > most {
+			t.Errorf("%s: %d bytes are kept, more than %d", name, got, most)
+		}
+		runtime.KeepAlive(kept)
 	}
 }

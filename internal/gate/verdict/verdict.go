@@ -63,8 +63,9 @@ func Of(in Input, now time.Time) Verdict {
 	if in.Rule != nil {
 		v.Approvals = in.Rule.Observe(in.Approvals, in.ClosedAt(now), now)
 	}
-	v.Review = in.boundary(now)
-	for t, i := v.Review, 0; !t.IsZero() && i < maxBoundaries; t, i = in.boundary(t), i+1 {
+	scheduled := changes{calendar: in.Calendar}
+	v.Review = in.boundary(now, &scheduled)
+	for t, i := v.Review, 0; !t.IsZero() && i < maxBoundaries; t, i = in.boundary(t, &scheduled), i+1 {
 		if in.at(t).Open != v.Open {
 			v.Next = t
 			break
@@ -253,9 +254,25 @@ func (in Input) ClosedAt(t time.Time) time.Time {
 	return time.Time{}
 }
 
+// changes are the changes of the state of a calendar, in the order of time. Each is searched once.
+type changes struct {
+	calendar *calendar.Calendar
+	next     time.Time
+	searched bool
+}
+
+// after returns the first change after t, which is not before the last time asked for; zero if it is unknown, then also
+// for all later times.
+func (c *changes) after(t time.Time) time.Time {
+	if !c.searched || !c.next.IsZero() && !c.next.After(t) {
+		c.next, c.searched = c.calendar.Next(t), true
+	}
+	return c.next
+}
+
 // boundary returns the first time after t at which the verdict may change without further events; zero: unknown.
-func (in Input) boundary(t time.Time) time.Time {
-	times := []time.Time{in.Calendar.Next(t)}
+func (in Input) boundary(t time.Time, scheduled *changes) time.Time {
+	times := []time.Time{scheduled.after(t)}
 	for _, r := range []*Request{in.Requests.Open, in.Requests.Close, in.Requests.Override} {
 		if r != nil {
 			times = append(times, r.At, r.end(in.Window))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	helmaction "helm.sh/helm/v4/pkg/action"
 	chartcommon "helm.sh/helm/v4/pkg/chart/common"
@@ -20,6 +21,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
 )
 
@@ -41,6 +43,15 @@ type Chart struct {
 	Original *chart.Chart // is stored
 	Rendered *chart.Chart // is used
 	Values   map[string]any
+}
+
+// applyCRDs applies the files in the directories crds of the chart and its enabled dependencies, as the policy says.
+func (c Chart) applyCRDs(client *kube.Client, policy string, timeout time.Duration) error {
+	crds, err := render.CRDs(c.Original, c.Values)
+	if err != nil {
+		return err
+	}
+	return client.ApplyCRDs(crds, policy, timeout)
 }
 
 // begin returns the configuration and the client of an action.
@@ -96,7 +107,7 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	if err != nil {
 		return nil, err
 	}
-	if err := client.ApplyCRDs(c.Original.CRDObjects(), installCRDs(spec), timeout); err != nil {
+	if err := c.applyCRDs(client, installCRDs(spec), timeout); err != nil {
 		return client, err
 	}
 	i := helmaction.NewInstall(cfg)
@@ -144,7 +155,7 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) 
 	if policy == "" {
 		policy = helmv2.CRDsSkip
 	}
-	if err := client.ApplyCRDs(c.Original.CRDObjects(), policy, timeout); err != nil {
+	if err := c.applyCRDs(client, policy, timeout); err != nil {
 		return client, err
 	}
 	u := helmaction.NewUpgrade(cfg)
@@ -235,7 +246,8 @@ func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, 
 	return client, b.Run(r.Name)
 }
 
-// Uninstall uninstalls the release. KeepHistory keeps its stored revisions even if the spec does not ask for it.
+// Uninstall uninstalls the release, unless that was done before. KeepHistory keeps its stored revisions even if the
+// spec does not ask for it.
 func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, error) {
 	spec := r.Object.Spec.Uninstall
 	if spec == nil {
@@ -248,12 +260,24 @@ func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, er
 	u := helmaction.NewUninstall(cfg)
 	u.Timeout, u.DisableHooks = r.Object.GetTimeout(spec.Timeout), spec.DisableHooks
 	u.KeepHistory = spec.KeepHistory || keepHistory
+	if u.KeepHistory {
+		if done, err := r.isUninstalled(ctx); done || err != nil {
+			return client, err // Helm would refuse to uninstall it again
+		}
+	}
 	u.WaitStrategy, u.DeletionPropagation = r.waitStrategy(), spec.DeletionPropagation
 	_, err = u.Run(r.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return client, nil
 	}
 	return client, client.WithProblems(err)
+}
+
+// isUninstalled reports whether the release was uninstalled and its history kept, such as by an attempt that failed
+// after that.
+func (r *Run) isUninstalled(ctx context.Context) (bool, error) {
+	history, err := r.Storage.History(ctx, r.Name)
+	return len(history) > 0 && history[0].Info.Status == common.StatusUninstalled, err
 }
 
 // Interrupt marks a release as failed whose action was interrupted, such as by a crash of the process that ran it.

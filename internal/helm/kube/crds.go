@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // ApplyCRDs creates the objects of the crds directory of a chart, or updates them, as the policy says, and waits until
@@ -24,17 +25,11 @@ func (c *Client) ApplyCRDs(crds []chart.CRD, policy string, timeout time.Duratio
 	}
 	wait := rollout.Wait{Owner: c.Owner, Timeout: timeout}
 	for _, crd := range crds {
-		objects, err := CRDObjects(crd)
+		targets, err := c.applyFile(crd, policy)
 		if err != nil {
 			return err
 		}
-		for _, o := range objects {
-			target, err := c.applyCRD(o, policy)
-			if err != nil {
-				return fmt.Errorf("cannot apply %s '%s' of file %s: %w", o.GetKind(), o.GetName(), crd.Filename, err)
-			}
-			wait.Targets = append(wait.Targets, target)
-		}
+		wait.Targets = append(wait.Targets, targets...)
 	}
 	if len(wait.Targets) == 0 {
 		return nil
@@ -44,6 +39,31 @@ func (c *Client) ApplyCRDs(crds []chart.CRD, policy string, timeout time.Duratio
 	}
 	c.Target.Cluster.Mapper().Reset()
 	return nil
+}
+
+// applyFile applies the objects of a file.
+func (c *Client) applyFile(crd chart.CRD, policy string) ([]health.Target, error) {
+	if crd.File == nil {
+		return nil, nil
+	}
+	lease, err := yamlsize.Acquire(c.ctx, "the definitions in file "+crd.Filename, crd.File.Data)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	objects, err := CRDObjects(crd)
+	if err != nil {
+		return nil, err
+	}
+	var targets []health.Target
+	for _, o := range objects {
+		target, err := c.applyCRD(o, policy)
+		if err != nil {
+			return nil, fmt.Errorf("cannot apply %s '%s' of file %s: %w", o.GetKind(), o.GetName(), crd.Filename, err)
+		}
+		targets = append(targets, target)
+	}
+	return targets, nil
 }
 
 // CRDObjects returns the objects of a file of the crds directory.

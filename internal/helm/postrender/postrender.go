@@ -33,10 +33,11 @@ type Options struct {
 	Labels         map[string]string // that name the owner; they take precedence over all others
 }
 
-// New returns a post-renderer for Helm's actions, or nil if there is nothing to change. Hooks get no common
-// metadata and no labels: they are not part of the inventory.
-func New(o Options) postrenderer.PostRenderer {
-	r := renderer{steps: o.PostRenderers, labels: map[string]string{}}
+// New returns a post-renderer for Helm's actions, or nil if there is nothing to change. Its builds end with the
+// context. Hooks get no common metadata and no labels: they are not part of the inventory.
+func New(ctx context.Context, o Options) postrenderer.PostRenderer {
+	r := renderer{steps: o.PostRenderers, labels: map[string]string{},
+		build: func(request build.Request) (*build.Result, error) { return build.Build(ctx, request) }}
 	if o.CommonMetadata != nil {
 		maps.Copy(r.labels, o.CommonMetadata.Labels)
 		r.annotations = o.CommonMetadata.Annotations
@@ -51,6 +52,7 @@ func New(o Options) postrenderer.PostRenderer {
 type renderer struct {
 	steps               []helmv2.PostRenderer
 	labels, annotations map[string]string
+	build               func(build.Request) (*build.Result, error)
 }
 
 // Run implements Helm's interface.
@@ -61,7 +63,7 @@ func (r renderer) Run(in *bytes.Buffer) (*bytes.Buffer, error) {
 			continue
 		}
 		var err error
-		if text, err = kustomize(text, step.Kustomize); err != nil {
+		if text, err = r.kustomize(text, step.Kustomize); err != nil {
 			return nil, fault.New("", "spec.postRenderers[%d].kustomize failed", i).Because(err)
 		}
 	}
@@ -78,7 +80,7 @@ func (r renderer) Run(in *bytes.Buffer) (*bytes.Buffer, error) {
 const manifests = "rendered-manifests.yaml"
 
 // kustomize changes manifests with the limits of all builds: no network, no program, no other file.
-func kustomize(text string, k *helmv2.Kustomize) (string, error) {
+func (r renderer) kustomize(text string, k *helmv2.Kustomize) (string, error) {
 	request, err := buildRequest(k)
 	if err != nil {
 		return "", err
@@ -86,7 +88,7 @@ func kustomize(text string, k *helmv2.Kustomize) (string, error) {
 	request.Tree = artifact.FromMap(map[string]string{
 		manifests: text, "kustomization.yaml": "resources: [" + manifests + "]\n",
 	})
-	result, err := build.Build(context.Background(), request)
+	result, err := r.build(request)
 	if err != nil {
 		return "", err
 	}

@@ -48,7 +48,7 @@ func install(t *testing.T, o postrender.Options) (*release.Release, error) {
 	}
 	install := action.NewInstall(action.NewConfiguration())
 	install.DryRunStrategy, install.ReleaseName, install.Namespace = action.DryRunClient, "app", "team"
-	install.PostRenderer = postrender.New(o)
+	install.PostRenderer = postrender.New(t.Context(), o)
 	released, err := install.Run(ch, nil)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func TestPatchOfMissingObject(t *testing.T) {
 }
 
 func TestListAndEmptyInput(t *testing.T) {
-	r := postrender.New(postrender.Options{Labels: map[string]string{"a": "b"}})
+	r := postrender.New(t.Context(), postrender.Options{Labels: map[string]string{"a": "b"}})
 	out,
 		err := r.Run(bytes.NewBufferString("kind: List\napiVersion: v1\nitems:\n" +
 		"- kind: ConfigMap\n  metadata: {name: x}\n"))
@@ -143,7 +143,7 @@ func TestListAndEmptyInput(t *testing.T) {
 	if out, err = r.Run(&bytes.Buffer{}); err != nil || strings.TrimSpace(out.String()) != "" {
 		t.Errorf("no manifests became %q, %v", out, err)
 	}
-	if postrender.New(postrender.Options{}) != nil {
+	if postrender.New(t.Context(), postrender.Options{}) != nil {
 		t.Error("there is a post-renderer without anything to change")
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 )
 
 // Prerendered returns a chart with the metadata, the values and the CRDs of original, whose templates yield
@@ -21,6 +22,15 @@ func Prerendered(original *chart.Chart, result *Result) *chart.Chart {
 		out.Templates = append(out.Templates, &common.File{Name: name, Data: []byte(literal(f.Content))})
 	}
 	return out
+}
+
+// CRDs returns the files in the directories crds of a chart and of its dependencies that the values enable.
+func CRDs(original *chart.Chart, values map[string]any) ([]chart.CRD, error) {
+	ch := skeleton(original)
+	if err := chartutil.ProcessDependencies(ch, copyMap(values)); err != nil {
+		return nil, err
+	}
+	return ch.CRDObjects(), nil
 }
 
 // literal returns a template that yields text.

@@ -136,3 +136,35 @@ func TestPrerenderedEqualsHelm(t *testing.T) {
 		})
 	}
 }
+
+func TestDefinitionsOfDisabledDependenciesAreLeftOut(t *testing.T) {
+	ch, err := loader.LoadArchive(bytes.NewReader(testenv.ChartArchive(t, "umbrella", "2.0.0", umbrella)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := map[string]any{"enabled": false}
+	for name, c := range map[string]struct {
+		values map[string]any
+		want   int
+	}{
+		"all are enabled": {want: 3},
+		"one is disabled": {values: map[string]any{"front": off}, want: 2},
+		"both aliases are disabled": {values: map[string]any{"front": off, "tags": map[string]any{"backend": false}},
+			want: 1},
+	} {
+		crds, err := render.CRDs(ch, c.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, d := range crds {
+			names = append(names, d.Filename)
+		}
+		if len(names) != c.want {
+			t.Errorf("%s: %v", name, names)
+		}
+	}
+	if all := ch.CRDObjects(); len(all) != 2 {
+		t.Errorf("the chart was changed: it has %d files", len(all))
+	}
+}

@@ -28,7 +28,8 @@ type Dispatcher struct {
 
 	mu      sync.Mutex
 	workers map[types.NamespacedName]*worker // by provider; only providers with deliveries have one
-	running guard.WaitGroup                  // workers
+	usage   usage
+	running guard.WaitGroup // workers
 }
 
 // New returns a dispatcher. It opens no file before the first event or [Dispatcher.Start].
@@ -197,9 +198,13 @@ func (d *Dispatcher) route(ctx context.Context, e event.Event) (deliveries []Del
 	return deliveries
 }
 
-var errNoRoom = errors.New("posted events may fill only half of the queue of a provider")
+var (
+	errNoRoom = errors.New("posted events may fill only half of the queue of a provider")
+	errNoDisk = errors.New("the queues of the providers of the namespace use up its share of the disk")
+)
 
-// store adds a delivery to the queue of its provider. Posted events leave half of the queue to others.
+// store adds a delivery to the queue of its provider. Posted events leave half of the queue to others, and the
+// providers of a namespace leave a part of the disk to those of others.
 func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) error {
 	d.mu.Lock() // so that the worker does not end before add
 	defer d.mu.Unlock()
@@ -207,7 +212,15 @@ func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at t
 	if posted && w.outbox.size() > d.Limits.Bytes/2 {
 		return errNoRoom
 	}
-	return w.add(queuedDelivery{Delivery: delivery}, at)
+	namespace := delivery.Provider.Namespace
+	d.usage.measure(d.Clock.Now(), d.workers)
+	if d.usage.isFull(namespace, totalQueues*d.Limits.Bytes) {
+		return errNoDisk
+	}
+	before := w.outbox.size()
+	err := w.add(queuedDelivery{Delivery: delivery}, at)
+	d.usage.add(namespace, w.outbox.size()-before)
+	return err
 }
 
 // enqueue stores a delivery. While neither queue of the provider can be written, it tries again until ctx is done: the
@@ -225,6 +238,11 @@ func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at
 		case <-d.Clock.After(diskRetry):
 		}
 		err = d.store(ctx, sendCtx, delivery, at, posted)
+	}
+	if errors.Is(err, errNoDisk) {
+		d.Reporter.Report(delivery.Alert, delivery.Provider, ReasonDropped,
+			fmt.Sprintf("The notifications that wait for Providers of namespace '%s' use up its share of the disk, "+
+				"newest notification dropped. Fix or suspend the Providers that fail", delivery.Provider.Namespace))
 	}
 	if errors.Is(err, queue.ErrShare) {
 		d.Reporter.Report(delivery.Alert, delivery.Provider, ReasonDropped,
