@@ -59,7 +59,13 @@ func (f *filesystem) take(name string, size int64) error {
 func (f *filesystem) weighText(name string, content []byte) error {
 	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
 	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
-		f.small += bytes.Count(content, []byte("\n---")) + 1
+		f.small += documentsIn(content)
+		for range documentsIn(content) {
+			f.patching.object(len(content) / (4 * documentsIn(content)))
+		}
+		if err := f.checkPatching(name); err != nil {
+			return err
+		}
 		return f.collectText(name, content)
 	}
 	if err := f.takeText(content); err != nil {
@@ -70,6 +76,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
 		f.weight.objects++
+		f.patching.object(w.values)
 		if copies(doc) {
 			f.copying++
 		}
@@ -89,6 +96,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	case f.weight.work > maxWork:
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
+	}
+	if err := f.checkPatching(name); err != nil {
+		return err
 	}
 	if err := f.grow(f.needs()); err != nil { // now, as no further file may be read
 		return err

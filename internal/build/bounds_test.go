@@ -39,6 +39,8 @@ func inlinePatch(text string) string { // in a kustomization
 	return "|\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
 }
 
+const patchOfData = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}"
+
 func nestedTo(open, end string) string {
 	return cm("a") + "x: " + strings.Repeat(open, 9000) + "1" + strings.Repeat(end, 9000) + "\n"
 }
@@ -91,6 +93,16 @@ var costlySources = map[string]struct {
 		"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
 			strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
 		says: "more than 4 lists of objects"},
+	"patches of a large object": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
+		strings.Repeat("- {patch: '"+patchOfData+"'}\n", 6000), "a.yaml": cm("a") + "data:\n" + keys(4000)},
+		says: "6000 patches of these objects would take too long; a.yaml is one file too many. Write the fields into the " +
+			"objects, or split the source into several Kustomizations"},
+	"patches in one file": {files: map[string]string{"kustomization.yaml": listed +
+		"patchesStrategicMerge: [p.yaml]\n", "p.yaml": strings.Repeat(patchOfData+"\n---\n", 6000),
+		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},
+	"patches with a target": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
+		strings.Repeat("- {target: {kind: ConfigMap}, patch: '"+patchOfData+"'}\n", 6000),
+		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},
 	"a map with very many keys": {files: map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
 		says: "a.yaml is too large for being so deep, or its maps are too long. Split the file, or reduce its " +
 			"nesting"},
@@ -245,5 +257,15 @@ func TestObjectsThatKustomizeChangesAreBounded(t *testing.T) {
 			"fields except resources in kustomization.yaml") {
 			t.Errorf("got %.300v", err)
 		}
+	}
+}
+
+func TestPatchesOfManySmallObjectsAreAllowed(t *testing.T) {
+	p := patching{named: 5000}
+	for range 10_000 { // objects and patches
+		p.object(50)
+	}
+	if p.time() > maxPatching {
+		t.Errorf("%d units, more than %d", p.time(), maxPatching)
 	}
 }

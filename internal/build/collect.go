@@ -225,9 +225,12 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	f.growing.patches[file] = true // its texts are patches
 	for _, name := range append(p.Paths, p.Path) {
 		f.growing.patches[path.Join(dir, name)] = true
+		if name != "" {
+			f.countPatch(dir, types.Patch{Path: name, Target: p.Target})
+		}
 	}
 	for _, text := range []string{p.Patch, p.Patches, p.JSONOp} {
-		f.countPatch(dir, types.Patch{Path: p.Path, Patch: text, Target: p.Target})
+		f.countPatch(dir, types.Patch{Patch: text, Target: p.Target})
 		if err := f.weighText(file, []byte(text)); err != nil {
 			return err
 		}

@@ -42,8 +42,9 @@ type filesystem struct {
 	copying      int    // JSON patches that copy
 	small        int    // objects in short texts, which are not part of weight
 	patched      int    // values of patches for many objects
-	added        int64  // bytes of memory for what replacements and vars may add
-	output       int64  // bytes of the texts of the result
+	patching     patching
+	added        int64 // bytes of memory for what replacements and vars may add
+	output       int64 // bytes of the texts of the result
 	outputValues int
 	growing      growing
 	prepared     growing // by the kustomization file where kustomize starts

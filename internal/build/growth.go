@@ -83,12 +83,13 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 			return refusal("%s has a %s of %d bytes; names have up to %d", name, what, len(value), maxAffix)
 		}
 	}
-	for _, p := range patchesOf(k) {
-		f.countPatch(dir, p)
+	f.countPatches(dir, k)
+	if err := f.checkPatching(name); err != nil {
+		return err
 	}
 	fields := defaultFields
 	for _, file := range k.Configurations {
-		content, _ := f.tree.ReadFile(path.Join(dir, file)) // kustomize reads it later, and reports errors
+		content := f.peek(path.Join(dir, file))
 		fields += bytes.Count(content, []byte("path"))
 		if bytes.Contains(content, []byte("create")) {
 			f.patched += bytes.Count(content, []byte{'/'}) // maps of paths that are created
@@ -103,18 +104,6 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 
 // defaultFields is the number of fields of an object in which kustomize sets labels, at most.
 const defaultFields = 6
-
-// countPatch counts the values of a patch that may be for many objects.
-func (f *filesystem) countPatch(dir string, p types.Patch) {
-	if p.Target == nil {
-		return
-	}
-	patch := []byte(p.Patch)
-	if p.Path != "" {
-		patch, _ = f.tree.ReadFile(path.Join(dir, p.Path)) // kustomize reads it later, and reports errors
-	}
-	f.patched += bytes.Count(patch, []byte{'\n'}) + bytes.Count(patch, []byte{','}) + 1
-}
 
 // takeOutput takes the memory for the values and texts of an object, before they are written. Patches, replacements and
 // other settings may have put one value into many fields.

@@ -1,0 +1,90 @@
+package build
+
+import (
+	"bytes"
+	"path"
+
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// Kustomize converts an object as a whole for each patch, and compares each object with the target of each. It does not
+// stop when the build ends, so the time that all patches may take is bounded. It is counted in units of about 25 µs,
+// which is the time for one value of an object.
+const (
+	maxPatching = 40_000_000 // units: about a quarter of an hour
+	targetUnits = 10         // for comparing an object with a target
+	idUnits     = 1          // for comparing an object with the name in a patch
+	longMap     = 10_000     // values of an object from which the time grows with their square
+)
+
+// patching is what the time for the patches of a build depends on.
+type patching struct {
+	targeted, named int // patches with a target, and those that name their object
+	objects         int
+	units, largest  int64 // for converting all objects once, and the largest one
+}
+
+// object counts an object with a number of values.
+func (p *patching) object(values int) {
+	n := int64(values)
+	units := n + n*n/longMap
+	p.objects++
+	p.units += units
+	p.largest = max(p.largest, units)
+}
+
+// time returns the units that all patches take at most.
+func (p *patching) time() int64 {
+	objects := max(int64(p.objects-p.targeted-p.named), 1) // patches are counted as objects, too
+	return int64(p.targeted)*(p.units+objects*targetUnits) + int64(p.named)*(p.largest+objects*idUnits)
+}
+
+// countPatches counts the patches of a kustomization in dir.
+func (f *filesystem) countPatches(dir string, k *types.Kustomization) {
+	for _, p := range patchesOf(k) {
+		f.countPatch(dir, p)
+	}
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
+		if text := string(p); inPlace(text) {
+			f.countPatch(dir, types.Patch{Patch: text})
+		} else {
+			f.countPatch(dir, types.Patch{Path: text})
+		}
+	}
+}
+
+// countPatch counts a patch of a kustomization in dir, and its values if it may be for many objects.
+func (f *filesystem) countPatch(dir string, p types.Patch) {
+	text := []byte(p.Patch)
+	if p.Path != "" {
+		text = f.peek(path.Join(dir, p.Path))
+	}
+	if p.Target == nil {
+		f.patching.named += documentsIn(text)
+		return
+	}
+	f.patching.targeted += documentsIn(text)
+	f.patched += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{','}) + 1
+}
+
+// peek returns the content of a file before kustomize reads it; nil if kustomize will report an error.
+func (f *filesystem) peek(name string) []byte {
+	if info, err := f.tree.Stat(name); err != nil || info.Size() > maxFile {
+		return nil
+	}
+	content, _ := f.tree.ReadFile(name)
+	return content
+}
+
+// documentsIn returns the number of documents in a text, at most.
+func documentsIn(text []byte) int { return bytes.Count(text, []byte("\n---")) + 1 }
+
+// checkPatching returns an error if the patches would take too long.
+func (f *filesystem) checkPatching(name string) error {
+	if f.patching.time() <= maxPatching {
+		return nil
+	}
+	return refusal("%d patches of these objects would take too long; %s is one file too many",
+		f.patching.targeted+f.patching.named, name).
+		WithHint("Write the fields into the objects, or split the source into several Kustomizations")
+}
