@@ -95,8 +95,15 @@ var costlySources = map[string]struct {
 		says: "more than 4 lists of objects"},
 	"patches of a large object": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
 		strings.Repeat("- {patch: '"+patchOfData+"'}\n", 6000), "a.yaml": cm("a") + "data:\n" + keys(4000)},
-		says: "6000 patches of these objects would take too long; a.yaml is one file too many. Write the fields " +
-			"into the objects, or split the source into several Kustomizations"},
+		says: "6000 patches, images and fields of replacements would take too long for these objects; a.yaml is one " +
+			"file too many. Write the fields into the objects, or split the source into several Kustomizations"},
+	"images of a large object": {files: map[string]string{"kustomization.yaml": listed + "images:\n" +
+		strings.Repeat("- {name: z, newTag: b}\n", 6000), "a.yaml": cm("a") + "data:\n" + keys(4000)},
+		says: "6000 patches, images and fields"},
+	"fields of a replacement": {files: map[string]string{"kustomization.yaml": listed + "replacements:\n" +
+		"- source: {kind: ConfigMap, name: a, fieldPath: data.k1}\n  targets:\n  - select: {kind: ConfigMap}\n" +
+		"    fieldPaths: [" + strings.Repeat("data.k2,", 6000) + "]\n", "a.yaml": cm("a") + "data:\n" + keys(4000)},
+		says: "6000 patches, images and fields"},
 	"patches in one file": {files: map[string]string{"kustomization.yaml": listed +
 		"patchesStrategicMerge: [p.yaml]\n", "p.yaml": strings.Repeat(patchOfData+"\n---\n", 6000),
 		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},

@@ -97,6 +97,7 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 	f.growing.measure.Kustomization(dir, f.listed(dir, k), k.Kind == types.ComponentKind,
 		k.Vars) //nolint:staticcheck // old but in use
 	f.growing.measure.Replacements(replacements)
+	f.patching.countFields(replacements)
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		f.growing.patches[path.Join(dir, string(p))] = true
 	}
@@ -223,6 +224,7 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	var p plugin
 	_ = doc.Decode(&p)             // kustomize reports errors
 	f.growing.patches[file] = true // its texts are patches
+	f.patching.visits++
 	for _, name := range append(p.Paths, p.Path) {
 		f.growing.patches[path.Join(dir, name)] = true
 		if name != "" {
@@ -246,6 +248,7 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 		return err
 	}
 	f.growing.measure.Replacements(replacements)
+	f.patching.countFields(replacements)
 	return f.collected(func(m *growth.Measure) error {
 		if strings.HasSuffix(p.Kind, "Generator") {
 			f.collectData(m, dir, strings.TrimSuffix(p.Kind, "Generator"),

@@ -7,20 +7,23 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// Kustomize converts an object as a whole for each patch, and compares each object with the target of each. It does not
-// stop when the build ends, so the time that all patches may take is bounded. It is counted in units of about 25 µs,
-// which is the time for one value of an object.
+// Kustomize converts an object as a whole for each patch, compares each object with the target of each, and visits all
+// objects for each image and each field of a replacement. It does not stop when the build ends, so the time for all of
+// this is bounded. It is counted in units of about 25 µs, which is the time for one value of an object.
 const (
 	maxPatching = 40_000_000 // units: about a quarter of an hour
 	targetUnits = 10         // for comparing an object with a target
 	idUnits     = 1          // for comparing an object with the name in a patch
+	visitUnits  = 3          // for visiting an object, besides its values
 	longMap     = 10_000     // values of an object from which the time grows with their square
 )
 
 // patching is what the time for the patches of a build depends on.
 type patching struct {
 	targeted, named int // patches with a target, and those that name their object
+	visits          int // of all objects: for images, fields of replacements, and other settings
 	objects         int
+	values          int64 // of all objects
 	units, largest  int64 // for converting all objects once, and the largest one
 }
 
@@ -29,18 +32,21 @@ func (p *patching) object(values int) {
 	n := int64(values)
 	units := n + n*n/longMap
 	p.objects++
+	p.values += n
 	p.units += units
 	p.largest = max(p.largest, units)
 }
 
-// time returns the units that all patches take at most.
+// time returns the units that all patches and visits take at most.
 func (p *patching) time() int64 {
 	objects := max(int64(p.objects-p.targeted-p.named), 1) // patches are counted as objects, too
-	return int64(p.targeted)*(p.units+objects*targetUnits) + int64(p.named)*(p.largest+objects*idUnits)
+	return int64(p.targeted)*(p.units+objects*targetUnits) + int64(p.named)*(p.largest+objects*idUnits) +
+		int64(p.visits)*(p.values+objects*visitUnits)
 }
 
-// countPatches counts the patches of a kustomization in dir.
+// countPatches counts the patches and images of a kustomization in dir.
 func (f *filesystem) countPatches(dir string, k *types.Kustomization) {
+	f.patching.visits += len(k.Images) + len(k.Replicas) + len(k.Labels)
 	for _, p := range patchesOf(k) {
 		f.countPatch(dir, p)
 	}
@@ -67,6 +73,17 @@ func (f *filesystem) countPatch(dir string, p types.Patch) {
 	f.patched += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{','}) + 1
 }
 
+// countFields counts the fields that replacements write.
+func (p *patching) countFields(replacements []types.Replacement) {
+	for _, r := range replacements {
+		for _, t := range r.Targets {
+			if t != nil {
+				p.visits += max(1, len(t.FieldPaths))
+			}
+		}
+	}
+}
+
 // peek returns the content of a file before kustomize reads it; nil if kustomize will report an error.
 func (f *filesystem) peek(name string) []byte {
 	if info, err := f.tree.Stat(name); err != nil || info.Size() > maxFile {
@@ -84,7 +101,8 @@ func (f *filesystem) checkPatching(name string) error {
 	if f.patching.time() <= maxPatching {
 		return nil
 	}
-	return refusal("%d patches of these objects would take too long; %s is one file too many",
-		f.patching.targeted+f.patching.named, name).
+	p := f.patching
+	return refusal("%d patches, images and fields of replacements would take too long for these objects; %s is one "+
+		"file too many", p.targeted+p.named+p.visits, name).
 		WithHint("Write the fields into the objects, or split the source into several Kustomizations")
 }
