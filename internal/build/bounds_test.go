@@ -110,6 +110,17 @@ var costlySources = map[string]struct {
 	"patches with a target": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
 		strings.Repeat("- {target: {kind: ConfigMap}, patch: '"+patchOfData+"'}\n", 6000),
 		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},
+	"a target with a large program": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
+		"- {target: {name: '(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}'}, patch: '[]'}\n",
+		"a.yaml": cm("a")}, says: "a target of the build is invalid: '(?:a?){1000}"},
+	"an image with a large program": {files: map[string]string{"kustomization.yaml": listed +
+		"images: [{name: '(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}', newTag: b}]\n",
+		"a.yaml": cm("a")},
+		says: "the name of an image of the build is invalid: '(?:a?){1000}"},
+	"a target of a replacement": {files: map[string]string{"kustomization.yaml": listed + "replacements:\n" +
+		"- source: {kind: ConfigMap, name: a}\n  targets:\n  - {select: {kind: ConfigMap}, reject: [{name: '(?:" +
+		strings.Repeat("a?", 3000) + ")'}], fieldPaths: [data.k2]}\n", "a.yaml": cm("a")},
+		says: "a target of the build is invalid"},
 	"a map with very many keys": {files: map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
 		says: "a.yaml is too large for being so deep, or its maps are too long. Split the file, or reduce its " +
 			"nesting"},

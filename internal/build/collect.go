@@ -97,7 +97,9 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 	f.growing.measure.Kustomization(dir, f.listed(dir, k), k.Kind == types.ComponentKind,
 		k.Vars) //nolint:staticcheck // old but in use
 	f.growing.measure.Replacements(replacements)
-	f.patching.countFields(replacements)
+	if err := f.patching.countFields(replacements); err != nil {
+		return err
+	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
 		f.growing.patches[path.Join(dir, string(p))] = true
 	}
@@ -228,11 +230,15 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	for _, name := range append(p.Paths, p.Path) {
 		f.growing.patches[path.Join(dir, name)] = true
 		if name != "" {
-			f.countPatch(dir, types.Patch{Path: name, Target: p.Target})
+			if err := f.countPatch(dir, types.Patch{Path: name, Target: p.Target}); err != nil {
+				return err
+			}
 		}
 	}
 	for _, text := range []string{p.Patch, p.Patches, p.JSONOp} {
-		f.countPatch(dir, types.Patch{Patch: text, Target: p.Target})
+		if err := f.countPatch(dir, types.Patch{Patch: text, Target: p.Target}); err != nil {
+			return err
+		}
 		if err := f.weighText(file, []byte(text)); err != nil {
 			return err
 		}
@@ -248,7 +254,9 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 		return err
 	}
 	f.growing.measure.Replacements(replacements)
-	f.patching.countFields(replacements)
+	if err := f.patching.countFields(replacements); err != nil {
+		return err
+	}
 	return f.collected(func(m *growth.Measure) error {
 		if strings.HasSuffix(p.Kind, "Generator") {
 			f.collectData(m, dir, strings.TrimSuffix(p.Kind, "Generator"),

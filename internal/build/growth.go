@@ -83,7 +83,9 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 			return refusal("%s has a %s of %d bytes; names have up to %d", name, what, len(value), maxAffix)
 		}
 	}
-	f.countPatches(dir, k)
+	if err := f.countPatches(dir, k); err != nil {
+		return err
+	}
 	if err := f.checkPatching(name); err != nil {
 		return err
 	}

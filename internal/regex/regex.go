@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
 
 const (
@@ -50,3 +52,20 @@ func Instructions(re *syntax.Regexp) int64 {
 	}
 	return n
 }
+
+// Size returns about how many instructions the programs of expressions have together, one for an expression that is
+// plain text. The time for a comparison grows with it. The error is that of [Compile] for one of them.
+func Size(expressions ...string) (instructions int, err error) {
+	for _, e := range expressions {
+		n := 1
+		if regexp.QuoteMeta(e) != e {
+			if _, n, err = CompileSized(e); err != nil {
+				return 0, fmt.Errorf("'%s': %w", excerpt.Bytes(e, maxShown), err)
+			}
+		}
+		instructions += n
+	}
+	return instructions, nil
+}
+
+const maxShown = 100 // bytes of an expression in an error

@@ -99,7 +99,7 @@ func TestHintFitsTheReference(t *testing.T) {
 		"administrator of Sluice to change --no-cross-namespace-refs or --watch-all-namespaces=false" {
 		t.Errorf("got %v", err)
 	}
-	_, err = ignoreRules([]meta.IgnoreRule{{Paths: []string{"spec.replicas"}}}, "spec.ignore", false)
+	_, err = IgnoreRules([]meta.IgnoreRule{{Paths: []string{"spec.replicas"}}}, nil)
 	if f := fault.As(err); f == nil || f.Hint != "Write it like /spec/replicas (RFC 6901)" {
 		t.Errorf("got %v", err)
 	}

@@ -11,20 +11,26 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
 // IgnoreRules converts spec.ignore and spec.driftDetection.ignore. The latter apply only while the declaration of an
 // object does not change. Errors are faults with reason ReconciliationFailed.
 func IgnoreRules(rules []meta.IgnoreRule, drift *meta.DriftDetection) ([]apply.Ignored, error) {
-	ignored, err := ignoreRules(rules, "spec.ignore", false)
+	left := maxMatching
+	ignored, err := ignoreRules(rules, "spec.ignore", false, &left)
 	if err != nil || drift == nil {
 		return ignored, err
 	}
-	driftOnly, err := ignoreRules(drift.Ignore, "spec.driftDetection.ignore", true)
+	driftOnly, err := ignoreRules(drift.Ignore, "spec.driftDetection.ignore", true, &left)
 	return append(ignored, driftOnly...), err
 }
 
-func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool) ([]apply.Ignored, error) {
+// maxMatching bounds the instructions of the regular expressions in all targets of an object, as each target is
+// compared with each applied object. A plain name is one instruction.
+const maxMatching = 10_000
+
+func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool, left *int) ([]apply.Ignored, error) {
 	var ignored []apply.Ignored
 	for _, rule := range rules {
 		for _, p := range rule.Paths {
@@ -34,7 +40,16 @@ func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool) ([]apply
 					WithHint("Write it like /spec/replicas (RFC 6901)").Final()
 			}
 		}
-		matches, err := matcher(rule.Target)
+		size, err := sizeOf(rule.Target)
+		if *left -= size; err == nil && *left < 0 {
+			return nil, fault.New(meta.ReconciliationFailedReason, "the targets of %s stand for more than %d "+
+				"instructions of regular expressions", field, maxMatching).
+				WithHint("Use fewer rules, or names instead of regular expressions").Final()
+		}
+		var matches func(*unstructured.Unstructured) bool
+		if err == nil {
+			matches, err = matcher(rule.Target)
+		}
 		if err != nil {
 			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s is invalid", field).
 				Because(err).Final()
@@ -43,6 +58,17 @@ func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool) ([]apply
 	}
 	return ignored, nil
 }
+
+// sizeOf returns about how many instructions a comparison with a target takes.
+func sizeOf(s *meta.Selector) (int, error) {
+	if s == nil {
+		return 0, nil
+	}
+	n, err := regex.Size(s.Group, s.Version, s.Kind, s.Name, s.Namespace)
+	return n + len(s.LabelSelector)/selectorText + len(s.AnnotationSelector)/selectorText, err
+}
+
+const selectorText = 50 // bytes of a label selector that take as long as an instruction
 
 // matcher returns a function that reports whether a selector selects an object; nil selects all.
 func matcher(s *meta.Selector) (func(*unstructured.Unstructured) bool, error) {
