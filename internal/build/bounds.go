@@ -61,9 +61,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
 		f.small += documentsIn(content)
 		for range documentsIn(content) {
-			f.patching.object(len(content) / (4 * documentsIn(content)))
+			f.effort.object(len(content) / (4 * documentsIn(content)))
 		}
-		if err := f.checkPatching(name); err != nil {
+		if err := f.checkEffort(name); err != nil {
 			return err
 		}
 		return f.collectText(name, content)
@@ -76,7 +76,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
 		f.weight.objects++
-		f.patching.object(w.values)
+		f.effort.object(w.values)
 		if copies(doc) {
 			f.copying++
 		}
@@ -97,7 +97,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
 	}
-	if err := f.checkPatching(name); err != nil {
+	if err := f.checkEffort(name); err != nil {
 		return err
 	}
 	if err := f.grow(f.needs()); err != nil { // now, as no further file may be read

@@ -94,10 +94,12 @@ func (f *filesystem) collect(dir string, k *types.Kustomization) error {
 	if err != nil {
 		return err
 	}
-	f.growing.measure.Kustomization(dir, f.listed(dir, k), k.Kind == types.ComponentKind,
+	listed := f.listed(dir, k)
+	f.effort.level(dir, listed)
+	f.growing.measure.Kustomization(dir, listed, k.Kind == types.ComponentKind,
 		k.Vars) //nolint:staticcheck // old but in use
 	f.growing.measure.Replacements(replacements)
-	if err := f.patching.countFields(replacements); err != nil {
+	if err := f.effort.countFields(replacements); err != nil {
 		return err
 	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // old but in use
@@ -226,7 +228,7 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 	var p plugin
 	_ = doc.Decode(&p)             // kustomize reports errors
 	f.growing.patches[file] = true // its texts are patches
-	f.patching.visits++
+	f.effort.visits++
 	for _, name := range append(p.Paths, p.Path) {
 		f.growing.patches[path.Join(dir, name)] = true
 		if name != "" {
@@ -254,7 +256,7 @@ func (f *filesystem) collectPlugin(file, dir string, doc *yaml.Node) error {
 		return err
 	}
 	f.growing.measure.Replacements(replacements)
-	if err := f.patching.countFields(replacements); err != nil {
+	if err := f.effort.countFields(replacements); err != nil {
 		return err
 	}
 	return f.collected(func(m *growth.Measure) error {

@@ -42,7 +42,7 @@ type filesystem struct {
 	copying      int    // JSON patches that copy
 	small        int    // objects in short texts, which are not part of weight
 	patched      int    // values of patches for many objects
-	patching     patching
+	effort       effort
 	added        int64 // bytes of memory for what replacements and vars may add
 	output       int64 // bytes of the texts of the result
 	outputValues int

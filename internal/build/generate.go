@@ -21,7 +21,7 @@ func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 		return nil, err
 	}
 	f.reads, f.input, f.weight, f.copying = 0, 0, weight{}, 0 // kustomize reads all files again
-	f.small, f.patching, f.growing = 0, patching{}, newGrowing()
+	f.small, f.effort, f.growing = 0, effort{}, newGrowing()
 	return g.out, join(g.problems)
 }
 

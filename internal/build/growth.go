@@ -86,7 +86,7 @@ func (f *filesystem) checkGrowth(name string, k *types.Kustomization) error {
 	if err := f.countPatches(dir, k); err != nil {
 		return err
 	}
-	if err := f.checkPatching(name); err != nil {
+	if err := f.checkEffort(name); err != nil {
 		return err
 	}
 	fields := defaultFields

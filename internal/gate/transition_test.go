@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// TestMetricsOfAGateWithoutHistory records the metrics of an open gate from whose status somebody removed the history.
+// TestMetricsOfAGateWithoutHistory records the metrics of an open gate whose status has lost its history.
 func TestMetricsOfAGateWithoutHistory(t *testing.T) {
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "no-history"}}
 	reconcile.Mark(g, gatingv1.OpenedCondition, metav1.ConditionTrue, gatingv1.WhyDefault, "")

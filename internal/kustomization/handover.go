@@ -32,7 +32,7 @@ var helmReleases = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helm
 type handover struct {
 	objects apply.Inventory
 	to      []string // the Kustomizations
-	// left are objects of HelmReleases. Helm deletes them whatever labels they have, so they need not be adopted.
+	// left are objects of HelmReleases. Helm does not look at labels when it deletes them, so they need not be adopted.
 	left apply.Inventory
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"regexp/syntax"
+	"slices"
 
 	"sigs.k8s.io/kustomize/api/types"
 
@@ -12,21 +13,23 @@ import (
 )
 
 // Kustomize converts an object as a whole for each patch, compares each object with the target of each, and visits all
-// objects for each image and each field of a replacement. It does not stop when the build ends, so the time for all of
-// this is bounded. It is counted in units of about 25 µs, which is the time for one value of an object.
+// objects for each image and each field of a replacement. In each kustomization, it compares all objects below it with
+// each other. It does not stop when the build ends, so the time for all of this is bounded. It is counted in units of
+// about 25 µs, which is the time for one value of an object.
 const (
-	maxPatching = 40_000_000 // units: about a quarter of an hour
+	maxEffort   = 40_000_000 // units: about a quarter of an hour
 	targetUnits = 10         // for comparing an object with a target
 	idUnits     = 1          // for comparing an object with the name in a patch
 	visitUnits  = 3          // for visiting an object, besides its values
 	unitSize    = 27         // instructions of regular expressions that take a unit for the longest name
 	imageSize   = 13         // instructions that are compiled and compared in a unit
 	unitText    = 1000       // bytes of a label selector that take a unit, as it is parsed for each object
+	unitPairs   = 20         // pairs of objects that are compared in a unit
 	longMap     = 10_000     // values of an object from which the time grows with their square
 )
 
-// patching is what the time for the patches of a build depends on.
-type patching struct {
+// effort is what the time for a build depends on.
+type effort struct {
 	targeted, named int // patches with a target, and those that name their object
 	visits          int // of all objects: for images, fields of replacements, and other settings
 	matching        int // instructions of the regular expressions of all targets
@@ -35,29 +38,50 @@ type patching struct {
 	objects         int
 	values          int64 // of all objects
 	units, largest  int64 // for converting all objects once, and the largest one
+	// levels is how many kustomizations list one another above the objects of a directory.
+	levels  map[string]int
+	deepest int
+}
+
+// level records the directories that the kustomization in dir lists. Kustomize reads it before those.
+func (e *effort) level(dir string, listed []string) {
+	if e.levels == nil {
+		e.levels = map[string]int{}
+	}
+	below := max(e.levels[path.Clean(dir)], 1) + 1
+	e.deepest = max(e.deepest, below-1)
+	for _, l := range listed {
+		l = path.Clean(l)
+		e.levels[l] = max(e.levels[l], below)
+	}
 }
 
 // object counts an object with a number of values.
-func (p *patching) object(values int) {
+func (e *effort) object(values int) {
 	n := int64(values)
 	units := n + n*n/longMap
-	p.objects++
-	p.values += n
-	p.units += units
-	p.largest = max(p.largest, units)
+	e.objects++
+	e.values += n
+	e.units += units
+	e.largest = max(e.largest, units)
 }
 
-// time returns the units that all patches and visits take at most.
-func (p *patching) time() int64 {
-	objects := max(int64(p.objects-p.targeted-p.named), 1) // patches are counted as objects, too
-	return int64(p.targeted)*(p.units+objects*targetUnits) + int64(p.named)*(p.largest+objects*idUnits) +
-		int64(p.visits)*(p.values+objects*visitUnits) +
-		int64(p.images)/imageSize*p.values + (int64(p.matching)/unitSize+int64(p.selecting)/unitText)*objects
+// time returns the units that all of this takes at most. compares says whether objects are compared with each other,
+// which plain lists are not.
+func (e *effort) time(compares bool) int64 {
+	objects := max(int64(e.objects-e.targeted-e.named), 1) // patches are counted as objects, too
+	pairs := int64(0)
+	if compares {
+		pairs = int64(e.deepest) * objects * objects
+	}
+	return pairs/unitPairs + int64(e.visits)*(e.values+objects*visitUnits) +
+		int64(e.targeted)*(e.units+objects*targetUnits) + int64(e.named)*(e.largest+objects*idUnits) +
+		int64(e.images)/imageSize*e.values + (int64(e.matching)/unitSize+int64(e.selecting)/unitText)*objects
 }
 
 // countPatches counts the patches and images of a kustomization in dir.
 func (f *filesystem) countPatches(dir string, k *types.Kustomization) error {
-	f.patching.visits += len(k.Images) + len(k.Replicas) + len(k.Labels)
+	f.effort.visits += len(k.Images) + len(k.Replicas) + len(k.Labels)
 	for _, i := range k.Images {
 		n, err := regex.Size(i.Name)
 		if errors.As(err, new(*syntax.Error)) {
@@ -66,7 +90,7 @@ func (f *filesystem) countPatches(dir string, k *types.Kustomization) error {
 		if err != nil {
 			return refusal("the name of an image of the build is invalid").Because(err)
 		}
-		f.patching.images += n
+		f.effort.images += n
 	}
 	for _, p := range patchesOf(k) {
 		if err := f.countPatch(dir, p); err != nil {
@@ -92,38 +116,38 @@ func (f *filesystem) countPatch(dir string, p types.Patch) error {
 		text = f.peek(path.Join(dir, p.Path))
 	}
 	if p.Target == nil {
-		f.patching.named += documentsIn(text)
+		f.effort.named += documentsIn(text)
 		return nil
 	}
-	f.patching.targeted += documentsIn(text)
+	f.effort.targeted += documentsIn(text)
 	f.patched += bytes.Count(text, []byte{'\n'}) + bytes.Count(text, []byte{','}) + 1
-	return f.patching.countTarget(p.Target)
+	return f.effort.countTarget(p.Target)
 }
 
 // countTarget counts the regular expressions and label selectors of a target. The error says which one is invalid.
-func (p *patching) countTarget(s *types.Selector) error {
+func (e *effort) countTarget(s *types.Selector) error {
 	n, err := regex.Size(s.Group, s.Version, s.Kind, s.Name, s.Namespace)
 	if err != nil {
 		return refusal("a target of the build is invalid").Because(err)
 	}
-	p.matching += n
-	p.selecting += len(s.LabelSelector) + len(s.AnnotationSelector)
+	e.matching += n
+	e.selecting += len(s.LabelSelector) + len(s.AnnotationSelector)
 	return nil
 }
 
 // countFields counts the fields that replacements write, and their targets.
-func (p *patching) countFields(replacements []types.Replacement) error {
+func (e *effort) countFields(replacements []types.Replacement) error {
 	for _, r := range replacements {
 		for _, t := range r.Targets {
 			if t == nil {
 				continue
 			}
-			p.visits += max(1, len(t.FieldPaths))
-			for _, s := range append(t.Reject, t.Select) {
+			e.visits += max(1, len(t.FieldPaths))
+			for _, s := range slices.Concat(t.Reject, []*types.Selector{t.Select}) {
 				if s == nil {
 					continue
 				}
-				if err := p.countTarget(s); err != nil {
+				if err := e.countTarget(s); err != nil {
 					return err
 				}
 			}
@@ -144,13 +168,13 @@ func (f *filesystem) peek(name string) []byte {
 // documentsIn returns the number of documents in a text, at most.
 func documentsIn(text []byte) int { return bytes.Count(text, []byte("\n---")) + 1 }
 
-// checkPatching returns an error if the patches would take too long.
-func (f *filesystem) checkPatching(name string) error {
-	if f.patching.time() <= maxPatching {
+// checkEffort returns an error if kustomize would take too long.
+func (f *filesystem) checkEffort(name string) error {
+	if f.effort.time(f.share != 0) <= maxEffort {
 		return nil
 	}
-	p := f.patching
-	return refusal("%d patches, images and fields of replacements would take too long for these objects; %s is one "+
-		"file too many", p.targeted+p.named+p.visits, name).
+	return refusal("%d patches, images and fields of replacements in %d levels of kustomizations would take too long "+
+		"for these objects; %s is one file too many", f.effort.targeted+f.effort.named+f.effort.visits,
+		f.effort.deepest, name).
 		WithHint("Write the fields into the objects, or split the source into several Kustomizations")
 }
