@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -46,6 +47,7 @@ func TestProvidersOfANamespaceLeaveDiskToOthers(t *testing.T) {
 	opts := options(t.TempDir(), o)
 	opts.Limits = queue.Limits{Bytes: 8 << 10, Segment: 2 << 10}
 	opts.RateLimit = -1
+	opts.Backoff = Backoff{Min: time.Hour, Max: time.Hour} // workers write nothing meanwhile
 	d := New(opts)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer d.running.Wait()
