@@ -59,9 +59,10 @@ func (f *filesystem) take(name string, size int64) error {
 func (f *filesystem) weighText(name string, content []byte) error {
 	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
 	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
-		f.small += documentsIn(content)
-		for range documentsIn(content) {
-			f.effort.object(len(content) / (4 * documentsIn(content)))
+		n := documentsIn(content)
+		f.small += n
+		for range n {
+			f.effort.document(len(content) / (4 * n))
 		}
 		if err := f.checkEffort(name); err != nil {
 			return err
@@ -76,7 +77,7 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
 		f.weight.objects++
-		f.effort.object(w.values)
+		f.effort.document(w.values)
 		if copies(doc) {
 			f.copying++
 		}

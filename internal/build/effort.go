@@ -30,12 +30,11 @@ const (
 
 // effort is what the time for a build depends on.
 type effort struct {
-	targeted, named int // patches with a target, and those that name their object
-	visits          int // of all objects: for images, fields of replacements, and other settings
-	matching        int // instructions of the regular expressions of all targets
-	selecting       int // bytes of their label selectors
-	images          int // instructions of the names of images, which are compiled for each image of an object
-	objects         int
+	targeted, named int   // patches with a target, and those that name their object
+	visits          int   // of all objects: for images, fields of replacements, and other settings
+	matching        int   // instructions of the regular expressions of all targets
+	selecting       int   // bytes of their label selectors
+	images          int   // instructions of the names of images, which are compiled for each image of an object
 	values          int64 // of all objects
 	units, largest  int64 // for converting all objects once, and the largest one
 	// levels is how many kustomizations list one another above the objects of a directory.
@@ -56,20 +55,19 @@ func (e *effort) level(dir string, listed []string) {
 	}
 }
 
-// object counts an object with a number of values.
-func (e *effort) object(values int) {
+// document counts a document with a number of values.
+func (e *effort) document(values int) {
 	n := int64(values)
 	units := n + n*n/longMap
-	e.objects++
 	e.values += n
 	e.units += units
 	e.largest = max(e.largest, units)
 }
 
-// time returns the units that all of this takes at most. compares says whether objects are compared with each other,
-// which plain lists are not.
-func (e *effort) time(compares bool) int64 {
-	objects := max(int64(e.objects-e.targeted-e.named), 1) // patches are counted as objects, too
+// time returns the units that all of this takes at most for a number of objects and patches. compares says whether
+// objects are compared with each other, which plain lists are not.
+func (e *effort) time(read int, compares bool) int64 {
+	objects := max(int64(read-e.targeted-e.named), 1)
 	pairs := int64(0)
 	if compares {
 		pairs = int64(e.deepest) * objects * objects
@@ -170,7 +168,7 @@ func documentsIn(text []byte) int { return bytes.Count(text, []byte("\n---")) + 
 
 // checkEffort returns an error if kustomize would take too long.
 func (f *filesystem) checkEffort(name string) error {
-	if f.effort.time(f.share != 0) <= maxEffort {
+	if f.effort.time(f.objects(), f.share != 0) <= maxEffort {
 		return nil
 	}
 	return refusal("%d patches, images and fields of replacements in %d levels of kustomizations would take too long "+

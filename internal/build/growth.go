@@ -51,9 +51,12 @@ func (f *filesystem) takeParsed(content []byte) error {
 	return nil
 }
 
+// objects returns the number of objects and patches that were read.
+func (f *filesystem) objects() int { return f.weight.objects + f.small }
+
 // multiplied returns the memory in bytes for what patches add to all objects.
 func (f *filesystem) multiplied() int64 {
-	return int64(f.weight.objects+f.small) * (int64(f.copying)*maxCopied + int64(f.patched)*nodeBytes)
+	return int64(f.objects()) * (int64(f.copying)*maxCopied + int64(f.patched)*nodeBytes)
 }
 
 // mayCopy reports whether a text may be a JSON patch with an operation that copies.
