@@ -11,7 +11,6 @@ import (
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/risk"
@@ -72,15 +71,6 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	}
 	out.manifest = rendered.String()
 	return out, nil
-}
-
-// takeCRDs takes the memory for parsing files in the directories crds of a chart.
-func takeCRDs(ctx context.Context, crds []chart.CRD) (*guard.Lease, error) {
-	var texts [][]byte
-	for _, c := range crds {
-		texts = append(texts, c.File.Data)
-	}
-	return takeManifests(ctx, "the definitions of the chart", texts...)
 }
 
 // preview returns what an install or upgrade to the declared release would change.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,6 +142,15 @@ func takeManifests(ctx context.Context, work string, texts ...[]byte) (*guard.Le
 		err = fault.New(meta.ReconciliationFailedReason, "%s cannot be used", work).Because(err)
 	}
 	return lease, err
+}
+
+// takeCRDs takes the memory for parsing files in the directories crds of a chart.
+func takeCRDs(ctx context.Context, crds []chart.CRD) (*guard.Lease, error) {
+	var texts [][]byte
+	for _, c := range crds {
+		texts = append(texts, c.File.Data)
+	}
+	return takeManifests(ctx, "the definitions of the chart", texts...)
 }
 
 // releaseMemory gives back the memory of a pass.

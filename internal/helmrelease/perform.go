@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -222,13 +223,16 @@ func (r *run) move(ctx context.Context) error {
 	return nil
 }
 
-// uninstallRecorded uninstalls the release of a snapshot.
+// uninstallRecorded uninstalls the release of a snapshot, unless that was done before and its history is kept.
 func (r *run) uninstallRecorded(ctx context.Context, s helmv2.Snapshot, storageNamespace string) error {
 	stored, err := openStorage(r.target, storageNamespace)
 	if err != nil {
 		return err
 	}
 	history, err := stored.History(ctx, s.Name)
+	if len(history) > 0 && history[0].Info.Status == common.StatusUninstalled && r.keepsHistory() {
+		return nil // such as by an attempt that failed after that
+	}
 	if err == nil {
 		err = r.takeReleases(ctx, history[:min(len(history), 1)]...)
 	}
@@ -245,6 +249,8 @@ func (r *run) uninstallRecorded(ctx context.Context, s helmv2.Snapshot, storageN
 	}
 	return nil
 }
+
+func (r *run) keepsHistory() bool { u := r.obj.Spec.Uninstall; return u != nil && u.KeepHistory }
 
 func copyValues(m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))

@@ -173,15 +173,15 @@ func (r *run) recordTestFailure(rel *helmrelease.Release, err error) error {
 	message := fmt.Sprintf("Helm test failed for %s: %v", r.describeLast(), err)
 	reconcile.Mark(r.obj, helmv2.TestSuccessCondition, metav1.ConditionFalse, helmv2.TestFailedReason, message)
 	r.report.Warn(helmv2.TestFailedReason, message)
+	p := r.policy()
 	if history := r.obj.Status.History; len(history) > 0 {
 		if history[0].TestHooks == nil {
 			history[0].TestHooks = testResults(rel)
 		}
-		if !r.policy().ignoreTests && !testsFailed(rel, history) {
+		if !p.ignoreTests && !testsFailed(rel, history) {
 			history[0].TestHooks = nil // not all tests could run: they are pending
 		}
 	}
-	p := r.policy()
 	if p.ignoreTests {
 		r.clearFailures()
 		return nil

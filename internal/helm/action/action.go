@@ -246,8 +246,8 @@ func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, 
 	return client, b.Run(r.Name)
 }
 
-// Uninstall uninstalls the release, unless that was done before. KeepHistory keeps its stored revisions even if the
-// spec does not ask for it.
+// Uninstall uninstalls the release. KeepHistory keeps its stored revisions even if the spec does not ask for it. Helm
+// refuses to uninstall a release again whose history is kept.
 func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, error) {
 	spec := r.Object.Spec.Uninstall
 	if spec == nil {
@@ -260,24 +260,12 @@ func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, er
 	u := helmaction.NewUninstall(cfg)
 	u.Timeout, u.DisableHooks = r.Object.GetTimeout(spec.Timeout), spec.DisableHooks
 	u.KeepHistory = spec.KeepHistory || keepHistory
-	if u.KeepHistory {
-		if done, err := r.isUninstalled(ctx); done || err != nil {
-			return client, err // Helm would refuse to uninstall it again
-		}
-	}
 	u.WaitStrategy, u.DeletionPropagation = r.waitStrategy(), spec.DeletionPropagation
 	_, err = u.Run(r.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return client, nil
 	}
 	return client, client.WithProblems(err)
-}
-
-// isUninstalled reports whether the release was uninstalled and its history kept, such as by an attempt that failed
-// after that.
-func (r *Run) isUninstalled(ctx context.Context) (bool, error) {
-	history, err := r.Storage.History(ctx, r.Name)
-	return len(history) > 0 && history[0].Info.Status == common.StatusUninstalled, err
 }
 
 // Interrupt marks a release as failed whose action was interrupted, such as by a crash of the process that ran it.
