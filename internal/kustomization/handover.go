@@ -39,15 +39,19 @@ type handover struct {
 // handover returns which stale objects of a Kustomization other Kustomizations declare, so that they must not be
 // deleted, which would cause an outage: objects that others have applied as well, and objects that others of the
 // namespace declare at the same revision of the source but have not applied yet. The Kustomization is enqueued when one
-// of the others changes. source is nil without an artifact. An error means that it is not known what others
-// declare.
+// of the others changes. source is nil without an artifact. An error means that it is not known what others declare.
 func (c *Controller) handover(ctx context.Context, obj *kustomizev1.Kustomization, target *rollout.Target,
 	source *meta.Artifact, stale apply.Inventory) (handover, error) {
 	h, err := c.shared(ctx, obj, target, stale)
 	if err != nil || source == nil {
 		return h, err
 	}
-	for _, s := range c.successors(ctx, obj, source) {
+	successors, err := c.successors(ctx, obj, source)
+	if err != nil {
+		return h, fault.New(meta.PruneFailedReason, "objects are not deleted yet: cannot list the Kustomizations that "+
+			"may adopt them").Because(err)
+	}
+	for _, s := range successors {
 		rest := stale.Without(h.objects).Without(h.left)
 		if len(rest) == 0 {
 			break
@@ -99,10 +103,10 @@ func (c *Controller) shared(ctx context.Context, obj *kustomizev1.Kustomization,
 
 // successors returns the Kustomizations that have not applied the revision yet and for which it changes the build.
 func (c *Controller) successors(ctx context.Context, obj *kustomizev1.Kustomization,
-	source *meta.Artifact) []*kustomizev1.Kustomization {
+	source *meta.Artifact) ([]*kustomizev1.Kustomization, error) {
 	var list kustomizev1.KustomizationList
 	if err := c.Client.List(ctx, &list, client.InNamespace(obj.Namespace)); err != nil {
-		return nil
+		return nil, err
 	}
 	var successors []*kustomizev1.Kustomization
 	for n := range list.Items {
@@ -114,7 +118,7 @@ func (c *Controller) successors(ctx context.Context, obj *kustomizev1.Kustomizat
 			successors = append(successors, k)
 		}
 	}
-	return successors
+	return successors, nil
 }
 
 // declaration identifies what a Kustomization builds from a tree.

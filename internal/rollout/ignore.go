@@ -40,60 +40,53 @@ func ignoreRules(rules []meta.IgnoreRule, field string, driftOnly bool, left *in
 					WithHint("Write it like /spec/replicas (RFC 6901)").Final()
 			}
 		}
-		size, err := sizeOf(rule.Target)
-		if *left -= size; err == nil && *left < 0 {
-			return nil, fault.New(meta.ReconciliationFailedReason, "the targets of %s stand for more than %d "+
-				"instructions of regular expressions", field, maxMatching).
-				WithHint("Use fewer rules, or names instead of regular expressions").Final()
-		}
-		var matches func(*unstructured.Unstructured) bool
-		if err == nil {
-			matches, err = matcher(rule.Target)
-		}
+		matches, size, err := matcher(rule.Target)
 		if err != nil {
 			return nil, fault.New(meta.ReconciliationFailedReason, "the target of %s is invalid", field).
 				Because(err).Final()
+		}
+		if *left -= size; *left < 0 {
+			return nil, fault.New(meta.ReconciliationFailedReason, "the targets of %s stand for more than %d "+
+				"instructions of regular expressions", field, maxMatching).
+				WithHint("Use fewer rules, or names instead of regular expressions").Final()
 		}
 		ignored = append(ignored, apply.Ignored{Matches: matches, Paths: rule.Paths, DriftOnly: driftOnly})
 	}
 	return ignored, nil
 }
 
-// sizeOf returns about how many instructions a comparison with a target takes.
-func sizeOf(s *meta.Selector) (int, error) {
-	if s == nil {
-		return 0, nil
-	}
-	n, err := regex.Size(s.Group, s.Version, s.Kind, s.Name, s.Namespace)
-	return n + len(s.LabelSelector)/selectorText + len(s.AnnotationSelector)/selectorText, err
-}
-
 const selectorText = 50 // bytes of a label selector that take as long as an instruction
 
-// matcher returns a function that reports whether a selector selects an object; nil selects all.
-func matcher(s *meta.Selector) (func(*unstructured.Unstructured) bool, error) {
+// matcher returns a function that reports whether a selector selects an object; nil selects all. It also returns about
+// how many instructions of regular expressions that takes.
+func matcher(s *meta.Selector) (matches func(*unstructured.Unstructured) bool, instructions int, err error) {
 	if s == nil {
-		return func(*unstructured.Unstructured) bool { return true }, nil
+		return func(*unstructured.Unstructured) bool { return true }, 0, nil
 	}
+	instructions, err = regex.Size(s.Group, s.Version, s.Kind, s.Name, s.Namespace)
+	if err != nil {
+		return nil, 0, err
+	}
+	instructions += len(s.LabelSelector)/selectorText + len(s.AnnotationSelector)/selectorText
 	byName, err := types.NewSelectorRegex(&types.Selector{ResId: resid.ResId{
 		Gvk:  resid.Gvk{Group: s.Group, Version: s.Version, Kind: s.Kind},
 		Name: s.Name, Namespace: s.Namespace,
 	}})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	byLabel, err := labels.Parse(s.LabelSelector)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	byAnnotation, err := labels.Parse(s.AnnotationSelector)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	return func(o *unstructured.Unstructured) bool {
 		gvk := o.GroupVersionKind()
 		return byName.MatchGvk(resid.Gvk{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}) &&
 			byName.MatchName(o.GetName()) && byName.MatchNamespace(o.GetNamespace()) &&
 			byLabel.Matches(labels.Set(o.GetLabels())) && byAnnotation.Matches(labels.Set(o.GetAnnotations()))
-	}, nil
+	}, instructions, nil
 }
