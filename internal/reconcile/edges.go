@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,6 +44,8 @@ type Edges struct {
 	dependents map[Ref]map[Ref]struct{}
 	references map[Ref][]Ref
 	rankers    map[schema.GroupKind]func(dependent, changed Ref) bool
+
+	changes atomic.Int64 // passes of changed objects that run, of all kinds
 }
 
 // Ranker is a [Step] that knows which passes can wait for others.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -21,8 +22,13 @@ func reserve(workers int) int { return max(1, workers/2) }
 //
 // Slow passes of one namespace cannot hold all workers. When all configured workers are busy, the reserve starts one
 // object at a time of each namespace that has no worker.
-func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], workers int) *fairQueue {
-	order := newFairOrder(workers)
+//
+// changes counts the passes of changed objects that run, of all kinds. Passes that would only note a change have half
+// of the workers, and one while such passes run: thousands of status writes would keep the API server busy.
+func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], workers int,
+	changes *atomic.Int64,
+) *fairQueue {
+	order := newFairOrder(workers, changes)
 	typed := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: order})
 	return &fairQueue{order: order, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
 		workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Name: name,
@@ -43,10 +49,14 @@ var _ priorityqueue.PriorityQueue[ctrl.Request] = (*fairQueue)(nil)
 const noted = -1
 
 // AddWithOpts adds requests with a priority. Priorities below zero are those of the first list and of passes that would
-// only note a change.
+// only note a change. The pass after an interval has neither, though the controller asks for that of the last pass.
 func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
+	priority := ptr.Deref(o.Priority, 0)
+	if o.After > 0 {
+		priority = 0
+	}
 	for _, r := range requests {
-		q.order.setPriority(r, ptr.Deref(o.Priority, 0))
+		q.order.setPriority(r, priority)
 		switch {
 		case o.RateLimited:
 			q.AddRateLimited(r)
@@ -77,18 +87,20 @@ func (q *fairQueue) Done(r ctrl.Request) {
 }
 
 // fairOrder is the order of a queue. Len is the number of requests that may start now. The queue calls Len before Pop,
-// and after Done, as the worker that is done asks for more work.
+// and after Done, as the worker that is done asks for more work. Other workers ask when a request is added.
 type fairOrder struct {
 	workers, reserve int
+	changes          *atomic.Int64
 
 	mu         sync.Mutex
 	running    int
+	notes      int // of those that run, passes that only note a change
 	waiting    int
 	turns      int // that were served
 	arrivals   int // of namespaces
 	namespaces map[string]*tenant
 	priorities map[ctrl.Request]int // below zero, of requests that wait or will be added
-	taken      map[ctrl.Request]int // priorities of requests that are in work
+	taken      map[ctrl.Request]int // their priorities, while they are in work
 }
 
 // tenant is a namespace with requests that wait or are in work.
@@ -100,9 +112,9 @@ type tenant struct {
 
 func (t *tenant) waits() bool { return len(t.changed)+len(t.listed) > 0 }
 
-func newFairOrder(workers int) *fairOrder {
+func newFairOrder(workers int, changes *atomic.Int64) *fairOrder {
 	workers = max(1, workers)
-	return &fairOrder{workers: workers, reserve: reserve(workers), namespaces: map[string]*tenant{},
+	return &fairOrder{workers: workers, reserve: reserve(workers), changes: changes, namespaces: map[string]*tenant{},
 		priorities: map[ctrl.Request]int{}, taken: map[ctrl.Request]int{}}
 }
 
@@ -184,10 +196,9 @@ func (f *fairOrder) Pop() ctrl.Request {
 	} else {
 		r, t.listed = t.listed[0], t.listed[1:]
 	}
-	if p, ok := f.priorities[r]; ok {
-		f.taken[r] = p
-		delete(f.priorities, r)
-	}
+	f.taken[r] = f.priorities[r]
+	delete(f.priorities, r)
+	f.count(r, 1)
 	f.turns++
 	f.waiting--
 	f.running++
@@ -201,9 +212,10 @@ func (f *fairOrder) next() *tenant {
 	if f.running >= f.workers+f.reserve {
 		return nil
 	}
+	mayNote := f.notes == 0 || f.notes < f.workers/2 && f.changes.Load() == 0
 	var best *tenant
 	for _, t := range f.namespaces {
-		if !t.waits() || f.running >= f.workers && t.running > 0 {
+		if !t.waits() || f.running >= f.workers && t.running > 0 || !mayNote && f.onlyNotes(t) {
 			continue
 		}
 		if best == nil || t.compare(best) < 0 {
@@ -211,6 +223,21 @@ func (f *fairOrder) next() *tenant {
 		}
 	}
 	return best
+}
+
+// onlyNotes reports whether the next pass of a namespace that waits would only note a change.
+func (f *fairOrder) onlyNotes(t *tenant) bool {
+	return len(t.changed) == 0 && f.priorities[t.listed[0]] == noted
+}
+
+// count adds n to the number of passes that run of the kind of r.
+func (f *fairOrder) count(r ctrl.Request, n int) {
+	switch f.taken[r] {
+	case 0:
+		f.changes.Add(int64(n))
+	case noted:
+		f.notes += n
+	}
 }
 
 // compare compares namespaces by who is served first.
@@ -223,11 +250,12 @@ func (t *tenant) compare(other *tenant) int {
 func (f *fairOrder) done(r ctrl.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.taken, r)
 	t := f.namespaces[r.Namespace]
 	if t == nil {
 		return
 	}
+	f.count(r, -1)
+	delete(f.taken, r)
 	f.running--
 	if t.running--; t.running == 0 && !t.waits() {
 		delete(f.namespaces, r.Namespace)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func request(name string) ctrl.Request {
 
 func newTestQueue(t *testing.T, workers int, names ...string) *fairQueue {
 	t.Helper()
-	q := newQueue(t.Name(), workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](), workers)
+	q := newQueue(t.Name(), workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](), workers, &atomic.Int64{})
 	t.Cleanup(q.ShutDown)
 	for _, n := range names {
 		q.Add(request(n))
@@ -111,6 +112,39 @@ func TestChangedObjectsComeBeforeListedOnes(t *testing.T) {
 	check(t, "the order", order, "a/2 0", "a/3 0", "a/0 -100", "a/1 -100")
 	if len(q.order.namespaces)+len(q.order.priorities)+len(q.order.taken) != 0 || q.order.waiting != 0 {
 		t.Errorf("the queue is not empty: %+v", q.order)
+	}
+}
+
+// TestNotesLeaveWorkersToChanges has passes that would only note a commit: half of the workers do, and one while
+// another object is changed.
+func TestNotesLeaveWorkersToChanges(t *testing.T) {
+	q := newTestQueue(t, 6)
+	source := newQueue(t.Name(), workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](), 1, q.order.changes)
+	t.Cleanup(source.ShutDown)
+	for _, n := range flood("a", 10) {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(noted)}, request(n))
+	}
+	check(t, "half of the workers", start(q), "a/0", "a/1", "a/2")
+	source.Add(request("a/source"))
+	check(t, "the source", start(source), "a/source")
+	q.Done(request("a/0"))
+	q.Done(request("a/1"))
+	check(t, "while the source is fetched, one goes on", start(q))
+	q.Done(request("a/2"))
+	check(t, "the next one", start(q), "a/3")
+	q.Add(request("a/7"))
+	source.Done(request("a/source"))
+	check(t, "what changed comes first", start(q), "a/7")
+	q.Done(request("a/7"))
+	check(t, "half of the workers again", start(q), "a/4", "a/5")
+}
+
+// TestTheNextPassAfterANoteIsNoNote has an object that noted a change, and is due after its interval.
+func TestTheNextPassAfterANoteIsNoNote(t *testing.T) {
+	q := newTestQueue(t, 1)
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(noted), After: time.Millisecond}, request("a/0"))
+	if _, priority, _ := q.GetWithPriority(); priority != 0 {
+		t.Errorf("the priority is %d", priority)
 	}
 }
 

@@ -178,7 +178,7 @@ func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 		MaxConcurrentReconciles: workers + reserve(workers),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
 		) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-			return newQueue(name, limiter, workers)
+			return newQueue(name, limiter, workers, &k.Edges.changes)
 		},
 		Reconciler: l,
 		LogConstructor: func(req *ctrl.Request) logr.Logger {
