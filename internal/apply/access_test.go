@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -86,6 +88,68 @@ func TestTenantWatchesItsNamespaceOnly(t *testing.T) {
 	for key := range f.watches.All() {
 		t.Errorf("watch %v is left", key)
 	}
+}
+
+// TestRefusedWatchOfAllNamespacesComesBack grants the right to watch all namespaces after it was refused.
+func TestRefusedWatchOfAllNamespacesComesBack(t *testing.T) {
+	t.Parallel()
+	f := asTenant(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	f.options.Clock = clock
+	f.grant("get, list, watch, create, patch, delete")
+	f.applySoon(f.cm("a"))
+	f.waitSynced()
+	f.waitObserved(configMaps, "a")
+	all := func() (whole, single int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for key, w := range f.watches.All() {
+			switch {
+			case key.Namespace != "":
+				single++
+			case w.Live():
+				whole++
+			}
+		}
+		return whole, single
+	}
+	if whole, single := all(); whole != 0 || single != 1 {
+		t.Fatalf("%d watches of all namespaces, %d of one", whole, single)
+	}
+	f.requests.take()
+	f.apply(f.cm("a"))
+	assertLines(t, "within an hour", f.requests.take(), nil)
+
+	admin := *f
+	admin.Cluster, admin.owner.Name, admin.inventory = f.admin, "admin-all", nil
+	admin.apply(`apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: watch-%s}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: watch-%s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: watch-%s}
+subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
+`)
+	testenv.Eventually(t, "one watch of all namespaces", func() error {
+		clock.SetTime(clock.Now().Add(wholeAgain))
+		f.apply(f.cm("a"))
+		if whole, single := all(); whole != 1 || single != 0 {
+			return fmt.Errorf("%d watches of all namespaces, %d of one", whole, single)
+		}
+		return nil
+	})
+	f.requests.take()
+	assertLines(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
+	assertLines(t, "requests", f.requests.take(), nil)
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
+		f.client(configMaps, f.ns), "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.waitDrift(f.owner)
+	assertLines(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
 }
 
 func TestKindThatMayNotBeWatchedIsDryRun(t *testing.T) {

@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,7 +66,12 @@ func (c *Cluster) splitWatch(w *watch) {
 	}
 }
 
-// resumeWatches starts the refused watches of an owner again, as the right may have been granted since.
+// wholeAgain is how long watches of single namespaces replace a refused watch of all namespaces before it is tried
+// again.
+const wholeAgain = time.Hour
+
+// resumeWatches starts the refused watches of an owner again, as the right may have been granted since. Objects go back
+// to a watch of all namespaces that is not refused any more.
 func (c *Cluster) resumeWatches(owner Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +79,26 @@ func (c *Cluster) resumeWatches(owner Owner) {
 		if t.watch.Refusal() != nil {
 			t.watch.Resume()
 		}
+		all := c.watches.Get(watchKey(t.resource, "", owner.Group))
+		switch {
+		case all == nil || all == t.watch:
+		case all.Live():
+			c.rejoin(t, all)
+		case all.Refusal() != nil && c.options.Clock.Since(all.RefusedAt()) >= wholeAgain:
+			all.Resume()
+		}
 	}
+}
+
+// rejoin moves an object to the watch of all namespaces. The caller holds the lock.
+func (c *Cluster) rejoin(t *trackedObject, all *watch) {
+	one := t.watch
+	one.Unsubscribe(t.name(), t)
+	if !one.HasSubscribers() {
+		c.watches.Remove(one)
+	}
+	c.attach(t, all)
+	c.compare(t)
 }
 
 func (c *Cluster) attach(t *trackedObject, w *watch) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // measureInterval is how long what was written is added to the last measurement of the directory, instead of measuring
@@ -164,12 +165,12 @@ func (s *Share) take(n int64) error {
 	return nil
 }
 
-// most returns how many bytes a namespace may use: half of what the others leave.
+// most returns how many bytes a namespace may use.
 func (b *Budget) most(namespace string) int64 {
 	if namespace == "" || namespace == b.Unshared {
 		return b.limit
 	}
-	return max(b.limit-(b.used-b.owned[namespace]), 0) / 2
+	return guard.ShareOf(b.limit, b.used-b.owned[namespace])
 }
 
 // measure returns the size of all files below a directory, and of those that belong to each namespace.

@@ -64,6 +64,9 @@ type checkState struct {
 // The error is a terminal fault of an invalid check.
 func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckResult, review time.Time, err error) {
 	for _, c := range g.Spec.Checks {
+		if k.isKnown(g, c) {
+			continue
+		}
 		if err := validate(c); err != nil {
 			return nil, time.Time{}, fault.New(gatingv1.InvalidCheckReason, "check '%s' is invalid", c.Name).
 				Because(err).Final()
@@ -97,6 +100,15 @@ func (k *Checks) Run(g *gatingv1.Gate, now time.Time) (results []gatingv1.CheckR
 		results, review = append(results, result), earliest(review, due)
 	}
 	return results, review, nil
+}
+
+// isKnown reports whether a check has a state for the generation of its gate. Only valid checks have one: an expression
+// is not compiled again.
+func (k *Checks) isKnown(g *gatingv1.Gate, c gatingv1.Check) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.byGate[g.UID][c.Name]
+	return t != nil && t.generation == g.Generation
 }
 
 // states returns the states of the checks of a gate. After a start of the controller they are taken from the gate's

@@ -10,7 +10,7 @@ import (
 )
 
 // maxProbes is the maximum number of checks of one namespace that run at the same time. The checks of all namespaces
-// are at most twice as many: each may have half of what the others leave.
+// are at most twice as many: each has a share of them.
 const maxProbes = 32
 
 // probes runs checks in the background. A check runs once at a time, also if its gate changes, and has no goroutine

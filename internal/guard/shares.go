@@ -15,6 +15,9 @@ type Shares struct {
 	byOwner map[string]int64
 }
 
+// ShareOf returns the most that one owner may have of a total: half of what the others leave.
+func ShareOf(total, others int64) int64 { return max(total-others, 0) / 2 }
+
 // NewShares returns shares of a total.
 func NewShares(total int64) *Shares { return &Shares{total: total, byOwner: map[string]int64{}} }
 
@@ -24,7 +27,7 @@ func (s *Shares) Take(owner string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has := s.byOwner[owner]
-	if others := s.used - has; has+n > (s.total-others)/2 {
+	if has+n > ShareOf(s.total, s.used-has) {
 		return false
 	}
 	s.used += n

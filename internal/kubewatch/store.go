@@ -152,7 +152,7 @@ func (w *Watch[O, V, S]) ended(err error) (final bool) {
 		return false
 	case refused, apierrors.IsMethodNotSupported(err), guard.IsAnswerTooLarge(err):
 		w.stop()
-		w.refusal = err
+		w.refusal, w.refused = err, time.Now()
 		if s.handler.Refused != nil {
 			s.handler.Refused(w)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,11 +20,12 @@ type Watch[O metav1.Object, V any, S comparable] struct {
 	project func(O) V
 	cancel  context.CancelFunc // nil while the watch does not run
 
-	synced      bool   // a complete list was received since the watch started
-	connected   bool   // the connection has not ended since then
-	listed      bool   // a list was received before
-	refusals    int    // in a row, since the last list
-	refusal     error  // why the cluster refused the watch; nil after a list
+	synced      bool  // a complete list was received since the watch started
+	connected   bool  // the connection has not ended since then
+	listed      bool  // a list was received before
+	refusals    int   // in a row, since the last list
+	refusal     error // why the cluster refused the watch; nil after a list
+	refused     time.Time
 	version     string // the newest resource version that was received
 	values      map[types.NamespacedName]V
 	subscribers map[types.NamespacedName][]S
@@ -41,6 +43,9 @@ func (w *Watch[O, V, S]) Live() bool { return w.synced && w.connected && w.refus
 
 // Refusal returns why the cluster refused the watch, or nil. It returns nil again after the first list that succeeds.
 func (w *Watch[O, V, S]) Refusal() error { return w.refusal }
+
+// RefusedAt returns when the cluster refused the watch last.
+func (w *Watch[O, V, S]) RefusedAt() time.Time { return w.refused }
 
 // ResourceVersion returns the newest resource version that the watch received; empty before the first list.
 func (w *Watch[O, V, S]) ResourceVersion() string { return w.version }

@@ -42,7 +42,8 @@ type endedError struct {
 type endedKind int
 
 const (
-	endedCrash endedKind = iota
+	endedCrash  endedKind = iota
+	endedKilled           // from outside, as the kernel does when memory is short
 	endedTime
 	endedMemory
 	endedOutput
@@ -55,7 +56,7 @@ func asEnded(err error, target **endedError) bool { return errors.As(err, target
 // wasLost reports whether the child ended for a reason that is not known to lie in the chart.
 func wasLost(err error) bool {
 	var ended *endedError
-	return asEnded(err, &ended) && ended.kind == endedCrash
+	return asEnded(err, &ended) && (ended.kind == endedCrash || ended.kind == endedKilled)
 }
 
 // child is a process that renders. Only one goroutine at a time uses it.
@@ -218,6 +219,8 @@ func (c *child) cause(ctx context.Context, err error) error {
 		strings.Contains(messages, "cannot allocate memory"), strings.Contains(messages, "stack exceeds"):
 		return &endedError{endedMemory,
 			fmt.Sprintf("its templates use more than %d MiB of memory", c.options.MaxMemory>>20)}
+	case isEnd(err) && wasKilled(c.process.ProcessState):
+		return &endedError{endedKilled, "the process that renders its templates was killed from outside"}
 	}
 	reason := c.process.ProcessState.String()
 	if !isEnd(err) {
@@ -227,6 +230,11 @@ func (c *child) cause(ctx context.Context, err error) error {
 		reason += ": " + excerpt.Line(first, 300)
 	}
 	return &endedError{endedCrash, "the process that renders its templates ended (" + reason + ")"}
+}
+
+func wasKilled(p *os.ProcessState) bool {
+	status, ok := p.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // isEnd reports whether an error of a pipe means that the child has ended: [exec.Cmd.Wait] closes its end of the pipe,

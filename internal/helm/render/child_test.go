@@ -67,20 +67,29 @@ func TestTheKernelEndsTheChildFirst(t *testing.T) {
 func TestCrash(t *testing.T) {
 	r := New(Options{Timeout: 10 * defaultTimeout, Children: 1})
 	defer r.Close()
-	c, err := start(r.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := request(t, `{{ lookup "v1" "Pod" "x" "y" }}`)
-	q.Lookup = func(context.Context, string, string, string, string) (map[string]any, error) {
-		return nil, c.process.Process.Kill()
-	}
-	_, err = c.render(t.Context(), q)
-	err = r.explain(err, q, c)
-	want := "cannot render chart 'shop' 1.0.0: the process that renders its templates ended (signal: killed). " +
-		"Run 'helm template' on the chart to reproduce it. Other releases are not affected"
-	if err == nil || err.Error() != want {
-		t.Errorf("the error is %v, want %q", err, want)
+	for signal, want := range map[syscall.Signal]struct {
+		message string
+		waits   bool
+	}{
+		syscall.SIGTERM: {"ended (signal: terminated). Run 'helm template' on the chart to reproduce it. Other " +
+			"releases are not affected", false},
+		syscall.SIGKILL: {"was killed from outside. The container has probably too little memory: it is tried again. " +
+			"If it happens often, raise the memory limit of the controller", true},
+	} {
+		c, err := start(r.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := request(t, `{{ lookup "v1" "Pod" "x" "y" }}`)
+		q.Lookup = func(context.Context, string, string, string, string) (map[string]any, error) {
+			return nil, c.process.Process.Signal(signal)
+		}
+		_, err = c.render(t.Context(), q)
+		err = r.explain(err, q, c)
+		message := "cannot render chart 'shop' 1.0.0: the process that renders its templates " + want.message
+		if err == nil || err.Error() != message || guard.IsWaitingForMemory(err) != want.waits {
+			t.Errorf("the error is %v, want %q", err, message)
+		}
 	}
 }
 

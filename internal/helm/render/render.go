@@ -171,6 +171,10 @@ func (r *Renderer) explain(err error, q Request, c *child) error {
 	}
 	f := fault.New("", "cannot render chart %s", name).Because(ended)
 	switch ended.kind {
+	case endedKilled:
+		f.Reason = guard.ReasonWaitingForMemory
+		return f.WithHint("The container has probably too little memory: it is tried again. If it happens often, " +
+			"raise the memory limit of the controller")
 	case endedTime:
 		return f.WithHint("Look for a template that loops, or that calls 'lookup' or 'include' very often")
 	case endedMemory:

@@ -4,11 +4,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
 	// totalQueues is the size of the queues of all providers together, as a multiple of the size of one. A namespace
-	// may use half of what the others leave: it may have any number of providers.
+	// has a share of it, as it may have any number of providers.
 	totalQueues = 16
 	usageAge    = time.Second // after which the sizes are measured again, as deliveries free them
 )
@@ -22,8 +24,8 @@ type usage struct {
 
 // isFull reports whether the queues of the providers of a namespace use up its share of the disk.
 func (u *usage) isFull(namespace string, limit int64) bool {
-	others := u.total - u.owned[namespace]
-	return u.owned[namespace] >= max(limit-others, 0)/2
+	used := u.owned[namespace]
+	return used >= guard.ShareOf(limit, u.total-used)
 }
 
 // measure reads the sizes of all queues, if they are not known or too old.
