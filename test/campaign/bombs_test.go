@@ -21,19 +21,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// bombs are sizes of the inputs of issue 13, finding 5. The short form has smaller ones that are refused as well.
+// bombs are sizes of the inputs of issue 13, finding 5, and of charts. The short form has smaller ones that are refused
+// as well.
 type bombs struct {
 	unpacked int64 // bytes of the OCI layer that compresses well
 	entries  int   // of the OCI layer with many files
 	objects  int   // of the git pack
 	values   int   // of the kustomize input
 	answer   int64 // bytes of the answer of a cluster
+	chart    int   // MiB that the templates of a chart keep until they are ended
 	count    int   // of objects of each kind
 
 	registry *testenv.Registry
@@ -44,14 +47,13 @@ type bombs struct {
 // TestCampaignBombs has a tenant with objects that need more memory than the process may use, many of a kind at once,
 // and in the last iteration all kinds. The process must live, also after a kill, and the others go on.
 func TestCampaignBombs(t *testing.T) {
-	kinds := []string{"zeros", "entries", "pack", "tree", "large", "cluster", "all"}
+	kinds := []string{"zeros", "entries", "pack", "tree", "large", "cluster", "chart", "all"}
 	e := begin(t, len(kinds), len(kinds))
 	b := bombs{unpacked: 600 << 20, entries: 450_000, objects: 2_500_000, values: 1_900_000,
-		answer: 400 << 20, count: 3}
+		answer: 400 << 20, chart: 240, count: 3}
 	if *isFull {
 		b = bombs{unpacked: 1 << 30, entries: 499_000, objects: 5_000_000, values: 3_500_000,
-			answer: 1200 << 20,
-			count:  10}
+			answer: 1200 << 20, chart: 240, count: 10}
 	}
 	git := testenv.NewGit(t)
 	good := newTenant(t, git)
@@ -123,7 +125,13 @@ func (n *tenant) prepare(b *bombs) {
 		map[string]string{"kustomization.yaml": "resources: [large.yaml]\nnamePrefix: x-\n",
 			"large.yaml": large})
 	n.git.Commit(n.repo+"-app", map[string]string{"app.yaml": configMap("app", "1")})
-	n.create(n.source("large", func(g *sourcev1.GitRepository) { g.Spec.URL += "-large" }),
+	n.git.Commit(n.repo+"-chart", map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: greedy\nversion: 1.0.0\n",
+		"templates/a.yaml": fmt.Sprintf(`{{ $x := list }}{{ range until %d }}`+
+			`{{ $x = append $x (repeat 1048576 "y") }}{{ end }}`+
+			`{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}{{ len $x }}`, b.chart)})
+	n.create(n.source("chart", func(g *sourcev1.GitRepository) { g.Spec.URL += "-chart" }),
+		n.source("large", func(g *sourcev1.GitRepository) { g.Spec.URL += "-large" }),
 		n.source("app", func(g *sourcev1.GitRepository) { g.Spec.URL += "-app" }),
 		&corev1.Secret{ObjectMeta: n.named("cluster"), StringData: map[string]string{"value": cluster}})
 }
@@ -147,6 +155,10 @@ func (n *tenant) bombs(kind string, iteration int, b *bombs) (objects []client.O
 		case "large":
 			objects = append(objects, n.app(name,
 				func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Name = "large" }))
+		case "chart":
+			objects = append(objects, &helmv2.HelmRelease{ObjectMeta: n.named(name), Spec: helmv2.HelmReleaseSpec{
+				Interval: hour, Chart: &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{Chart: ".",
+					SourceRef: &helmv2.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "chart"}}}}})
 		case "cluster":
 			objects = append(objects, n.app(name, func(k *kustomizev1.Kustomization) {
 				k.Spec.KubeConfig = &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "cluster"}}
@@ -161,7 +173,8 @@ func (n *tenant) tried() error {
 	var sources sourcev1.GitRepositoryList
 	var layers sourcev1.OCIRepositoryList
 	var apps kustomizev1.KustomizationList
-	for _, list := range []client.ObjectList{&sources, &layers, &apps} {
+	var releases helmv2.HelmReleaseList
+	for _, list := range []client.ObjectList{&sources, &layers, &apps, &releases} {
 		if err := n.client.List(context.Background(), list, client.InNamespace(n.namespace)); err != nil {
 			return err
 		}
@@ -179,6 +192,11 @@ func (n *tenant) tried() error {
 	for _, o := range apps.Items {
 		if len(o.Status.Conditions) == 0 {
 			return errors.New("Kustomization " + o.Name + " was not tried")
+		}
+	}
+	for _, o := range releases.Items {
+		if len(o.Status.Conditions) == 0 {
+			return errors.New("HelmRelease " + o.Name + " was not tried")
 		}
 	}
 	return nil

@@ -137,6 +137,10 @@ func (c *child) render(ctx context.Context, q Request) (*Result, error) {
 	}
 	c.ready, c.chart = false, ""
 	defer guard.AfterDone(ctx, "the end of a rendering process", c.kill)()
+	m, err := startMeter(ctx, c, "rendering the chart "+q.ofRelease())
+	if err != nil {
+		return nil, err
+	}
 	err = writeJSON(c.in, kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
 		KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
 		AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})
@@ -147,9 +151,12 @@ func (c *child) render(ctx context.Context, q Request) (*Result, error) {
 	if err == nil {
 		result, err = c.converse(ctx, q.Lookup)
 	}
+	if refused := m.stop(c); refused != nil {
+		return nil, refused
+	}
 	var own *Error
 	if err == nil || errors.As(err, &own) {
-		c.ready = ctx.Err() == nil // otherwise it is being killed
+		c.ready = ctx.Err() == nil && !c.exited() // otherwise it is being killed
 		return result, err
 	}
 	c.kill()
@@ -180,8 +187,10 @@ func (c *child) converse(ctx context.Context, lookup Lookup) (*Result, error) {
 			}
 			result.Files = append(result.Files, file)
 		case kindValues:
-			result.Values, err = decodeValues(content)
-			return result, err
+			if result.Values, err = decodeValues(content); err != nil {
+				return nil, err
+			}
+			return result, nil
 		case kindError:
 			return nil, readError(content)
 		default:

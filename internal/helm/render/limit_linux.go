@@ -21,6 +21,6 @@ func limitData(limit int64) {
 		return
 	}
 	now, _ := strconv.ParseUint(string(found[1]), 10, 64)
-	most := now<<10 + 2*uint64(limit) + 256<<20
+	most := now<<10 + uint64(limit)/2*3 + 128<<20
 	_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
 }

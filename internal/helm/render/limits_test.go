@@ -3,12 +3,15 @@ package render_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 const (
@@ -76,12 +79,13 @@ func TestKilledChildIsReplacedAndHurtsNoOther(t *testing.T) {
 	}
 	answers := make(chan answer)
 	go func() {
-		result, err := r.Render(t.Context(), other)
+		result, err := r.Render(guard.WithOwner(t.Context(), "other"), other)
 		answers <- answer{result, err}
 	}()
 	<-waits // the other tenant's templates are being rendered
 	for range 3 {
-		_, err := r.Render(t.Context(), one(t, map[string]string{"templates/a.yaml": greedy}))
+		_, err := r.Render(guard.WithOwner(t.Context(), "greedy"),
+			one(t, map[string]string{"templates/a.yaml": greedy}))
 		if err == nil || !strings.Contains(err.Error(), "MiB of memory") {
 			t.Errorf("the greedy chart: %v", err)
 		}
@@ -92,6 +96,89 @@ func TestKilledChildIsReplacedAndHurtsNoOther(t *testing.T) {
 	}
 	if _, err := r.Render(t.Context(), one(t, map[string]string{"templates/a.yaml": "x"})); err != nil {
 		t.Errorf("after a killed child: %v", err)
+	}
+}
+
+// TestTemplatesThatDoNotEndDelayNoOther has more templates of a namespace that do not end than there are children.
+func TestTemplatesThatDoNotEndDelayNoOther(t *testing.T) {
+	r := newRenderer(t, render.Options{Timeout: wide})
+	ctx, cancel := context.WithCancel(guard.WithOwner(t.Context(), "hostile"))
+	started, ended := make(chan struct{}, 20), make(chan error)
+	hostile := one(t, map[string]string{"templates/a.yaml": `{{ lookup "v1" "Pod" "x" "y" }}` + endless})
+	hostile.Lookup = func(context.Context, string, string, string, string) (map[string]any, error) {
+		started <- struct{}{}
+		return nil, nil
+	}
+	const many = 20
+	for range many {
+		go func() {
+			_, err := r.Render(ctx, hostile)
+			ended <- err
+		}()
+	}
+	<-started
+	for _, tenant := range []string{"a", "b"} {
+		result, err := r.Render(guard.WithOwner(t.Context(), tenant),
+			one(t, map[string]string{"templates/a.yaml": "x"}))
+		if err != nil || len(result.Files) != 1 {
+			t.Errorf("tenant %s: %v, %v", tenant, result, err)
+		}
+	}
+	cancel()
+	for range many {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a template that does not end: %v", err)
+		}
+	}
+}
+
+// large is a template that keeps 100 MiB and looks up an object.
+const large = `{{ $x := list }}{{ range until 100 }}{{ $x = append $x (repeat 1048576 "y") }}{{ end }}` +
+	`{{ lookup "v1" "Pod" "x" "y" }}{{ len $x }}`
+
+// TestMemoryOfChildrenIsOfTheBudget renders a chart that needs much memory while other work has it.
+func TestMemoryOfChildrenIsOfTheBudget(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the memory of a process is known on Linux only")
+	}
+	budget := guard.NewBudget(256 << 20)
+	ctx := guard.WithBudget(t.Context(), budget)
+	r := newRenderer(t, render.Options{Timeout: wide, MaxMemory: 512 << 20})
+	q := one(t, map[string]string{"templates/a.yaml": large})
+	q.Lookup = func(ctx context.Context, _, _, _, _ string) (map[string]any, error) {
+		for budget.Used() == 0 && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		return nil, ctx.Err()
+	}
+	if _, err := r.Render(ctx, q); err != nil || budget.Used() != 0 {
+		t.Errorf("with memory: %v, then %d bytes are in use", err, budget.Used())
+	}
+	if _, err := r.Render(guard.WithBudget(t.Context(), guard.NewBudget(1<<20)), one(t,
+		map[string]string{"templates/a.yaml": greedy})); err == nil || !guard.IsMemory(err) ||
+		!strings.Contains(err.Error(), "rendering the chart of release ") {
+		t.Errorf("without memory: %v", err)
+	}
+
+	lease, err := budget.Acquire(ctx, "other work", budget.Total())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Lookup = nil
+	answer := make(chan error)
+	go func() {
+		_, err := r.Render(ctx, q)
+		answer <- err
+	}()
+	testenv.Eventually(t, "the child waits", func() error {
+		if budget.Waiting() != 1 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	lease.Release()
+	if err := <-answer; err != nil || budget.Used() != 0 {
+		t.Errorf("after other work: %v, then %d bytes are in use", err, budget.Used())
 	}
 }
 

@@ -27,6 +27,11 @@ type Request struct {
 	SkipSchemaValidation bool
 }
 
+// ofRelease names the chart by its release, as long as its own name is not known.
+func (q *Request) ofRelease() string {
+	return "of release '" + q.Release.Namespace + "/" + q.Release.Name + "'"
+}
+
 // Release is what templates see as .Release.
 type Release struct {
 	Name, Namespace      string
@@ -57,19 +62,20 @@ type Options struct {
 	Executable string        // the binary that children run; default: the running one
 	MaxMemory  int64         // bytes that a render may use; default: a quarter of the process's, at most 512 MiB
 	Timeout    time.Duration // of one render; default: 1 minute
-	Children   int           // processes at a time; default: one for each CPU, that fit into half of the memory
+	Children   int           // processes at a time, of which some are for other namespaces; default: 4 or more
 }
 
 const (
 	defaultMemory  = 512 << 20
 	defaultTimeout = time.Minute
 	idleTTL        = time.Minute // an unused child exits after this
+	minChildren    = 4           // so that templates of one namespace that do not end leave children to others
 )
 
 // Renderer renders charts in a pool of child processes. It is safe for concurrent use.
 type Renderer struct {
 	options Options
-	slots   chan struct{} // one token for each child that may run
+	turns   *guard.Turns // of the children that may run, by namespace
 
 	mu     sync.Mutex
 	idle   []*child
@@ -85,20 +91,19 @@ func New(o Options) *Renderer {
 		o.Timeout = defaultTimeout
 	}
 	if o.Children <= 0 {
-		o.Children = max(1, min(runtime.NumCPU(), int(guard.MemoryLimit()/2/o.MaxMemory)))
+		o.Children = max(minChildren, min(runtime.NumCPU(), int(guard.MemoryLimit()/o.MaxMemory)))
 	}
-	return &Renderer{options: o, slots: make(chan struct{}, o.Children)}
+	return &Renderer{options: o, turns: guard.NewTurns(o.Children)}
 }
 
 // Render renders a chart. An error of the chart or its values is an [*Error]; all other errors name the chart and what
-// to do. Render waits for a free child. The child is killed if ctx ends.
+// to do. Render waits for a free child, of which the owner of ctx has a part. The child is killed if ctx ends.
 func (r *Renderer) Render(ctx context.Context, q Request) (*Result, error) {
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	done, err := r.turns.Take(ctx, guard.OwnerOf(ctx))
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-r.slots }()
+	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
 	defer cancel()
 
@@ -167,7 +172,7 @@ func (r *Renderer) explain(err error, q Request, c *child) error {
 	}
 	name := c.chart
 	if name == "" {
-		name = "of release '" + q.Release.Namespace + "/" + q.Release.Name + "'"
+		name = q.ofRelease()
 	}
 	f := fault.New("", "cannot render chart %s", name).Because(ended)
 	switch ended.kind {
