@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,12 +26,14 @@ const (
 	retryDelay  = 15 * time.Second // after a wait without success
 	collectGap  = 2 * time.Second  // between collections of garbage while work waits
 	smallShare  = 64               // work that begins with less than this part of the budget does not queue
+	modestShare = 8                // owners that use less than this part of the budget do not queue
 )
 
 // Budget is memory, in bytes, that all work of a process shares. Work that needs much memory takes a [Lease] first, and
 // grows it as it learns how much it needs. Waiting work is served in the order of its arrival.
 //
-// No tenant gets more than three quarters of a budget, so that work of others goes on.
+// No tenant gets more than three quarters of a budget, so that work of others goes on. A tenant with less than an
+// eighth passes the work that waits.
 //
 // A lease that grows while it holds memory could wait for others that wait for it. So only one such lease waits at a
 // time. Others end with an error, give back what they have, and are retried.
@@ -171,7 +174,7 @@ func (b *Budget) take(ctx context.Context, l *Lease, held, bytes int64) error {
 			Bytes(most)).WithHint("Make it smaller, or raise the memory limit of the controller").Final()
 	}
 	b.mu.Lock()
-	passes := len(b.queue) == 0 || held > 0 && !b.growing || held == 0 && bytes <= b.total/smallShare
+	passes := held > 0 && !b.growing || held == 0 && bytes <= b.total/smallShare || b.mayPass(l.owner, bytes)
 	if passes && b.fits(l.owner, bytes) {
 		b.add(l.owner, bytes)
 		b.mu.Unlock()
@@ -200,6 +203,19 @@ func (b *Budget) take(ctx context.Context, l *Lease, held, bytes int64) error {
 		b.mu.Unlock()
 	}
 	return err
+}
+
+// mayPass reports whether a request need not queue: nothing waits that it would delay, or its owner uses little. Else
+// an owner whose large leases grow one after the other would stop all others. The caller holds the lock.
+func (b *Budget) mayPass(owner string, bytes int64) bool {
+	return owner != "" && b.owned[owner]+bytes <= b.total/modestShare ||
+		!slices.ContainsFunc(b.queue, func(r *request) bool { return r.owner == owner || !b.waitsForItsOwner(r) })
+}
+
+// waitsForItsOwner reports whether a request is beyond the share of its owner, so that it lets others pass. The caller
+// holds the lock.
+func (b *Budget) waitsForItsOwner(r *request) bool {
+	return r.owner != "" && b.owned[r.owner]+r.bytes > b.most(r.owner)
 }
 
 // await waits until a request is granted. A request that ends without leaves the queue.
@@ -298,7 +314,7 @@ func (b *Budget) grant() {
 			continue
 		}
 		left = append(left, r)
-		if r.owner == "" || b.owned[r.owner]+r.bytes <= b.most(r.owner) {
+		if !b.waitsForItsOwner(r) {
 			left = append(left, b.queue[i+1:]...) // they wait behind it
 			break
 		}

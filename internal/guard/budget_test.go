@@ -117,6 +117,35 @@ func TestNoOwnerTakesAllMemory(t *testing.T) {
 	}
 }
 
+// TestLeasesOfOneOwnerThatGrowStopNoOther has an owner with a lease that waits for more while others need some.
+func TestLeasesOfOneOwnerThatGrowStopNoOther(t *testing.T) {
+	hostile, other := WithOwner(context.Background(), "hostile"), WithOwner(context.Background(), "other")
+	for name, c := range map[string]struct{ held, more, third, small int64 }{
+		"waits for its own share": {held: 700, more: 60, third: 1, small: 210},
+		"waits for all memory":    {held: 600, more: 140, third: 300, small: 20},
+	} {
+		b := NewBudget(1000)
+		b.wait = time.Hour
+		large := mustAcquire(hostile, t, b, c.held-10)
+		lease := mustAcquire(hostile, t, b, 10)
+		mustAcquire(WithOwner(context.Background(), "third"), t, b, c.third)
+		grown := make(chan error, 1)
+		go func() { grown <- lease.Grow(hostile, c.more) }()
+		for b.Waiting() == 0 {
+			runtime.Gosched()
+		}
+		small := mustAcquire(other, t, b, 1)
+		if err := small.Grow(other, c.small); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		small.Release()
+		large.Release()
+		if err := <-grown; err != nil {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+}
+
 func TestMemoryReturnsWhenItsOwnerIsUnreachable(t *testing.T) {
 	b := NewBudget(1000)
 	b.wait = time.Hour
