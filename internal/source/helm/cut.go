@@ -354,11 +354,16 @@ func quotedKey(s string) (key, rest string, ok bool) {
 		key, err = strconv.Unquote(quoted)
 		return key, s[len(quoted):], err == nil
 	}
-	end := strings.IndexByte(s[1:], '\'')
-	if end < 0 {
-		return "", "", false
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] != '\'':
+		case strings.HasPrefix(s[i:], "''"): // stands for one quote
+			i++
+		default:
+			return strings.ReplaceAll(s[1:i], "''", "'"), s[i+1:], true
+		}
 	}
-	return s[1 : end+1], s[end+2:], true
+	return "", "", false
 }
 
 // unmarshal unmarshals YAML. It converts panics, which the library raises for some invalid input, to errors.
