@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -346,21 +345,17 @@ func splitKey(text string) (key, value string, ok bool) {
 
 // quotedKey returns the quoted string at the start of s, and the rest of s.
 func quotedKey(s string) (key, rest string, ok bool) {
-	if s[0] == '"' {
-		quoted, err := strconv.QuotedPrefix(s)
-		if err != nil {
-			return "", "", false
-		}
-		key, err = strconv.Unquote(quoted)
-		return key, s[len(quoted):], err == nil
-	}
+	quote, plain := s[0], true
 	for i := 1; i < len(s); i++ {
 		switch {
-		case s[i] != '\'':
-		case strings.HasPrefix(s[i:], "''"): // stands for one quote
+		case quote == '"' && s[i] == '\\', quote == '\'' && strings.HasPrefix(s[i:], "''"):
+			plain = false
 			i++
-		default:
-			return strings.ReplaceAll(s[1:i], "''", "'"), s[i+1:], true
+		case s[i] == quote && plain:
+			return s[1:i], s[i+1:], true
+		case s[i] == quote:
+			err := unmarshal([]byte(s[:i+1]), &key)
+			return key, s[i+1:], err == nil
 		}
 	}
 	return "", "", false
