@@ -323,7 +323,7 @@ func splitKey(text string) (key, value string, ok bool) {
 		}
 		text = strings.TrimLeft(text, " ")
 	default:
-		if strings.IndexByte("-?[]{},#&*!|>%@`\t", text[0]) >= 0 {
+		if strings.IndexByte("[]{},#&*!|>%@`\t", text[0]) >= 0 || isIndicator(text) {
 			return "", "", false
 		}
 		end := strings.Index(text, ": ")
@@ -341,6 +341,11 @@ func splitKey(text string) (key, value string, ok bool) {
 		value = ""
 	}
 	return key, value, ok
+}
+
+// isIndicator reports whether a text begins an item of a list or a complex key, and not a name such as "-x".
+func isIndicator(text string) bool {
+	return strings.IndexByte("-?", text[0]) >= 0 && (len(text) == 1 || text[1] == ' ' || text[1] == '\t')
 }
 
 // quotedKey returns the quoted string at the start of s, and the rest of s.

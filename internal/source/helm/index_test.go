@@ -311,6 +311,9 @@ func FuzzIndexLikeHelm(f *testing.F) {
 	f.Add("- x", "1", "... --- é\u2028\u0085", "'", false)
 	f.Add("null", "0x10", strings.Repeat("long words ", 100), "~", false)
 	f.Fuzz(func(t *testing.T, name, version, description, url string, asJSON bool) {
+		if strings.ContainsAny(name, "\r\n\u0085\u2028\u2029") || len(name) > 100 {
+			return // a complex key, which no chart needs
+		}
 		md := &chart.Metadata{APIVersion: "v2", Name: "n", Version: version, Description: description,
 			Annotations: map[string]string{description: description, "version": "1"}}
 		index := repo.NewIndexFile()
