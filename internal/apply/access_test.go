@@ -60,6 +60,20 @@ func (f *fixture) applySoon(text string) []string {
 	return got
 }
 
+// correctsDrift checks that the ConfigMap "a" is watched: it is applied without a request, and corrected after an edit.
+func (f *fixture) correctsDrift() {
+	f.t.Helper()
+	f.requests.take()
+	assertLines(f.t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
+	assertLines(f.t, "requests", f.requests.take(), nil)
+	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
+		f.client(configMaps, f.ns), "a"); err != nil {
+		f.t.Fatal(err)
+	}
+	f.waitDrift(f.owner)
+	assertLines(f.t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
+}
+
 func TestTenantWatchesItsNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	f := asTenant(t)
@@ -73,15 +87,7 @@ func TestTenantWatchesItsNamespaceOnly(t *testing.T) {
 		return nil
 	})
 	f.waitObserved(configMaps, "a")
-	f.requests.take()
-	assertLines(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
-	assertLines(t, "requests", f.requests.take(), nil)
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
-		f.client(configMaps, f.ns), "a"); err != nil {
-		t.Fatal(err)
-	}
-	f.waitDrift(f.owner)
-	assertLines(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
+	f.correctsDrift()
 	f.Forget(f.owner)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,15 +147,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
 		}
 		return nil
 	})
-	f.requests.take()
-	assertLines(t, "again", f.apply(f.cm("a")), []string{"ConfigMap/a unchanged"})
-	assertLines(t, "requests", f.requests.take(), nil)
-	if err := patched(types.MergePatchType, "other", `{"data":{"a":"2"}}`)(context.Background(),
-		f.client(configMaps, f.ns), "a"); err != nil {
-		t.Fatal(err)
-	}
-	f.waitDrift(f.owner)
-	assertLines(t, "after an edit", f.apply(f.cm("a")), []string{"ConfigMap/a configured"})
+	f.correctsDrift()
 }
 
 func TestKindThatMayNotBeWatchedIsDryRun(t *testing.T) {

@@ -60,10 +60,15 @@ func (c *Cluster) splitWatch(w *watch) {
 		if name.Namespace == "" {
 			continue
 		}
-		w.Unsubscribe(name, t)
-		c.attach(t, c.watchFor(t.resource, name.Namespace, t.owner.Group))
-		c.compare(t)
+		c.move(t, c.watchFor(t.resource, name.Namespace, t.owner.Group))
 	}
+}
+
+// move moves an object to another watch. The caller holds the lock.
+func (c *Cluster) move(t *trackedObject, to *watch) {
+	t.watch.Unsubscribe(t.name(), t)
+	c.attach(t, to)
+	c.compare(t)
 }
 
 // wholeAgain is how long watches of single namespaces replace a refused watch of all namespaces before it is tried
@@ -79,26 +84,22 @@ func (c *Cluster) resumeWatches(owner Owner) {
 		if t.watch.Refusal() != nil {
 			t.watch.Resume()
 		}
+		one := t.watch
+		if one.Key().Namespace == "" {
+			continue
+		}
 		all := c.watches.Get(watchKey(t.resource, "", owner.Group))
 		switch {
-		case all == nil || all == t.watch:
+		case all == nil:
 		case all.Live():
-			c.rejoin(t, all)
+			c.move(t, all)
+			if !one.HasSubscribers() {
+				c.watches.Remove(one)
+			}
 		case all.Refusal() != nil && c.options.Clock.Since(all.RefusedAt()) >= wholeAgain:
 			all.Resume()
 		}
 	}
-}
-
-// rejoin moves an object to the watch of all namespaces. The caller holds the lock.
-func (c *Cluster) rejoin(t *trackedObject, all *watch) {
-	one := t.watch
-	one.Unsubscribe(t.name(), t)
-	if !one.HasSubscribers() {
-		c.watches.Remove(one)
-	}
-	c.attach(t, all)
-	c.compare(t)
 }
 
 func (c *Cluster) attach(t *trackedObject, w *watch) {

@@ -16,7 +16,7 @@ type Shares struct {
 }
 
 // ShareOf returns the most that one owner may have of a total: half of what the others leave.
-func ShareOf(total, others int64) int64 { return max(total-others, 0) / 2 }
+func ShareOf[N int | int64](total, others N) N { return max(total-others, 0) / 2 }
 
 // NewShares returns shares of a total.
 func NewShares(total int64) *Shares { return &Shares{total: total, byOwner: map[string]int64{}} }

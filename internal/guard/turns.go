@@ -25,9 +25,6 @@ type turn struct {
 // NewTurns returns turns with a number of places, at least one.
 func NewTurns(total int) *Turns { return &Turns{total: max(1, total), byOwner: map[string]int{}} }
 
-// Total returns the number of places.
-func (t *Turns) Total() int { return t.total }
-
 // Take waits for a place of an owner, which done gives back. The error is the cause of the end of ctx.
 func (t *Turns) Take(ctx context.Context, owner string) (done func(), err error) {
 	w := &turn{owner: owner, granted: make(chan struct{})}
@@ -70,7 +67,7 @@ func (t *Turns) add(owner string, n int) {
 func (t *Turns) grant() {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *turn) bool {
 		has := t.byOwner[w.owner]
-		if others := t.taken - has; has >= (t.total-others+1)/2 {
+		if has >= ShareOf(t.total+1, t.taken-has) { // rounded up
 			return false
 		}
 		t.add(w.owner, 1)

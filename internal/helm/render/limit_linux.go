@@ -12,7 +12,7 @@ var dataSize = regexp.MustCompile(`(?m)^VmData:\s+(\d+) kB$`)
 // limitData limits the private memory of this process. Go reserves memory in large units and keeps free memory, so the
 // limit is well above the one of the heap: it stops a single large allocation before the memory is touched.
 func limitData(limit int64) {
-	// If the container has too little memory, the kernel ends this process and not its parent.
+	// If the container has too little memory, the kernel ends this process first, where it ends processes one by one.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	status, err := os.ReadFile("/proc/self/status")
