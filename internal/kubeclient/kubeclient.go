@@ -94,12 +94,8 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(restores.Wrap)
 	cfg.Wrap(fence.Wrap)
-	newClient := client.New
-	if o.AutoShards {
-		newClient = newMovedClient
-	}
 	mgr, err := ctrlmanager.New(cfg, ctrlmanager.Options{
-		NewClient:                     newClient,
+		NewClient:                     newCurrentClient,
 		Scheme:                        Scheme(),
 		Logger:                        log.Log.V(1), // its messages are details of the start
 		Cache:                         caches,

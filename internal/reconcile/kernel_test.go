@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -163,7 +164,10 @@ func TestWithEventEmitsWhileReadyIsUnchanged(t *testing.T) {
 
 func TestRequestIsHandledOnce(t *testing.T) {
 	requested := make(chan bool, 100)
-	b := newBench(t, &step{reconcile: func(_ context.Context, p *pass) reconcile.Outcome {
+	b := newBench(t, &step{reconcile: func(ctx context.Context, p *pass) reconcile.Outcome {
+		if current := resourceversion.NeedsCurrent(ctx); current != p.Requested {
+			t.Errorf("requested: %t, and reads current objects: %t", p.Requested, current)
+		}
 		requested <- p.Requested
 		return reconcile.Ready("Succeeded", "fine")
 	}})

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/explain"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
@@ -134,6 +135,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 	ctx, traced := l.Tracer.Start(ctx, l.Clock.Now)
 	if requested {
 		traced.Asked(request)
+		ctx = resourceversion.WithCurrent(ctx)
 	}
 	w := newStatusWriter(l, obj)
 	var admission *admission

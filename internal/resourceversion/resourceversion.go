@@ -1,5 +1,5 @@
-// Package resourceversion compares resource versions of Kubernetes objects, and lists objects again after a version
-// that the API server cannot read.
+// Package resourceversion compares resource versions of Kubernetes objects, says which work needs current ones, and
+// lists objects again after a version that the API server cannot read.
 package resourceversion
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
 
@@ -44,7 +45,7 @@ func (v *versions) Get(_ context.Context, key client.ObjectKey, obj client.Objec
 // worked with, until its watches are connected again.
 func TestMovedObjectsSeeCurrentSources(t *testing.T) {
 	cache, server := &versions{version: "10", revision: "old"}, &versions{version: "12", revision: "new"}
-	c := &movedClient{Client: cache, live: server, read: map[string]string{}}
+	c := &currentClient{Client: cache, live: server, ahead: map[string]string{}}
 	shards := &shard.Shards{}
 	shards.Join("a")
 	view := shard.NewView("a")
@@ -95,4 +96,33 @@ func TestMovedObjectsSeeCurrentSources(t *testing.T) {
 	expect("nothing has it", "", false, 0)
 	cache.version = "13"
 	expect("it was created again", "newer", true, 0)
+}
+
+// TestRequestedPassesSeeCurrentSources has a user who requests a pass of a Kustomization right after the source has
+// reported a new artifact, which the cache does not have yet. No pass goes back to the old artifact.
+func TestRequestedPassesSeeCurrentSources(t *testing.T) {
+	cache, server := &versions{version: "10", revision: "old"}, &versions{version: "12", revision: "new"}
+	c := &currentClient{Client: cache, live: server, ahead: map[string]string{}}
+	requested := resourceversion.WithCurrent(t.Context())
+	expect := func(ctx context.Context, name, revision string, reads int) {
+		t.Helper()
+		server.reads = 0
+		var o sourcev1.GitRepository
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "app"}, &o); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Status.Artifact.Revision; got != revision || server.reads != reads {
+			t.Errorf("%s: revision %q, %d reads of the API server, want %q, %d", name, got, server.reads, revision,
+				reads)
+		}
+	}
+	expect(t.Context(), "a pass that was not requested", "old", 0)
+	expect(requested, "a requested pass", "new", 1)
+	expect(t.Context(), "the next pass, while the cache is behind", "new", 1)
+	cache.version, cache.revision = "12", "new"
+	expect(t.Context(), "the cache has caught up", "new", 0)
+	expect(requested, "another requested pass", "new", 1)
+	if len(c.ahead) != 0 {
+		t.Errorf("versions are kept of objects that the cache has: %v", c.ahead)
+	}
 }
