@@ -18,6 +18,7 @@ import (
 	"golang.org/x/oauth2"
 	"sigs.k8s.io/yaml"
 
+	trusted "github.com/sluice-gitops/sluice/internal/verify/openpgp"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
@@ -142,7 +143,7 @@ func (k *Keys) addOpenPGP(text []byte) error {
 		if err != nil {
 			return errors.New("it is not an OpenPGP key in armor")
 		}
-		ring, err := openpgp.ReadKeyRing(block.Body)
+		ring, err := trusted.ReadKeys(block.Body)
 		if err != nil {
 			return errors.New("it holds no OpenPGP key that can be read")
 		}

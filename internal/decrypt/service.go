@@ -10,7 +10,6 @@ import (
 
 	"filippo.io/age"
 	agearmor "filippo.io/age/armor"
-	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/getsops/sops/v3/keyservice"
 
@@ -144,9 +143,5 @@ func (k *Keys) withOpenPGP(ciphertext []byte) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("the encrypted key is not in armor")
 	}
-	message, err := openpgp.ReadMessage(block.Body, k.OpenPGP, nil, nil)
-	if err != nil {
-		return nil, errNotAtHand
-	}
-	return readKey(message.UnverifiedBody)
+	return k.decryptMessage(block.Body)
 }

@@ -17,9 +17,9 @@ func ReadKeyRing(file []byte, id string, passphrase []byte) (*PrivateKey, error)
 	if len(file) > maxKeyring {
 		return nil, errors.New("the OpenPGP keyring is too large")
 	}
-	read := openpgp.ReadKeyRing
+	read := ReadKeys
 	if bytes.HasPrefix(bytes.TrimSpace(file), []byte("-----BEGIN")) {
-		read = openpgp.ReadArmoredKeyRing
+		read = readArmored
 	}
 	keys, err := read(bytes.NewReader(file))
 	if err != nil {

@@ -49,7 +49,7 @@ func readFile(file []byte) (openpgp.EntityList, error) {
 		return nil, fmt.Errorf("the file of public keys is larger than %d MiB", maxKeyring>>20)
 	}
 	if len(file) > 0 && file[0]&0x80 != 0 { // binary: the first bit of a packet is set (RFC 9580, 4.2)
-		return publicOnly(openpgp.ReadKeyRing(bytes.NewReader(file)))
+		return publicOnly(ReadKeys(bytes.NewReader(file)))
 	}
 	var all openpgp.EntityList
 	for r := bufio.NewReader(bytes.NewReader(file)); ; {
@@ -60,7 +60,7 @@ func readFile(file []byte) (openpgp.EntityList, error) {
 		if err != nil || block.Type != openpgp.PublicKeyType {
 			return nil, errors.New("the file contains no OpenPGP public key")
 		}
-		keys, err := publicOnly(openpgp.ReadKeyRing(block.Body))
+		keys, err := publicOnly(ReadKeys(block.Body))
 		if err != nil {
 			return nil, err
 		}
@@ -106,8 +106,12 @@ func (k *Keyring) Verify(message, signature []byte, now time.Time) (fingerprint 
 			fingerprint, err = "", errors.New("the OpenPGP signature is malformed")
 		}
 	}()
+	packets, err := checkPackets(block.Body)
+	if err != nil {
+		return "", explain(err)
+	}
 	config := &packet.Config{Time: func() time.Time { return now }}
-	made, signer, err := openpgp.VerifyDetachedSignature(k.keys, bytes.NewReader(message), block.Body, config)
+	made, signer, err := openpgp.VerifyDetachedSignature(k.keys, bytes.NewReader(message), packets, config)
 	if err != nil {
 		return "", explain(err)
 	}

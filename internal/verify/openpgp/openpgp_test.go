@@ -2,8 +2,11 @@ package openpgp
 
 import (
 	"bytes"
+	"errors"
+	"math/bits"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/ProtonMail/go-crypto/openpgp/s2k"
 )
 
 var (
@@ -112,6 +116,100 @@ func TestVerifySignatureOfGnuPG(t *testing.T) {
 	}
 	if _, err := keys.Verify(golden(t, "message"), golden(t, "weak.asc"), made.AddDate(10, 0, 0)); err == nil {
 		t.Error("a signature over a SHA-1 hash is accepted")
+	}
+}
+
+// TestStatedLengthsTakeNoMemory has signatures of a few bytes that state 2 GiB: alone, embedded in another, and hidden
+// behind one. FuzzVerify found the first.
+func TestStatedLengthsTakeNoMemory(t *testing.T) {
+	key := newKey(t, nil)
+	keys, err := Read(public(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := []byte{6, 0, 22, 8, 0x7f, 0xff, 0xff, 0xff}
+	embedded := append([]byte{4, 0, 22, 8, 0, byte(len(bomb) + 2), byte(len(bomb) + 1), 32}, bomb...)
+	embedded = append(embedded, 0, 0)
+	packetOf := func(contents []byte) []byte { return append([]byte{0xc2, byte(len(contents))}, contents...) }
+	block, err := armor.Decode(bytes.NewReader(sign(t, key, message, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := packet.NewOpaqueReader(block.Body).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{
+		"alone": packetOf(bomb), "embedded": packetOf(embedded),
+		"hidden": packetOf(append(bytes.Clone(p.Contents), packetOf(bomb)...)),
+	}
+	for name, file := range files {
+		var armored bytes.Buffer
+		w, err := armor.Encode(&armored, openpgp.SignatureType, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var keyring bytes.Buffer
+		if err := key.Serialize(&keyring); err != nil {
+			t.Fatal(err)
+		}
+		keyring.Write(file)
+		for use, read := range map[string]func() error{
+			"signature": func() error { _, err := keys.Verify([]byte("another"), armored.Bytes(), made); return err },
+			"keyring":   func() error { _, err := Read(keyring.Bytes()); return err },
+		} {
+			before := allocated()
+			if err := read(); err == nil {
+				t.Errorf("%s, %s: no error", name, use)
+			}
+			if n := allocated() - before; n > 8<<20 {
+				t.Errorf("%s, %s: %d MiB were allocated", name, use, n>>20)
+			}
+		}
+	}
+}
+
+// allocated returns how many bytes were allocated since the process began.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// TestPassphrasesAreBounded has private keys whose passphrase needs the memory that their file says.
+func TestPassphrasesAreBounded(t *testing.T) {
+	for memory, want := range map[uint32]bool{1 << 16: true, 1 << 21: false} { // KiB
+		key := newKey(t, nil)
+		config := &packet.Config{AEADConfig: &packet.AEADConfig{}, S2KConfig: &s2k.Config{
+			S2KMode: s2k.Argon2S2K, Argon2Config: &s2k.Argon2Config{NumberOfPasses: 1, DegreeOfParallelism: 1,
+				Memory: 1 << 16}}}
+		if err := key.EncryptPrivateKeys([]byte("words"), config); err != nil {
+			t.Fatal(err)
+		}
+		protection, err := protectionOf(key.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if err := key.SerializePrivateWithoutSigning(&file, nil); err != nil {
+			t.Fatal(err)
+		}
+		// The memory is stated by its logarithm, in the last byte of the parameters.
+		stated := append(bytes.Clone(protection[:22]), byte(bits.Len32(memory)-1))
+		damaged := bytes.ReplaceAll(file.Bytes(), protection[:23], stated)
+		_, err = ReadKeyRing(damaged, "", []byte("words"))
+		if got := !errors.Is(err, errCost); got != want {
+			t.Errorf("%d MiB: the passphrase is tried: %t, error %v", memory>>10, got, err)
+		}
+		if want && err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ func ReadPrivate(armored, passphrase []byte) (*PrivateKey, error) {
 	if len(armored) > maxKeyring {
 		return nil, errors.New("the OpenPGP key is too large")
 	}
-	keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(armored))
+	keys, err := readArmored(bytes.NewReader(armored))
 	switch {
 	case err != nil:
 		return nil, errors.New("the file contains no armored OpenPGP private key")
@@ -35,6 +35,9 @@ func unlock(key *openpgp.Entity, passphrase []byte) (*PrivateKey, error) {
 	if isEncrypted(key) {
 		if len(passphrase) == 0 {
 			return nil, errors.New("the OpenPGP key is encrypted, and no passphrase is set")
+		}
+		if err := checkCost(key); err != nil {
+			return nil, err
 		}
 		if err := key.DecryptPrivateKeys(passphrase); err != nil {
 			return nil, errors.New("the passphrase does not decrypt the OpenPGP key")

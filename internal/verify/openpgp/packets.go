@@ -1,0 +1,124 @@
+package openpgp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+)
+
+const (
+	tagSignature      = 2  // of a packet (RFC 9580, 5)
+	embeddedSignature = 32 // type of a subpacket (RFC 9580, 5.2.3.34)
+)
+
+var errMalformed = errors.New("an OpenPGP packet is malformed")
+
+// ReadKeys is [openpgp.ReadKeyRing] for input that is not trusted, whose size the caller bounds.
+func ReadKeys(r io.Reader) (openpgp.EntityList, error) {
+	checked, err := checkPackets(r)
+	if err != nil {
+		return nil, err
+	}
+	return openpgp.ReadKeyRing(checked)
+}
+
+// readArmored is [ReadKeys] for one block in armor.
+func readArmored(r io.Reader) (openpgp.EntityList, error) {
+	block, err := armor.Decode(r)
+	if err != nil {
+		return nil, err
+	}
+	if block.Type != openpgp.PublicKeyType && block.Type != openpgp.PrivateKeyType {
+		return nil, errMalformed
+	}
+	return ReadKeys(block.Body)
+}
+
+// checkPackets returns the packets of keys or signatures once it has checked them. The library allocates as many bytes
+// as a signature states, up to 4 GiB with version 6, before it reads them (RFC 9580, 5.2.3). It also takes what follows
+// in a packet for the next packet, which could hide such a signature.
+func checkPackets(r io.Reader) (io.Reader, error) {
+	var checked bytes.Buffer
+	for packets := packet.NewOpaqueReader(r); ; {
+		p, err := packets.Next()
+		if errors.Is(err, io.EOF) {
+			return &checked, nil
+		}
+		if err != nil {
+			return nil, errMalformed
+		}
+		if err := checkPacket(p); err != nil {
+			return nil, err
+		}
+		if err := p.Serialize(&checked); err != nil {
+			return nil, errMalformed
+		}
+	}
+}
+
+// checkPacket returns an error for a packet that states a wrong length, or has more than its content.
+func checkPacket(p *packet.OpaquePacket) error {
+	if p.Tag == tagSignature {
+		if err := checkSignature(p.Contents, 0); err != nil {
+			return err
+		}
+	}
+	var one bytes.Buffer
+	if err := p.Serialize(&one); err != nil {
+		return errMalformed
+	}
+	parsed, _ := packet.Read(&one) // a packet that it does not know is skipped later
+	switch parsed.(type) {
+	case *packet.Compressed, *packet.LiteralData, *packet.SymmetricallyEncrypted, *packet.AEADEncrypted:
+		return fmt.Errorf("OpenPGP packet %d is not of a key or a signature", p.Tag)
+	}
+	if one.Len() > 0 {
+		return errMalformed
+	}
+	return nil
+}
+
+// checkSignature returns an error for a signature that states more bytes than it has, also in one that is embedded at
+// a depth of at most one.
+func checkSignature(b []byte, depth int) error {
+	if len(b) == 0 || b[0] < 4 || b[0] > 6 {
+		return nil // not supported, so that nothing else of it is read
+	}
+	if depth > 1 {
+		return errMalformed
+	}
+	for rest, area := b[min(4, len(b)):], 0; area < 2; area++ {
+		size, read := uint64(0), 2
+		if b[0] == 6 {
+			read = 4
+		}
+		if len(rest) < read {
+			return errMalformed
+		}
+		if read == 4 {
+			size = uint64(binary.BigEndian.Uint32(rest))
+		} else {
+			size = uint64(binary.BigEndian.Uint16(rest))
+		}
+		if rest = rest[read:]; size > uint64(len(rest)) {
+			return errMalformed
+		}
+		subpackets, _ := packet.OpaqueSubpackets(rest[:size]) // those before a malformed one
+		for _, s := range subpackets {
+			if s.SubType&0x7f != embeddedSignature {
+				continue
+			}
+			if err := checkSignature(s.Contents, depth+1); err != nil {
+				return err
+			}
+		}
+		rest = rest[size:]
+	}
+	return nil
+}
