@@ -3,11 +3,12 @@ package decrypt
 import (
 	"bytes"
 	"io"
-	"runtime"
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 const dataKey = "0123456789abcdef0123456789abcdef"
@@ -36,13 +37,19 @@ func encryptPackets(tb testing.TB, key *openpgp.Entity, plain []byte) *bytes.Buf
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := w.Write(plain); err != nil {
+	writeAll(tb, w, plain)
+	return &out
+}
+
+// writeAll writes bytes and closes the writer.
+func writeAll(tb testing.TB, w io.WriteCloser, b []byte) {
+	tb.Helper()
+	if _, err := w.Write(b); err != nil {
 		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	return &out
 }
 
 func TestMessagesAreDecrypted(t *testing.T) {
@@ -57,12 +64,7 @@ func TestMessagesAreDecrypted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(w, dataKey); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		writeAll(t, w, []byte(dataKey))
 		damaged := bytes.Clone(message.Bytes())
 		damaged[len(damaged)-1] ^= 1
 		if got, err := keys.decryptMessage(&message); err != nil || string(got) != dataKey {
@@ -86,14 +88,12 @@ func TestSignatureInAMessageTakesNoMemory(t *testing.T) {
 	if _, err := other.decryptMessage(bytes.NewReader(message.Bytes())); err == nil {
 		t.Error("a message for another key is decrypted")
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	got, err := keys.decryptMessage(message)
-	runtime.ReadMemStats(&after)
-	if err != nil || string(got) != dataKey {
-		t.Errorf("%q, error %v", got, err)
-	}
-	if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+	n := allocation.Bytes(func() {
+		if got, err := keys.decryptMessage(message); err != nil || string(got) != dataKey {
+			t.Errorf("%q, error %v", got, err)
+		}
+	})
+	if n > 8<<20 {
 		t.Errorf("%d MiB were allocated", n>>20)
 	}
 }

@@ -152,12 +152,7 @@ func newOpenPGP(t testing.TB, dataKey []byte) (private string, master keys.Maste
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plain.Write(dataKey); err != nil {
-		t.Fatal(err)
-	}
-	if err := plain.Close(); err != nil {
-		t.Fatal(err)
-	}
+	writeAll(t, plain, dataKey)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/expression/expressiontest"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 // maxAllocated is the number of bytes that an evaluation may allocate in total, including those that are freed.
@@ -30,13 +30,12 @@ func evaluated(tb testing.TB, source string, variables Map) (units int64, alloca
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Minute)
 	defer cancel()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if _, units, err = e.run(ctx, variables); err != nil {
-		_ = err.Error() // the library creates some messages late
-	}
-	runtime.ReadMemStats(&after)
-	return units, after.TotalAlloc - before.TotalAlloc, err
+	allocated = allocation.Bytes(func() {
+		if _, units, err = e.run(ctx, variables); err != nil {
+			_ = err.Error() // the library creates some messages late
+		}
+	})
+	return units, allocated, err
 }
 
 // TestHostileExpressionsAreBounded evaluates expressions that would need seconds and gigabytes.

@@ -43,7 +43,8 @@ var GroupKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: ku
 
 // Controller reconciles Kustomizations. It implements [reconcile.Step].
 type Controller struct {
-	Client    client.Reader // cached
+	Client    client.Reader // cached, but current where a pass needs it
+	Cache     client.Reader // never waits for the API server
 	Live      client.Reader // not cached, also to keep Secrets out of memory
 	Artifacts *artifact.Fetcher
 	Applied   *artifact.AppliedStore // of objects behind gates

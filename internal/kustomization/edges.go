@@ -18,7 +18,7 @@ var _ reconcile.Ranker = (*Controller)(nil)
 func (c *Controller) OnlyNotes(ref, changed reconcile.Ref) bool {
 	var obj kustomizev1.Kustomization
 	ctx := context.Background() // all reads are from memory
-	if err := c.Client.Get(ctx, ref.NamespacedName, &obj); err != nil {
+	if err := c.Cache.Get(ctx, ref.NamespacedName, &obj); err != nil {
 		return false
 	}
 	key := sourceKey(&obj)
@@ -36,7 +36,7 @@ func (c *Controller) OnlyNotes(ref, changed reconcile.Ref) bool {
 		return false
 	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-	if err := c.Client.Get(ctx, name, source); err != nil || source.GetArtifact() == nil {
+	if err := c.Cache.Get(ctx, name, source); err != nil || source.GetArtifact() == nil {
 		return false
 	}
 	tree := c.Artifacts.Known(key, source.GetArtifact().Digest)

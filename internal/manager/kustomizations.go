@@ -26,8 +26,8 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		o.FetchBase = remotebase.NewFetcher(p.transport)
 	}
 	controller := &kustomization.Controller{
-		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
-		Applied: p.storage.Applied, Promotable: p.storage.Promotable,
+		Client: p.mgr.GetClient(), Cache: p.mgr.GetCache(), Live: p.mgr.GetAPIReader(),
+		Artifacts: p.storage.Fetcher, Applied: p.storage.Applied, Promotable: p.storage.Promotable,
 		Clusters: clusters, Removal: p.removal(), Events: p.kernel.Events, Clock: p.GetClock(), Options: o,
 	}
 	if err := controller.ObserveDependencies(ctx, p.mgr.GetCache()); err != nil {

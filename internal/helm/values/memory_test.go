@@ -3,7 +3,6 @@ package values_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 // deep returns a document of leaves that all have the same long path before them.
@@ -34,15 +34,6 @@ func times(n int, ref meta.ValuesReference) []meta.ValuesReference {
 		all[i] = ref
 	}
 	return all
-}
-
-// allocated returns the bytes that a function allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // TestMemoryOfValuesIsBounded composes values that need far more memory than their texts have bytes.
@@ -75,7 +66,7 @@ func TestMemoryOfValuesIsBounded(t *testing.T) {
 			ctx := guard.WithBudget(t.Context(), budget)
 			var composed *values.Composed
 			var err error
-			used := allocated(func() {
+			used := allocation.Bytes(func() {
 				composed, err = values.Compose(ctx, in, "team", test.refs,
 					&apiextensionsv1.JSON{Raw: []byte(test.inline)})
 			})
@@ -111,7 +102,7 @@ func TestMemoryOfOriginsIsBounded(t *testing.T) {
 	budget := guard.NewBudget(64 << 20)
 	ctx := guard.WithBudget(context.Background(), budget)
 	var err error
-	used := allocated(func() {
+	used := allocation.Bytes(func() {
 		_, _, err = values.Trace(ctx, objects{}, "team", nil, &apiextensionsv1.JSON{Raw: []byte(deep(4_000))})
 	})
 	if !guard.IsMemory(err) || used > 300<<20 || budget.Used() != 0 {

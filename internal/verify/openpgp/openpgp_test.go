@@ -3,10 +3,10 @@ package openpgp
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math/bits"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +15,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/ProtonMail/go-crypto/openpgp/s2k"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 var (
@@ -144,47 +146,31 @@ func TestStatedLengthsTakeNoMemory(t *testing.T) {
 		"hidden": packetOf(append(bytes.Clone(p.Contents), packetOf(bomb)...)),
 	}
 	for name, file := range files {
-		var armored bytes.Buffer
-		w, err := armor.Encode(&armored, openpgp.SignatureType, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(file); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		signature := armored(t, openpgp.SignatureType, func(w io.Writer) error { _, err := w.Write(file); return err })
 		var keyring bytes.Buffer
 		if err := key.Serialize(&keyring); err != nil {
 			t.Fatal(err)
 		}
 		keyring.Write(file)
 		for use, read := range map[string]func() error{
-			"signature": func() error { _, err := keys.Verify([]byte("another"), armored.Bytes(), made); return err },
+			"signature": func() error { _, err := keys.Verify([]byte("another"), signature, made); return err },
 			"keyring":   func() error { _, err := Read(keyring.Bytes()); return err },
 		} {
-			before := allocated()
-			if err := read(); err == nil {
-				t.Errorf("%s, %s: no error", name, use)
-			}
-			if n := allocated() - before; n > 8<<20 {
+			n := allocation.Bytes(func() {
+				if err := read(); err == nil {
+					t.Errorf("%s, %s: no error", name, use)
+				}
+			})
+			if n > 8<<20 {
 				t.Errorf("%s, %s: %d MiB were allocated", name, use, n>>20)
 			}
 		}
 	}
 }
 
-// allocated returns how many bytes were allocated since the process began.
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
-}
-
 // TestPassphrasesAreBounded has private keys whose passphrase needs the memory that their file says.
 func TestPassphrasesAreBounded(t *testing.T) {
-	for memory, want := range map[uint32]bool{1 << 16: true, 1 << 21: false} { // KiB
+	for kib, want := range map[uint32]bool{1 << 16: true, 1 << 21: false} {
 		key := newKey(t, nil)
 		config := &packet.Config{AEADConfig: &packet.AEADConfig{}, S2KConfig: &s2k.Config{
 			S2KMode: s2k.Argon2S2K, Argon2Config: &s2k.Argon2Config{NumberOfPasses: 1, DegreeOfParallelism: 1,
@@ -201,11 +187,11 @@ func TestPassphrasesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The memory is stated by its logarithm, in the last byte of the parameters.
-		stated := append(bytes.Clone(protection[:22]), byte(bits.Len32(memory)-1))
+		stated := append(bytes.Clone(protection[:22]), byte(bits.Len32(kib)-1))
 		damaged := bytes.ReplaceAll(file.Bytes(), protection[:23], stated)
 		_, err = ReadKeyRing(damaged, "", []byte("words"))
 		if got := !errors.Is(err, errCost); got != want {
-			t.Errorf("%d MiB: the passphrase is tried: %t, error %v", memory>>10, got, err)
+			t.Errorf("%d MiB: the passphrase is tried: %t, error %v", kib>>10, got, err)
 		}
 		if want && err != nil {
 			t.Error(err)
@@ -255,18 +241,23 @@ func newKey(tb testing.TB, config *packet.Config) *openpgp.Entity {
 
 func public(tb testing.TB, key *openpgp.Entity) []byte {
 	tb.Helper()
+	return append(armored(tb, openpgp.PublicKeyType, key.Serialize), '\n')
+}
+
+// armored returns what a function writes, in armor.
+func armored(tb testing.TB, kind string, write func(io.Writer) error) []byte {
+	tb.Helper()
 	var b bytes.Buffer
-	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
+	w, err := armor.Encode(&b, kind, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := key.Serialize(w); err != nil {
+	if err := write(w); err != nil {
 		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	b.WriteString("\n")
 	return b.Bytes()
 }
 

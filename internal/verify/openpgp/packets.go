@@ -2,7 +2,6 @@ package openpgp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -53,32 +52,31 @@ func checkPackets(r io.Reader) (io.Reader, error) {
 		if err != nil {
 			return nil, errMalformed
 		}
-		if err := checkPacket(p); err != nil {
-			return nil, err
-		}
-		if err := p.Serialize(&checked); err != nil {
+		var one bytes.Buffer
+		if err := p.Serialize(&one); err != nil {
 			return nil, errMalformed
+		}
+		checked.Write(one.Bytes())
+		if err := checkPacket(p, &one); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// checkPacket returns an error for a packet that states a wrong length, or has more than its content.
-func checkPacket(p *packet.OpaquePacket) error {
+// checkPacket returns an error for a packet that states a wrong length, or has more than its content. It reads the
+// serialized form.
+func checkPacket(p *packet.OpaquePacket, serialized *bytes.Buffer) error {
 	if p.Tag == tagSignature {
 		if err := checkSignature(p.Contents, 0); err != nil {
 			return err
 		}
 	}
-	var one bytes.Buffer
-	if err := p.Serialize(&one); err != nil {
-		return errMalformed
-	}
-	parsed, _ := packet.Read(&one) // a packet that it does not know is skipped later
+	parsed, _ := packet.Read(serialized) // a packet that it does not know is skipped later
 	switch parsed.(type) {
 	case *packet.Compressed, *packet.LiteralData, *packet.SymmetricallyEncrypted, *packet.AEADEncrypted:
 		return fmt.Errorf("OpenPGP packet %d is not of a key or a signature", p.Tag)
 	}
-	if one.Len() > 0 {
+	if serialized.Len() > 0 {
 		return errMalformed
 	}
 	return nil
@@ -93,20 +91,20 @@ func checkSignature(b []byte, depth int) error {
 	if depth > 1 {
 		return errMalformed
 	}
-	for rest, area := b[min(4, len(b)):], 0; area < 2; area++ {
-		size, read := uint64(0), 2
-		if b[0] == 6 {
-			read = 4
-		}
-		if len(rest) < read {
+	width := 2 // of a length
+	if b[0] == 6 {
+		width = 4
+	}
+	rest := b[min(4, len(b)):] // after the version, the type and two algorithms
+	for range 2 {              // the hashed subpackets and the others
+		if len(rest) < width {
 			return errMalformed
 		}
-		if read == 4 {
-			size = uint64(binary.BigEndian.Uint32(rest))
-		} else {
-			size = uint64(binary.BigEndian.Uint16(rest))
+		var size uint64
+		for _, digit := range rest[:width] {
+			size = size<<8 | uint64(digit)
 		}
-		if rest = rest[read:]; size > uint64(len(rest)) {
+		if rest = rest[width:]; size > uint64(len(rest)) {
 			return errMalformed
 		}
 		subpackets, _ := packet.OpaqueSubpackets(rest[:size]) // those before a malformed one
