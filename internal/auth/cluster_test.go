@@ -129,8 +129,9 @@ func TestEKSWithRoleOfServiceAccount(t *testing.T) {
 	_, err = i.Cluster(within(t), r)
 	mustFail(t, err, "'https://evil.example.com' is not an address of cluster",
 		"Remove the key 'address', or set it to one of: https://abc.gr7.us-west-2.eks.amazonaws.com")
-	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:1:cluster/a/b",
-		"arn:aws:eks:evil.com/x-1:1:cluster/a", "arn:aws:iam::1:role/a", "arn:evil:eks:us-west-2:1:cluster/a"} {
+	for _, name := range []string{"", "prod", "arn:aws:eks:us-west-2:123456789012:cluster/a/b",
+		"arn:aws:eks:evil.com/x-1:123456789012:cluster/a", "arn:aws:iam::123456789012:role/a",
+		"arn:evil:eks:us-west-2:123456789012:cluster/a", "arn:aws:eks:us-west-2:1:cluster/a"} {
 		_, err = i.Cluster(within(t), ClusterRequest{Provider: AWS, Cluster: name, Address: "https://x",
 			CA: []byte("x"), Account: &app})
 		mustFail(t, err, "is not the ARN of a cluster. Use the form arn:aws:eks:REGION:ACCOUNT:cluster/NAME")

@@ -28,8 +28,9 @@ var awsDomains = map[string]string{"aws": "amazonaws.com", "aws-us-gov": "amazon
 	"aws-eusc": "amazonaws.eu"}
 
 var (
-	eksRegion = regexp.MustCompile(`^` + awsRegion + `$`)
-	eksName   = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
+	eksRegion  = regexp.MustCompile(`^` + awsRegion + `$`)
+	eksAccount = regexp.MustCompile(`^[0-9]{12}$`)
+	eksName    = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
 )
 
 // eksCluster is a cluster of EKS.
@@ -40,7 +41,7 @@ func (i *Identities) eks(resource string) (managed, error) {
 	name, ok := strings.CutPrefix(parsed.Resource, "cluster/")
 	domain := awsDomains[parsed.Partition]
 	if err != nil || !ok || parsed.Service != "eks" || domain == "" || !eksRegion.MatchString(parsed.Region) ||
-		!eksName.MatchString(name) {
+		!eksAccount.MatchString(parsed.AccountID) || !eksName.MatchString(name) {
 		return managed{}, authFault("%q is not the ARN of a cluster", firstLine(resource)).
 			WithHint("Use the form arn:aws:eks:REGION:ACCOUNT:cluster/NAME").Final()
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 const (
@@ -78,9 +79,12 @@ func GitHubAppFrom(data map[string][]byte) (*GitHubApp, error) {
 		a.api.Scheme != "https" && a.api.Scheme != "http" {
 		return invalid("has no URL in the key githubAppBaseURL", "Use the form https://HOST/api/v3")
 	}
+	const useOwn = "Generate a key on the app's page at GitHub, and use the file unchanged"
+	if err := keysize.CheckPrivate(data["githubAppPrivateKey"]); err != nil {
+		return invalid("cannot use the key githubAppPrivateKey: "+err.Error(), useOwn)
+	}
 	if a.key, err = rsaKey(data["githubAppPrivateKey"]); err != nil {
-		return invalid("has no RSA key in PEM in the key githubAppPrivateKey",
-			"Generate a key on the app's page at GitHub, and use the file unchanged")
+		return invalid("has no RSA key in PEM in the key githubAppPrivateKey", useOwn)
 	}
 	a.identity = keyOf(a.id, a.installation, a.owner, a.api.String(), string(data["githubAppPrivateKey"]))
 	return a, nil

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 var appKey = sync.OnceValue(func() *rsa.PrivateKey {
@@ -201,7 +203,8 @@ func TestInvalidGitHubAppSecrets(t *testing.T) {
 		"no RSA key":                       {"githubAppPrivateKey", "s3cret"},
 		"RSA key in PEM in the key githubAppPrivateKey. Generate a key on the app's page at GitHub, and use the " +
 			"file unchanged": {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", der))},
-		"in PEM": {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", []byte("s3cret")))},
+		"the RSA key has 16640 bits": {"githubAppPrivateKey", string(largekey.File(t))},
+		"in PEM":                     {"githubAppPrivateKey", string(pemOf("PRIVATE KEY", []byte("s3cret")))},
 	} {
 		_, err := GitHubAppFrom(appSecret(changes...))
 		mustFail(t, err, strings.TrimSuffix(strings.TrimSpace(want), "'"))

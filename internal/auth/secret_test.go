@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 func TestHintsOfGitSecrets(t *testing.T) {
@@ -42,6 +44,11 @@ func TestTLSFromSecret(t *testing.T) {
 	key := pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(appKey()))
 	_, err = TLS{Cert: key, Key: key}.Config()
 	mustFail(t, err, "do not match")
+	_, large := largekey.Certificate(t)
+	for _, config := range []TLS{{CA: large}, {Cert: key, Key: largekey.File(t)}} {
+		_, err = config.Config()
+		mustFail(t, err, "the Secret has a key that is too large: ", "16640 bits", "Use keys of 4096 bits or less")
+	}
 	if c, err := (TLS{}).Config(); err != nil || c.RootCAs != nil || len(c.Certificates) != 0 || c.InsecureSkipVerify {
 		t.Errorf("without a Secret: %+v, %v", c, err)
 	}

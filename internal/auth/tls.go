@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // TLS holds the TLS settings of a Secret, in PEM.
@@ -30,6 +31,10 @@ func TLSFrom(data map[string][]byte) (TLS, error) {
 // Config returns a new client configuration, which the caller may change. The error is a fault.
 func (t TLS) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if err := keysize.CheckTLS(t.CA, t.Cert, t.Key); err != nil {
+		return nil, fault.New(meta.AuthenticationFailedReason, "the Secret has a key that is too large").Because(err).
+			WithHint("Use keys of 4096 bits or less")
+	}
 	if len(t.CA) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {

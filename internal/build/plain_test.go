@@ -198,7 +198,8 @@ func FuzzPlain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two string) {
 		files := map[string]string{"kustomization.yaml": "resources: [a.yaml, base]\n", "a.yaml": one,
 			"base/b.yaml": two, "base/kustomization.yaml": "resources: [b.yaml]\n"}
-		if err := same(t, files, ""); err != nil {
+		// kustomize refuses a reference whose fields have another type, and the API server does so as well
+		if err := same(t, files, ""); err != nil && !strings.Contains(err.Error(), "updating name reference") {
 			t.Error(err)
 		}
 	})

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 func (k *Keys) client() *http.Client { return &http.Client{Transport: k.Transport} }
@@ -109,10 +110,16 @@ func (k *Keys) addAzure(text []byte) error {
 		credential, err = azidentity.NewClientSecretCredential(c.Tenant, c.AppID, c.Password,
 			&azidentity.ClientSecretCredentialOptions{ClientOptions: options})
 	case c.TenantID != "" && c.ClientID != "" && c.ClientCertificate != "":
-		certificates, key, parseErr := azidentity.ParseCertificates([]byte(c.ClientCertificate),
-			[]byte(c.ClientCertificatePassword))
+		file, password := []byte(c.ClientCertificate), []byte(c.ClientCertificatePassword)
+		if err := keysize.CheckFile(file); err != nil {
+			return err
+		}
+		certificates, key, parseErr := azidentity.ParseCertificates(file, password)
 		if parseErr != nil {
 			return errors.New("clientCertificate cannot be read")
+		}
+		if err := keysize.Check(key); err != nil {
+			return err
 		}
 		credential, err = azidentity.NewClientCertificateCredential(c.TenantID, c.ClientID, certificates, key,
 			&azidentity.ClientCertificateCredentialOptions{ClientOptions: options,
@@ -157,6 +164,9 @@ func (k *Keys) addGCP(text []byte) error {
 	jwt, err := google.JWTConfigFromJSON(text, gcpScope)
 	if err != nil {
 		return errors.New("it is not the key of a service account in JSON")
+	}
+	if err := keysize.CheckPrivate(jwt.PrivateKey); err != nil {
+		return err
 	}
 	k.GCP = func(ctx context.Context) (oauth2.TokenSource, error) {
 		return jwt.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, k.client())), nil

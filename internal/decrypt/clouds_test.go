@@ -27,6 +27,8 @@ import (
 	"github.com/getsops/sops/v3/hcvault"
 	"github.com/getsops/sops/v3/keys"
 	"github.com/getsops/sops/v3/kms"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 // internet responds to requests for the hosts of the key services.
@@ -320,6 +322,26 @@ func TestAzureTakesEveryDocumentedCredential(t *testing.T) {
 		k, err := FromSecret(map[string][]byte{azureEntry: []byte(value)}, nil)
 		if err != nil || k.Azure == nil {
 			t.Errorf("%.20s: %v", value, err)
+		}
+	}
+}
+
+// One token for a key that fits into a Secret would take days to sign.
+func TestLargeKeysOfCloudsAreRefused(t *testing.T) {
+	file := string(largekey.File(t))
+	certificate, _ := largekey.Certificate(t)
+	both := file + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}))
+	for entry, values := range map[string]map[string]string{
+		azureEntry: {"tenantId": "t", "clientId": "c", "clientCertificate": both},
+		gcpEntry:   {"type": "service_account", "client_email": "a@b", "private_key": file},
+	} {
+		text, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = FromSecret(map[string][]byte{entry: text}, nil)
+		if err == nil || !strings.Contains(err.Error(), "the RSA key has 16640 bits; the maximum is 16384") {
+			t.Errorf("%s: %v", entry, err)
 		}
 	}
 }

@@ -17,15 +17,15 @@ const (
 )
 
 const (
-	maxMessage     = 64 << 10 // bytes of a decrypted message with its packets
-	maxSessionKeys = 64       // of a message that are tried
+	maxMessage  = 64 << 10 // bytes of a decrypted message with its packets
+	maxAttempts = 64       // to decrypt a session key of a message
 )
 
 // decryptMessage decrypts an OpenPGP message for one of the keys. It parses only the packets that it needs: who
 // encrypts a message may put anything into it, and the library allocates up to 4 GiB for a signature of a few bytes.
 func (k *Keys) decryptMessage(r io.Reader) ([]byte, error) {
 	var sessions []*packet.EncryptedKey
-	tried := 0
+	attempts := maxAttempts
 	for packets := packet.NewOpaqueReader(r); ; {
 		p, err := packets.Next()
 		if err != nil {
@@ -33,10 +33,7 @@ func (k *Keys) decryptMessage(r io.Reader) ([]byte, error) {
 		}
 		switch p.Tag {
 		case tagSessionKey:
-			if tried++; tried > maxSessionKeys {
-				return nil, errNotAtHand
-			}
-			if s := k.sessionKey(p); s != nil {
+			if s := k.sessionKey(p, &attempts); s != nil {
 				sessions = append(sessions, s)
 			}
 		case tagEncrypted, tagAEAD:
@@ -50,8 +47,8 @@ func (k *Keys) decryptMessage(r io.Reader) ([]byte, error) {
 	}
 }
 
-// sessionKey returns a session key that one of the keys decrypts, or nil.
-func (k *Keys) sessionKey(p *packet.OpaquePacket) *packet.EncryptedKey {
+// sessionKey returns a session key that one of the keys decrypts, or nil. It counts down the attempts that are left.
+func (k *Keys) sessionKey(p *packet.OpaquePacket, attempts *int) *packet.EncryptedKey {
 	parsed, err := p.Parse()
 	session, ok := parsed.(*packet.EncryptedKey)
 	if err != nil || !ok {
@@ -62,7 +59,13 @@ func (k *Keys) sessionKey(p *packet.OpaquePacket) *packet.EncryptedKey {
 		candidates = k.OpenPGP.DecryptionKeys()
 	}
 	for _, c := range candidates {
-		if c.PrivateKey != nil && !c.PrivateKey.Encrypted && session.Decrypt(c.PrivateKey, nil) == nil {
+		if c.PrivateKey == nil || c.PrivateKey.Encrypted {
+			continue
+		}
+		if *attempts--; *attempts < 0 {
+			return nil
+		}
+		if session.Decrypt(c.PrivateKey, nil) == nil {
 			return session
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/hostguard"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 const (
@@ -64,6 +65,9 @@ const reason = meta.ReconciliationFailedReason
 // configure returns the configuration with our transport. A configuration that runs a program, which may provide
 // certificates, keeps the transport of client-go.
 func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
+	if err := keysize.CheckTLS(cfg.CAData, cfg.CertData, cfg.KeyData); err != nil {
+		return nil, err
+	}
 	out := rest.CopyConfig(cfg)
 	out.QPS, out.Burst, out.UserAgent, out.WarningHandler = t.QPS, t.Burst, "sluice", rest.NoWarnings{}
 	if cfg.ExecProvider != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 // send sends a request to a cluster, and returns the error of the transport.
@@ -276,5 +277,17 @@ func TestAnswersOfClustersEndInTime(t *testing.T) {
 	close(more)
 	if content, err := io.ReadAll(watch.Body); err != nil || string(content) != "{}" {
 		t.Errorf("the watch ended with %q, %v", content, err)
+	}
+}
+
+func TestLargeKeysOfAKubeConfigAreRefused(t *testing.T) {
+	_, authority := largekey.Certificate(t)
+	for name, files := range map[string]rest.TLSClientConfig{"an authority": {CAData: authority},
+		"a key": {CertData: authority, KeyData: largekey.File(t)}} {
+		cfg := &rest.Config{Host: "https://x", TLSClientConfig: files}
+		_, err := NewTransports(&egress.Policy{}, nil).configure(cfg)
+		if err == nil || !strings.Contains(err.Error(), "the RSA key has 16640 bits; the maximum is 16384") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // Algorithms and Curves are the supported values of [Spec].
@@ -33,7 +34,7 @@ var (
 // Limits for RSA keys, in bits.
 const (
 	minRSABits = 2048
-	maxRSABits = 16384
+	maxRSABits = keysize.MaxBits
 )
 
 // Spec describes a key to generate.
@@ -100,6 +101,9 @@ func (p *Private) Digest() [sha256.Size]byte { return p.digest }
 // Parse reads a private key in PEM. passphrase is empty for a key without a passphrase. It rejects a key whose file
 // names the public key of another one. The error contains no part of the key.
 func Parse(private []byte, passphrase string) (*Private, error) {
+	if err := keysize.CheckFile(private); err != nil {
+		return nil, err
+	}
 	var signer ssh.Signer
 	var err error
 	if passphrase == "" {
@@ -113,6 +117,11 @@ func Parse(private []byte, passphrase string) (*Private, error) {
 		return nil, errors.New("it needs a passphrase")
 	case err != nil:
 		return nil, fmt.Errorf("not a private key: %w", err)
+	}
+	if public, ok := signer.PublicKey().(ssh.CryptoPublicKey); ok {
+		if err := keysize.Check(public.CryptoPublicKey()); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkPair(signer); err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/sshkey"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 func TestGenerate(t *testing.T) {
@@ -206,5 +207,16 @@ func TestInconsistentKeysAreRefused(t *testing.T) {
 				t.Errorf("%s, passphrase %q: accepted as %s", name, passphrase, parsed.Signer().PublicKey().Type())
 			}
 		}
+	}
+}
+
+// One signature with a key that fits into a Secret would take days, and Parse makes one.
+func TestLargeKeysAreRefused(t *testing.T) {
+	if _, err := sshkey.Parse(largekey.File(t), ""); err == nil || !strings.Contains(err.Error(), "16640 bits") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := sshkey.Parse(bytes.Repeat([]byte("-"), 1<<20), ""); err == nil ||
+		!strings.Contains(err.Error(), "1048576 bytes") {
+		t.Errorf("got %v", err)
 	}
 }

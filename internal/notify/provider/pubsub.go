@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
@@ -143,10 +144,14 @@ func invalidCredentials() *fault.Fault {
 // rejected.
 func credentialsType(raw []byte) (google.CredentialsType, error) {
 	var header struct {
-		Type string `json:"type"`
+		Type       string `json:"type"`
+		PrivateKey string `json:"private_key"`
 	}
 	if len(raw) > maxCredential || json.Unmarshal(raw, &header) != nil {
 		return "", invalidCredentials()
+	}
+	if err := keysize.CheckPrivate([]byte(header.PrivateKey)); err != nil {
+		return "", invalidCredentials().Because(err)
 	}
 	switch kind := google.CredentialsType(header.Type); kind {
 	case google.ServiceAccount, google.AuthorizedUser:

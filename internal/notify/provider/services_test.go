@@ -103,6 +103,9 @@ var invalidServiceOptions = map[string]invalidOptions{
 	"pubsub, malformed credentials": {reason: ValidationFailed, want: "does not contain Google Cloud " +
 		"credentials. Store the JSON key of a service account in it",
 		options: changed(services["googlepubsub"], withKey("token", "t0kenSecret"))},
+	"pubsub, large key": {reason: ValidationFailed, want: "the file of the private key has 40000 bytes",
+		options: changed(services["googlepubsub"], withKey("token", `{"type": "service_account", "private_key": "`+
+			strings.Repeat("a", 40000)+`"}`))},
 	"pubsub, external credentials": {reason: ValidationFailed, want: "external_account are not allowed in a " +
 		"Secret. Use workload identity with spec.serviceAccountName",
 		options: changed(services["googlepubsub"], withKey("token", externalAccount))},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // google is the issuer of Pub/Sub tokens (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).
@@ -34,7 +34,6 @@ const (
 
 	maxDocument    = 256 << 10        // bytes of an issuer document
 	maxKeys        = 100              // of an issuer
-	maxModulus     = 8192             // bits of an RSA key, as in crypto/tls: the time for a signature grows with them
 	requestTimeout = 10 * time.Second // for an issuer document
 )
 
@@ -107,8 +106,8 @@ func checkKeys(document []byte) error {
 		return fmt.Errorf("the issuer has %d keys; the maximum is %d", len(set.Keys), maxKeys)
 	}
 	for _, k := range set.Keys {
-		if key, ok := k.Key.(*rsa.PublicKey); ok && key.N.BitLen() > maxModulus {
-			return fmt.Errorf("the issuer has an RSA key of %d bits; the maximum is %d", key.N.BitLen(), maxModulus)
+		if err := keysize.Check(k.Key); err != nil {
+			return fmt.Errorf("a key of the issuer cannot be used: %w", err)
 		}
 	}
 	return nil

@@ -153,10 +153,12 @@ func TestKeysThatTakeLongAreRefused(t *testing.T) {
 		says string // no error if it is empty
 	}{
 		"a usual key":     {keys: []map[string]any{key(4096)}},
-		"the largest key": {keys: []map[string]any{key(8192)}},
-		"a larger key":    {[]map[string]any{key(4096), key(8200)}, "an RSA key of 8200 bits; the maximum is 8192"},
-		"a huge key":      {[]map[string]any{key(512 << 10)}, "an RSA key of 524288 bits; the maximum is 8192"},
-		"many keys":       {slices.Repeat([]map[string]any{key(2048)}, 101), "has 101 keys; the maximum is 100"},
+		"the largest key": {keys: []map[string]any{key(16384)}},
+		"a larger key": {[]map[string]any{key(4096), key(16392)},
+			"the RSA key has 16392 bits; the maximum is 16384"},
+		"a huge key": {[]map[string]any{key(512 << 10)},
+			"the RSA key has 524288 bits; the maximum is 16384"},
+		"many keys": {slices.Repeat([]map[string]any{key(2048)}, 101), "has 101 keys; the maximum is 100"},
 	} {
 		mux := http.NewServeMux()
 		server := httptest.NewServer(mux)

@@ -3,6 +3,7 @@ package bucket
 import (
 	"crypto/hmac"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -21,6 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 const (
@@ -189,15 +191,15 @@ func (a *azureServer) remote(t *testing.T, container, query string, secret map[s
 
 var clientKey = mustKey()
 
-// clientCertificate returns a certificate and its key, in PEM.
-func clientCertificate(t *testing.T) string {
+// clientCertificate returns a certificate of clientKey and a private key, in PEM.
+func clientCertificate(t *testing.T, private *rsa.PrivateKey) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &clientKey.PublicKey, clientKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(clientKey)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +223,7 @@ func TestAzure(t *testing.T) {
 		"anonymously":   {public: true, query: "", secret: nil},
 		"client secret": {public: false, query: "", secret: with(map[string]string{"clientSecret": "the secret"})},
 		"client certificate": {public: false, query: "",
-			secret: with(map[string]string{"clientCertificate": clientCertificate(t),
+			secret: with(map[string]string{"clientCertificate": clientCertificate(t, clientKey),
 				"clientCertificateSendChain": "true"})},
 		"account key": {public: false, query: "", secret: map[string]string{"accountKey": azureKey}},
 		"account key with name": {public: false, query: "",
@@ -284,6 +286,10 @@ func TestAzureErrors(t *testing.T) {
 		"invalid certificate": {container: "apps",
 			secret: map[string]string{"tenantId": azureTenant, "clientId": azureClient,
 				"clientCertificate": "s3cr3t"}, reason: "AuthenticationFailed", message: "is not valid"},
+		"large key": {container: "apps",
+			secret: map[string]string{"tenantId": azureTenant, "clientId": azureClient,
+				"clientCertificate": clientCertificate(t, largekey.New(t))}, reason: "AuthenticationFailed",
+			message: "is not valid"},
 		"wrong client secret": {container: "apps",
 			secret: map[string]string{"tenantId": azureTenant, "clientId": azureClient,
 				"clientSecret": "s3cr3t", "authorityHost": "AUTHORITY"}, reason: "AuthenticationFailed",

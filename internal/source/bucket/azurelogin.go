@@ -10,6 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // AzureLoginFrom reads the login in a Secret: tenantId and clientId with clientSecret or clientCertificate; clientId
@@ -63,8 +65,14 @@ func AzureLoginFrom(data map[string][]byte, endpoint string, transport, metadata
 
 // certificateLogin returns the credential of a client certificate.
 func certificateLogin(data map[string][]byte, transport http.RoundTripper) (azcore.TokenCredential, error) {
+	if err := keysize.CheckFile(data["clientCertificate"]); err != nil {
+		return nil, err
+	}
 	certificates, key, err := azidentity.ParseCertificates(data["clientCertificate"], data["clientCertificatePassword"])
 	if err != nil {
+		return nil, err
+	}
+	if err := keysize.Check(key); err != nil {
 		return nil, err
 	}
 	chain := string(data["clientCertificateSendChain"])

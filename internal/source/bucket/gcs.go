@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2/google"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // GCSReadOnly is the scope that is required to read a bucket of Google Cloud Storage.
@@ -48,6 +49,10 @@ func ServiceAccountTokens(data map[string][]byte, transport http.RoundTripper) (
 	if err != nil { // the error is not included, as it may contain parts of the key
 		return nil, refused("the key 'serviceaccount' of the Secret is not the JSON key of a service account").
 			WithHint("Only keys of type service_account are supported: other types can refer to files and programs")
+	}
+	if err := keysize.CheckPrivate(config.PrivateKey); err != nil {
+		return nil, refused("the key 'serviceaccount' of the Secret cannot be used").Because(err).
+			WithHint("Use the file that Google Cloud created")
 	}
 	client := context.WithValue(context.Background(), oauth2.HTTPClient,
 		&http.Client{Transport: transport, Timeout: exchangeTimeout})

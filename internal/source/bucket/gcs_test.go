@@ -22,6 +22,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 // googleServer implements the documented JSON API and its token exchange, with two objects a page. It requires a token.
@@ -243,6 +244,16 @@ func TestGoogleRefusesOtherTypesOfKeys(t *testing.T) {
 			strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+	large, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "a@b",
+		"private_key": string(largekey.File(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ServiceAccountTokens(map[string][]byte{"serviceaccount": large}, http.DefaultTransport)
+	if f := fault.As(err); f == nil || f.Hint != "Use the file that Google Cloud created" ||
+		!strings.Contains(f.Error(), "16640 bits") {
+		t.Errorf("a large key: %v", err)
 	}
 	for _, endpoint := range []string{"", "a/b", "user@host", "host?x", "::"} {
 		if _, err := NewGCS(GCS{Endpoint: endpoint, Bucket: "apps"}); fault.As(err) == nil ||

@@ -9,6 +9,7 @@ package cosign
 import (
 	"context"
 	"crypto"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
@@ -63,6 +65,9 @@ func Keys(data map[string][]byte) (*Verifier, error) {
 		public, err := cryptoutils.UnmarshalPEMToPublicKey(data[entry])
 		if err != nil {
 			return nil, invalidConfig("cannot parse the key '%s' of the Secret", entry).Because(err)
+		}
+		if err := keysize.Check(public); err != nil {
+			return nil, invalidConfig("the key '%s' of the Secret is not supported", entry).Because(err)
 		}
 		key, err := signature.LoadVerifier(public, crypto.SHA256)
 		if err != nil {
@@ -111,6 +116,9 @@ func Keyless(identities []Identity, trustedRoot []byte, public *PublicRoot) (*Ve
 	material, err := root.NewTrustedRootFromJSON(trustedRoot)
 	if err != nil {
 		return nil, invalidConfig("cannot parse the trusted root").Because(err)
+	}
+	if err := checkRoot(material); err != nil {
+		return nil, invalidConfig("the trusted root cannot be used").Because(err)
 	}
 	v.public = nil
 	return v, v.setRoot(material)
@@ -163,6 +171,9 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 	var failures []string
 	for _, s := range v.signers {
 		for _, c := range found {
+			if err := ctx.Err(); err != nil {
+				return "", failed(image, "its signatures could not all be checked in time").Because(err)
+			}
 			err := c.check(ctx, digest, s.checks)
 			if err == nil {
 				return s.name, nil
@@ -174,9 +185,40 @@ func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remo
 		Because(errors.New(strings.Join(failures[:min(len(failures), shownFailures)], "; ")))
 }
 
+// checkRoot returns an error if a key of a trust root takes long to verify with.
+func checkRoot(material root.TrustedMaterial) error {
+	var chain []*x509.Certificate
+	for _, a := range material.FulcioCertificateAuthorities() {
+		if a, ok := a.(*root.FulcioCertificateAuthority); ok {
+			chain = append(append(chain, a.Root), a.Intermediates...)
+		}
+	}
+	for _, a := range material.TimestampingAuthorities() {
+		if a, ok := a.(*root.SigstoreTimestampingAuthority); ok {
+			chain = append(append(chain, a.Root, a.Leaf), a.Intermediates...)
+		}
+	}
+	for _, logs := range []map[string]*root.TransparencyLog{material.RekorLogs(), material.CTLogs()} {
+		for _, l := range logs {
+			if err := keysize.Check(l.PublicKey); err != nil {
+				return err
+			}
+		}
+	}
+	return keysize.CheckChain(chain...)
+}
+
 // checkBundle verifies a bundle of cosign 3. Other statements, such as an SBOM, are not signatures of the
 // artifact, even if a trusted signer made them.
 func checkBundle(ctx context.Context, bundle verify.SignedEntity, digest v1.Hash, checks cosign.CheckOpts) error {
+	content, err := bundle.VerificationContent()
+	if err != nil {
+		return err
+	}
+	chain := append([]*x509.Certificate{content.Certificate()}, content.Intermediates()...)
+	if err := keysize.CheckChain(chain...); err != nil {
+		return err
+	}
 	raw, err := hex.DecodeString(digest.Hex)
 	if err != nil {
 		return err

@@ -1,14 +1,23 @@
 package cosign
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1/static"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	layer "github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/sigstore/cosign/v3/pkg/cosign"
+	"github.com/sigstore/cosign/v3/pkg/oci/static"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 )
 
@@ -20,7 +29,7 @@ const (
 // target pushes an artifact without signatures.
 func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
 	t.Helper()
-	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")),
+	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, layer.NewLayer([]byte(repo), "text/plain")),
 		Access: r.Access()}
 }
 
@@ -102,9 +111,15 @@ func mislabelled(to signing.Target, key *signing.Key) {
 }
 
 func TestKeysRejects(t *testing.T) {
+	der, err := x509.MarshalPKIXPublicKey(&largekey.New(t).PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	for what, data := range map[string]map[string][]byte{
 		"no data":       nil,
 		"no public key": {"cosign.key": []byte("private")},
+		"large key":     {"cosign.pub": large},
 		"invalid key":   {"cosign.pub": []byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")},
 	} {
 		_, err := Keys(data)
@@ -112,7 +127,8 @@ func TestKeysRejects(t *testing.T) {
 			"creates" {
 			t.Errorf("%s: got %v", what, err)
 		}
-		if fault.Reason(err, "") != "VerificationError" {
+		if fault.Reason(err, "") != "VerificationError" ||
+			what == "large key" && !strings.Contains(err.Error(), "the maximum is") {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
@@ -180,6 +196,16 @@ func TestKeyless(t *testing.T) {
 func TestKeylessRejects(t *testing.T) {
 	ours := signing.NewSigstore(t)
 	any := []Identity{{Issuer: "a", Subject: "b"}}
+	certificate, _ := largekey.Certificate(t)
+	material, err := root.NewTrustedRoot(root.TrustedRootMediaType01, []root.CertificateAuthority{
+		&root.FulcioCertificateAuthority{Root: certificate}}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := material.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for what, c := range map[string]struct {
 		identities []Identity
 		root       []byte
@@ -190,6 +216,7 @@ func TestKeylessRejects(t *testing.T) {
 		"malformed root":              {identities: any, root: []byte("{")},
 		"empty root": {identities: any,
 			root: []byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`)},
+		"large authority":          {identities: any, root: large},
 		"root of other media type": {identities: any, root: []byte(`{"mediaType":"application/json"}`)},
 	} {
 		_, err := Keyless(c.identities, c.root, nil)
@@ -197,8 +224,37 @@ func TestKeylessRejects(t *testing.T) {
 			"or spec.verify.secretRef to a Secret with public keys" {
 			t.Errorf("%s: got %v", what, err)
 		}
-		if fault.Reason(err, "") != "VerificationError" {
+		if fault.Reason(err, "") != "VerificationError" ||
+			what == "large authority" && !strings.Contains(err.Error(), "the maximum is") {
 			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+// withContent is a bundle of which only the certificate is read.
+type withContent struct {
+	verify.SignedEntity
+	content verify.VerificationContent
+}
+
+func (w withContent) VerificationContent() (verify.VerificationContent, error) { return w.content, nil }
+
+// Anyone who can push to a repository can add signatures with certificates of any key.
+func TestSignaturesWithLargeKeysAreNotVerified(t *testing.T) {
+	certificate, file := largekey.Certificate(t)
+	inBundle := checkBundle(t.Context(), withContent{content: bundle.NewCertificate(certificate)}, v1.Hash{},
+		cosign.CheckOpts{})
+	var tagged []error
+	for _, option := range []static.Option{static.WithCertChain(file, nil), static.WithCertChain(file, file)} {
+		s, err := static.NewSignature([]byte("{}"), "AAAA", option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tagged = append(tagged, checkTagged(t.Context(), s, v1.Hash{}, cosign.CheckOpts{}))
+	}
+	for _, err := range append(tagged, inBundle) {
+		if err == nil || !strings.Contains(err.Error(), "the RSA key has 16640 bits; the maximum is 16384") {
+			t.Errorf("got %v", err)
 		}
 	}
 }

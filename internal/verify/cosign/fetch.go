@@ -2,6 +2,7 @@ package cosign
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +21,13 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/bundle"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // Limits for the signatures of an artifact. Anyone who can push to the repository can add signatures.
 const (
 	maxSignatures     = 50
-	maxSignatureBytes = 1 << 20
+	maxSignatureBytes = 128 << 10
 )
 
 // bundleMediaType is the prefix of the media types of bundles.
@@ -147,8 +149,19 @@ func tagged(image name.Digest, access []remote.Option) ([]candidate, error) {
 }
 
 func checkTagged(ctx context.Context, s oci.Signature, digest v1.Hash, checks cosign.CheckOpts) error {
+	certificate, err := s.Cert()
+	if err != nil {
+		return err
+	}
+	chain, err := s.Chain()
+	if err != nil {
+		return err
+	}
+	if err := keysize.CheckChain(append([]*x509.Certificate{certificate}, chain...)...); err != nil {
+		return err
+	}
 	checks.ClaimVerifier = cosign.SimpleClaimVerifier
-	_, err := cosign.VerifyImageSignature(ctx, s, digest, &checks)
+	_, err = cosign.VerifyImageSignature(ctx, s, digest, &checks)
 	return err
 }
 

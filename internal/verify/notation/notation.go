@@ -29,6 +29,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 // Reason is the condition reason for a signature that is missing or not trusted.
@@ -115,6 +116,9 @@ func certificates(data map[string][]byte) (store, error) {
 			}
 			c, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
+				return nil, fmt.Errorf("'%s': %w", entry, err)
+			}
+			if err := keysize.Check(c.PublicKey); err != nil {
 				return nil, fmt.Errorf("'%s': %w", entry, err)
 			}
 			all = append(all, c)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 )
 
@@ -99,12 +100,14 @@ func TestVerifyRejectsExpiredSignature(t *testing.T) {
 
 func TestNewRejects(t *testing.T) {
 	n := signing.NewNotary(t, time.Now().Add(time.Hour))
+	_, large := largekey.Certificate(t)
 	for what, data := range map[string]map[string][]byte{
 		"no data":                     nil,
 		"policy without certificates": {"trustpolicy.json": n.Policy("strict")},
 		"certificates without policy": {"ca.crt": n.CA},
 		"invalid certificate": {"trustpolicy.json": n.Policy("strict"),
 			"ca.pem": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
+		"large certificate":         {"trustpolicy.json": n.Policy("strict"), "ca.crt": large},
 		"policy of unknown version": {"trustpolicy.json": []byte(`{"version":"9"}`), "ca.crt": n.CA},
 		"policy with unknown field": {"trustpolicy.json": []byte(strings.Replace(string(n.Policy("strict")),
 			"trustStores", "trustStore", 1)), "ca.crt": n.CA},
@@ -114,7 +117,8 @@ func TestNewRejects(t *testing.T) {
 			"notation" {
 			t.Errorf("%s: got %v", what, err)
 		}
-		if fault.Reason(err, "") != "VerificationError" {
+		if fault.Reason(err, "") != "VerificationError" ||
+			what == "large certificate" && !strings.Contains(err.Error(), "the maximum is") {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// maxEnvelope is the maximum size, in bytes, of a signature.
-const maxEnvelope = 4 << 20
+// maxEnvelope is the maximum size, in bytes, of a signature. It bounds the keys of its certificates, and so the time
+// that the library takes before it checks them.
+const maxEnvelope = 64 << 10
 
 // repository implements the library's access to a registry with our transport and credentials.
 type repository struct {

@@ -2,8 +2,10 @@ package openpgp
 
 import (
 	"bytes"
+	"crypto/dsa" //nolint:staticcheck // old keys are bounded
 	"errors"
 	"io"
+	"math/big"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -13,10 +15,12 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/elgamal"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/ProtonMail/go-crypto/openpgp/s2k"
 
 	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
+	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
 var (
@@ -164,6 +168,39 @@ func TestStatedLengthsTakeNoMemory(t *testing.T) {
 			if n > 8<<20 {
 				t.Errorf("%s, %s: %d MiB were allocated", name, use, n>>20)
 			}
+		}
+	}
+}
+
+// An operation with the largest key that OpenPGP can describe takes about a minute.
+func TestLargeKeysAreRefused(t *testing.T) {
+	large := largekey.New(t)
+	power := func(bits uint) *big.Int { return new(big.Int).Lsh(big.NewInt(1), bits-1) }
+	dsaKey := func(bits, order uint) *packet.PublicKey {
+		return packet.NewDSAPublicKey(made, &dsa.PublicKey{Parameters: dsa.Parameters{P: power(bits), Q: power(order),
+			G: big.NewInt(2)}, Y: big.NewInt(3)})
+	}
+	for name, test := range map[string]struct {
+		key     interface{ Serialize(io.Writer) error }
+		refused bool
+	}{
+		"RSA":                   {packet.NewRSAPublicKey(made, &large.PublicKey), true},
+		"private RSA":           {packet.NewRSAPrivateKey(made, large), true},
+		"DSA":                   {dsaKey(4097, 256), true},
+		"DSA, order":            {dsaKey(2048, 513), true},
+		"DSA as GnuPG makes it": {key: dsaKey(3072, 256)},
+		"ElGamal": {packet.NewElGamalPublicKey(made, &elgamal.PublicKey{P: power(4097), G: big.NewInt(2),
+			Y: big.NewInt(3)}), true},
+		"long packet": {packet.NewElGamalPublicKey(made, &elgamal.PublicKey{P: power(4096), G: power(65000),
+			Y: power(4096)}), true},
+	} {
+		var file bytes.Buffer
+		if err := test.key.Serialize(&file); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadKeys(&file)
+		if errors.Is(err, errLargeKey) != test.refused {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -2,13 +2,17 @@ package openpgp
 
 import (
 	"bytes"
+	"crypto/dsa" //nolint:staticcheck // to bound old keys
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/elgamal"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
 const (
@@ -16,7 +20,17 @@ const (
 	embeddedSignature = 32 // type of a subpacket (RFC 9580, 5.2.3.34)
 )
 
-var errMalformed = errors.New("an OpenPGP packet is malformed")
+// Limits of keys. GnuPG creates keys for DSA of up to 3072 bits, and for ElGamal of up to 4096.
+const (
+	maxKey      = 8 << 10 // bytes of a packet; the private RSA key of keysize.MaxBits has 7 KiB
+	maxDSABits  = 4096    // also for ElGamal
+	maxDSAOrder = 512     // bits
+)
+
+var (
+	errMalformed = errors.New("an OpenPGP packet is malformed")
+	errLargeKey  = errors.New("an OpenPGP key is too large: use one of 4096 bits or less, or one of an elliptic curve")
+)
 
 // ReadKeys is [openpgp.ReadKeyRing] for input that is not trusted, whose size the caller bounds.
 func ReadKeys(r io.Reader) (openpgp.EntityList, error) {
@@ -72,12 +86,42 @@ func checkPacket(p *packet.OpaquePacket, serialized *bytes.Buffer) error {
 		}
 	}
 	parsed, _ := packet.Read(serialized) // a packet that it does not know is skipped later
-	switch parsed.(type) {
+	switch parsed := parsed.(type) {
+	case *packet.PublicKey:
+		if err := checkKey(parsed, len(p.Contents)); err != nil {
+			return err
+		}
+	case *packet.PrivateKey:
+		if err := checkKey(&parsed.PublicKey, len(p.Contents)); err != nil {
+			return err
+		}
 	case *packet.Compressed, *packet.LiteralData, *packet.SymmetricallyEncrypted, *packet.AEADEncrypted:
 		return fmt.Errorf("OpenPGP packet %d is not of a key or a signature", p.Tag)
 	}
 	if serialized.Len() > 0 {
 		return errMalformed
+	}
+	return nil
+}
+
+// checkKey returns an error for a key whose operations take long. size is that of its packet in bytes, which bounds the
+// numbers of a private key that may still be encrypted.
+func checkKey(key *packet.PublicKey, size int) error {
+	if size > maxKey {
+		return errLargeKey
+	}
+	switch public := key.PublicKey.(type) {
+	case *dsa.PublicKey:
+		if public.P.BitLen() > maxDSABits || public.Q.BitLen() > maxDSAOrder {
+			return errLargeKey
+		}
+	case *elgamal.PublicKey:
+		if public.P.BitLen() > maxDSABits {
+			return errLargeKey
+		}
+	}
+	if keysize.Check(key.PublicKey) != nil {
+		return errLargeKey
 	}
 	return nil
 }
