@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Limits on the input of a build. Kustomize has no limits: a recursive alias crashes the process, aliases and bases can
@@ -28,10 +29,23 @@ const (
 	maxValues  = 2_000_000  // of all documents; kustomize needs about half a KiB for each
 	maxWork    = 50_000_000 // values copied, of all documents: about ten seconds
 	maxObjects = 10_000     // that kustomize compares with one another: about a minute
+	maxPairs   = 100_000    // of equal keys; the error of the library has a line for each
 )
 
-// harmless is the length in bytes up to which text without aliases is cheap to process and is not measured.
-const harmless = 2 << 10
+// Text of up to this many bytes and keys, without aliases, is cheap to process and is not measured.
+const (
+	harmless     = 2 << 10
+	harmlessKeys = 128
+)
+
+// keysIn returns how many keys a text has at most.
+func keysIn(content []byte) int {
+	keys := 0
+	for _, c := range []byte{':', ',', '{', '?'} { // in {a, b}, both are keys
+		keys += bytes.Count(content, []byte{c})
+	}
+	return keys
+}
 
 // take counts a file of size bytes towards the limits, before the file is read.
 func (f *filesystem) take(name string, size int64) error {
@@ -58,7 +72,7 @@ func (f *filesystem) take(name string, size int64) error {
 // weighText refuses text that would cost kustomize far more time or memory than its length suggests.
 func (f *filesystem) weighText(name string, content []byte) error {
 	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
-	if len(content) <= harmless && !hasAliases && !mayCopy(content) {
+	if len(content) <= harmless && keysIn(content) <= harmlessKeys && !hasAliases && !mayCopy(content) {
 		n := documentsIn(content)
 		f.small += n
 		for range n {
@@ -69,6 +83,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		}
 		return f.collectText(name, content)
 	}
+	if err := yamlsize.CheckDirectives(content); err != nil {
+		return refusal("%s cannot be read", name).Because(err)
+	}
 	if err := f.takeText(content); err != nil {
 		return err
 	}
@@ -77,6 +94,9 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
 		f.weight.objects++
+		if err == nil && f.weight.pairs > maxPairs {
+			err = refusal("%s is not valid YAML", name).Because(yamlsize.CheckKeys(doc))
+		}
 		f.effort.document(w.values)
 		if copies(doc) {
 			f.copying++
@@ -129,6 +149,7 @@ const (
 	inputBytes = 3   // memory for each byte that is read
 
 	kustomizeBytes = 2000 // memory of a value while kustomize works
+	pairBytes      = 1000 // memory for reporting a pair of equal keys
 )
 
 // takeText takes memory for measuring text. Each value begins at one of a few characters.
@@ -152,7 +173,7 @@ func (f *filesystem) needs() int64 {
 		each = kustomizeBytes
 	}
 	return int64(max(f.weight.values, f.outputValues))*each +
-		(f.input+f.output+int64(f.weight.repeats))*inputBytes + f.multiplied() + f.added
+		(f.input+f.output+int64(f.weight.repeats))*inputBytes + f.weight.pairs*pairBytes + f.multiplied() + f.added
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.
@@ -205,7 +226,8 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 // weight is the size of a value after its aliases are expanded.
 type weight struct {
 	objects, values, aliased, levels, lists int
-	text, repeats                           int // bytes of all texts, and of those that aliases add
+	text, repeats                           int   // bytes of all texts, and of those that aliases add
+	pairs                                   int64 // of equal keys
 	// values copied: everything below a map is copied again for each map, and entries of long maps several times
 	work int
 }
@@ -216,6 +238,7 @@ func (w *weight) add(below weight) {
 	w.aliased += below.aliased
 	w.work += below.work
 	w.text += below.text
+	w.pairs += below.pairs
 	w.repeats += below.repeats
 	w.levels, w.lists = max(w.levels, below.levels), max(w.lists, below.lists)
 }
@@ -240,6 +263,7 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 	}
 	if keys := len(n.Content) / 2; n.Kind == yaml.MappingNode {
 		w.work += w.values + keys*keys/10
+		w.pairs += yamlsize.EqualKeys(n)
 	}
 	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
 		w.levels++

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // check validates a kustomization file before kustomize follows its references. Wherever a file or a base is expected,
@@ -243,7 +244,7 @@ func (f *filesystem) checkPluginConfig(file, dir string, content []byte) error {
 	var refused error
 	err := documents(content, func(doc *yaml.Node) error {
 		var head types.TypeMeta
-		if err := doc.Decode(&head); err != nil {
+		if err := yamlsize.Decode(doc, &head); err != nil {
 			return err
 		}
 		switch {

@@ -16,6 +16,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // decryptAnnotation is a label or an annotation. Its value "disabled" leaves an object encrypted.
@@ -88,7 +89,7 @@ func optsOut(content []byte) bool {
 				Annotations map[string]string `yaml:"annotations"`
 			} `yaml:"metadata"`
 		}
-		if doc.Decode(&o) == nil {
+		if yamlsize.Decode(doc, &o) == nil {
 			out = out || disabled(decryptAnnotation, o.Metadata.Labels, o.Metadata.Annotations)
 		}
 		return nil

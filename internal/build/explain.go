@@ -11,7 +11,9 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 func refusal(format string, args ...any) *fault.Fault {
@@ -45,7 +47,7 @@ func (f *filesystem) explain(err error) error {
 			return found
 		}
 	}
-	return refusal("kustomize cannot build the source").Because(errors.New(said))
+	return refusal("kustomize cannot build the source").Because(brief(errors.New(said)))
 }
 
 // wrongFiles returns the problems of the files that kustomize read or would have read.
@@ -61,7 +63,7 @@ func (f *filesystem) wrongFiles() (problems []error) {
 		}
 		err = documents(b, func(doc *yaml.Node) error {
 			var v any
-			return doc.Decode(&v) // finds errors that parsing does not, such as duplicate keys
+			return yamlsize.Decode(doc, &v) // finds errors that parsing does not, such as duplicate keys
 		})
 		if err != nil {
 			problems = append(problems, syntaxError(name, b, err))
@@ -120,6 +122,12 @@ func (f *filesystem) declaring(kind, name string) (where []string) {
 	}
 	return where
 }
+
+// brief returns an error with the beginning of the text of another. That of the library may have millions of lines.
+func brief(err error) error { return errors.New(excerpt.Bytes(err.Error(), maxProblem)) }
+
+// maxProblem is the length, in bytes, of the text of a problem.
+const maxProblem = 2000
 
 // mostProblems is the maximum number of problems in an error message.
 const mostProblems = 10

@@ -27,7 +27,7 @@ func (f *filesystem) weighParsed(name string, content []byte) error {
 	if err := f.takeParsed(content); err != nil {
 		return err
 	}
-	if err := yamlsize.CheckAliases(content); err != nil {
+	if err := yamlsize.Check(content); err != nil {
 		return refusal("%s cannot be read", name).Because(err)
 	}
 	return nil

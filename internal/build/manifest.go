@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // identity identifies an object; each may be declared once.
@@ -166,6 +168,9 @@ func nameless(kind, generateName string) string {
 
 // documents calls visit for every non-empty document of a YAML file.
 func documents(content []byte, visit func(*yaml.Node) error) error {
+	if err := yamlsize.CheckDirectives(content); err != nil {
+		return err
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for {
 		var doc yaml.Node

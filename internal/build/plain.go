@@ -35,7 +35,7 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 		}
 		resources, err := factory.SliceFromBytes(content)
 		if err != nil {
-			problems = append(problems, refusal("%s cannot be read", show(full)).Because(err))
+			problems = append(problems, refusal("%s cannot be read", show(full)).Because(brief(err)))
 		}
 		for _, r := range resources {
 			// as kustomize does: values become strings, and an empty map is removed

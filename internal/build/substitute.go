@@ -57,7 +57,7 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 // takeExpanded takes memory for a text whose variables were replaced, before it is parsed. The values of all such texts
 // count together with those of the build, as they remain.
 func (f *filesystem) takeExpanded(text []byte) error {
-	if err := yamlsize.CheckAliases(text); err != nil {
+	if err := yamlsize.Check(text); err != nil {
 		return err
 	}
 	values := yamlsize.Values(text)

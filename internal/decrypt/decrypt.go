@@ -76,6 +76,10 @@ func (k *Keys) part(ctx context.Context, name string, p part) (*sops.Tree, error
 	if count > maxKeys {
 		return nil, failed("%s names %d keys; %d are allowed", name, count, maxKeys)
 	}
+	if err := checkMatching(&tree); err != nil {
+		return nil, failed("the regular expressions in %s, which say what is encrypted, take too long", name).
+			Because(err).WithHint("Use shorter ones in .sops.yaml, or fewer comments, and encrypt the file again")
+	}
 	s := &service{ctx: ctx, keys: k}
 	dataKey, err := tree.Metadata.GetDataKeyWithKeyServices(
 		[]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(s)}, sops.DefaultDecryptionOrder)

@@ -14,6 +14,8 @@ import (
 	"github.com/getsops/sops/v3/stores/json"
 	sopsyaml "github.com/getsops/sops/v3/stores/yaml"
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // encryptedValue is the prefix of every value encrypted with SOPS.
@@ -61,8 +63,9 @@ func split(name string, content []byte) ([]part, error) {
 		return nil, nil // not encrypted with SOPS; the parser of the file reports syntax errors
 	}
 	for _, d := range docs {
-		if hasAlias(d.node) {
-			return nil, damaged(name) // SOPS writes no aliases, and they could expand exponentially
+		// SOPS writes neither aliases, which could expand exponentially, nor equal keys
+		if hasAlias(d.node) || yamlsize.CheckKeys(d.node) != nil {
+			return nil, damaged(name)
 		}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) && !isYAML(name) {
@@ -100,6 +103,9 @@ type document struct {
 }
 
 func documents(content []byte) ([]document, error) {
+	if err := yamlsize.CheckDirectives(content); err != nil {
+		return nil, err
+	}
 	var out []document
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	for {

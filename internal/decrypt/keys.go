@@ -164,7 +164,7 @@ func (k *Keys) addOpenPGP(text []byte) error {
 
 // read parses an entry in YAML or JSON. Its errors do not contain the entry.
 func read(text []byte, into any) error {
-	if yamlsize.CheckAliases(text) != nil || yaml.Unmarshal(text, into) != nil {
+	if yamlsize.Check(text) != nil || yaml.Unmarshal(text, into) != nil {
 		return errors.New("it is not valid YAML or JSON")
 	}
 	return nil

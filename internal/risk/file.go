@@ -32,7 +32,7 @@ func Parse(content []byte) (*Rules, error) {
 		return nil, fmt.Errorf("%s is larger than %d bytes", FileName, maxFile)
 	}
 	var s settings
-	if err := yamlsize.CheckAliases(content); err != nil {
+	if err := yamlsize.Check(content); err != nil {
 		return nil, fmt.Errorf("%s: %w", FileName, err)
 	}
 	if err := yaml.UnmarshalStrict(content, &s); err != nil {

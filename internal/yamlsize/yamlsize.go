@@ -1,5 +1,6 @@
-// Package yamlsize bounds the memory that YAML of a tenant takes when it is decoded. A short text can need much: lists
-// of short values, and aliases, whose text is written again for each of them when YAML is converted to JSON.
+// Package yamlsize bounds the memory and time that YAML of a tenant takes when it is decoded. A short text can need
+// much: lists of short values, aliases, whose text is written again for each of them when YAML is converted to JSON,
+// equal keys, each pair of which becomes a line of an error, and directives, each of which is compared with all others.
 package yamlsize
 
 import (
@@ -18,8 +19,9 @@ const (
 	textCopies = 5   // of the text while it is decoded: as YAML, as JSON, and as values
 	valueBytes = 640 // memory of a value while it is decoded
 
-	maxValues = 50_000  // that aliases of a text may add
-	maxText   = 4 << 20 // bytes of text that aliases of a text may add
+	maxValues     = 50_000  // that aliases of a text may add
+	maxText       = 4 << 20 // bytes of text that aliases of a text may add
+	maxDirectives = 100     // for tags
 )
 
 // Memory estimates the memory in bytes that decoding a text needs, apart from what its aliases add.
@@ -35,9 +37,9 @@ func Values(text []byte) int {
 	return values
 }
 
-// Acquire takes the memory for decoding texts from the budget of ctx, and checks their aliases. Call it before the
-// texts are parsed, and release the lease after they are no longer used. The error is a fault of the budget or one of
-// [CheckAliases]. Work says what the memory is for, after "memory for".
+// Acquire takes the memory for decoding texts from the budget of ctx, and checks them. Call it before the texts are
+// parsed, and release the lease after they are no longer used. The error is a fault of the budget or one of [Check].
+// Work says what the memory is for, after "memory for".
 func Acquire(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, error) {
 	total := int64(0)
 	for _, text := range texts {
@@ -48,7 +50,7 @@ func Acquire(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, e
 		return nil, err
 	}
 	for _, text := range texts {
-		if err := CheckAliases(text); err != nil {
+		if err := Check(text); err != nil {
 			lease.Release()
 			return nil, err
 		}
@@ -56,9 +58,23 @@ func Acquire(ctx context.Context, work string, texts ...[]byte) (*guard.Lease, e
 	return lease, nil
 }
 
-// CheckAliases returns an error if the aliases of a text stand for more than 50,000 values or 4 MiB of text, or if one
-// is recursive. It returns nil for other texts that are not YAML. The error contains no part of the text.
-func CheckAliases(text []byte) error {
+// CheckDirectives returns an error if a text has more than 100 directives for tags. Kubernetes uses none. The error
+// contains no part of the text.
+func CheckDirectives(text []byte) error {
+	if bytes.Count(text, []byte("%TAG")) > maxDirectives {
+		return fmt.Errorf("it has more than %d %%TAG directives; write the tags in full, or leave them out",
+			maxDirectives)
+	}
+	return nil
+}
+
+// Check returns an error if the aliases of a text stand for more than 50,000 values or 4 MiB of text, if one is
+// recursive, or if a text has too many directives. It returns nil for other texts that are not YAML. The error contains
+// no part of the text.
+func Check(text []byte) error {
+	if err := CheckDirectives(text); err != nil {
+		return err
+	}
 	if bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestAliasesAreBounded(t *testing.T) {
 		"not YAML, and large": {text: repeated(500_000, 100_000) + "x: 'y", want: "is not valid YAML"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := yamlsize.CheckAliases([]byte(test.text))
+			err := yamlsize.Check([]byte(test.text))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q", err, test.want)
 			}

@@ -150,7 +150,7 @@ func Decode(reader io.Reader) ([]*unstructured.Unstructured, error) {
 			continue
 		}
 		o := &unstructured.Unstructured{}
-		if err := yamlsize.CheckAliases(document); err != nil {
+		if err := yamlsize.Check(document); err != nil {
 			return nil, fmt.Errorf("a manifest cannot be used: %w", err)
 		}
 		if err := yaml.Unmarshal(document, &o.Object); err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // maxManifests limits what Helm's actions read of one stream of manifests.
@@ -84,7 +84,7 @@ func (g guarded) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) 
 		}
 		if err == nil && bytes.Contains(b, []byte(release.HookOutputLogAnnotation)) {
 			// Helm parses such a hook once more, by this library: what it cannot parse must fail here.
-			err = yaml.Unmarshal(b, &struct{ Metadata struct{ Namespace string } }{})
+			err = yamlsize.Unmarshal(b, &struct{ Metadata struct{ Namespace string } }{})
 		}
 		if err != nil {
 			return nil, err

@@ -154,7 +154,7 @@ func isText(content string) bool {
 
 // document parses the content of a key without target path.
 func (s source) document(content string) (map[string]any, error) {
-	if err := yamlsize.CheckAliases([]byte(content)); err != nil {
+	if err := yamlsize.Check([]byte(content)); err != nil {
 		return nil, s.fault("%s", err).Final()
 	}
 	values, err := common.ReadValues([]byte(content))

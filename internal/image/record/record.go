@@ -10,6 +10,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 const (
@@ -95,10 +96,10 @@ func Parse(text string) (Record, error) {
 		text = text[i+2:]
 	}
 	var r Record
-	err := yaml.Unmarshal([]byte(text[:min(len(text), 2*maxText)]), &r)
+	err := yamlsize.Unmarshal([]byte(text[:min(len(text), 2*maxText)]), &r)
 	if end := strings.LastIndexByte(text, '\n'); err != nil && end > 0 {
 		r = Record{}
-		err = yaml.Unmarshal([]byte(text[:min(end, 2*maxText)]), &r)
+		err = yamlsize.Unmarshal([]byte(text[:min(end, 2*maxText)]), &r)
 	}
 	return r, err
 }

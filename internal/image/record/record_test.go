@@ -2,11 +2,13 @@ package record
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 func changes(n int) (all []edit.Change) {
@@ -64,4 +66,16 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: %d bytes", text, len(r.String()))
 		}
 	})
+}
+
+// The library makes a line of an error of each pair of equal keys: of these, 3 GB.
+func TestEqualKeysTakeLittleMemory(t *testing.T) {
+	n := allocation.Bytes(func() {
+		if _, err := Parse(strings.Repeat("a: 1\n", 10_000)); err == nil {
+			t.Error("no error")
+		}
+	})
+	if n > 32<<20 {
+		t.Errorf("%d MiB were allocated", n>>20)
+	}
 }

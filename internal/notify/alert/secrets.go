@@ -129,7 +129,7 @@ func headers(text []byte) (http.Header, error) {
 	}
 	var all map[string]string
 	// The error would quote the content.
-	if yamlsize.CheckAliases(text) != nil || yaml.UnmarshalStrict(text, &all) != nil {
+	if yamlsize.Check(text) != nil || yaml.UnmarshalStrict(text, &all) != nil {
 		return nil, fault.New(notificationv1.ValidationFailedReason,
 			"the key headers of the Secret is not a YAML map of strings").
 			WithHint("Write one line NAME: VALUE for each header")

@@ -95,7 +95,7 @@ func (p *pubSub) Send(ctx context.Context, e event.Event) error {
 // attributesOf parses the key headers of the Secret; the case of names is kept. The error does not contain the key.
 func attributesOf(b []byte) (map[string]string, error) {
 	var all map[string]string
-	if len(b) > maxCredential || yamlsize.CheckAliases(b) != nil || yaml.UnmarshalStrict(b, &all) != nil ||
+	if len(b) > maxCredential || yamlsize.Check(b) != nil || yaml.UnmarshalStrict(b, &all) != nil ||
 		len(all) > maxAttributes {
 		return nil, invalid("the key headers of the Secret is not a YAML map of strings").
 			WithHint("Write one line NAME: VALUE for each attribute, at most %d", maxAttributes)

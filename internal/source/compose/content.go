@@ -93,7 +93,7 @@ func readMapping(ctx context.Context, lease *guard.Lease, tree *artifact.Tree, n
 	if err := lease.Grow(ctx, yamlsize.Memory(data)); err != nil {
 		return nil, err
 	}
-	if err := yamlsize.CheckAliases(data); err != nil {
+	if err := yamlsize.Check(data); err != nil {
 		return nil, fmt.Errorf("'%s' cannot be merged: %w", name, err)
 	}
 	return parseMapping(name, data)

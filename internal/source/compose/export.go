@@ -132,7 +132,7 @@ func NamespaceMetadata(o Output, allowed extensionsv1beta1.NamespaceMetadataFile
 
 // parseMetadata parses a NamespaceMetadata file. Fields that are not known are errors.
 func parseMetadata(name string, data []byte) (Metadata, error) {
-	err := yamlsize.CheckAliases(data)
+	err := yamlsize.Check(data)
 	var asJSON []byte
 	if err == nil {
 		asJSON, err = yaml.YAMLToJSONStrict(data)

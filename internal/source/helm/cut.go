@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // maxPiece bounds a line, and the input that is passed to the YAML library at once, in bytes.
@@ -373,5 +373,5 @@ func unmarshal(piece []byte, into any) (err error) {
 			err = errors.New("invalid YAML")
 		}
 	}()
-	return yaml.Unmarshal(piece, into)
+	return yamlsize.Unmarshal(piece, into)
 }

@@ -17,6 +17,8 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	repo "helm.sh/helm/v4/pkg/repo/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 const indexLimit = 1 << 20
@@ -272,6 +274,23 @@ func TestFindPrefersTheNewestBuild(t *testing.T) {
 }
 
 // FuzzParseIndex checks that the parser does not panic, and that its results are sorted and can be found.
+// The library makes a line of an error of each pair of equal keys: of these, 10 GB for each index.
+func TestEqualKeysInAnIndexTakeLittleMemory(t *testing.T) {
+	block := "apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n" + strings.Repeat("    urls: [x]\n", 10_000)
+	flow := "apiVersion: v1\nentries: {a: [{" + strings.Repeat("b: x, ", 10_000) + "version: 1.0.0, urls: [x]}]}\n"
+	for _, text := range []string{block, flow} {
+		n := allocation.Bytes(func() {
+			_, err := ParseIndex(t.Context(), strings.NewReader(text), 1<<20)
+			if err == nil || !strings.Contains(err.Error(), "already defined at line") || len(err.Error()) > 500 {
+				t.Errorf("got %.1000v", err)
+			}
+		})
+		if n > 32<<20 {
+			t.Errorf("%d MiB were allocated", n>>20)
+		}
+	}
+}
+
 func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nentries:\n  a:\n  - version: 1.0.0\n    urls:\n    - x\n"))
 	f.Add([]byte(`{"apiVersion":"v1","entries":{"a":[{"version":"1.0.0","urls":["x"]}]}}`))

@@ -108,7 +108,7 @@ func (f *files) takeParsed() error {
 		if err := f.grow(yamlsize.Memory(file.Data)); err != nil {
 			return err
 		}
-		if err := yamlsize.CheckAliases(file.Data); err != nil {
+		if err := yamlsize.Check(file.Data); err != nil {
 			return fmt.Errorf("the chart's file %.100q: %w", file.Name, err)
 		}
 	}

@@ -101,11 +101,7 @@ func (k *Keyring) Verify(message, signature []byte, now time.Time) (fingerprint 
 	if err != nil || block.Type != openpgp.SignatureType {
 		return "", errors.New("the armor of the OpenPGP signature is malformed")
 	}
-	defer func() {
-		if recover() != nil { // the library panics on some malformed signatures
-			fingerprint, err = "", errors.New("the OpenPGP signature is malformed")
-		}
-	}()
+	defer recoverMalformed(&err)
 	packets, err := checkPackets(block.Body)
 	if err != nil {
 		return "", explain(err)

@@ -33,12 +33,20 @@ var (
 )
 
 // ReadKeys is [openpgp.ReadKeyRing] for input that is not trusted, whose size the caller bounds.
-func ReadKeys(r io.Reader) (openpgp.EntityList, error) {
+func ReadKeys(r io.Reader) (keys openpgp.EntityList, err error) {
+	defer recoverMalformed(&err)
 	checked, err := checkPackets(r)
 	if err != nil {
 		return nil, err
 	}
 	return openpgp.ReadKeyRing(checked)
+}
+
+// recoverMalformed sets an error if the library panics, as it does for some malformed signatures.
+func recoverMalformed(err *error) {
+	if recover() != nil {
+		*err = errMalformed
+	}
 }
 
 // readArmored is [ReadKeys] for one block in armor.
