@@ -26,7 +26,7 @@ func TestManyEqualKeysTakeLittleMemory(t *testing.T) {
 		"in small files": small,
 		"in a patch": {"a.yaml": head + "data:\n" + strings.Repeat("  a: x\n", n), "b.yaml": head,
 			"kustomization.yaml": "resources: [b.yaml]\npatches: [{path: a.yaml}]\n"},
-		"in a patch that is no file": {"b.yaml": head, "kustomization.yaml": "resources: [b.yaml]\npatches:\n" +
+		"in an inline patch": {"b.yaml": head, "kustomization.yaml": "resources: [b.yaml]\npatches:\n" +
 			"- patch: |\n    " + strings.ReplaceAll(head, "\n", "\n    ") + "data:\n" +
 			strings.Repeat("      a: x\n", n)},
 		"in a plugin": {"a.yaml": strings.Repeat("kind: x\n", n), "b.yaml": head,

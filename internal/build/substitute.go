@@ -25,7 +25,7 @@ var substituteAnnotation = kustomizev1.GroupVersion.Group + "/substitute"
 
 // substitute replaces the variables in all objects, and returns all problems as one error.
 func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substitution) error {
-	room := maxInput
+	left := substitute.NewBudget(maxInput)
 	variables := make(map[string]string, len(s.Variables))
 	for name, value := range s.Variables {
 		variables[name] = strings.ReplaceAll(value, "\n", "") // as documented: a value is one line
@@ -36,7 +36,7 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		for _, p := range substitute.Object(o.Object, variables, s.Strict, &room, f.takeExpanded) {
+		for _, p := range substitute.Object(o.Object, variables, s.Strict, left, f.takeExpanded) {
 			if guard.IsMemory(p.Err) {
 				return p.Err
 			}

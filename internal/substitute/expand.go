@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -30,7 +29,12 @@ func ValidName(s string) bool { return s != "" && name.FindString(s) == s }
 // variable that is not set is empty; with strict, it is an error of type [*Missing] that lists all such
 // variables.
 func Expand(text string, variables map[string]string, strict bool) (string, error) {
-	e := &expander{variables: variables}
+	steps := maxSteps
+	return expand(text, variables, strict, &steps)
+}
+
+func expand(text string, variables map[string]string, strict bool, steps *int) (string, error) {
+	e := &expander{variables: variables, isMissing: map[string]bool{}, steps: steps}
 	out, err := e.text(text, 0)
 	if err != nil {
 		return "", err
@@ -54,8 +58,9 @@ func (m *Missing) Error() string {
 type expander struct {
 	variables map[string]string
 	missing   []string
-	grown     int // bytes produced so far, at all levels
-	steps     int // of pattern matching
+	isMissing map[string]bool
+	grown     int  // bytes produced so far, at all levels
+	steps     *int // left; each operation takes one for each byte of its value, and patterns more
 }
 
 // text expands the expressions in a text.
@@ -145,10 +150,16 @@ func (e *expander) expression(s string, depth int) (string, error) {
 		}
 		return e.text(d.text, depth)
 	}
-	if !set && !slices.Contains(e.missing, variable) {
+	if !set && !e.isMissing[variable] {
+		e.isMissing[variable] = true
 		e.missing = append(e.missing, variable)
 	}
+	if length || operation != "" {
+		*e.steps -= len(value)
+	}
 	switch {
+	case *e.steps < 0:
+		return "", errTooSlow
 	case length:
 		return strconv.Itoa(utf8.RuneCountInString(value)), nil
 	case operation == "":
@@ -158,7 +169,7 @@ func (e *expander) expression(s string, depth int) (string, error) {
 	switch {
 	case errors.Is(err, errUnknown):
 		return "", errNotExpression(s)
-	case e.steps > maxSteps:
+	case *e.steps < 0:
 		return "", errTooSlow
 	default:
 		return out, err
@@ -325,5 +336,5 @@ func (e *expander) pattern(s string, depth int) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parsePattern(text, &e.steps), nil
+	return parsePattern(text, e.steps), nil
 }

@@ -25,22 +25,32 @@ func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 // A value gets the type that its text would have in a YAML file: ${replicas} becomes a number if the variable
 // holds one, and "${quote}${replicas}${quote}" with a double quote as the variable quote stays a string. As in a
 // YAML file, a tag such as !!str gives the type, and a comment ends the value. Text that is not valid YAML, or that has
-// several lines, stays a string. The size of
-// the expanded texts in bytes is subtracted from room, which all objects of a build share: variables are
-// small, but may be used many times. Before a text is parsed, take is called with it; its error is that of the field.
-func Object(object map[string]any, variables map[string]string, strict bool, room *int,
+// several lines, stays a string. Before a text is parsed, take is called with it; its error is that of the field.
+func Object(object map[string]any, variables map[string]string, strict bool, left *Budget,
 	take func(text []byte) error) []Problem {
-	w := &walker{variables: variables, strict: strict, room: room, take: take}
+	w := &walker{variables: variables, strict: strict, left: left, take: take}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		w.member(object, key, key)
 	}
 	return w.problems
 }
 
+// Budget is what the objects of a build may still use together: variables are small, but may be used many times.
+type Budget struct {
+	Room  int // bytes of the expanded texts
+	Steps int // bytes of values that operations read, and comparisons of patterns
+}
+
+// NewBudget returns the budget of a build whose expanded texts have at most room bytes.
+func NewBudget(room int) *Budget { return &Budget{Room: room, Steps: maxSteps} }
+
+// maxSteps bounds the time: some patterns scan the rest of the text from every position.
+const maxSteps = 200_000_000
+
 type walker struct {
 	variables map[string]string
 	strict    bool
-	room      *int
+	left      *Budget
 	take      func(text []byte) error
 	problems  []Problem
 }
@@ -50,11 +60,11 @@ var errNoRoom = errors.New("the values of variables would take more room than a 
 
 // expand replaces the variables in one text.
 func (w *walker) expand(text string) (string, error) {
-	if *w.room < 0 {
+	if w.left.Room < 0 {
 		return "", errNoRoom
 	}
-	out, err := Expand(text, w.variables, w.strict)
-	*w.room -= len(out)
+	out, err := expand(text, w.variables, w.strict, &w.left.Steps)
+	w.left.Room -= len(out)
 	return out, err
 }
 

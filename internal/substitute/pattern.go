@@ -11,13 +11,11 @@ import (
 // the character x.
 type pattern struct {
 	parts []part
-	steps *int // used so far by all patterns of the text
+	cost  int  // steps for a character
+	steps *int // left for all patterns
 }
 
-// maxSteps limits matching: some patterns scan the rest of the text from every position.
-const maxSteps = 100_000_000
-
-var errTooSlow = errors.New("the pattern would take too long to match")
+var errTooSlow = errors.New("the operations on values of variables would take too long")
 
 // part matches one character, or any number of characters if star is set.
 type part struct {
@@ -30,22 +28,23 @@ type part struct {
 type span struct{ from, to rune }
 
 func parsePattern(s string, steps *int) *pattern {
-	p := &pattern{steps: steps}
+	p := &pattern{cost: 1, steps: steps}
 	for s != "" {
 		r, size := utf8.DecodeRuneInString(s)
 		s = s[size:]
 		switch r {
 		case '*':
 			if n := len(p.parts); n == 0 || !p.parts[n-1].star { // ** is equivalent to *
-				p.parts = append(p.parts, part{star: true})
+				p.add(part{star: true})
 			}
 			continue
 		case '?':
-			p.parts = append(p.parts, part{any: true})
+			p.add(part{any: true})
 			continue
 		case '[':
 			if set, rest, ok := parseSet(s); ok {
-				p.parts, s = append(p.parts, set), rest
+				p.add(set)
+				s = rest
 				continue
 			}
 		case '\\':
@@ -54,9 +53,14 @@ func parsePattern(s string, steps *int) *pattern {
 				s = s[size:]
 			}
 		}
-		p.parts = append(p.parts, part{set: []span{{from: r, to: r}}})
+		p.add(part{set: []span{{from: r, to: r}}})
 	}
 	return p
+}
+
+func (p *pattern) add(next part) {
+	p.parts = append(p.parts, next)
+	p.cost += max(len(next.set), 1)
 }
 
 // parseSet parses the text after an opening bracket. Without a closing bracket it returns false, and the
@@ -95,7 +99,7 @@ func (p part) matches(r rune) bool {
 }
 
 // ends calls visit with the end of every match that starts at the start of s. It takes one step per character and part,
-// for any pattern.
+// or member of a set, for any pattern.
 func (p *pattern) ends(s string, visit func(end int)) {
 	at := make([]bool, len(p.parts)+1) // parts that may match next
 	p.reach(at, 0)
@@ -103,7 +107,7 @@ func (p *pattern) ends(s string, visit func(end int)) {
 		if at[len(p.parts)] {
 			visit(i)
 		}
-		if *p.steps += len(at); *p.steps > maxSteps {
+		if *p.steps -= p.cost; *p.steps < 0 {
 			return
 		}
 		next := make([]bool, len(at))
@@ -151,7 +155,7 @@ func (p *pattern) prefix(s string, longest bool) int {
 
 // suffix returns the start of a match that ends at the end of s, or -1.
 func (p *pattern) suffix(s string, longest bool) int {
-	backwards := &pattern{slices.Clone(p.parts), p.steps}
+	backwards := &pattern{slices.Clone(p.parts), p.cost, p.steps}
 	slices.Reverse(backwards.parts)
 	if n := backwards.prefix(reverse(s), longest); n >= 0 {
 		return len(s) - n

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxGlob         = 1024 // bytes of a glob
-	maxAlternatives = 20   // commas in the braces of a glob, as each can double the cost of a match
+	maxGlob  = 1024 // bytes of a glob
+	maxForms = 64   // that the braces of a glob stand for, each of which is compared with a path
 )
 
 // Check validates outputs before a source is read: aliases, names, globs and target paths. Values of captures are
@@ -95,10 +95,9 @@ func checkCopy(c Copy, aliases []string) error {
 		return fmt.Errorf("'%s' is outside of the source", glob)
 	}
 	for _, g := range append([]string{glob}, c.Exclude...) {
-		if len(g) > maxGlob || strings.Contains(g, "{") && strings.Count(g, ",") > maxAlternatives ||
-			!doublestar.ValidatePattern(g) {
-			return fmt.Errorf("'%.100s' is not a valid glob of at most %d bytes and %d commas", g, maxGlob,
-				maxAlternatives)
+		if len(g) > maxGlob || forms(g) > maxForms || !doublestar.ValidatePattern(g) {
+			return fmt.Errorf("'%.100s' is not a valid glob of at most %d bytes, whose braces stand for at most %d "+
+				"forms", g, maxGlob, maxForms)
 		}
 	}
 	if _, _, err := place(c.To); err != nil {
@@ -108,6 +107,24 @@ func checkCopy(c Copy, aliases []string) error {
 		return fmt.Errorf("the strategy '%s' is not one of %s, %s and %s", c.Strategy, Overwrite, Merge, Extract)
 	}
 	return nil
+}
+
+// forms returns how many forms the braces of a glob stand for at most, or more than maxForms: {a,b}{c,d} stands for
+// four.
+func forms(glob string) int {
+	product, open := 1, []int{} // the alternatives of each brace that is open
+	for _, c := range glob {
+		switch {
+		case c == '{':
+			open = append(open, 1)
+		case c == ',' && len(open) > 0:
+			open[len(open)-1]++
+		case c == '}' && len(open) > 0:
+			product = min(product*open[len(open)-1], maxForms+1)
+			open = open[:len(open)-1]
+		}
+	}
+	return product
 }
 
 // invalid is the fault of an object that must be changed.

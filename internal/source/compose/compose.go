@@ -116,7 +116,7 @@ func (b *builder) copy(c Copy, trees map[string]*artifact.Tree) error {
 	if tree == nil {
 		return fmt.Errorf("no source has the alias '%s'", alias)
 	}
-	s, err := choose(tree, pattern, c.Exclude)
+	s, err := choose(b.ctx, tree, pattern, c.Exclude)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (b *builder) overwrite(s *selection, to string) error {
 
 // choose returns the files that match a path or glob. Symlinks in the path of the base directory are followed; selected
 // symlinks are copied as symlinks.
-func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, error) {
+func choose(ctx context.Context, tree *artifact.Tree, pattern string, exclude []string) (*selection, error) {
 	base, glob := pattern, ""
 	if strings.ContainsAny(pattern, `*?[{\`) {
 		base, glob = doublestar.SplitPattern(pattern)
@@ -182,7 +182,10 @@ func choose(tree *artifact.Tree, pattern string, exclude []string) (*selection, 
 		prefix = path.Dir(base)
 	}
 	isSelected := matches(glob, prefix, exclude)
-	s.tree = s.tree.Select(func(name string, isDir bool) bool { return !isDir && isSelected(name) })
+	s.tree = s.tree.Select(func(name string, isDir bool) bool { return !isDir && ctx.Err() == nil && isSelected(name) })
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if len(s.tree.Root().Entries) == 0 {
 		return nil, nothing("no file matches '%s'", pattern)
 	}

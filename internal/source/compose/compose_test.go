@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -256,7 +257,13 @@ func TestCheckRefuses(t *testing.T) {
 		"invalid exclude": {pattern: "", outputs: one(Copy{From: "@src/**", To: "@artifact/", Exclude: []string{"{a"}}),
 			message: "not a valid glob"},
 		"too many alternatives": {pattern: "",
-			outputs: one(Copy{From: "@src/{" + strings.Repeat("a,", 21) + "}", To: "@artifact/"}),
+			outputs: one(Copy{From: "@src/{" + strings.Repeat("a,", 64) + "}", To: "@artifact/"}),
+			message: "not a valid glob"},
+		"too many combinations": {pattern: "", // each name would be compared with a million forms
+			outputs: one(Copy{From: "@src/**", To: "@artifact/", Exclude: []string{strings.Repeat("{a,a}", 20)}}),
+			message: "whose braces stand for at most 64 forms"},
+		"combinations in each other": {pattern: "",
+			outputs: one(Copy{From: "@src/{{" + strings.Repeat("{a,a}", 6) + ",b},c}", To: "@artifact/"}),
 			message: "not a valid glob"},
 		"unknown strategy": {pattern: "", outputs: one(Copy{From: "@src/**", To: "@artifact/", Strategy: "Append"}),
 			message: "strategy 'Append'"},
@@ -378,3 +385,13 @@ type unreadable struct{}
 
 func (unreadable) Size(string) (int64, error)  { return 0, errors.ErrUnsupported }
 func (unreadable) Read(string) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func TestGlobsEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	trees := map[string]*artifact.Tree{"src": artifact.FromMap(map[string]string{"a.yaml": "a"})}
+	_, err := Build(ctx, []Copy{{From: "@src/**", To: "@artifact/"}}, trees)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
