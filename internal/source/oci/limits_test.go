@@ -13,9 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 // serve opens a repository of a registry that answers requests by path; others with an empty response.
@@ -108,5 +111,61 @@ func TestTextsThatAreNoTagsAreDropped(t *testing.T) {
 	_, err = repo.Resolve(t.Context(), Reference{Tag: "1.0"})
 	if f := fault.As(err); f == nil || f.Hint != "The repository has no such tag; the nearest are 1.0.0, 1.0.1" {
 		t.Errorf("got %.300v", err)
+	}
+}
+
+// Each of these manifests and lists has 12 MB, and took 3 GB of memory.
+func TestResponsesOfManyValuesTakeLittleMemory(t *testing.T) {
+	many := strings.Repeat("{},", 4_000_000) + "{}"
+	manifest := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","layers":[` + many + "]}"
+	index := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[` + many + "]}"
+	tags := `{"tags":[` + strings.Repeat(`"",`, 4_000_000) + `""]}`
+	answer := func(kind, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, text) // the client disconnects
+		}
+	}
+	digest := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
+	subject := "sha256:" + strings.Repeat("0", 64)
+	r := serve(t, "app", map[string]http.HandlerFunc{
+		"/v2/app/manifests/" + digest(manifest): answer("application/vnd.oci.image.manifest.v1+json", manifest),
+		"/v2/app/manifests/" + digest(index):    answer("application/vnd.oci.image.index.v1+json", index),
+		"/v2/app/referrers/" + subject:          answer("application/vnd.oci.image.index.v1+json", index),
+		"/v2/app/tags/list":                     answer("application/json", tags),
+	})
+	at := func(digest string) name.Digest { return r.name.Digest(digest) }
+	for what, do := range map[string]func() error{
+		"a manifest": func() error {
+			image, err := remote.Image(at(digest(manifest)), r.Options()...)
+			if err == nil {
+				_, err = image.Manifest()
+			}
+			return err
+		},
+		"an index": func() error {
+			list, err := remote.Index(at(digest(index)), r.Options()...)
+			if err == nil {
+				_, err = list.IndexManifest()
+			}
+			return err
+		},
+		"signatures": func() error {
+			list, err := remote.Referrers(at(subject), r.Options()...)
+			if err == nil {
+				_, err = list.IndexManifest()
+			}
+			return err
+		},
+		"tags": func() error { _, err := r.Tags(t.Context()); return err },
+	} {
+		n := allocation.Bytes(func() {
+			if err := do(); err == nil || !strings.Contains(err.Error(), "has too many values") {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		if n > 32<<20 {
+			t.Errorf("%s: %d MiB were allocated", what, n>>20)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -77,7 +78,7 @@ func ParseURL(raw string, insecure bool) (name.Repository, error) {
 	switch {
 	case err != nil:
 		return bad("cannot be parsed")
-	case u.Scheme+"://" != Scheme || u.Host == "":
+	case u.Scheme+"://" != Scheme || u.Host == "" || !utf8.ValidString(u.Host) || strings.Contains(u.Host, ".."):
 		return bad("'" + fault.RedactURL(raw) + "' is not the URL of an OCI registry")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return bad("'" + fault.RedactURL(raw) + "' contains more than a host and a path")

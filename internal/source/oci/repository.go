@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -25,6 +26,7 @@ import (
 const (
 	maxTags     = 100_000  // of a repository, with those that are not valid
 	maxResponse = 16 << 20 // bytes of a response that does not contain a blob
+	maxValues   = 50_000   // JSON values of such a response; a layer of "{}" takes 70 times its size in memory
 	maxBlob     = 1 << 30  // bytes of a blob
 
 	maxLoopbackPorts = 100
@@ -188,11 +190,15 @@ func (g *limiter) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	limit := int64(maxResponse)
-	if isBlob(resp, req) {
-		limit = maxBlob
+	values := maxValues
+	switch {
+	case isBlob(resp, req):
+		resp.Body = &bounded{ReadCloser: resp.Body, bytes: maxBlob, limit: maxBlob}
+		return resp, nil
+	case strings.HasSuffix(egress.FirstRequest(req).URL.Path, "/tags/list"):
+		values += maxTags
 	}
-	resp.Body = &bounded{resp.Body, limit, limit}
+	resp.Body = &counted{bounded{ReadCloser: resp.Body, bytes: maxResponse, limit: maxResponse}, values}
 	return resp, nil
 }
 
@@ -238,15 +244,38 @@ func isLoopback(host string) bool { return host == "localhost" || host == "127.0
 // bounded is a body that fails after a number of bytes.
 type bounded struct {
 	io.ReadCloser
-	left, limit int64
+	bytes, limit int64 // those that are left, and all
 }
 
+// Read implements [io.Reader].
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		// Not every caller closes the body after an error.
-		return 0, errors.Join(fmt.Errorf("the response of the registry is too long: it exceeds %d bytes", b.limit),
-			b.Close())
+	if b.bytes -= int64(n); b.bytes < 0 {
+		return 0, b.end(fmt.Errorf("the response of the registry is too long: it exceeds %d bytes", b.limit))
+	}
+	return n, err
+}
+
+// end closes the body, which not every caller does after an error.
+func (b *bounded) end(err error) error { return errors.Join(err, b.Close()) }
+
+// counted is a body that also fails after a number of JSON values. Each but the first follows one of three characters,
+// which may also be in a text.
+type counted struct {
+	bounded
+	values int // that are left
+}
+
+// Read implements [io.Reader].
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.bounded.Read(p)
+	for _, b := range p[:n] {
+		if b == ',' || b == '[' || b == '{' {
+			c.values--
+		}
+	}
+	if c.values < 0 {
+		return 0, c.end(errors.New("the response of the registry has too many values"))
 	}
 	return n, err
 }

@@ -32,25 +32,27 @@ const envelopeType = "application/jose+json"
 
 // Notary signs with notation and a certificate of a test authority.
 type Notary struct {
-	CA     []byte // PEM
-	signer notation.Signer
+	CA      []byte // PEM
+	signer  notation.Signer
+	root    *x509.Certificate
+	rootKey *ecdsa.PrivateKey
 }
 
-// NewNotary returns a notary whose certificate expires at a time.
-func NewNotary(tb testing.TB, until time.Time) *Notary {
+// NewNotary returns a notary whose certificate expires at a time, and names URLs of lists of revoked certificates.
+func NewNotary(tb testing.TB, until time.Time, lists ...string) *Notary {
 	tb.Helper()
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test CA", Organization: []string{"Sluice"},
 			Country: []string{"DE"}, Province: []string{"BE"}},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "Release", Organization: []string{"Sluice"},
 			Country: []string{"DE"}, Province: []string{"BE"}},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}, CRLDistributionPoints: lists,
 	}
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(tb, err)
@@ -60,7 +62,21 @@ func NewNotary(tb testing.TB, until time.Time) *Notary {
 	leafCert := certify(tb, leaf, rootCert, &leafKey.PublicKey, rootKey)
 	s, err := signer.NewGenericSigner(leafKey, []*x509.Certificate{leafCert, rootCert})
 	must(tb, err)
-	return &Notary{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootCert.Raw}), s}
+	return &Notary{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootCert.Raw}), s, rootCert, rootKey}
+}
+
+// List returns a list of revoked certificates, which are others than that of the notary.
+func (n *Notary) List(tb testing.TB, revoked int) []byte {
+	tb.Helper()
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour),
+		NextUpdate: time.Now().Add(time.Hour)}
+	for range revoked {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{
+			SerialNumber: big.NewInt(99), RevocationTime: time.Now().Add(-time.Hour)})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, n.root, n.rootKey)
+	must(tb, err)
+	return der
 }
 
 func certify(tb testing.TB, template, parent *x509.Certificate, public *ecdsa.PublicKey,

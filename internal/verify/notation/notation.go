@@ -15,13 +15,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/notaryproject/notation-core-go/revocation"
-	"github.com/notaryproject/notation-core-go/revocation/crl"
-	"github.com/notaryproject/notation-core-go/revocation/purpose"
 	"github.com/notaryproject/notation-go"
 	"github.com/notaryproject/notation-go/verifier"
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
@@ -29,6 +25,7 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
@@ -73,10 +70,20 @@ func New(data map[string][]byte, transport http.RoundTripper) (*Verifier, error)
 // Verify verifies the signatures of the manifest with the digest, and returns the name of the signer. The name is empty
 // if the policy requires no signature for the repository. The error is a fault with the reason VerificationError.
 func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remote.Option) (string, error) {
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, work, 0)
+	if err != nil {
+		return "", err
+	}
+	defer lease.Release()
+	lists := &memory{lease: lease}
+	ctx = context.WithValue(ctx, memoryKey{}, lists)
 	repo := repository{image.Context(), append(slices.Clip(access), remote.WithContext(ctx))}
 	_, outcomes, err := notation.Verify(ctx, v.policy, repo, notation.VerifyOptions{
 		ArtifactReference: image.Name(), MaxSignatureAttempts: maxSignatures,
 	})
+	if missing := lists.failure(); err != nil && missing != nil {
+		return "", missing
+	}
 	if err != nil {
 		f := fault.New(Reason, "cannot verify '%s' with notation", image.Name()).Because(oneLine(err))
 		if limited := fault.As(err); limited != nil {
@@ -129,25 +136,6 @@ func certificates(data map[string][]byte) (store, error) {
 			".crt or .pem")
 	}
 	return all, truststore.ValidateCertificates(all)
-}
-
-// revocationOptions returns options that check revocation over the transport.
-func revocationOptions(transport http.RoundTripper) (o verifier.VerifierOptions, err error) {
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	lists, err := crl.NewHTTPFetcher(client)
-	if err != nil {
-		return o, err
-	}
-	for which, to := range map[purpose.Purpose]*revocation.Validator{
-		purpose.CodeSigning:  &o.RevocationCodeSigningValidator,
-		purpose.Timestamping: &o.RevocationTimestampingValidator,
-	} {
-		if *to, err = revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: lists,
-			CertChainPurpose: which}); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
 }
 
 func invalidConfig(what string, err error) *fault.Fault {

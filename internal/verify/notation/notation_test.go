@@ -3,6 +3,7 @@ package notation
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
@@ -96,6 +98,36 @@ func TestVerifyRejectsExpiredSignature(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The certificate of a signature says where lists of revoked ones are, and anyone who can push can sign.
+func TestListsOfRevokedCertificatesTakeMemory(t *testing.T) {
+	r := testenv.NewRegistry(t)
+	var list []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := w.Write(list); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	n := signing.NewNotary(t, time.Now().Add(time.Hour), server.URL)
+	v, err := New(map[string][]byte{"trustpolicy.json": n.Policy("strict"), "ca.crt": n.CA}, http.DefaultTransport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := target(t, r, "app")
+	n.Sign(to, time.Hour)
+	budget := guard.NewBudget(32 << 20)
+	ctx := guard.WithBudget(t.Context(), budget)
+	for revoked, want := range map[int]string{10: "", 100_000: guard.ReasonTooLarge} { // 100,000 have 2 MB
+		list = n.List(t, revoked)
+		if _, err := v.Verify(ctx, to.Image, to.Access...); fault.Reason(err, "") != want {
+			t.Errorf("%d revoked certificates: %v, want %q", revoked, err, want)
+		}
+	}
+	if budget.Used() != 0 {
+		t.Errorf("%d bytes are still used", budget.Used())
+	}
 }
 
 func TestNewRejects(t *testing.T) {

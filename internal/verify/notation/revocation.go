@@ -1,0 +1,102 @@
+package notation
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/notaryproject/notation-core-go/revocation"
+	"github.com/notaryproject/notation-core-go/revocation/crl"
+	"github.com/notaryproject/notation-core-go/revocation/purpose"
+	"github.com/notaryproject/notation-go/verifier"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
+)
+
+const (
+	work = "lists of revoked certificates" // that takes memory
+
+	listMemory = 32      // for each byte of a list: an entry of 20 bytes is parsed to 250, and the slice grows
+	leaseStep  = 4 << 20 // bytes by which the lease grows at least
+)
+
+// revocationOptions returns options that check revocation over the transport.
+func revocationOptions(transport http.RoundTripper) (o verifier.VerifierOptions, err error) {
+	client := &http.Client{Transport: metered{transport}, Timeout: 10 * time.Second}
+	lists, err := crl.NewHTTPFetcher(client)
+	if err != nil {
+		return o, err
+	}
+	for which, to := range map[purpose.Purpose]*revocation.Validator{
+		purpose.CodeSigning:  &o.RevocationCodeSigningValidator,
+		purpose.Timestamping: &o.RevocationTimestampingValidator,
+	} {
+		if *to, err = revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: lists,
+			CertChainPurpose: which}); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// memory is what the lists of a verification take. It is safe for concurrent use, as lists are downloaded at once.
+type memory struct {
+	lease *guard.Lease
+	mu    sync.Mutex
+	err   error // why there is not enough; the library only says that it could not check
+}
+
+// memoryKey is the key of the context for the memory of a verification.
+type memoryKey struct{}
+
+func (m *memory) grow(ctx context.Context, bytes int64) error {
+	err := m.lease.Grow(ctx, bytes)
+	if err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.err = err
+	}
+	return err
+}
+
+func (m *memory) failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// metered takes memory for lists of revoked certificates while they are downloaded. The certificate of a signature says
+// where they are, and the library reads and parses up to 32 MiB for each certificate, at the same time.
+type metered struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (m metered) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := m.next.RoundTrip(r)
+	if of, ok := r.Context().Value(memoryKey{}).(*memory); ok && err == nil {
+		resp.Body = &meteredBody{ReadCloser: resp.Body, ctx: r.Context(), of: of}
+	}
+	return resp, err
+}
+
+type meteredBody struct {
+	io.ReadCloser
+	ctx         context.Context //nolint:containedctx // of the request
+	of          *memory
+	read, taken int64
+}
+
+// Read implements [io.Reader].
+func (b *meteredBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if missing := b.read*listMemory - b.taken; missing > 0 {
+		step := max(missing, leaseStep)
+		if err := b.of.grow(b.ctx, step); err != nil {
+			return n, err
+		}
+		b.taken += step
+	}
+	return n, err
+}
