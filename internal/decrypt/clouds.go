@@ -1,6 +1,7 @@
 package decrypt
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -24,10 +25,15 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/keysize"
 )
 
-func (k *Keys) client() *http.Client { return &http.Client{Transport: k.Transport} }
+// client returns the client of key services. Their libraries read all of a response, and a tenant may choose the
+// server.
+func (k *Keys) client() *http.Client {
+	return &http.Client{Transport: egress.Bounded{Next: cmp.Or(k.Transport, http.DefaultTransport), Bytes: maxAnswer}}
+}
 
 // addAWS reads static credentials.
 func (k *Keys) addAWS(text []byte) error {
@@ -186,7 +192,7 @@ func (k *Keys) withGCP(ctx context.Context, key *keyservice.GcpKmsKey, ciphertex
 	master.EncryptedKey = string(ciphertext)
 	gcpkms.NewTokenSource(tokens).ApplyToMasterKey(master)
 	gcpkms.UseRESTClient{}.ApplyToMasterKey(master)
-	authorized := &http.Client{Transport: &oauth2.Transport{Source: tokens, Base: k.Transport}}
+	authorized := &http.Client{Transport: &oauth2.Transport{Source: tokens, Base: k.client().Transport}}
 	gcpkms.ClientOptions{option.WithHTTPClient(authorized)}.ApplyToMasterKey(master)
 	return master.DecryptContext(ctx)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/getsops/sops/v3/keys"
 	"github.com/getsops/sops/v3/kms"
 
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
 )
 
@@ -280,6 +281,25 @@ func TestKeyServicesDecrypt(t *testing.T) {
 					"decrypt with it, or add one of these keys to the Secret of spec.decryption.secretRef") ||
 				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
+			}
+
+			t.Log("a response that does not end takes little memory")
+			chunk := bytes.Repeat([]byte(" "), 1<<20)
+			for host := range n.hosts {
+				n.hosts[host] = func(w http.ResponseWriter, _ *http.Request) {
+					for range 256 {
+						if _, err := w.Write(chunk); err != nil {
+							return // the client disconnects
+						}
+					}
+				}
+			}
+			if k, err = FromSecret(raw, n.transport()); err != nil {
+				t.Fatal(err)
+			}
+			if taken := allocation.Bytes(func() { _, err = k.File(t.Context(), "s.yaml", content) }); err == nil ||
+				taken > 64<<20 {
+				t.Errorf("%d MiB were allocated, and the error is %v", taken>>20, err)
 			}
 
 			t.Log("without credentials no request is sent")

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,7 +38,7 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 	return answer.Data.Plaintext, nil
 }
 
-// maxAnswer is the maximum size of a response of Vault, in bytes.
+// maxAnswer is the maximum size of a response of a key service, in bytes.
 const maxAnswer = 1 << 20
 
 // vault sends a request to a Vault or OpenBao server. It does not follow redirects, which would forward the token.
@@ -67,7 +66,7 @@ func (k *Keys) vault(ctx context.Context, address, path, token string, ask map[s
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: the server responded with %s", path, resp.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		return fmt.Errorf("%s: the server returned an unreadable response", path)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -24,6 +25,7 @@ import (
 const (
 	natsServers = 10               // maximum in an address
 	natsTimeout = 15 * time.Second // to connect and to log in, each
+	natsAnswers = 1 << 20          // bytes that a server may send
 )
 
 // natsSubject publishes the event: https://docs.nats.io/nats-concepts/subjects.
@@ -234,6 +236,26 @@ type natsDialer struct {
 // Dial implements [nats.CustomDialer].
 func (d *natsDialer) Dial(network, address string) (net.Conn, error) {
 	c, err := d.dial(d.ctx, network, address)
-	d.err = err
-	return c, err
+	if d.err = err; err != nil {
+		return nil, err
+	}
+	return &natsConn{Conn: c, left: natsAnswers}, nil
 }
+
+// natsConn is a connection that fails after a number of bytes from the server. The library reads a line of any length
+// into memory, and a server sends a few short lines.
+type natsConn struct {
+	net.Conn
+	left int // bytes
+}
+
+// Read implements [net.Conn].
+func (c *natsConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.left -= n; c.left < 0 {
+		return 0, errNATSAnswers
+	}
+	return n, err
+}
+
+var errNATSAnswers = fmt.Errorf("the server sends more than %d bytes", natsAnswers)

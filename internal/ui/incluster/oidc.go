@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
@@ -70,19 +71,8 @@ func newProvider(o *OIDC, external *url.URL, now func() time.Time) (*provider, e
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &provider{OIDC: o, redirect: external.String() + callbackPath, now: now,
-		client: &http.Client{Timeout: providerTimeout, Transport: bounded{transport}}}, nil
-}
-
-// bounded is a transport that bounds the size of answers.
-type bounded struct{ next http.RoundTripper }
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxDocument)
-	}
-	return resp, err
+	client := &http.Client{Timeout: providerTimeout, Transport: egress.Bounded{Next: transport, Bytes: maxDocument}}
+	return &provider{OIDC: o, redirect: external.String() + callbackPath, now: now, client: client}, nil
 }
 
 // discover returns the provider with its configuration, which is read once. After a failure it is tried again, but not
