@@ -77,6 +77,34 @@ func TestHintsOfLogins(t *testing.T) {
 	}
 }
 
+func TestTheFirstPullSecretWithALoginCounts(t *testing.T) {
+	config := func(name, host, user string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{
+			".dockerconfigjson": []byte(`{"auths": {"` + host + `": {"username": "` + user + `", "password": "x"}}}`)}}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app"}}
+	many := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
+	for _, name := range []string{"other", "first", "second"} {
+		account.ImagePullSecrets = append(account.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	for range 101 {
+		many.ImagePullSecrets = append(many.ImagePullSecrets, corev1.LocalObjectReference{Name: "other"})
+	}
+	r := &Registries{Connector: Connector{Egress: &egress.Policy{}, Identities: &auth.Identities{Accounts: accounts{}},
+		Secrets: Secrets{Reader: objects{account, many, config("other", "x.example", "x"),
+			config("first", "registry.example", "one"), config("second", "registry.example", "two")}}}}
+	spec := Registry{Namespace: "apps", URL: "oci://registry.example/app", ServiceAccount: "app"}
+	access, _, err := r.Access(t.Context(), spec)
+	if err != nil || access.Login.Username != "one" {
+		t.Errorf("the login is %q, %v", access.Login.Username, err)
+	}
+	spec.ServiceAccount = "many"
+	if _, _, err := r.Access(t.Context(), spec); fault.As(err) == nil ||
+		fault.As(err).Hint != "Put several logins into one Secret" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestHintFitsTheBucket(t *testing.T) {
 	for want, spec := range map[string]sourcev1.BucketSpec{
 		"'aws' supports 'aws', 'generic' supports 'ldap', other providers support no STS": {

@@ -93,9 +93,8 @@ func (r *Registries) login(ctx context.Context, spec Registry, repo name.Reposit
 		}
 		secrets = append(secrets, more...)
 	}
-	var keychains []authn.Keychain
-	for _, s := range secrets {
-		data, err := r.Secrets.Data(ctx, spec.Namespace, s, "spec.secretRef or the ServiceAccount")
+	for _, secret := range secrets { // one at a time, as each may have a thousand logins
+		data, err := r.Secrets.Data(ctx, spec.Namespace, secret, "spec.secretRef or the ServiceAccount")
 		if err != nil {
 			return nil, err
 		}
@@ -103,15 +102,20 @@ func (r *Registries) login(ctx context.Context, spec Registry, repo name.Reposit
 		if err != nil {
 			return nil, err
 		}
-		keychains = append(keychains, keychain)
+		login, err := keychain.Resolve(repo)
+		if err != nil {
+			return nil, fault.New(meta.AuthenticationFailedReason, "the Secrets contain no usable login for '%s'",
+				repo.Name()).Because(err)
+		}
+		if login != authn.Anonymous {
+			return login.Authorization()
+		}
 	}
-	login, err := authn.NewMultiKeychain(keychains...).Resolve(repo)
-	if err != nil {
-		return nil, fault.New(meta.AuthenticationFailedReason, "the Secrets contain no usable login for '%s'",
-			repo.Name()).Because(err)
-	}
-	return login.Authorization()
+	return authn.Anonymous.Authorization()
 }
+
+// maxPullSecrets is the maximum number of image pull secrets of a ServiceAccount: each takes a request.
+const maxPullSecrets = 100
 
 // pullSecrets returns the names of the image pull secrets of a ServiceAccount.
 func (r *Registries) pullSecrets(ctx context.Context, account types.NamespacedName) ([]*meta.LocalObjectReference,
@@ -124,6 +128,11 @@ func (r *Registries) pullSecrets(ctx context.Context, account types.NamespacedNa
 	}
 	if err != nil {
 		return nil, fault.New(meta.AuthenticationFailedReason, "cannot read ServiceAccount '%s'", account).Because(err)
+	}
+	if len(found.ImagePullSecrets) > maxPullSecrets {
+		return nil, fault.New(meta.AuthenticationFailedReason, "ServiceAccount '%s' has %d image pull secrets, more "+
+			"than %d", account, len(found.ImagePullSecrets), maxPullSecrets).
+			WithHint("Put several logins into one Secret").Final()
 	}
 	var names []*meta.LocalObjectReference
 	for _, s := range found.ImagePullSecrets {

@@ -23,7 +23,7 @@ const (
 // (or .dockercfg), or username and password for host. The keychain is empty if the Secret has none of them. The error
 // is a fault.
 //
-// For the pull secrets of a service account, combine the keychains with [authn.NewMultiKeychain].
+// Of the pull secrets of a service account, the first with a login for a repository counts.
 func RegistryFrom(data map[string][]byte, host string) (authn.Keychain, error) {
 	if config := data[dockerConfigKey]; len(config) > 0 {
 		return dockerConfig(config, true)

@@ -22,7 +22,12 @@ type Variables struct {
 	Values map[string]string
 	Secret []string // the values that were read from Secrets
 	always bool     // substitute even without variables
+	bytes  int      // of the names and values that were read from objects
 }
+
+// maxVariables is the maximum size, in bytes, of the names and values that all references of spec.postBuild have: an
+// object has up to 1 MiB, and may be named many times.
+const maxVariables = 4 << 20
 
 // ReadVariables reads the variables of spec.postBuild. Later references override earlier ones, and
 // spec.postBuild.substitute overrides all. References are ignored if configs is nil. Errors are faults with
@@ -68,6 +73,11 @@ func (v *Variables) add(ctx context.Context, configs client.Reader, namespace st
 	for name, value := range values {
 		if !substitute.ValidName(name) {
 			return invalidName(fmt.Sprintf("key %q of %s '%s/%s'", name, from.Kind, namespace, from.Name))
+		}
+		if v.bytes += len(name) + len(value); v.bytes > maxVariables {
+			return fault.New(meta.BuildFailedReason, "the objects of spec.postBuild.substituteFrom have more than %d "+
+				"MiB together", maxVariables>>20).
+				WithHint("Remove references, or put the variables into smaller objects").Final()
 		}
 		if from.Kind == "Secret" {
 			v.Secret = append(v.Secret, trimmed(value))

@@ -18,8 +18,7 @@ import (
 const (
 	work = "lists of revoked certificates" // that takes memory
 
-	listMemory = 32      // for each byte of a list: an entry of 20 bytes is parsed to 250, and the slice grows
-	leaseStep  = 4 << 20 // bytes by which the lease grows at least
+	listMemory = 32 // for each byte of a list: an entry of 20 bytes is parsed to 250, and the slice grows
 )
 
 // revocationOptions returns options that check revocation over the transport.
@@ -75,28 +74,14 @@ type metered struct{ next http.RoundTripper }
 func (m metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := m.next.RoundTrip(r)
 	if of, ok := r.Context().Value(memoryKey{}).(*memory); ok && err == nil {
-		resp.Body = &meteredBody{ReadCloser: resp.Body, ctx: r.Context(), of: of}
+		resp.Body = body{guard.Metered(resp.Body, listMemory, func(bytes int64) error {
+			return of.grow(r.Context(), bytes)
+		}), resp.Body}
 	}
 	return resp, err
 }
 
-type meteredBody struct {
-	io.ReadCloser
-	ctx         context.Context //nolint:containedctx // of the request
-	of          *memory
-	read, taken int64
-}
-
-// Read implements [io.Reader].
-func (b *meteredBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if missing := b.read*listMemory - b.taken; missing > 0 {
-		step := max(missing, leaseStep)
-		if err := b.of.grow(b.ctx, step); err != nil {
-			return n, err
-		}
-		b.taken += step
-	}
-	return n, err
+type body struct {
+	io.Reader
+	io.Closer
 }

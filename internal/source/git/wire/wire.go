@@ -20,13 +20,16 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // agent is the name of this client in the protocol.
 const agent = "git/sluice"
 
-// maxAdvertisement is the maximum size, in bytes, of the list of references.
-const maxAdvertisement = 64 << 20
+const (
+	maxAdvertisement = 64 << 20 // bytes of the list of references
+	refMemory        = 4        // bytes for each of them
+)
 
 // Remote is a repository and the access to it.
 type Remote struct {
@@ -59,6 +62,7 @@ type Conn struct {
 	remote Remote
 	link   link
 	counts *counts
+	lease  *guard.Lease // of the references; nil for a short list
 }
 
 // link is the transport of a conversation.
@@ -97,7 +101,7 @@ func dialService(ctx context.Context, remote Remote, service string, operation t
 		return nil, err
 	}
 	if err := c.readRefs(ctx); err != nil {
-		c.link.close()
+		c.Close()
 		return nil, remote.explain(ctx, err, operation)
 	}
 	return c, nil
@@ -109,7 +113,8 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.Refs.Decode(&limited{Reader: r, left: maxAdvertisement,
+	metered := guard.Metered(r, refMemory, func(bytes int64) error { return c.grow(ctx, bytes) })
+	err = c.Refs.Decode(&limited{Reader: metered, left: maxAdvertisement,
 		err: errors.New("the list of references is too long")})
 	if errors.Is(err, packp.ErrEmptyAdvRefs) {
 		return nil
@@ -117,8 +122,22 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	return err
 }
 
+// grow takes memory for the references, which are in memory until the conversation ends.
+func (c *Conn) grow(ctx context.Context, bytes int64) (err error) {
+	if c.lease != nil {
+		return c.lease.Grow(ctx, bytes)
+	}
+	c.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the references of a git repository", bytes)
+	return err
+}
+
 // Close ends the conversation.
-func (c *Conn) Close() { c.link.close() }
+func (c *Conn) Close() {
+	c.link.close()
+	if c.lease != nil {
+		c.lease.Release()
+	}
+}
 
 // Stats returns the current counts.
 func (c *Conn) Stats() Stats { return Stats{c.counts.requests.Load(), c.counts.bytes.Load()} }

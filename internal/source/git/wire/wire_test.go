@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // repeating is a link to a server whose answer is a line, sent again and again.
@@ -85,4 +89,38 @@ func FuzzReadAnswer(f *testing.F) {
 			t.Errorf("%q leaves %q, %v, %v", data, rest, shallow, err)
 		}
 	})
+}
+
+// References take about twice their size, until the conversation ends.
+func TestReferencesTakeMemory(t *testing.T) {
+	var list bytes.Buffer
+	line := func(text string) { fmt.Fprintf(&list, "%04x%s", len(text)+4, text) }
+	line("# service=git-upload-pack\n")
+	list.WriteString("0000")
+	line(strings.Repeat("1", 40) + " HEAD\x00\n")
+	for i := 0; list.Len() < 6<<20; i++ {
+		line(fmt.Sprintf("%040x refs/tags/%d\n", i, i))
+	}
+	list.WriteString("0000")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		_, _ = w.Write(list.Bytes()) // the client may disconnect
+	}))
+	defer server.Close()
+	for size, want := range map[int64]string{8 << 20: guard.ReasonTooLarge, 64 << 20: ""} {
+		budget := guard.NewBudget(size)
+		c, err := Dial(guard.WithBudget(t.Context(), budget), Remote{URL: server.URL + "/app.git"})
+		if fault.Reason(err, "") != want {
+			t.Errorf("%d bytes: got %v, want %q", size, err, want)
+		}
+		if err == nil {
+			if budget.Used() < 12<<20 {
+				t.Errorf("%d bytes are used", budget.Used())
+			}
+			c.Close()
+		}
+		if budget.Used() != 0 {
+			t.Errorf("%d bytes are still used", budget.Used())
+		}
+	}
 }
