@@ -61,7 +61,12 @@ func FuzzAmount(f *testing.F) {
 			t.Fatal(err)
 		}
 		err = json.Unmarshal(out, &again)
-		same := reflect.DeepEqual(a.ToUnstructured(), again.ToUnstructured()) // JSON may escape letters
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, text); err != nil {
+			t.Fatal(err)
+		}
+		// JSON may escape letters; a number that no type holds is kept as text, without white space
+		same := reflect.DeepEqual(a.ToUnstructured(), again.ToUnstructured()) || bytes.Equal(compact.Bytes(), out)
 		if err != nil || string(bytes.TrimSpace(text)) != "null" && !same {
 			t.Errorf("%s became %s: %+v, %+v, %v", text, out, a, again, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -98,6 +99,9 @@ func FuzzHostPort(f *testing.F) {
 		}
 		if !sameOrigin(u, u) {
 			t.Errorf("%q does not have the same origin as itself", raw)
+		}
+		if strings.Contains(u.Hostname(), "%") {
+			return // a zone, which a URL escapes
 		}
 		again, err := url.Parse(u.Scheme + "://" + hostPort(u))
 		if err == nil && hostPort(again) != hostPort(u) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -221,7 +222,7 @@ func (r *Reader) readIndex() error {
 func parseNamed(d ocispec.Descriptor) (Named, error) {
 	name := d.Annotations[ocispec.AnnotationRefName]
 	ref, err := registry.ParseReference(name)
-	if err != nil || ref.Reference == "" {
+	if err != nil || ref.Reference == "" || strings.ContainsFunc(name, isNotASCII) {
 		return Named{}, fmt.Errorf("its index.json has a manifest with the name %.200q, which is not a reference", name)
 	}
 	if err := d.Digest.Validate(); err != nil || d.Size < 0 || d.Size > maxManifest {
@@ -237,6 +238,8 @@ func parseNamed(d ocispec.Descriptor) (Named, error) {
 	}
 	return n, nil
 }
+
+func isNotASCII(r rune) bool { return r > unicode.MaxASCII }
 
 // Fetch implements [content.Fetcher].
 func (r *Reader) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
