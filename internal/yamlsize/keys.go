@@ -34,22 +34,7 @@ func eachEqual(n *yaml.Node, visit func(again *yaml.Node, before int, first *yam
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	if len(n.Content) <= 2*fewKeys {
-		for i := 2; i < len(n.Content); i += 2 {
-			var first *yaml.Node
-			before := 0
-			for j := 0; j < i; j += 2 {
-				if n.Content[j].Kind != n.Content[i].Kind || n.Content[j].Value != n.Content[i].Value {
-					continue
-				}
-				if before++; first == nil {
-					first = n.Content[j]
-				}
-			}
-			if before > 0 {
-				visit(n.Content[i], before, first)
-			}
-		}
+	if len(n.Content) <= 2*fewKeys && !hasEqual(n) {
 		return
 	}
 	type found struct {
@@ -67,6 +52,18 @@ func eachEqual(n *yaml.Node, visit func(again *yaml.Node, before int, first *yam
 		visit(n.Content[i], f.times, f.first)
 		f.times++
 	}
+}
+
+// hasEqual compares all keys of a map with one another.
+func hasEqual(n *yaml.Node) bool {
+	for i := 2; i < len(n.Content); i += 2 {
+		for j := 0; j < i; j += 2 {
+			if n.Content[j].Kind == n.Content[i].Kind && n.Content[j].Value == n.Content[i].Value {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // CheckKeys returns an error if a map in a document has equal keys, some of which it names, or if comparing all keys of

@@ -40,8 +40,12 @@ func TestCampaignFuzz(t *testing.T) {
 	e := begin(t, 1, len(targets))
 	e.each(func(i int, _ *rand.Rand) {
 		target := targets[i%len(targets)]
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-run", "^$", "-fuzz", "^"+target.name+"$", "-fuzztime",
-			duration, "-timeout", "30m", "./"+target.dir)
+		args := []string{"test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", duration,
+			"-timeout", "30m", "./" + target.dir}
+		if !*isFull { // inputs of long runs would take longer to read than the short form lasts
+			args = append(args, "-args", "-test.fuzzcachedir="+t.TempDir())
+		}
+		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = root
 		start := time.Now()
 		out, err := cmd.CombinedOutput()

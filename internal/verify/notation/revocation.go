@@ -42,8 +42,8 @@ func revocationOptions(transport http.RoundTripper) (o verifier.VerifierOptions,
 
 // memory is what the lists of a verification take. It is safe for concurrent use, as lists are downloaded at once.
 type memory struct {
+	mu    sync.Mutex // also held while the lease grows, which is not safe for concurrent use
 	lease *guard.Lease
-	mu    sync.Mutex
 	err   error // why there is not enough; the library only says that it could not check
 }
 
@@ -51,10 +51,10 @@ type memory struct {
 type memoryKey struct{}
 
 func (m *memory) grow(ctx context.Context, bytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	err := m.lease.Grow(ctx, bytes)
 	if err != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
 		m.err = err
 	}
 	return err

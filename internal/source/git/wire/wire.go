@@ -62,7 +62,7 @@ type Conn struct {
 	remote Remote
 	link   link
 	counts *counts
-	lease  *guard.Lease // of the references; nil for a short list
+	lease  *guard.Lease // of the references
 }
 
 // link is the transport of a conversation.
@@ -113,7 +113,10 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metered := guard.Metered(r, refMemory, func(bytes int64) error { return c.grow(ctx, bytes) })
+	if c.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the references of a git repository", 0); err != nil {
+		return err
+	}
+	metered := guard.Metered(r, refMemory, func(bytes int64) error { return c.lease.Grow(ctx, bytes) })
 	err = c.Refs.Decode(&limited{Reader: metered, left: maxAdvertisement,
 		err: errors.New("the list of references is too long")})
 	if errors.Is(err, packp.ErrEmptyAdvRefs) {
@@ -122,21 +125,10 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	return err
 }
 
-// grow takes memory for the references, which are in memory until the conversation ends.
-func (c *Conn) grow(ctx context.Context, bytes int64) (err error) {
-	if c.lease != nil {
-		return c.lease.Grow(ctx, bytes)
-	}
-	c.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the references of a git repository", bytes)
-	return err
-}
-
 // Close ends the conversation.
 func (c *Conn) Close() {
 	c.link.close()
-	if c.lease != nil {
-		c.lease.Release()
-	}
+	c.lease.Release()
 }
 
 // Stats returns the current counts.
