@@ -4,10 +4,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,19 +51,19 @@ func TestChangeIsOneTrace(t *testing.T) {
 	first := h.Git.Run("fleet", "rev-parse", "main")
 	h.Ready("app", first)
 	h.Ready("other", first)
-	releaseReady(h, "one")
+	releaseReady(h, first)
 
 	h.TurnGate("release", gatingv1.Closed)
 	second := h.Git.Commit("fleet", files("two"))
 	h.RequestFetch("fleet")
 	h.WaitsFor("app", second)
+	releaseReady(h, second)
 	h.Stop()
 	h.Start()
 	h.WaitsFor("app", second)
 	h.TurnGate("release", gatingv1.Opened)
 	h.Ready("app", second)
 	h.Ready("other", second)
-	releaseReady(h, "two")
 	source := h.GitRepositoryReady("fleet", second)
 	id := tracing.ID(source.Status.Artifact.Metadata[meta.TraceKey])
 	hasLink(h, id)
@@ -108,16 +110,16 @@ func release(namespace string) *helmv2.HelmRelease {
 				SourceRef:         &helmv2.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: "fleet"}}}}}
 }
 
-// releaseReady waits until the chart of the release has applied a text.
-func releaseReady(h *system.System, text string) {
+// releaseReady waits until the release is Ready with the chart of a commit.
+func releaseReady(h *system.System, commit string) {
 	h.Helper()
-	h.ConfigMapHas("text", text)
 	testenv.Eventually(h, "the release is Ready", func() error {
 		r := &helmv2.HelmRelease{}
 		if err := h.Get(r, "web"); err != nil {
 			return err
 		}
-		if !reconcile.IsReady(r) {
+		c := apimeta.FindStatusCondition(r.Status.Conditions, reconcile.TypeReady)
+		if !reconcile.IsReady(r) || !strings.Contains(c.Message, "1.0.0+"+commit[:12]) {
 			return fmt.Errorf("%+v", r.Status.Conditions)
 		}
 		return nil
