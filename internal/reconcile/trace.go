@@ -78,8 +78,8 @@ func (l *loop[T]) linked(o Outcome) Outcome {
 	return o.WithMetadata(traceIDKey, id)
 }
 
-// trace exports a pass as part of the trace of its change. A pass that changed nothing is not exported, nor one that the
-// end of the process interrupted.
+// trace exports a pass as part of the trace of its change. A pass that changed nothing is not exported, nor one that
+// the end of the process interrupted.
 func (l *loop[T]) trace(ctx context.Context, p *tracing.Pass, obj, before T, o Outcome, isNews bool) {
 	if p == nil || ctx.Err() != nil && o.state != ready {
 		return

@@ -110,7 +110,8 @@ type statements map[string]bool
 func (f fuzzTarget) keep(t *testing.T, root, found string) int {
 	t.Helper()
 	dir, bin := filepath.Join(root, f.dir), filepath.Join(t.TempDir(), "covered.test")
-	if out, err := command(t, dir, "go", "test", "-c", "-covermode", "set", "-o", bin, ".").CombinedOutput(); err != nil {
+	build := command(t, dir, "go", "test", "-c", "-covermode", "set", "-o", bin, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build of %s: %v\n%s", f.dir, err, out)
 	}
 	known := f.reached(t, dir, bin, nil)
@@ -200,8 +201,8 @@ func reaching(inputs []string, known statements, reached func([]string) statemen
 
 func TestInputsThatReachNewStatementsAreKept(t *testing.T) {
 	reach := map[string][]string{"a": {"1"}, "b": {"1", "2"}, "c": {"2"}, "d": {"3", "0"}, "e": {"0"}, "f": {"4"}}
-	runs := 0
-	kept := reaching([]string{"a", "b", "c", "d", "e", "f", "a", "b"}, statements{"0": true}, func(in []string) statements {
+	runs, inputs := 0, []string{"a", "b", "c", "d", "e", "f", "a", "b"}
+	kept := reaching(inputs, statements{"0": true}, func(in []string) statements {
 		runs++
 		all := statements{}
 		for _, input := range in {
