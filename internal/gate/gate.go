@@ -51,7 +51,7 @@ type Controller struct {
 	// Observed is what objects have that gates with spec.onFailure watch.
 	Observed *Observed
 	// Waves returns how far revisions have come through the waves of a gate, and when that changes next.
-	Waves func(g *gatingv1.Gate, now time.Time) ([]gatingv1.WaveProgress, time.Time, error)
+	Waves func(g *gatingv1.Gate) ([]gatingv1.WaveProgress, time.Time, error)
 
 	timers timers
 	sealer sealer
@@ -70,7 +70,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*gating
 	}
 	g.Status.Failures = c.failures(ctx, g, now)
 	g.Status.ApprovedChanges = nil
-	waves, soaked, tooMany := c.Waves(g, now)
+	waves, soaked, tooMany := c.Waves(g)
 	g.Status.Waves = waves
 	d, err := c.decide(ctx, g, now)
 	if err = cmp.Or(err, tooMany); err != nil {

@@ -89,7 +89,7 @@ func (x *Index) listMembers(g *wavedGate) {
 	var changed effects
 	if g.isListed = true; w.gates[g.key] == g {
 		for _, r := range g.sources {
-			changed.merge(x.decide(g, r, x.Clock.Now(), reconcile.Ref{}))
+			changed.merge(x.decide(g, r, reconcile.Ref{}))
 		}
 	}
 	w.mu.Unlock()
@@ -212,7 +212,7 @@ func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m w
 		}
 	}
 	g.objects[ref], r.members[ref] = source, &m
-	changed.merge(x.decide(g, r, x.Clock.Now(), reconcile.Ref{}))
+	changed.merge(x.decide(g, r, reconcile.Ref{}))
 	return changed
 }
 
@@ -230,7 +230,7 @@ func (x *Index) removeMember(g *wavedGate, ref reconcile.Ref) effects {
 		delete(g.sources, source)
 		return effects{gates: []types.NamespacedName{g.key}}
 	}
-	return x.decide(g, r, x.Clock.Now(), reconcile.Ref{})
+	return x.decide(g, r, reconcile.Ref{})
 }
 
 // settlingTime is how long after a restart no wave follows another one: objects that were Ready before count as healthy

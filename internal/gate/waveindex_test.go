@@ -62,7 +62,7 @@ func TestWavesOfDifferentSources(t *testing.T) {
 	if text := s.asks(other, "main@sha1:2"); text != "" {
 		t.Errorf("another source waits: %s", text)
 	}
-	all, _, err := s.WaveProgress(s.gates[releaseKey].gate, s.now)
+	all, _, err := s.WaveProgress(s.gates[releaseKey].gate)
 	if err != nil || len(all) != 2 || all[0].Source != "GitRepository/ops/app" || all[0].Wave != "canary" ||
 		all[1].Source != "GitRepository/ops/other" || all[1].Wave != "" {
 		t.Errorf("progress is %+v, %v", all, err)
@@ -152,7 +152,7 @@ func TestBoundsOfWaves(t *testing.T) {
 			s := newTestIndex(t, all...)
 			gate := newGate("ops", "release", gatingv1.Opened, withWaves("canary"))
 			s.Put(gate)
-			_, _, err := s.WaveProgress(gate, s.now)
+			_, _, err := s.WaveProgress(gate)
 			if text := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -208,7 +208,7 @@ func TestWavesAreDecidedWithAllObjects(t *testing.T) {
 		if text := s.asks(app, revision); text != "has not decided about the wave of the object yet" {
 			t.Errorf("got %q", text)
 		}
-		before, next, err := s.WaveProgress(s.gates[releaseKey].gate, s.now)
+		before, next, err := s.WaveProgress(s.gates[releaseKey].gate)
 		if err != nil || len(before) != 1 || before[0].Wave != "canary" || !next.After(s.now) {
 			t.Errorf("progress is %+v until %s, %v", before, next, err)
 		}

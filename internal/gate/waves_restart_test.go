@@ -43,7 +43,10 @@ func TestSoakSurvivesRestart(t *testing.T) {
 	s.Start()
 	s.stays("b", "1", second, waits)
 	if after := s.progress(second, "soaks until"); !after.Since.Equal(before.Since) {
-		t.Errorf("the wave is Ready since %s, before the restart since %s", after.Since, before.Since)
+		member := &kustomizev1.Kustomization{}
+		err := s.Get(member, "a")
+		t.Errorf("the wave before the restart: %+v\nafter it: %+v\nits member: %+v %v", before, after,
+			member.Status, err)
 	}
 
 	t.Log("a status that no controller wrote opens no wave, also after a restart")

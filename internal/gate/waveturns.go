@@ -69,8 +69,9 @@ func (r *rollout) target() string {
 }
 
 // decide decides again about the objects of a source, once all are known. asking is the object that gets the answer at
-// once. The caller holds the lock.
-func (x *Index) decide(g *wavedGate, r *rollout, now time.Time, asking reconcile.Ref) effects {
+// once. The caller holds the lock. The time is read while it does: one from before the last decision would look as if
+// the clock had been set back, and begin the soak again.
+func (x *Index) decide(g *wavedGate, r *rollout, asking reconcile.Ref) effects {
 	target := r.target()
 	if target == "" || len(g.waves) == 0 || !x.knowsMembers(g) {
 		return effects{}
@@ -80,7 +81,7 @@ func (x *Index) decide(g *wavedGate, r *rollout, now time.Time, asking reconcile
 		list = append(list, *m)
 	}
 	before := r.decision.Describe(g.waves)
-	r.decision = waves.Decide(g.waves, list, target, r.state, now, maxGap(g.gate))
+	r.decision = waves.Decide(g.waves, list, target, r.state, x.Clock.Now(), maxGap(g.gate))
 	r.state = r.decision.State
 	var changed effects
 	if r.decision.Describe(g.waves) != before {
@@ -152,7 +153,7 @@ func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string
 	}
 	m := r.members[ref]
 	m.Wants = revision
-	changed = x.decide(g, r, x.Clock.Now(), ref)
+	changed = x.decide(g, r, ref)
 	if text = unknown; x.knowsMembers(g) {
 		text = r.waits(g.waves, m)
 	}
@@ -175,8 +176,7 @@ func (g *wavedGate) problem() error {
 }
 
 // WaveProgress returns how far the revisions behind a gate have come, for its status, and when the next soak ends.
-func (x *Index) WaveProgress(g *gatingv1.Gate, now time.Time) (all []gatingv1.WaveProgress, next time.Time,
-	err error) {
+func (x *Index) WaveProgress(g *gatingv1.Gate) (all []gatingv1.WaveProgress, next time.Time, err error) {
 	w := &x.waves
 	w.mu.Lock()
 	var changed effects
@@ -184,11 +184,12 @@ func (x *Index) WaveProgress(g *gatingv1.Gate, now time.Time) (all []gatingv1.Wa
 	if waved != nil && waved.gate.UID == g.UID && len(waved.waves) > 0 {
 		if !x.knowsMembers(waved) {
 			defer w.mu.Unlock()
-			return slices.Clone(waved.gate.Status.Waves), now.Add(time.Second), nil // as it was before the start
+			next = x.Clock.Now().Add(time.Second)
+			return slices.Clone(waved.gate.Status.Waves), next, nil // as it was before the start
 		}
 		if err = waved.problem(); err == nil {
 			for source, r := range waved.sources {
-				changed.merge(x.decide(waved, r, now, reconcile.Ref{}))
+				changed.merge(x.decide(waved, r, reconcile.Ref{}))
 				if r.state.Revision != "" {
 					all = append(all, waved.progress(source, r, g.Status.Failures))
 					next = earliest(next, r.decision.Until)
