@@ -3,10 +3,13 @@ package gate
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -70,6 +73,39 @@ func TestWavesOfDifferentSources(t *testing.T) {
 	s.Delete(releaseKey)
 	if text := s.asks(app, "main@sha1:1"); text != "is not found" {
 		t.Errorf("deleted gate: %q", text)
+	}
+}
+
+// lockedClock counts how often the time is read while a lock is held, and how often while it is not.
+type lockedClock struct {
+	clock.PassiveClock
+	lock            *sync.Mutex
+	inside, outside int
+}
+
+func (c *lockedClock) Now() time.Time {
+	if c.lock.TryLock() {
+		c.lock.Unlock()
+		c.outside++
+	} else {
+		c.inside++
+	}
+	return c.PassiveClock.Now()
+}
+
+// TestWavesReadTheTimeUnderTheLock is about a soak, which begins again if the clock is set back: a time from before
+// another decision looks as if it was.
+func TestWavesReadTheTimeUnderTheLock(t *testing.T) {
+	canary := kustomization("ops", "canary", withWaveAndSource("canary", "app"))
+	s := newTestIndex(t, canary)
+	s.Put(newGate("ops", "release", gatingv1.Opened, withWaves("canary")))
+	if text := s.asks(canary, "main@sha1:1"); text != "" {
+		t.Fatalf("the first wave waits: %s", text)
+	}
+	c := &lockedClock{PassiveClock: s.Clock, lock: &s.waves.mu}
+	s.Clock = c
+	if _, _, err := s.WaveProgress(s.gates[releaseKey].gate); err != nil || c.inside == 0 || c.outside > 0 {
+		t.Errorf("the time was read %d times with the lock and %d times without it, %v", c.inside, c.outside, err)
 	}
 }
 
