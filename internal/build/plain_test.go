@@ -199,11 +199,14 @@ func FuzzPlain(f *testing.F) {
 		files := map[string]string{"kustomization.yaml": "resources: [a.yaml, base]\n", "a.yaml": one,
 			"base/b.yaml": two, "base/kustomization.yaml": "resources: [b.yaml]\n"}
 		err := same(t, files, "")
+		if err == nil {
+			return
+		}
 		// kustomize refuses a reference whose fields have another type, and the API server does so as well; another
 		// file may be what explains that error, but not if a file is alone
 		for _, text := range []string{one, two} {
 			alone := map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": text}
-			if err == nil || strings.Contains(fmt.Sprint(same(t, alone, "")), "updating name reference") {
+			if strings.Contains(fmt.Sprint(same(t, alone, "")), "updating name reference") {
 				return
 			}
 		}

@@ -106,7 +106,7 @@ func only(t *testing.T, targets []fuzzTarget, name string) []fuzzTarget {
 type statements map[string]bool
 
 // keep copies the inputs that were found to testdata/fuzz, and removes those again that reach no statement of the
-// package which the others do not. It returns how many are left.
+// package which the ones before them do not. It returns how many are left.
 func (f fuzzTarget) keep(t *testing.T, root, found string) int {
 	t.Helper()
 	dir, bin := filepath.Join(root, f.dir), filepath.Join(t.TempDir(), "covered.test")
@@ -195,8 +195,7 @@ func reaching(inputs []string, known statements, reached func([]string) statemen
 		return inputs
 	}
 	half := len(inputs) / 2
-	first := reaching(inputs[:half], known, reached)
-	return append(slices.Clone(first), reaching(inputs[half:], known, reached)...)
+	return slices.Concat(reaching(inputs[:half], known, reached), reaching(inputs[half:], known, reached))
 }
 
 func TestInputsThatReachNewStatementsAreKept(t *testing.T) {
