@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,9 +69,10 @@ func TestDefinitionWithoutGates(t *testing.T) {
 	}
 	s.Gate("release")
 	s.TurnGate("release", gatingv1.Opened)
-	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	first := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
+		"new/b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Gates = system.GateRefs("release") })
+	s.Kustomization("app", "app", "app", func(k *kustomizev1.Kustomization) { k.Spec.Gates = system.GateRefs("release") })
 	s.Ready("app", first)
 	s.TurnGate("release", gatingv1.Closed)
 
@@ -86,7 +88,12 @@ func TestDefinitionWithoutGates(t *testing.T) {
 		}
 		return nil
 	})
-	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
+	if !slices.ContainsFunc(k.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(), `"f:gates"`)
+	}) {
+		t.Errorf("the owner of the hidden gates is unknown: %v", k.ManagedFields)
+	}
+	second := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.StoredArtifact("app", second)
 	s.isNotReconciled("app", "CustomResourceDefinition 'kustomizations.kustomize.toolkit.fluxcd.io' lacks the field "+
@@ -96,11 +103,12 @@ func TestDefinitionWithoutGates(t *testing.T) {
 	t.Log("a process that starts now does not know that the object named gates")
 	s.Stop()
 	s.Start()
-	s.Kustomization("new", "app", "")
+	s.Kustomization("new", "app", "new")
 	s.isNotReconciled("new", "Run sluice install --force to restore it")
 	s.ConfigMapHas("a", "1")
 
 	restore()
+	s.Ready("new", second)
 	s.pending("app", second, 0, 1, 0)
 	s.ConfigMapHas("a", "1")
 	s.TurnGate("release", gatingv1.Opened)

@@ -2,9 +2,12 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +20,11 @@ const ReasonGatesUnknown = "GatesUnknown"
 
 // unknownGatesRetry is how long an object waits whose gates cannot be read, unless it is enqueued before.
 const unknownGatesRetry = time.Minute
+
+// lostGates is the message about an object that named gates and has none now, although its spec did not change.
+const lostGates = "the object named gates, and has none now. An API server that does not yet use the new " +
+	"CustomResourceDefinition hides them for a moment. If this remains, they were removed while the definition lacked " +
+	"the field spec.gates: apply the object again, with its gates or another change of its spec"
 
 // GateDefinitions answers whether the cluster stores the gates that objects name.
 type GateDefinitions interface {
@@ -48,16 +56,27 @@ func (g *gateFields) update(key types.NamespacedName, obj Gated) (vanished, befo
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(obj.GateRefs()) > 0 {
-		if g.known == nil {
-			g.known = map[types.NamespacedName]gatedGeneration{}
-		}
-		g.known[key] = gatedGeneration{obj.GetUID(), obj.GetGeneration()}
+		g.rememberLocked(key, obj)
 		return false, true, false
 	}
 	last, before := g.known[key]
 	before = before && last.uid == obj.GetUID()
 	_, doubtful = g.doubtful[key]
 	return before && last.generation == obj.GetGeneration(), before, doubtful
+}
+
+// remember records that an object names gates at its generation.
+func (g *gateFields) remember(key types.NamespacedName, obj Gated) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rememberLocked(key, obj)
+}
+
+func (g *gateFields) rememberLocked(key types.NamespacedName, obj Gated) {
+	if g.known == nil {
+		g.known = map[types.NamespacedName]gatedGeneration{}
+	}
+	g.known[key] = gatedGeneration{obj.GetUID(), obj.GetGeneration()}
 }
 
 // doubt records a message about a doubtful object, and reports whether it is new.
@@ -104,22 +123,26 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 		l.gateFields.trust(key)
 		return obj, ctrl.Result{}, true
 	}
-	if message == "" && (vanished || doubtful) {
+	retry := unknownGatesRetry
+	if message == "" && !names && (before || doubtful) {
 		live := l.New()
 		live.SetNamespace(obj.GetNamespace())
 		live.SetName(obj.GetName())
-		switch err := l.Definitions.Read(ctx, live); {
+		err := l.Definitions.Read(ctx, live)
+		liveGated := Object(live).(Gated)
+		switch {
 		case client.IgnoreNotFound(err) != nil:
 			message = "cannot read the gates of the object: " + err.Error()
 		case err != nil:
 			return obj, ctrl.Result{}, false // deleted
-		case len(Object(live).(Gated).GateRefs()) > 0:
-			l.gateFields.update(key, Object(live).(Gated))
+		case len(liveGated.GateRefs()) > 0:
+			l.gateFields.update(key, liveGated)
 			l.gateFields.trust(key)
 			return live, ctrl.Result{}, true
-		case vanished && live.GetGeneration() == obj.GetGeneration():
-			message = "the gates that the object named were removed while its CustomResourceDefinition lacked the " +
-				"field spec.gates. Apply the object again, with its gates or another change of its spec"
+		case vanished && live.GetGeneration() == obj.GetGeneration() || !before && hidesGates(liveGated):
+			l.gateFields.remember(key, liveGated)
+			message = lostGates
+			retry = l.failures.backoff(key, l.Retry, unknownGatesRetry)
 		}
 	}
 	if message == "" {
@@ -131,5 +154,23 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: warning, Reason: ReasonGatesUnknown,
 			Message: "Not reconciled, since the gates of the object are unknown: " + message})
 	}
-	return obj, ctrl.Result{RequeueAfter: unknownGatesRetry}, false
+	return obj, ctrl.Result{RequeueAfter: retry}, false
+}
+
+// hidesGates reports whether an object as the API server returned it has no gates, but somebody owns that field. The
+// API server returns the owners of fields also while the definition lacks the field.
+func hidesGates(obj Gated) bool {
+	if obj.GateRefs() != nil {
+		return false
+	}
+	return slices.ContainsFunc(obj.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+			return false
+		}
+		_, owned := fields.Spec["f:gates"]
+		return owned
+	})
 }
