@@ -41,7 +41,7 @@ type Request struct {
 
 	// SaveInventory is called with Previous and all desired objects before the first object is created that Previous
 	// does not contain. So a process that is killed leaves no object that is in no inventory. It is called with
-	// Previous alone when the created objects were deleted again. May be nil.
+	// Previous alone when an object was refused, and those that were created before were deleted again. May be nil.
 	SaveInventory func(Inventory) error
 }
 
@@ -153,12 +153,13 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	if err := r.check(ctx); err != nil {
 		return err
 	}
-	if r.req.SaveInventory != nil && len(desired.Without(r.req.Previous)) > 0 {
+	save := r.req.SaveInventory != nil && len(desired.Without(r.req.Previous)) > 0
+	if save {
 		if err := r.req.SaveInventory(r.req.Previous.With(desired)); err != nil {
 			return err
 		}
 	}
-	if err := r.writeDirect(ctx, direct); err != nil {
+	if err := r.writeDirect(ctx, direct, save); err != nil {
 		return err
 	}
 	for _, stage := range stages(r.options, r.steps) {

@@ -62,7 +62,7 @@ type Cluster struct {
 	watches     *watchStore
 	corrections map[Owner]map[Ref]*correctionHistory // by Ref.key
 	deletable   map[schema.GroupVersionResource]bool // whether the account may delete such objects in all namespaces
-	rolledBack  map[Owner]bool                       // see writeDirect
+	refused     map[Owner]bool                       // see writeDirect
 }
 
 // NewCluster returns a cluster. It sends no request.
@@ -110,7 +110,7 @@ func newCluster(o ClusterOptions, client kubewatch.Client[*metav1.PartialObjectM
 	c := &Cluster{
 		options: o, managers: managers{o.FieldManager, o.OverrideManagers}, notifier: newNotifier(o.OnDrift),
 		tracked: map[Owner]map[Ref]*trackedObject{}, corrections: map[Owner]map[Ref]*correctionHistory{},
-		deletable: map[schema.GroupVersionResource]bool{}, rolledBack: map[Owner]bool{},
+		deletable: map[schema.GroupVersionResource]bool{}, refused: map[Owner]bool{},
 	}
 	c.watches = c.newWatches(client)
 	return c

@@ -72,11 +72,10 @@ type directWrites struct {
 
 // selectDirect selects the objects that need no dry-run.
 func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
-	if r.preview || len(r.req.Ignore) > 0 {
+	if r.preview || len(r.req.Ignore) > 0 || r.refusedBefore(r.req.Owner) {
 		return direct
 	}
-	previous, rolledBack := r.req.Previous.ids(), r.wasRolledBack(r.req.Owner)
-	rollsBack := !rolledBack
+	previous, rollsBack := r.req.Previous.ids(), true
 	var changed []*step
 	// Whether the next object that takes effect is the first one. With Resync, one before it may turn out to differ.
 	first := !r.req.Resync
@@ -104,7 +103,7 @@ func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
 			rollsBack = rollsBack && r.options.rank(gk) >= r.options.rank(serviceAccountKind)
 		}
 	}
-	if rolledBack || r.req.Resync {
+	if r.req.Resync {
 		return direct
 	}
 	if direct.certain = r.selectCertain(ctx, changed); len(direct.certain) > 0 {
@@ -122,9 +121,9 @@ func (d directWrites) all() []*step {
 }
 
 // writeDirect writes objects without a dry-run. If one is refused, those that were created are deleted again, and those
-// that were changed are set back, so that the cluster is as it was. Until the owner's objects are applied, others are
-// not written this way: retries would write and undo them again and again.
-func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
+// that were changed are set back, so that the cluster is as it was; so is the inventory, if it was saved. Until the
+// owner's objects are applied, none is written this way: retries would write and undo them again and again.
+func (r *run) writeDirect(ctx context.Context, direct directWrites, saved bool) error {
 	wasRefused := func(s *step) bool { return s.refused }
 	var problems []error
 	for _, batch := range direct.batches(r) {
@@ -140,10 +139,7 @@ func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
 	if !slices.ContainsFunc(direct.all(), wasRefused) {
 		return failed(problems)
 	}
-	if len(direct.inert)+len(direct.certain) == 0 {
-		return refused(problems)
-	}
-	r.noteRollback(r.req.Owner)
+	r.noteRefusal(r.req.Owner)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
 		rollbackTimeout+rollbackTime*time.Duration(len(direct.all())))
 	defer cancel()
@@ -152,7 +148,7 @@ func (r *run) writeDirect(ctx context.Context, direct directWrites) error {
 	if failed(left) != nil {
 		return failed(append(problems, left...))
 	}
-	if r.req.SaveInventory != nil && len(direct.inert) > 0 {
+	if saved {
 		if err := r.req.SaveInventory(r.req.Previous); err != nil {
 			return failed(append(problems, err))
 		}
@@ -187,17 +183,18 @@ func (r *run) writeLead(ctx context.Context, s *step) error {
 	return r.createDirect(ctx, s)
 }
 
-// wasRolledBack reports whether objects of the owner were created and deleted again, and were not applied since.
-func (c *Cluster) wasRolledBack(owner Owner) bool {
+// refusedBefore reports whether an object of the owner was refused that was written without a dry-run, and the objects
+// were not applied since.
+func (c *Cluster) refusedBefore(owner Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rolledBack[owner]
+	return c.refused[owner]
 }
 
-func (c *Cluster) noteRollback(owner Owner) {
+func (c *Cluster) noteRefusal(owner Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rolledBack[owner] = true
+	c.refused[owner] = true
 }
 
 // createDirect creates an object. If it exists, it is dry-run instead.

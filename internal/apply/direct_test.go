@@ -113,6 +113,33 @@ spec:
     metadata: {labels: {app: app}}
     spec: {serviceAccountName: app, containers: [{name: main, image: IMAGE}]}`
 
+// TestRefusedObjectIsInNoInventory tries an object again and again, as retries do. Only the first attempt writes.
+func TestRefusedObjectIsInNoInventory(t *testing.T) {
+	for name, text := range map[string]string{
+		"inert":        `{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: "%s"}}`,
+		"takes effect": `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: "%s"}, spec: {containers: []}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			for attempt := range 3 {
+				f.saved = nil
+				if _, err := f.try(f.request(text)); err == nil {
+					t.Fatal("the object was not refused")
+				}
+				if n := len(f.saved); n > 0 && (attempt > 0 || len(f.saved[n-1]) > 0) {
+					t.Errorf("attempt %d saved the inventories %v", attempt, f.saved)
+				}
+				writes := slices.ContainsFunc(f.requests.take(), func(line string) bool {
+					return strings.HasPrefix(line, "PATCH")
+				})
+				if writes != (attempt == 0) {
+					t.Errorf("attempt %d writes: %t", attempt, writes)
+				}
+			}
+		})
+	}
+}
+
 // TestNewAppNeedsNoDryRun also shows that the object that takes effect comes last.
 func TestNewAppNeedsNoDryRun(t *testing.T) {
 	f := newFixture(t)

@@ -159,7 +159,7 @@ func (c *Cluster) retain(owner Owner, set []*step) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.rolledBack, owner)
+	delete(c.refused, owner)
 	for key, t := range c.tracked[owner] {
 		if !keep[key] {
 			c.remove(t)
@@ -223,5 +223,5 @@ func (c *Cluster) Forget(owner Owner) {
 	}
 	delete(c.tracked, owner)
 	delete(c.corrections, owner)
-	delete(c.rolledBack, owner)
+	delete(c.refused, owner)
 }

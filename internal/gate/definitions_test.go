@@ -72,7 +72,9 @@ func TestDefinitionWithoutGates(t *testing.T) {
 	first := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
 		"new/b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
-	s.Kustomization("app", "app", "app", func(k *kustomizev1.Kustomization) { k.Spec.Gates = system.GateRefs("release") })
+	s.Kustomization("app", "app", "app", func(k *kustomizev1.Kustomization) {
+		k.Spec.Gates = system.GateRefs("release")
+	})
 	s.Ready("app", first)
 	s.TurnGate("release", gatingv1.Closed)
 

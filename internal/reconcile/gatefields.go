@@ -23,8 +23,8 @@ const unknownGatesRetry = time.Minute
 
 // lostGates is the message about an object that named gates and has none now, although its spec did not change.
 const lostGates = "the object named gates, and has none now. An API server that does not yet use the new " +
-	"CustomResourceDefinition hides them for a moment. If this remains, they were removed while the definition lacked " +
-	"the field spec.gates: apply the object again, with its gates or another change of its spec"
+	"CustomResourceDefinition hides them for a moment. If this remains, they were removed while the definition " +
+	"lacked the field spec.gates: apply the object again, with its gates or another change of its spec"
 
 // GateDefinitions answers whether the cluster stores the gates that objects name.
 type GateDefinitions interface {
@@ -157,8 +157,8 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 	return obj, ctrl.Result{RequeueAfter: retry}, false
 }
 
-// hidesGates reports whether an object as the API server returned it has no gates, but somebody owns that field. The
-// API server returns the owners of fields also while the definition lacks the field.
+// hidesGates reports whether an object as the API server returned it has no gates, although a manager owns that field.
+// The API server returns the managers of fields also while the definition lacks the field.
 func hidesGates(obj Gated) bool {
 	if obj.GateRefs() != nil {
 		return false
@@ -167,7 +167,7 @@ func hidesGates(obj Gated) bool {
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+		if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
 			return false
 		}
 		_, owned := fields.Spec["f:gates"]

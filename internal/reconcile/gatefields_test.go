@@ -39,8 +39,8 @@ func owned(generation int64, gates ...string) *kustomizev1.Kustomization {
 		k.Spec.Gates = append(k.Spec.Gates, meta.GateReference{Name: name})
 	}
 	k.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "controller", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-		{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:gates":{},"f:path":{}}}`)}},
+		{Manager: "controller", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+		{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:gates":{},"f:path":{}}}`)},
 	}
 	return k
 }
