@@ -1,9 +1,7 @@
 package gate
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // InputOf returns the input of the verdict on a gate, except approvals and checks. The error is a terminal fault.
@@ -49,7 +48,7 @@ func InputOf(g *gatingv1.Gate) (verdict.Input, error) {
 		gatingv1.OverridePrefix: in.Requests.Override,
 	} {
 		if r != nil {
-			r.From = managerOf(g, verb+gatingv1.RequestedAtSuffix)
+			r.From, _ = reconcile.ManagerOf(g, "metadata", "annotations", verb+gatingv1.RequestedAtSuffix)
 		}
 	}
 	in.Failures, in.Reverts = g.Status.Failures, g.Spec.OnFailure == gatingv1.OnFailureRevert
@@ -66,27 +65,6 @@ func ruleOf(a *gatingv1.Approvals, window time.Duration) *verdict.Rule {
 		rule.ValidFor = a.ValidFor.Duration
 	}
 	return rule
-}
-
-// managerOf returns the field manager that wrote an annotation (metadata.managedFields), empty if there is none.
-func managerOf(g *gatingv1.Gate, annotation string) string {
-	for _, entry := range g.ManagedFields {
-		var fields struct {
-			Metadata struct {
-				Annotations map[string]json.RawMessage `json:"f:annotations"`
-			} `json:"f:metadata"`
-		}
-		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(annotation)) {
-			continue
-		}
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-			continue
-		}
-		if _, ok := fields.Metadata.Annotations["f:"+annotation]; ok {
-			return entry.Manager
-		}
-	}
-	return ""
 }
 
 // dropUnverifiedRequests removes the names of requesters, and an override, if the API server does not verify

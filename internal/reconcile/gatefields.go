@@ -3,11 +3,9 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,12 +51,12 @@ type gatedGeneration struct {
 // update records whether an object names gates. It reports whether the gates vanished without a change of the spec,
 // whether they were there before, and whether the object is doubtful.
 func (g *gateFields) update(key types.NamespacedName, obj Gated) (vanished, before, doubtful bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if len(obj.GateRefs()) > 0 {
-		g.rememberLocked(key, obj)
+		g.remember(key, obj)
 		return false, true, false
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	last, before := g.known[key]
 	before = before && last.uid == obj.GetUID()
 	_, doubtful = g.doubtful[key]
@@ -69,10 +67,6 @@ func (g *gateFields) update(key types.NamespacedName, obj Gated) (vanished, befo
 func (g *gateFields) remember(key types.NamespacedName, obj Gated) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rememberLocked(key, obj)
-}
-
-func (g *gateFields) rememberLocked(key types.NamespacedName, obj Gated) {
 	if g.known == nil {
 		g.known = map[types.NamespacedName]gatedGeneration{}
 	}
@@ -124,7 +118,7 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 		return obj, ctrl.Result{}, true
 	}
 	retry := unknownGatesRetry
-	if message == "" && !names && (before || doubtful) {
+	if message == "" && (before || doubtful) {
 		live := l.New()
 		live.SetNamespace(obj.GetNamespace())
 		live.SetName(obj.GetName())
@@ -136,7 +130,7 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 		case err != nil:
 			return obj, ctrl.Result{}, false // deleted
 		case len(liveGated.GateRefs()) > 0:
-			l.gateFields.update(key, liveGated)
+			l.gateFields.remember(key, liveGated)
 			l.gateFields.trust(key)
 			return live, ctrl.Result{}, true
 		case vanished && live.GetGeneration() == obj.GetGeneration() || !before && hidesGates(liveGated):
@@ -160,17 +154,33 @@ func (l *loop[T]) withGates(ctx context.Context, obj T) (T, ctrl.Result, bool) {
 // hidesGates reports whether an object as the API server returned it has no gates, although a manager owns that field.
 // The API server returns the managers of fields also while the definition lacks the field.
 func hidesGates(obj Gated) bool {
-	if obj.GateRefs() != nil {
-		return false
-	}
-	return slices.ContainsFunc(obj.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
-		var fields struct {
-			Spec map[string]json.RawMessage `json:"f:spec"`
+	_, owned := ManagerOf(obj, "spec", "gates")
+	return owned && obj.GateRefs() == nil
+}
+
+// ManagerOf returns the first manager of a field (metadata.managedFields), and reports whether there is one. The path
+// has the names of the fields, such as "spec" and "gates". The cache of the process keeps the managers of Gates only.
+func ManagerOf(obj client.Object, path ...string) (string, bool) {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.FieldsV1 != nil && hasField(entry.FieldsV1.GetRawBytes(), path) {
+			return entry.Manager, true
 		}
-		if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
+	}
+	return "", false
+}
+
+// hasField reports whether a set of managed fields has a field, or fields below it.
+func hasField(set json.RawMessage, path []string) bool {
+	for _, name := range path {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(set, &fields) != nil {
 			return false
 		}
-		_, owned := fields.Spec["f:gates"]
-		return owned
-	})
+		below, ok := fields["f:"+name]
+		if !ok {
+			return false
+		}
+		set = below
+	}
+	return true
 }
