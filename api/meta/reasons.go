@@ -29,6 +29,7 @@ const (
 	DriftResolvedReason           = "DriftResolved"
 	FailedReason                  = "Failed"
 	GateClosedReason              = "GateClosed"
+	GateNotEvaluatedReason        = "GateNotEvaluated" // a gate counts as closed until the gate controller has seen it
 	GateNotFoundReason            = "GateNotFound"
 	GateOpenReason                = "GateOpen"
 	GitOperationFailedReason      = "GitOperationFailed"

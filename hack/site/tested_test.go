@@ -8,6 +8,7 @@ type pageTest struct {
 
 // Tests of several pages or languages.
 const (
+	guides      = "test/pages/pages_test.go:TestGuides"
 	hosts       = "internal/cli/hosts_docs_test.go:TestHostPages"
 	kubectl     = "test/e2e/kubectl_docs_test.go:TestKubectlCommandsOfPages"
 	providers   = "internal/notify/provider/page_test.go:TestPageAboutProviders"
@@ -28,9 +29,14 @@ var tested = map[string]pageTest{
 	"design/add-a-source-kind.md go":   {test: sourceKinds, blocks: 3},
 	"design/add-a-provider.md go":      {test: providers, blocks: 1},
 	"gate.md sh":                       {test: kubectl, blocks: 1},
-	"gates-and-freezes.md indented":    {test: "internal/cli/gates_docs_test.go:TestGatesPage", blocks: 6},
 	"get-started.md console":           {test: "test/e2e/pages_test.go:TestGetStartedPage", blocks: 3},
 	"get-started.md sh":                {test: "test/e2e/pages_test.go:TestGetStartedPage", blocks: 10},
+	"gates-and-freezes.md sh":          {test: guides, blocks: 10},
+	"helmrelease-guide.md sh":          {test: guides, blocks: 10},
+	"image-updates.md sh":              {test: guides, blocks: 3},
+	"oci-artifacts.md sh":              {test: guides, blocks: 4},
+	"playground.md sh":                 {test: guides, blocks: 3},
+	"promotion.md sh":                  {test: guides, blocks: 3},
 	"gitea.md indented":                {test: hosts, blocks: 2},
 	"github.md indented":               {test: hosts, blocks: 3},
 	"gitlab.md indented":               {test: hosts, blocks: 2},

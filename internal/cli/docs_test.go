@@ -4,13 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // documentedCommand matches commands of sluice in pages: in a line of their own, and between backticks.
@@ -86,23 +83,4 @@ func subcommand(c *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
-}
-
-// TestCommandsOfTaskPages runs the commands of pages about tasks that print manifests. The others need a registry or an
-// installation of their own: tests of those commands run them.
-func TestCommandsOfTaskPages(t *testing.T) {
-	ran := 0
-	for _, page := range []string{"oci-artifacts.md", "image-updates.md"} {
-		for _, args := range testenv.Commands(t, page) {
-			if slices.Contains(args, "--export") {
-				if out := run(t, args...).wants(t, exitOK).out; !strings.Contains(out, "kind: ") {
-					t.Errorf("%s: sluice %s prints %q", page, strings.Join(args, " "), out)
-				}
-				ran++
-			}
-		}
-	}
-	if ran < 5 {
-		t.Errorf("ran %d commands", ran)
-	}
 }

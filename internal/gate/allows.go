@@ -31,6 +31,11 @@ func Allows(g *gatingv1.Gate, revision string, now time.Time) bool {
 	return len(g.Status.ApprovedRevisions) == 0 || isApproved(g.Status.ApprovedRevisions, revision)
 }
 
+// isNew reports whether the gate controller has not evaluated the spec of a gate yet. Such a gate counts as closed.
+func isNew(g *gatingv1.Gate) bool {
+	return g.Status.ObservedGeneration != g.Generation && g.DeletionTimestamp.IsZero()
+}
+
 // isApproved reports whether a revision, such as main@sha1:<hex>, is in the list. The list may leave out the
 // name before the "@".
 func isApproved(revisions []string, revision string) bool {

@@ -225,6 +225,9 @@ func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bo
 			if c.ChecksRevisions = checksRevisions(e.gate); c.ChecksRevisions && isOpen {
 				c.Promoted = r
 			}
+			if isNew(e.gate) {
+				c.Reason, c.State = meta.GateNotEvaluatedReason, "is not evaluated yet"
+			}
 			if c.Failed {
 				c.State += ": " + strings.TrimPrefix(e.gate.Status.Why.Message, "Gate closed: ")
 			}

@@ -199,7 +199,7 @@ func TestIndexFailsClosed(t *testing.T) {
 			refs: []meta.GateReference{{Name: "g"}, {Name: "h"}}, reason: "GateNotFound", state: "is not found"},
 		"spec is not reconciled yet": {
 			gate: newGate("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) { g.Generation = 2 }),
-			refs: local, reason: "GateClosed", state: "is closed"},
+			refs: local, reason: "GateNotEvaluated", state: "is not evaluated yet"},
 		"gate is being deleted": {
 			gate: newGate("apps", "g", gatingv1.Opened,
 				func(g *gatingv1.Gate) { g.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }),

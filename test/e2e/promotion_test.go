@@ -27,8 +27,8 @@ func TestExampleOfPromotion(t *testing.T) {
 	for _, name := range []string{"staging/app.yaml", "production/app.yaml"} {
 		files[name] = strings.ReplaceAll(exampleFile(t, name), `version: "1"`, `k: "1"`)
 	}
-	first := s.Git.Commit("app", files)
-	s.GitRepository("app")
+	first := s.Git.Commit("fleet", files)
+	s.GitRepository("fleet")
 	for _, name := range []string{"rights", "gates", "staging", "production"} {
 		for document := range strings.SplitSeq(exampleFile(t, "cluster/"+name+".yaml"), "\n---\n") {
 			s.Create(exampleObject(t, document, s.Namespace))
@@ -48,8 +48,8 @@ func TestExampleOfPromotion(t *testing.T) {
 	t.Log("a commit that fails in staging does not go on")
 	files["staging/app.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app-staging}\ndata: [no map]\n"
 	files["production/app.yaml"] = system.ConfigMap("app-production", "2")
-	second := s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	second := s.Git.Commit("fleet", files)
+	s.RequestFetch("fleet")
 	testenv.Eventually(t, "production waits", func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, "app-production"); err != nil {
@@ -66,8 +66,8 @@ func TestExampleOfPromotion(t *testing.T) {
 	t.Log("the next one does")
 	files["staging/app.yaml"] = system.ConfigMap("app-staging", "3")
 	files["production/app.yaml"] = system.ConfigMap("app-production", "3")
-	third := s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	third := s.Git.Commit("fleet", files)
+	s.RequestFetch("fleet")
 	s.Ready("app-production", third)
 	s.ConfigMapHas("app-production", "3")
 	takesBack(t, s, files, third)
@@ -80,8 +80,8 @@ func takesBack(t *testing.T, s *system.System, files map[string]string, third st
 	files["staging/app.yaml"] = system.ConfigMap("app-staging", "4")
 	files["production/app.yaml"] = system.ConfigMap("app-production", "4")
 	files["production/web.yaml"] = system.WebDeployment("web:4", "not-ready")
-	fourth := s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	fourth := s.Git.Commit("fleet", files)
+	s.RequestFetch("fleet")
 	isReverted(s, "app-production", fourth, third)
 	s.ConfigMapHas("app-production", "3")
 	s.Gone(&appsv1.Deployment{}, "web")
@@ -89,8 +89,8 @@ func takesBack(t *testing.T, s *system.System, files map[string]string, third st
 
 	t.Log("a fix passes as every commit")
 	files["production/web.yaml"] = system.WebDeployment("web:5", "")
-	fifth := s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	fifth := s.Git.Commit("fleet", files)
+	s.RequestFetch("fleet")
 	s.Ready("app-production", fifth)
 	s.ConfigMapHas("app-production", "4")
 }

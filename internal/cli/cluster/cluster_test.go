@@ -58,6 +58,8 @@ func TestIsSettled(t *testing.T) {
 	progressing := metav1.Condition{Type: reconcile.TypeReady, Status: metav1.ConditionUnknown}
 	reconciling := metav1.Condition{Type: reconcile.TypeReconciling, Status: metav1.ConditionTrue}
 	held := metav1.Condition{Type: meta.ApprovedCondition, Status: metav1.ConditionFalse, Message: "closed"}
+	unevaluated := held
+	unevaluated.Reason = meta.GateNotEvaluatedReason
 	requested := withConditions(2, ready)
 	requested.Annotations = map[string]string{meta.ReconcileRequestAnnotation: "now"}
 	for name, c := range map[string]struct {
@@ -68,6 +70,7 @@ func TestIsSettled(t *testing.T) {
 		"ready":                {object: withConditions(2, ready), want: true},
 		"failed":               {object: withConditions(2, failed), want: true, err: "is not ready: BuildFailed"},
 		"held":                 {object: withConditions(1, ready, held), want: true, err: "is held by a gate: closed"},
+		"a new gate":           {object: withConditions(1, ready, unevaluated)},
 		"new":                  {object: withConditions(0)},
 		"progressing":          {object: withConditions(2, progressing)},
 		"old generation":       {object: withConditions(1, ready)},

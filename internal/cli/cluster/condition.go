@@ -34,8 +34,13 @@ func isObserved(o reconcile.Object) bool {
 }
 
 // IsSettled reports whether the current declaration of an object was reconciled: it is Ready, failed or held by a gate.
+// A gate that is not evaluated yet decides in a moment, so an object that waits for it is not settled.
 func IsSettled(o reconcile.Object) bool {
-	if HeldCondition(o) != nil && o.CommonStatus().LastHandledReconcileAt == ReconcileRequest(o) {
+	held := HeldCondition(o)
+	if held != nil && held.Reason == meta.GateNotEvaluatedReason {
+		return false
+	}
+	if held != nil && o.CommonStatus().LastHandledReconcileAt == ReconcileRequest(o) {
 		return true
 	}
 	c := ReadyCondition(o)

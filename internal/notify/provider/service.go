@@ -36,7 +36,7 @@ func objectKey(e event.Event) string {
 
 // inconclusiveReasons are the reasons of info events that do not mean that the object is ready.
 var inconclusiveReasons = []string{meta.ProgressingReason, "ProgressingWithRetry", meta.DependencyNotReadyReason,
-	meta.GateClosedReason, meta.GateNotFoundReason, meta.GateOpenReason}
+	meta.GateClosedReason, meta.GateNotEvaluatedReason, meta.GateNotFoundReason, meta.GateOpenReason}
 
 // reportsSuccess reports whether an event means that the object is ready, so that earlier failures are resolved.
 func reportsSuccess(e event.Event) bool {
