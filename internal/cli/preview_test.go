@@ -165,21 +165,9 @@ func TestPreviewComment(t *testing.T) {
 	}
 }
 
-// TestPreviewPage runs the commands of docs/preview.md, and checks its files.
+// TestPreviewPage checks the files of docs/preview.md. A test of guides runs its commands.
 func TestPreviewPage(t *testing.T) {
 	t.Parallel()
-	dir := previewClone(t, map[string]string{"web/app.yaml": configMap + "\"2\"\n"})
-	binary, err := testenv.Binary("sluice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, script := range testenv.Blocks(t, "preview.md", "sh") {
-		cmd := exec.CommandContext(t.Context(), "bash", "-euc", script)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	}
 	blocks := testenv.Blocks(t, "preview.md", "yml")
 	if len(blocks) != 5 {
 		t.Fatalf("%d files", len(blocks))

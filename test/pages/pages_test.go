@@ -1,5 +1,5 @@
-// Package pages runs the guides of docs as a reader does: from an empty directory, with only the binaries on the path and
-// a control plane of their own, with exactly the commands of the page, in their order.
+// Package pages runs the guides of docs as a reader does: from an empty directory, with only the binaries on the path
+// and a control plane of their own, with exactly the commands of the page, in their order.
 package pages
 
 import (
@@ -22,13 +22,17 @@ import (
 const playground = "playground.md"
 
 // guides are the pages that run from the playground.
-var guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "oci-artifacts.md", "promotion.md"}
+var guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "oci-artifacts.md",
+	"preview.md", "promotion.md", "remote-clusters.md"}
 
 // TestGuides runs each guide after the commands of the playground. Only ports differ from the page.
 func TestGuides(t *testing.T) {
 	for _, page := range guides {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
+			if _, err := exec.LookPath("kubectl"); err != nil && page == "remote-clusters.md" {
+				t.Skip("kubectl is not installed, which this guide needs")
+			}
 			if !strings.Contains(testenv.Page(t, page), "]("+playground+")") {
 				t.Fatalf("%s does not say that it starts from %s", page, playground)
 			}
@@ -47,8 +51,8 @@ var (
 // block is a block of a page: commands, or a file that the reader saves under a name.
 type block struct{ file, content string }
 
-// blocksOf returns the blocks that a reader runs or saves, in their order. Blocks with a mark, such as not-run, are left
-// out.
+// blocksOf returns the blocks that a reader runs or saves, in their order. It leaves out blocks with a mark, such as
+// not-run.
 func blocksOf(page string) []block {
 	var blocks []block
 	lines := strings.Split(page, "\n")
