@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // concurrentPulls is how many artifacts are read at the same time.
@@ -108,7 +109,7 @@ func selectTags(tags []string, versions, pattern string) ([]string, error) {
 	parsed := map[string]*semver.Version{}
 	var selected []string
 	for _, tag := range tags {
-		v, err := semver.NewVersion(tag)
+		v, err := version.Parse(tag)
 		if err == nil {
 			parsed[tag] = v
 		}

@@ -72,7 +72,7 @@ func (o *OCIRepository) Resolve(ctx context.Context, req Request[*sourcev1.OCIRe
 	if err != nil {
 		return OCIRevision{}, err
 	}
-	revision, err := session.Resolve(ctx, ociReference(req.Object.Spec.Reference))
+	revision, err := session.Resolve(ctx, ociReference(req.Object.Spec))
 	return OCIRevision{revision, session}, err
 }
 
@@ -216,10 +216,9 @@ func (o *OCIRepository) Forget(_ context.Context, obj *sourcev1.OCIRepository) e
 	return nil
 }
 
-// ociReference translates the reference of the API; nil is the default tag.
-func ociReference(ref *sourcev1.OCIRepositoryRef) oci.Reference {
-	if ref == nil {
-		return oci.Reference{}
-	}
-	return oci.Reference{Digest: ref.Digest, SemVer: ref.SemVer, SemverFilter: ref.SemverFilter, Tag: ref.Tag}
+// ociReference translates the reference of the API; none is the default tag.
+func ociReference(spec sourcev1.OCIRepositorySpec) oci.Reference {
+	ref := ptr.Deref(spec.Reference, sourcev1.OCIRepositoryRef{})
+	return oci.Reference{Digest: ref.Digest, SemVer: ref.SemVer, SemverFilter: ref.SemverFilter, Tag: ref.Tag,
+		Layer: ptr.Deref(spec.LayerSelector, sourcev1.OCILayerSelector{}).MediaType}
 }

@@ -31,6 +31,7 @@ type Item struct {
 	// Version is a range of versions: of an OCIRepository, or of a chart.
 	Version       string   `json:"version,omitempty"`
 	VersionFilter string   `json:"versionFilter,omitempty"`
+	Layer         string   `json:"layer,omitempty"`     // media type that an OCIRepository with a range selects
 	Chart         string   `json:"chart,omitempty"`     // name
 	ChartsURL     string   `json:"chartsURL,omitempty"` // URL of the Helm repository
 	PlainHTTP     bool     `json:"plainHTTP,omitempty"` // spec.insecure allows it

@@ -61,6 +61,7 @@ func ociRepository(o *unstructured.Unstructured) (Item, error) {
 	case item.Digest != "":
 	case text(o, "spec", "ref", "semver") != "":
 		item.Version, item.VersionFilter = text(o, "spec", "ref", "semver"), text(o, "spec", "ref", "semverFilter")
+		item.Layer = text(o, "spec", "layerSelector", "mediaType")
 	default:
 		item.Tag = cmp.Or(text(o, "spec", "ref", "tag"), "latest")
 	}

@@ -60,7 +60,7 @@ func (c *Copier) resolve(ctx context.Context, item Item) (*source, error) {
 			return nil, err
 		}
 		revision, err := repo.Resolve(ctx, oci.Reference{Digest: item.Digest, SemVer: item.Version,
-			SemverFilter: item.VersionFilter, Tag: item.Tag})
+			SemverFilter: item.VersionFilter, Tag: item.Tag, Layer: item.Layer})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // bySemVer orders versions within a range, highest first. Versions that differ only in build metadata are in
@@ -21,25 +22,12 @@ func bySemVer(versions string) (order, error) {
 			WithHint("Write it as >=1.0.0 <2.0.0, or as >=1.0.0-0 to include prereleases")
 	}
 	key := func(_ context.Context, c candidate) (*semver.Version, bool) {
-		v, err := parseVersion(c.text)
+		v, err := version.Parse(c.text)
 		return v, err == nil && within.Check(v)
 	}
 	return func(ctx context.Context, candidates []candidate) ([]candidate, error) {
 		return rank(ctx, candidates, key, compareVersions)
 	}, nil
-}
-
-// parseVersion parses a version, which may be short, such as 1.2. The slow regular expression of the library
-// runs only for tags that begin with a digit and are not full versions.
-func parseVersion(s string) (*semver.Version, error) {
-	number := strings.TrimPrefix(s, "v")
-	if number == "" || !isDigits(number[:1]) {
-		return nil, semver.ErrInvalidSemVer
-	}
-	if v, err := semver.StrictNewVersion(number); err == nil {
-		return v, nil
-	}
-	return semver.NewVersion(s)
 }
 
 func compareVersions(a, b *semver.Version) int {

@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // Policies is the domain step of ImagePolicies: it chooses the latest image of a repository.
@@ -58,8 +60,8 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 			"waiting for details of %d tags of ImageRepository '%s'", view.Unknown, keyOf(repo))
 	case len(view.Tags) == 0:
 		return reconcile.Waiting(meta.FailedReason,
-			"none of the %d tags of ImageRepository '%s' matches spec.filterTags and spec.policy", view.Total,
-			keyOf(repo))
+			"no tag matches %s (%s). Push one, or correct the policy; the tags are those of ImageRepository '%s'",
+			criteria(&obj.Spec), version.Checked(view.Total), keyOf(repo))
 	}
 	latest := imagev1.ImageRef{Name: repo.Spec.Image, Tag: view.Tags[0].Name}
 	if latest.Digest, err = p.digest(ctx, obj, repo, latest); err != nil {
@@ -73,6 +75,14 @@ func (p *Policies) Reconcile(ctx context.Context, pass *reconcile.Pass[*imagev1.
 		return o.Unchanged()
 	}
 	return o
+}
+
+// criteria names what tags have to match.
+func criteria(spec *imagev1.ImagePolicySpec) string {
+	if versions := spec.Policy.SemVer; versions != nil && spec.FilterTags == nil && spec.Policy.CEL == nil {
+		return fmt.Sprintf("semver '%s'", versions.Range)
+	}
+	return "spec.filterTags and spec.policy"
 }
 
 // unscanned returns the outcome if the tags of the repository are not in the store. The latest image is kept

@@ -214,7 +214,7 @@ func TestInvalidImageObjects(t *testing.T) {
 	s.ImagePolicy("no-range", "app", system.BySemVer("what"))
 	s.NotReady(&imagev1.ImagePolicy{}, "alone", "DependencyNotReady", "not found")
 	s.NotReady(&imagev1.ImagePolicy{}, "unscanned", "DependencyNotReady", "has not been scanned yet")
-	s.NotReady(&imagev1.ImagePolicy{}, "no-version", "Failed", "none of the 1 tags")
+	s.NotReady(&imagev1.ImagePolicy{}, "no-version", "Failed", "no tag matches semver '*' (1 tag checked)")
 	s.NotReady(&imagev1.ImagePolicy{}, "no-range", "InvalidPolicy", "spec.policy.semver.range")
 }
 

@@ -35,7 +35,7 @@ func TestHintsOfReferences(t *testing.T) {
 		ref  Reference
 		want string
 	}{
-		{ref: Reference{SemVer: "*"}, want: "The remote has no tag that is a version"},
+		{ref: Reference{SemVer: "*"}, want: "The remote has no tag that is a version of three numbers, such as v1.2.0"},
 		{ref: Reference{Tag: "tree"}, want: "Correct spec.ref: the reference points to an object of another type"},
 		{ref: Reference{Commit: strings.Repeat("0a", 20)},
 			want: "Check spec.ref.commit, and set spec.ref.branch to the branch of the commit"},

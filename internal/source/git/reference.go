@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // DefaultBranch is the branch of an empty reference.
@@ -182,18 +183,19 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 		version *semver.Version
 	}
 	var tags []tag
+	checked := 0
 	for full := range refs.References {
 		name, ok := strings.CutPrefix(full, tagPrefix)
 		if !ok {
 			continue
 		}
-		if v, err := semver.NewVersion(name); err == nil {
+		checked++
+		if v, err := version.Parse(name); err == nil {
 			tags = append(tags, tag{name, v})
 		}
 	}
 	slices.SortFunc(tags, func(a, b tag) int {
-		return cmp.Or(b.version.Compare(a.version), compareBuilds(b.version, a.version),
-			strings.Compare(a.name, b.name))
+		return cmp.Or(version.Compare(b.version, a.version), strings.Compare(a.name, b.name))
 	})
 	for _, t := range tags {
 		if constraint.Check(t.version) {
@@ -204,18 +206,10 @@ func (r Reference) resolveSemVer(refs *packp.AdvRefs) (target, error) {
 	for _, t := range tags[:min(len(tags), maxNamed)] {
 		highest = append(highest, t.name)
 	}
-	hint := "The remote has no tag that is a version"
+	hint := "The remote has no tag that is a version of three numbers, such as v1.2.0"
 	if len(highest) > 0 {
 		hint = "The highest versions are: " + wire.Printable(strings.Join(highest, ", "))
 	}
-	return target{}, gitFault("no tag matches the semver range '%s'", r.SemVer).WithHint("%s", hint)
-}
-
-// compareBuilds compares the build metadata of versions like pre-releases: part by part, and numbers numerically. A
-// version without build metadata precedes others.
-func compareBuilds(a, b *semver.Version) int {
-	build := func(v *semver.Version) *semver.Version {
-		return semver.New(0, 0, 0, strings.TrimSuffix("0."+v.Metadata(), "."), "")
-	}
-	return build(a).Compare(build(b))
+	return target{}, gitFault("no tag matches semver '%s' (%s)", r.SemVer, version.Checked(checked)).
+		WithHint("%s", hint)
 }

@@ -87,9 +87,9 @@ func TestVerifyTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := g.Commit("app", map[string]string{"a.yaml": "1"})
-	text := tagText("v2", commit, "commit")
+	text := tagText("v2.0.0", commit, "commit")
 	inner := g.Object("app", "tag", text)
-	nested := tagText("v2", inner, "tag")
+	nested := tagText("v2.0.0", inner, "tag")
 	for name, c := range map[string]struct{ object, wantErr string }{
 		"SSH signature":       {object: g.Object("app", "tag", text+alice.ssh(t, text)), wantErr: ""},
 		"OpenPGP signature":   {object: g.Object("app", "tag", text+alice.pgp(t, text)), wantErr: ""},
@@ -105,9 +105,9 @@ func TestVerifyTag(t *testing.T) {
 			wantErr: "the signature is for tag 'v1'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g.SetRef("app", "refs/tags/v2", c.object)
+			g.SetRef("app", "refs/tags/v2.0.0", c.object)
 			v := open(t)
-			for _, ref := range []Reference{{Tag: "v2"}, {SemVer: "2.x"}, {Name: "refs/tags/v2"}} {
+			for _, ref := range []Reference{{Tag: "v2.0.0"}, {SemVer: "2.x"}, {Name: "refs/tags/v2.0.0"}} {
 				rev := updated(t, v, Remote{URL: g.URL + "/app"}, ref)
 				signer, err := v.VerifyTag(rev, trusted, time.Now())
 				checkResult(t, signer, err, c.wantErr, "InvalidTagSignature")
@@ -115,10 +115,10 @@ func TestVerifyTag(t *testing.T) {
 		})
 	}
 	second := g.Commit("app", map[string]string{"a.yaml": "2"})
-	g.SetRef("app", "refs/tags/v2", g.Object("app", "tag", text+alice.ssh(t, text)))
+	g.SetRef("app", "refs/tags/v2.0.0", g.Object("app", "tag", text+alice.ssh(t, text)))
 	v := open(t)
 	updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Branch: "main"})
-	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Tag: "v2"})
+	rev := updated(t, v, Remote{URL: g.URL + "/app"}, Reference{Tag: "v2.0.0"})
 	rev.Commit = second // as if the remote listed it
 	_, err = v.VerifyTag(rev, trusted, time.Now())
 	checkResult(t, "", err, "does not lead to commit", "InvalidTagSignature")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // Entry is one version of a chart.
@@ -36,7 +37,7 @@ type Index struct {
 
 // Find returns the newest version of a chart that matches the constraint. An empty constraint matches every release.
 // Prereleases match only if the constraint contains one, as in Helm. A constraint that is equal to the text
-// of a version matches that version only.
+// of a version matches that version only. Versions such as 1.2 match by their text only, as in Flux.
 func (i *Index) Find(name, constraint string) (Entry, error) {
 	entries, ok := i.charts[name]
 	if !ok {
@@ -58,7 +59,7 @@ func find(entries []Entry, name, constraint string) (Entry, error) {
 		return Entry{}, fmt.Errorf("%q is neither a version nor a range of versions", constraint)
 	}
 	for _, e := range entries {
-		if v, err := semver.NewVersion(e.Version); err == nil && versions.Check(v) {
+		if v, err := version.Parse(e.Version); err == nil && versions.Check(v) {
 			return e, nil
 		}
 	}

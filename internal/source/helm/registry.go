@@ -18,11 +18,12 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // Media types of the layers of a chart in a registry.
 const (
-	chartLayer      = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+	chartLayer      = oci.ChartLayer
 	provenanceLayer = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 )
 
@@ -48,7 +49,7 @@ func (r *Registry) Find(ctx context.Context, chart, constraint string) (Offer, e
 	if err != nil {
 		return Offer{}, err
 	}
-	if _, err := semver.StrictNewVersion(constraint); err == nil {
+	if _, err := version.Parse(constraint); err == nil {
 		o, err := r.offer(ctx, repository, chart, constraint)
 		if !isMissing(err) {
 			return o, err
@@ -58,9 +59,11 @@ func (r *Registry) Find(ctx context.Context, chart, constraint string) (Offer, e
 	if err != nil {
 		return Offer{}, r.failed(fmt.Sprintf("find versions of chart '%s'", chart), err)
 	}
-	entries := make([]Entry, len(tags))
-	for i, tag := range tags {
-		entries[i].Version = strings.ReplaceAll(tag, "_", "+")
+	var entries []Entry
+	for _, tag := range tags { // as Helm lists them: without v1.2.3 and 1.2
+		if v, err := semver.StrictNewVersion(strings.ReplaceAll(tag, "_", "+")); err == nil {
+			entries = append(entries, Entry{Version: v.Original()})
+		}
 	}
 	found, err := find(newestFirst(entries), chart, constraint)
 	if err != nil {

@@ -220,7 +220,7 @@ func FuzzHighest(f *testing.F) {
 	f.Add("1.0.0-dev", ">=1-0", "-dev$")
 	f.Fuzz(func(t *testing.T, tags, versions, filter string) {
 		all := strings.Fields(tags)
-		got, err := highest(all, versions, filter)
+		got, err := Reference{SemVer: versions, SemverFilter: filter}.highest(all)
 		if err == nil && !slices.Contains(all, got) {
 			t.Errorf("%q is not one of %q", got, all)
 		}

@@ -138,8 +138,8 @@ func TestResolveRefuses(t *testing.T) {
 		"invalid filter": {repo: "app", ref: Reference{SemVer: "*", SemverFilter: "("}, reason: "InvalidSemver",
 			message: "Correct spec.ref.semverFilter; an example is .*-prod$"},
 		"no matching tag": {repo: "app", ref: Reference{SemVer: ">1"}, reason: "OCIArtifactPullFailed",
-			message: "no tag matches semver '>1' (1 tag checked). Push a matching tag, or correct " +
-				"spec.ref.semver and spec.ref.semverFilter"},
+			message: "no tag matches semver '>1' (1 tag checked). Push a tag of three numbers in this range, or " +
+				"correct spec.ref.semver and spec.ref.semverFilter"},
 		"tag with a path": {repo: "app", ref: Reference{Tag: "../../other/manifests/1.0.0"}, reason: "URLInvalid",
 			message: "is not a valid tag. Tags consist of letters, digits, dots, dashes and underscores, up to " +
 				"128 characters"},

@@ -2,7 +2,6 @@ package oci
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -18,10 +17,14 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // Scheme is the prefix of repository URLs.
 const Scheme = "oci://"
+
+// ChartLayer is the media type of the layer that has a Helm chart.
+const ChartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 const (
 	defaultTag          = "latest"
@@ -52,6 +55,8 @@ type Reference struct {
 	SemVer       string // range of versions; selects the highest matching tag
 	SemverFilter string // regular expression that tags of a range must match
 	Tag          string
+	// Layer is the media type of the layer that is read; empty: any. With [ChartLayer], tags are versions of charts.
+	Layer string
 }
 
 // Revision is a resolved reference.
@@ -111,36 +116,44 @@ func (r Reference) digest() (v1.Hash, bool, error) {
 	return h, true, nil
 }
 
-// highest returns the tag with the highest version in a range. Tags that are not versions, or do not match the regular
-// expression filter, are ignored. Prereleases are ignored unless the range contains one.
-func highest(tags []string, versions, filter string) (string, error) {
-	constraint, err := semver.NewConstraint(versions)
+// highest returns the tag with the highest version in the range. Tags that are not versions, or do not match the
+// regular expression filter, are ignored. Prereleases are ignored unless the range contains one.
+func (r Reference) highest(tags []string) (string, error) {
+	constraint, err := semver.NewConstraint(r.SemVer)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is not a range of versions", versions).Because(err).
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a range of versions", r.SemVer).Because(err).
 			WithHint("Correct spec.ref.semver; an example is >=1.0.0 <2.0.0").Final()
 	}
-	matches, err := regex.Compile(filter)
+	matches, err := regex.Compile(r.SemverFilter)
 	if err != nil {
-		return "", fault.New(invalidSemverReason, "'%.100s' is not a valid regular expression", filter).Because(err).
+		return "", fault.New(invalidSemverReason, "'%.100s' is not a valid regular expression", r.SemverFilter).
+			Because(err).
 			WithHint("Correct spec.ref.semverFilter; an example is .*-prod$").Final()
 	}
 	var best *semver.Version
+	var selected string
 	for _, tag := range tags {
-		v, err := semver.NewVersion(tag)
+		v, err := version.Parse(r.versionIn(tag))
 		if err != nil || !matches.MatchString(tag) || !constraint.Check(v) {
 			continue
 		}
-		if best == nil || cmp.Or(v.Compare(best), strings.Compare(v.Original(), best.Original())) > 0 {
-			best = v
+		if best == nil || cmp.Or(version.Compare(v, best), strings.Compare(tag, selected)) > 0 {
+			best, selected = v, tag
 		}
 	}
 	if best == nil {
-		checked := fmt.Sprintf("%d tags checked", len(tags))
-		if len(tags) == 1 {
-			checked = "1 tag checked"
-		}
-		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag matches semver '%.100s' (%s)", versions, checked).
-			WithHint("Push a matching tag, or correct spec.ref.semver and spec.ref.semverFilter")
+		return "", fault.New(sourcev1.OCIPullFailedReason, "no tag matches semver '%.100s' (%s)", r.SemVer,
+			version.Checked(len(tags))).
+			WithHint("Push a tag of three numbers in this range, or correct spec.ref.semver and spec.ref.semverFilter")
 	}
-	return best.Original(), nil
+	return selected, nil
+}
+
+// versionIn returns the version that a tag stands for. Helm pushes a chart with an underscore in its tag in place of
+// the plus sign, which tags cannot contain.
+func (r Reference) versionIn(tag string) string {
+	if r.Layer == ChartLayer {
+		return strings.ReplaceAll(tag, "_", "+")
+	}
+	return tag
 }

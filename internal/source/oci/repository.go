@@ -98,7 +98,7 @@ func (r *Repository) Resolve(ctx context.Context, ref Reference) (Revision, erro
 		if err != nil {
 			return Revision{}, err
 		}
-		if tag, err = highest(tags, ref.SemVer, ref.SemverFilter); err != nil {
+		if tag, err = ref.highest(tags); err != nil {
 			return Revision{}, err
 		}
 	}
