@@ -25,6 +25,9 @@ type Request struct {
 	// process.
 	SameDeclaration bool
 	RerunExpired    bool // create Jobs again that were deleted by their time to live
+	// Native applies objects of built-in kinds in the form of their Go types, as Flux does for Kustomizations. Fields
+	// that a type does not have are left out; see [Change.Unknown]. With StrictFields, such an object is refused.
+	Native, StrictFields bool
 	// MaxDiffs is the maximum number of changed objects whose diff is reported although it needs an extra request.
 	// Corrections of drift are always reported with a diff.
 	MaxDiffs int
@@ -38,6 +41,8 @@ type Request struct {
 
 	// Origin returns the file that an object comes from, for error messages. May be nil.
 	Origin func(*unstructured.Unstructured) string
+	// Locate returns the file and the line of a field of an object, or the file alone. May be nil.
+	Locate func(o *unstructured.Unstructured, field string) string
 
 	// SaveInventory is called with Previous and all desired objects before the first object is created that Previous
 	// does not contain. So a process that is killed leaves no object that is in no inventory. It is called with
@@ -146,6 +151,9 @@ func (r *run) inventory() Inventory {
 }
 
 func (r *run) do(ctx context.Context, desired Inventory) error {
+	if err := r.makeNative(); err != nil {
+		return err
+	}
 	direct := r.selectDirect(ctx)
 	for _, s := range direct.all() {
 		s.direct = true

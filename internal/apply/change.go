@@ -28,6 +28,8 @@ type Change struct {
 	Diff            string // changed fields of an object that existed, in the format of [diff.Text]; may be empty
 	PreviousOwner   Owner  // another owner that applied the object before; zero if there is none
 	Recreated       bool   // the object was created after it was deleted, as an immutable field changes
+	// Unknown are fields that the kind does not have. They were left out.
+	Unknown []UnknownField
 
 	// Before and After are the object before and after the change, if the request says Inspect. Before is nil for an
 	// object that would be created, After for one that would be deleted.
@@ -39,8 +41,8 @@ func (r *run) changes() []Change {
 	for _, s := range r.steps {
 		if o := s.outcome; o != nil {
 			out = append(out, Change{Ref: s.ref, Action: o.action, ResourceVersion: o.version, Diff: o.diff,
-				PreviousOwner: o.previousOwner, Recreated: s.plan != nil && s.plan.recreate, Before: o.before,
-				After: o.after})
+				PreviousOwner: o.previousOwner, Recreated: s.plan != nil && s.plan.recreate,
+				Unknown: r.unknownFields(s), Before: o.before, After: o.after})
 		}
 	}
 	return out

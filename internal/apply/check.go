@@ -113,6 +113,7 @@ func (r *run) checkObject(ctx context.Context, o *object) (*plan, error) {
 	if known.upToDate && !r.req.Resync {
 		return &plan{action: known.action}, nil
 	}
+	o.makeNative(r.req) // unless it was, as it has just drifted
 	if isCreateOnly(o.manifest, owner) {
 		if p, err := r.skipExisting(ctx, o); p != nil || err != nil {
 			return p, err
@@ -140,11 +141,6 @@ func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstr
 	retried bool) (*plan, error) {
 	owner := r.req.Owner
 	result, err := r.patch(ctx, o, desired, patchOptions{dryRun: true})
-	if apierrors.IsInvalid(err) {
-		if kept, accepted := r.keepEmptyMaps(ctx, o, desired); accepted != nil {
-			desired, result, err = kept, accepted, nil
-		}
-	}
 	if err != nil {
 		return r.checkRefused(ctx, o, desired, err)
 	}
@@ -181,6 +177,8 @@ func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstr
 	switch {
 	case !p.takeOver && r.managers.digest(live) == digest:
 		return r.planUnchanged(o, p, result), nil
+	case !p.takeOver && (!changes || r.preview) && valuesDigest(live) == valuesDigest(result):
+		return r.planPartial(o, p, live), nil
 	case !retried && live.GetResourceVersion() != p.version:
 		return r.compare(ctx, o, known, true) // the object changed between the requests
 	case report || known.sameDeclaration || r.reportsDiff():
@@ -198,6 +196,16 @@ func (r *run) expired(o *object, known knownState) bool {
 func (r *run) planUnchanged(o *object, p *plan, live *unstructured.Unstructured) *plan {
 	if !r.preview || r.track {
 		r.commit(r.req.Owner, o, live, Unchanged)
+	}
+	p.action = Unchanged
+	return p
+}
+
+// planPartial returns the plan to leave an object as it is that has all declared values, while an apply would change
+// the owners of fields. Flux does not write such an object either.
+func (r *run) planPartial(o *object, p *plan, live *unstructured.Unstructured) *plan {
+	if !r.preview || r.track {
+		r.commitPartial(r.req.Owner, o, live)
 	}
 	p.action = Unchanged
 	return p

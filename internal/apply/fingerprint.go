@@ -67,6 +67,11 @@ func (f fingerprint) driftedTo(now fingerprint) bool {
 	}
 }
 
+// changedTo reports whether any declared part of an object may have changed since it had this fingerprint.
+func (f fingerprint) changedTo(now fingerprint) bool {
+	return resourceversion.Newer(now.version, f.version) && (now.generation != f.generation || now.generation == 0)
+}
+
 // differs reports whether an object that drifted has changed again, except for fields of other managers. The
 // fingerprint of an object that does not exist is zero.
 func (f fingerprint) differs(now fingerprint) bool {
@@ -113,8 +118,14 @@ func canonical(f *metav1.FieldsV1) []byte {
 	return raw
 }
 
-// digest returns a hash of what an object declares, without its status.
+// digest returns a hash of what an object declares, without its status, and of the fields that we own.
 func (m managers) digest(o *unstructured.Unstructured) uint64 {
+	ours, _ := m.hashFields(o.GetManagedFields())
+	return valuesDigest(o) ^ ours
+}
+
+// valuesDigest returns a hash of what an object declares, without its status and its managed fields.
+func valuesDigest(o *unstructured.Unstructured) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	b, err := json.Marshal(withoutServerFields(o))
@@ -122,8 +133,7 @@ func (m managers) digest(o *unstructured.Unstructured) uint64 {
 		return 0
 	}
 	_, _ = h.Write(b) // never fails
-	ours, _ := m.hashFields(o.GetManagedFields())
-	return h.Sum64() ^ ours
+	return h.Sum64()
 }
 
 // withoutServerFields returns an object without the status and the metadata that the server sets. It shares values with

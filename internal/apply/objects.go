@@ -14,14 +14,17 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// object is a declared object, normalized for its owner and mapped to a resource of the cluster. It is not modified.
+// object is a declared object, normalized for its owner and mapped to a resource of the cluster. Only makeNative
+// modifies it.
 type object struct {
 	ref       Ref
 	resource  schema.GroupVersionResource
 	manifest  *unstructured.Unstructured
 	source    *unstructured.Unstructured // before normalization; identifies the file for error messages
-	hash      [sha256.Size]byte          // of the manifest
+	hash      [sha256.Size]byte          // of the manifest as it is declared
 	undefined bool                       // not served yet; a definition in the same set defines the kind
+	isNative  bool                       // the manifest is in its native form, if it has one
+	unknown   []string                   // paths of fields that the native form does not have
 }
 
 func (o *object) reference() Ref { return o.ref }

@@ -33,6 +33,9 @@ func (c *Cluster) runPreview(ctx context.Context, req Request, track bool) ([]Ch
 		return nil, err
 	}
 	r.preview, r.track = true, track
+	if err := r.makeNative(); err != nil {
+		return nil, err
+	}
 	problems := []error{r.check(ctx)}
 	for _, s := range r.steps {
 		if s.plan == nil {

@@ -18,8 +18,12 @@ type trackedObject struct {
 	digest   uint64            // of the live object
 	applied  fingerprint       // of the live object, which an event of the watch is compared with
 	watch    *watch
-	action   Action // result of another apply while the object does not drift: Unchanged or Skipped
-	hasTTL   bool   // its deletion is not drift
+	action   Action   // result of another apply while the object does not drift: Unchanged or Skipped
+	hasTTL   bool     // its deletion is not drift
+	leftOut  []string // paths of unknown fields
+	// isPartial is set if declared fields have their values, but others set them. Our entry of the managed fields does
+	// not show when such a field changes, so any change of the object counts.
+	isPartial bool
 
 	writing bool // a write is in progress: events are compared after it
 	unknown bool // a write failed: the live object may be in any state
@@ -36,11 +40,12 @@ func (t *trackedObject) name() types.NamespacedName {
 // knownState is what is known about an object without a request.
 type knownState struct {
 	tracked         bool
-	sameDeclaration bool   // the manifest is the one that was applied last
-	upToDate        bool   // the live object is as declared, or is not to be corrected now
-	action          Action // the result if it is up to date
-	digest          uint64 // of the live object when it was applied
-	version         string // up to which the object did not drift
+	sameDeclaration bool     // the manifest is the one that was applied last
+	upToDate        bool     // the live object is as declared, or is not to be corrected now
+	action          Action   // the result if it is up to date
+	digest          uint64   // of the live object when it was applied
+	version         string   // up to which the object did not drift
+	leftOut         []string // paths of unknown fields
 }
 
 func (c *Cluster) lookup(owner Owner, o *object) knownState {
@@ -58,7 +63,7 @@ func (c *Cluster) lookup(owner Owner, o *object) knownState {
 	return knownState{
 		tracked: true, sameDeclaration: same,
 		upToDate: same && (paused || !t.drifted && !deleting && t.watch.Live()),
-		action:   t.action, digest: t.digest, version: t.applied.version,
+		action:   t.action, digest: t.digest, version: t.applied.version, leftOut: t.leftOut,
 	}
 }
 
@@ -103,11 +108,19 @@ func (c *Cluster) failWrite(owner Owner, o *object) {
 // commit tracks a live object that is as declared, or must be skipped. The action is Unchanged or Skipped. It compares
 // the object with the events that the watch received meanwhile.
 func (c *Cluster) commit(owner Owner, o *object, live *unstructured.Unstructured, action Action) {
-	next := &trackedObject{
-		owner: owner, ref: o.ref, resource: o.resource, hash: o.hash, action: action,
-		digest: c.managers.digest(live), applied: c.managers.fingerprintOf(live, owner.Group),
-		hasTTL: HasTTL(o.manifest),
-	}
+	c.track(&trackedObject{owner: owner, action: action}, o, live)
+}
+
+// commitPartial is commit for an object that has all declared values, though others set some of the fields.
+func (c *Cluster) commitPartial(owner Owner, o *object, live *unstructured.Unstructured) {
+	c.track(&trackedObject{owner: owner, action: Unchanged, isPartial: true}, o, live)
+}
+
+func (c *Cluster) track(next *trackedObject, o *object, live *unstructured.Unstructured) {
+	owner := next.owner
+	next.ref, next.resource, next.hash = o.ref, o.resource, o.hash
+	next.hasTTL, next.leftOut = HasTTL(o.manifest), o.unknown
+	next.digest, next.applied = c.managers.digest(live), c.managers.fingerprintOf(live, owner.Group)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attach(next, c.watchFor(o.resource, o.ref.Namespace, owner.Group))

@@ -148,7 +148,7 @@ func (c *Cluster) compare(t *trackedObject) {
 	case !exists && t.hasTTL:
 	case !exists && t.watch.Live() && !resourceversion.Newer(t.applied.version, t.watch.ResourceVersion()):
 		c.reportDrift(t) // deleted: the watch has passed the version that was applied
-	case exists && t.applied.driftedTo(now):
+	case exists && (t.applied.driftedTo(now) || t.isPartial && t.applied.changedTo(now)):
 		c.reportDrift(t)
 	case exists && resourceversion.Newer(now.version, t.applied.version):
 		t.applied = now

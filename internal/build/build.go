@@ -58,7 +58,9 @@ type Result struct {
 	Digest  string                       // of the objects, sha256 in hex
 	Trace   *Trace
 	// Origin returns the file that an object comes from, or "" if that is not known. It may need another build.
-	Origin  func(*unstructured.Unstructured) string
+	Origin func(*unstructured.Unstructured) string
+	// Locate returns the file and the line of a field of an object, the file alone, or "". It costs what Origin does.
+	Locate  func(o *unstructured.Unstructured, field string) string
 	Secrets []string // decrypted values, which diffs must not show
 	Empty   bool     // whether the kustomization file declares an empty list of resources
 	// Again reports whether another build of the same tree may have a different result: a key service failed, or
@@ -74,7 +76,7 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
 	var err error
 	if f.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the build", leaseStep); err != nil {
-		return &Result{Trace: f.trace, Origin: f.origin, Again: true}, err
+		return &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate, Again: true}, err
 	}
 	result, err := f.build(req)
 	f.lease.Shrink(int64(f.weight.values) * builtBytes)
@@ -96,7 +98,7 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 
 func (f *filesystem) build(req Request) (*Result, error) {
 	f.request = req
-	result := &Result{Trace: f.trace, Origin: f.origin}
+	result := &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate}
 	k, err := f.prepare(req)
 	if err == nil && k.CheckEmpty() == nil {
 		result.Objects, err = f.make(k)

@@ -58,6 +58,7 @@ func bindLocalBuild(f *pflag.FlagSet, o *localbuild.Options) {
 		"local directories of other sources, as KIND/NAMESPACE/NAME=DIRECTORY")
 	f.BoolVar(&o.Recursive, "recursive", false, "also build Kustomizations among the objects whose source is local")
 	f.BoolVar(&o.Strict, "strict-substitute", false, "fail if a variable is not set and has no default")
+	f.BoolVar(&o.StrictFields, "strict-fields", false, "fail if a built-in kind has an unknown field")
 	f.Bool("in-memory-build", true, "has no effect: builds always run in memory")
 }
 
@@ -83,6 +84,9 @@ func (b *buildKustomization) run(ctx context.Context, name string) error {
 		return err
 	}
 	return builder.Build(ctx, b.key(name), func(r *localbuild.Result) error {
+		if err := b.reportUnknownFields(r, b.StrictFields); err != nil {
+			return err
+		}
 		return manifest.Encode(b.Out, r.Objects...)
 	})
 }

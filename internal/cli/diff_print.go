@@ -47,6 +47,9 @@ func (c *changePrinter) print(p apply.Change) {
 	c.Clear()
 	c.changes++
 	fmt.Fprintln(c.Out, c.Out.Paint(colour, fmt.Sprintf("%s %s %s", mark, p.Ref, p.Action)))
+	if p.Action == apply.Configured && p.Diff == "" {
+		fmt.Fprintln(c.Out, "    no value changes: the fields that kubectl set get another field manager")
+	}
 	for _, line := range strings.Split(p.Diff, "\n") {
 		if line != "" {
 			fmt.Fprintln(c.Out, c.Out.Paint(diffColours[line[0]], "    "+line))

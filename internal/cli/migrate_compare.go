@@ -54,8 +54,9 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 	}
 	var result migrate.Comparison
 	for _, change := range changes {
-		switch change.Action {
-		case apply.Unchanged, apply.Skipped:
+		onlyOwners := change.Action == apply.Configured && change.Diff == "" // Flux changes them as well
+		switch {
+		case change.Action == apply.Unchanged, change.Action == apply.Skipped, onlyOwners:
 			result.Unchanged++
 		default:
 			result.Changes = append(result.Changes, change.Ref.String()+" "+string(change.Action))

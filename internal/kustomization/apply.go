@@ -53,6 +53,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	if result != nil {
 		r.report.AddChanges(result.Changes)
 		r.warn(result.Warnings)
+		r.noteUnknownFields(result.Changes)
 	}
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	r.noteResync(req)
+	r.noteUnknownFields(planned)
 	r.state.complete()
 	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
 	return nil
@@ -117,6 +119,7 @@ func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Requ
 	isFirst := r.state.apply.lastResync.IsZero() // no object is known yet, so that all are compared
 	req, err := newApplyRequest(r.obj, built, applyOptions{
 		requested: r.pass.Requested && !r.held, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
+		strictFields: r.Options.StrictFields,
 	})
 	req.SameDeclaration = r.report.Corrected
 	req.SaveInventory = func(i apply.Inventory) error {
@@ -128,8 +131,9 @@ func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Requ
 
 // applyOptions are the parts of an apply request that the pass decides.
 type applyOptions struct {
-	requested bool // the pass was requested by annotation
-	resync    bool // compare all objects
+	requested    bool // the pass was requested by annotation
+	resync       bool // compare all objects
+	strictFields bool // refuse unknown fields of built-in kinds
 }
 
 // newApplyRequest returns the request to apply a build, as the spec of the Kustomization asks for.
@@ -139,6 +143,9 @@ func newApplyRequest(obj *kustomizev1.Kustomization, built *build.Result, o appl
 		Owner:        rollout.OwnerOf(refOf(obj)),
 		Objects:      built.Objects,
 		Origin:       built.Origin,
+		Locate:       built.Locate,
+		Native:       true,
+		StrictFields: o.strictFields,
 		Previous:     rollout.Inventory(obj.Status.Inventory),
 		Force:        obj.Spec.Force,
 		Resync:       o.resync,
@@ -147,6 +154,39 @@ func newApplyRequest(obj *kustomizev1.Kustomization, built *build.Result, o appl
 		MaxDiffs:     rollout.MaxDiffs,
 		Secrets:      built.Secrets,
 	}, err
+}
+
+// maxUnknownFields is the number of unknown fields that a condition names.
+const maxUnknownFields = 3
+
+// noteUnknownFields reports the fields that were left out, once in an event, and in the messages of all passes until
+// they are gone.
+func (r *run) noteUnknownFields(changes []apply.Change) {
+	var lines []string
+	for _, c := range changes {
+		for _, f := range c.Unknown {
+			lines = append(lines, fmt.Sprintf("%s: %s", c.Ref, f))
+		}
+	}
+	s := &r.state.apply
+	previous := s.unknownFields
+	if s.unknownFields = strings.Join(rollout.FirstLines(lines), "\n"); len(lines) == 0 {
+		s.unknownNote = ""
+		return
+	}
+	noun := "fields were"
+	if len(lines) == 1 {
+		noun = "field was"
+	}
+	s.unknownNote = fmt.Sprintf("%d unknown %s left out: %s", len(lines), noun,
+		strings.Join(lines[:min(len(lines), maxUnknownFields)], "; "))
+	if more := len(lines) - maxUnknownFields; more > 0 {
+		s.unknownNote += fmt.Sprintf("; and %d more", more)
+	}
+	if s.unknownFields != previous {
+		r.report.Warn(meta.AppliedWithWarningsReason, fmt.Sprintf("unknown %s left out. Correct or remove them; "+
+			"--strict-fields of the controller refuses them\n%s", noun, s.unknownFields))
+	}
 }
 
 // warn reports warnings of the API server and of the apply, unless they are the same as the last ones.

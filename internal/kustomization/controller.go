@@ -73,6 +73,8 @@ type Options struct {
 	FetchBase func(ctx context.Context, url string) ([]byte, error)
 	// StrictSubstitutions rejects variables that are not set and have no default.
 	StrictSubstitutions bool
+	// StrictFields rejects objects of built-in kinds with unknown fields.
+	StrictFields bool
 	// Resync is the interval at which all objects are dry-run again even if no change was observed.
 	Resync time.Duration
 }

@@ -99,6 +99,7 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	}
 	req, err := newApplyRequest(obj, p.result, applyOptions{
 		requested: pass.Requested, resync: pass.Requested || c.needsResync(c.stateOf(obj)),
+		strictFields: c.Options.StrictFields,
 	})
 	if err != nil {
 		return nil, err

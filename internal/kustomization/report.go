@@ -52,6 +52,9 @@ func (r *run) succeeded() reconcile.Outcome {
 	if reverted := r.pass.Reverted(); reverted != nil {
 		message += "; " + describeReverted(reverted)
 	}
+	if note := r.state.apply.unknownNote; note != "" {
+		message += "; " + note
+	}
 	return r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message))
 }
 

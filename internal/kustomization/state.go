@@ -53,6 +53,8 @@ type applyState struct {
 	retained          apply.Inventory // objects that are no longer declared, for other Kustomizations to adopt
 	lastResync        time.Time       // when all objects were compared last; zero before the first pass of the process
 	warnings          string          // the last reported ones
+	unknownFields     string          // that the last apply left out, one a line; empty if there are none
+	unknownNote       string          // what the condition says about them
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
 	missing           string                       // the last reported promoted revision that is not stored

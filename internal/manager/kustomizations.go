@@ -20,7 +20,7 @@ func (p *process) addKustomizations(ctx context.Context) error {
 	o := kustomization.Options{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
 		NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(), Decryption: p.decryption(),
-		StrictSubstitutions: p.StrictSubstitutionsEnabled(), Resync: p.Resync,
+		StrictSubstitutions: p.StrictSubstitutionsEnabled(), StrictFields: p.StrictFields, Resync: p.Resync,
 	}
 	if !p.NoRemoteBases {
 		o.FetchBase = remotebase.NewFetcher(p.transport)

@@ -140,6 +140,8 @@ func (o *Options) bindKustomizations(f *pflag.FlagSet) {
 		"decrypt files whose unencrypted parts were changed after encryption by SOPS")
 	f.BoolVar(&o.StrictSubstitutions, "strict-substitutions", true,
 		"fail if a variable of spec.postBuild is not set and has no default")
+	f.BoolVar(&o.StrictFields, "strict-fields", false,
+		"refuse built-in kinds with unknown fields; otherwise the fields are left out with a warning")
 	f.StringSliceVar(&o.CustomStage, "custom-apply-stage-kinds", nil,
 		"kinds, as GROUP/KIND, to apply after definitions, namespaces and classes and before all others, such as "+
 			"rbac.authorization.k8s.io/Role")

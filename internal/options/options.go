@@ -89,6 +89,7 @@ type Options struct {
 	KubeConfigTLS        bool
 	KubeConfigAccount    string
 	StrictSubstitutions  bool
+	StrictFields         bool
 	ConcurrentSSA        int
 	CustomStage          []string
 	OverrideManagers     []string

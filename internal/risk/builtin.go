@@ -60,6 +60,12 @@ var builtin = []Rule{
 		MessageExpression: `"the object moves from '" + object.previousOwner + "' to another owner"`,
 	},
 	{
+		Name: "unknown-fields", Level: Medium, Expression: `object.unknownFields.size() > 0`,
+		Message: "the kind does not have some of the fields: they are left out",
+		MessageExpression: `'the kind does not have these fields, so they are left out: ' + ` +
+			`object.unknownFields.slice(0, math.least(object.unknownFields.size(), 5)).join(', ')`,
+	},
+	{
 		Name: "large-prune", Level: High,
 		Expression: `change.inventory > 0 && ` +
 			`change.deleted.size() * 100 > prunePercent * change.inventory`,

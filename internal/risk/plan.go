@@ -20,6 +20,9 @@ func FromPlan(planned []apply.Change, secrets ...string) []Object {
 			if c.PreviousOwner != (apply.Owner{}) {
 				o.PreviousOwner = c.PreviousOwner.String()
 			}
+			for _, f := range c.Unknown {
+				o.UnknownFields = append(o.UnknownFields, f.Path)
+			}
 			out = append(out, o)
 		}
 	}

@@ -83,6 +83,7 @@ type Object struct {
 	Grants        []string `json:"grants,omitempty"` // rights that the change adds, in words
 	Privileges    []string `json:"privileges,omitempty"`
 	PreviousOwner string   `json:"previousOwner,omitempty"` // namespace/name of another owner that applied it before
+	UnknownFields []string `json:"unknownFields,omitempty"` // fields that the kind does not have; they are left out
 
 	// Old and New are the object before and after the change, without values of Secrets. Nil if it does not exist.
 	Old map[string]any `json:"-"`

@@ -222,6 +222,23 @@ func TestFromPlan(t *testing.T) {
 	}
 }
 
+// TestUnknownFieldsAreARisk checks the rule by which gates and previews refuse them.
+func TestUnknownFieldsAreARisk(t *testing.T) {
+	planned := []apply.Change{{Ref: apply.Ref{Kind: "ConfigMap", Name: "a"}, Action: apply.Created,
+		After: &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap"}}}}
+	for _, unknown := range []bool{false, true} {
+		if unknown {
+			planned[0].Unknown = []apply.UnknownField{{Path: "unknown", Where: "a.yaml, line 1"}}
+		}
+		a := risk.Default().Classify(t.Context(), &risk.Change{Objects: risk.FromPlan(planned)})
+		f := a.Of(0)
+		found := len(f) == 1 && f[0].Rule == "unknown-fields" && strings.HasSuffix(f[0].Message, ": unknown")
+		if found != unknown {
+			t.Errorf("unknown fields %v: findings %v", unknown, f)
+		}
+	}
+}
+
 // TestSecretsAreMasked checks that no rule can print a value of a Secret, or of a variable from one.
 func TestSecretsAreMasked(t *testing.T) {
 	rules, err := risk.Parse([]byte("rules:\n- {name: leak, level: low, message: m, " +

@@ -32,7 +32,8 @@ func (o *Object) value() map[string]any {
 	return map[string]any{
 		"action": string(o.Action), "group": o.Group, "version": o.Version, "kind": o.Kind, "namespace": o.Namespace,
 		"name": o.Name, "fields": texts(o.Fields), "images": o.images(), "grants": texts(o.Grants),
-		"privileges": texts(o.Privileges), "previousOwner": o.PreviousOwner, "old": fields(o.Old), "new": fields(o.New),
+		"privileges": texts(o.Privileges), "previousOwner": o.PreviousOwner,
+		"unknownFields": texts(o.UnknownFields), "old": fields(o.Old), "new": fields(o.New),
 	}
 }
 

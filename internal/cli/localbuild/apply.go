@@ -20,8 +20,8 @@ import (
 func (r *Result) ApplyRequest(ctx context.Context, target *apply.Cluster, live *kustomizev1.Kustomization) (
 	apply.Request, error) {
 	obj := r.Kustomization
-	req := apply.Request{Owner: OwnerOf(obj), Objects: r.Objects, Origin: r.Origin, Force: obj.Spec.Force,
-		Secrets: r.Secrets}
+	req := apply.Request{Owner: OwnerOf(obj), Objects: r.Objects, Origin: r.Origin, Locate: r.Locate, Native: true,
+		Force: obj.Spec.Force, Secrets: r.Secrets}
 	var err error
 	if req.Ignore, err = rollout.IgnoreRules(obj.Spec.Ignore, obj.Spec.DriftDetection); err != nil {
 		return req, err

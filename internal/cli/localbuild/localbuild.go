@@ -29,13 +29,14 @@ import (
 
 // Options say from which local files a Kustomization is built.
 type Options struct {
-	Path        string            // directory that replaces spec.path
-	File        string            // declares the Kustomization; if empty, it is read from the cluster
-	IgnorePaths []string          // patterns in .gitignore syntax
-	Sources     map[string]string // directories of sources, by KIND/NAMESPACE/NAME
-	Recursive   bool              // also build the Kustomizations among the built objects
-	Strict      bool              // variables without a value and a default are errors
-	Offline     bool              // do not read the cluster
+	Path         string            // directory that replaces spec.path
+	File         string            // declares the Kustomization; if empty, it is read from the cluster
+	IgnorePaths  []string          // patterns in .gitignore syntax
+	Sources      map[string]string // directories of sources, by KIND/NAMESPACE/NAME
+	Recursive    bool              // also build the Kustomizations among the built objects
+	Strict       bool              // variables without a value and a default are errors
+	StrictFields bool              // unknown fields of built-in kinds are errors
+	Offline      bool              // do not read the cluster
 
 	// Keys returns the keys of spec.decryption, nil if they are not at hand. Without keys, encrypted values are masked.
 	Keys func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error)

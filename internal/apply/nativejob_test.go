@@ -9,7 +9,7 @@ import (
 )
 
 // TestJobWithEmptyMapsIsLeftAlone takes over a finished Job whose template has metadata without a declared field, as
-// other implementations apply it. Another controller manages it, so that only the test writes its status.
+// Flux applies it. Another controller manages it, so that only the test writes its status.
 func TestJobWithEmptyMapsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	job := strings.Replace(job, "spec: {", "spec: {managedBy: example.com/test, ", 1)
@@ -38,7 +38,7 @@ func TestJobWithEmptyMapsIsLeftAlone(t *testing.T) {
 			before := f.get(jobs, "job").GetUID()
 
 			apply := func(text string) ([]string, error) {
-				req := f.request(text)
+				req := f.native(f.objects(text))
 				req.Force = force
 				result, err := f.try(req)
 				if err != nil {
