@@ -28,11 +28,15 @@ release: ## Build all files of a release into bin/release: make release VERSION=
 	go run ./hack/release --version "$(VERSION)" $(if $(PUSH),--push --repository $(PUSH)) $(RELEASE_FLAGS)
 
 .PHONY: test
-test: build ## Run all tests, against the real kube-apiserver of the playground
+test: build ## Run all tests but the long ones, against a real kube-apiserver (PACKAGES=./internal/gate runs these)
 	bin/progress tests go list -export -test ./... > /dev/null
-	cd hack/site && go test -count=1 ./... # its results depend on files of this module
-	go test -timeout 25m ./...
-	cd playground && go test -timeout 15m ./...
+	go build -o bin/test ./hack/test
+	bin/test $(PACKAGES)
+
+.PHONY: test-full
+test-full: build ## Run the long tests: experiments, releases, all generated cases (BUDGET=20m ends them then)
+	go build -o bin/test ./hack/test
+	bin/test -full $(if $(BUDGET),-budget $(BUDGET))
 
 .PHONY: test-ui
 test-ui: build ## Test the web UI in Chromium (IMAGES=DIR writes screenshots; installs Chromium and Node if missing)

@@ -57,6 +57,7 @@ func read(t *testing.T, dir, name string) string {
 }
 
 func TestReleaseIsCompleteAndReproducible(t *testing.T) {
+	testenv.Full(t)
 	first, second := signed(t), signed(t)
 	list := read(t, first, checksumsFile)
 	if other := read(t, second, checksumsFile); list != other {
@@ -98,6 +99,7 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 
 // TestPushedImageIsSigned verifies the image of a release with the verifier of OCIRepository.
 func TestPushedImageIsSigned(t *testing.T) {
+	testenv.Full(t)
 	registry := testenv.NewRegistry(t)
 	dir := signed(t, "--repository", registry.Host+"/sluice", "--push", "--insecure-registry")
 	tag, err := name.NewTag(registry.Host+"/sluice:v1.2.3", name.Insecure)

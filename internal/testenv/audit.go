@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -33,7 +34,10 @@ type Request struct {
 // AuditLog holds the requests to the API server since its creation, without those of the playground itself.
 type AuditLog struct {
 	file *os.File
-	from int64
+
+	mu   sync.Mutex
+	from int64     // the offset of what is not read yet
+	read []Request // all before
 }
 
 // NewAuditLog returns a log of the further requests to the cluster of [Cluster].
@@ -73,22 +77,37 @@ func (a *AuditLog) Count(tb testing.TB, filter Request) int {
 // Requests returns the requests that match the filter, in the order of their responses. A watch counts when it starts.
 func (a *AuditLog) Requests(tb testing.TB, filter Request) []Request {
 	tb.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.readOn(tb)
 	var found []Request
+	for _, r := range a.read {
+		if filter.matches(r) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// readOn reads the lines that were written since it was called.
+func (a *AuditLog) readOn(tb testing.TB) {
+	tb.Helper()
 	lines := bufio.NewReader(io.NewSectionReader(a.file, a.from, math.MaxInt64-a.from))
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return found // an incomplete line is still being written
+			return // an incomplete line is still being written
 		}
 		if err != nil {
 			tb.Fatal(err)
 		}
+		a.from += int64(len(line))
 		r, counted, err := parse(line)
 		if err != nil {
 			tb.Fatalf("audit log: %v: %s", err, line)
 		}
-		if counted && filter.matches(r) {
-			found = append(found, r)
+		if counted {
+			a.read = append(a.read, r)
 		}
 	}
 }

@@ -15,10 +15,26 @@ import (
 )
 
 // Environment variables that name the kubeconfig of a cluster to use instead of starting one, and its audit log.
+// sharedEnv says that other packages use the cluster at the same time.
 const (
 	kubeconfigEnv = "SLUICE_TEST_KUBECONFIG"
 	auditLogEnv   = "SLUICE_TEST_AUDIT_LOG"
+	sharedEnv     = "SLUICE_TEST_SHARED"
 )
+
+// OwnCluster makes a test binary start a cluster of its own, even if make test has one for all packages. Call it in
+// an init function of tests that change definitions, admission policies or rights of the whole cluster, that run
+// controllers which watch all namespaces, or that count the requests of everybody.
+func OwnCluster() {
+	if os.Getenv(sharedEnv) == "" {
+		return // a cluster that somebody chose for these tests
+	}
+	for _, name := range []string{kubeconfigEnv, auditLogEnv, sharedEnv} {
+		if err := os.Unsetenv(name); err != nil {
+			panic(err) // no name is invalid
+		}
+	}
+}
 
 // shared is the cluster that all tests of one binary use.
 type shared struct {

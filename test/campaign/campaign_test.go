@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 var (
@@ -51,18 +53,16 @@ type experiment struct {
 // begin begins an experiment with a number of iterations in its short and in its full form.
 func begin(t *testing.T, short, full int) *experiment {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("experiments need minutes")
-	}
-	n := short
-	if *isFull {
-		n = full
+	n := full
+	if !*isFull {
+		testenv.Full(t)
+		n = short
 	}
 	e := &experiment{T: t, want: max(1, int(math.Round(float64(n)**scale))), start: time.Now()}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("failed at seed %d, iteration %d. Repeat it with:\n  go test ./test/campaign -run '^%s$' "+
-				"-campaign.seed %d -campaign.first %d", *seed, e.at, t.Name(), *seed, e.at)
+			t.Logf("failed at seed %d, iteration %d. Repeat it with:\n  SLUICE_TEST_FULL=1 go test ./test/campaign "+
+				"-run '^%s$' -campaign.seed %d -campaign.first %d", *seed, e.at, t.Name(), *seed, e.at)
 		}
 		summary.add(e)
 	})

@@ -47,8 +47,8 @@ type disaster struct {
 // day of etcd while the controller is stopped and while it runs, and the cluster. Afterwards the cluster has what git
 // declares, nothing was applied twice, nothing was deleted that git declares, and the gate is closed.
 func TestDisasters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("experiments need minutes")
+	if !*isFull {
+		testenv.Full(t)
 	}
 	d := &disaster{cluster: newMortalCluster(t), s3: testenv.NewS3(t), storage: t.TempDir()}
 	d.s3.MakeBucket(disasterBucket)

@@ -1,0 +1,109 @@
+// Command test runs the tests of all modules against one control plane, and prints how long they took: make test.
+// With arguments, it runs the tests of these packages of the main module.
+// With -full it runs what make test leaves out, in the time that -budget gives: make test-full.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// run is one call of go test.
+type run struct {
+	dir  string // of the module, below the root
+	args []string
+	env  []string
+}
+
+// flags are those of all runs. DWARF is only for debuggers, and make lint runs vet. Tests of controllers mostly wait,
+// so that more of them may run than there are processors.
+var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-parallel=" + strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))}
+
+func main() {
+	full := flag.Bool("full", false, "run the tests that only run in full")
+	budget := flag.Duration("budget", 0, "with -full, end all tests after this time; 0 for no limit")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := runAll(ctx, flag.Args(), *full, *budget)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runAll(ctx context.Context, packages []string, full bool, budget time.Duration) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	c, err := startCluster(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	s := newSummary(os.Stdout)
+	switch {
+	case full:
+		var end <-chan time.Time
+		if budget > 0 {
+			end = time.After(budget)
+		}
+		err = runFull(ctx, root, c.env(), end, s)
+	case len(packages) > 0:
+		err = run{dir: ".", env: c.env(), args: packages}.start(ctx, root, s)
+	default:
+		err = runDefault(ctx, root, c.env(), s)
+	}
+	s.print()
+	return err
+}
+
+// runDefault runs the tests of all modules. A later module runs even if the tests of an earlier one fail.
+func runDefault(ctx context.Context, root string, env []string, s *summary) error {
+	var err error
+	for _, r := range []run{
+		// its results depend on files of the main module, which go test does not know
+		{dir: "hack/site", args: []string{"-count=1", "./..."}},
+		{dir: ".", args: []string{"-timeout", "25m", "./..."}},
+		{dir: "playground", args: []string{"-timeout", "15m", "./..."}},
+	} {
+		r.env = env
+		err = errors.Join(err, r.start(ctx, root, s))
+	}
+	return err
+}
+
+// start runs go test and returns an error unless all tests passed.
+func (r run) start(ctx context.Context, root string, s *summary) error {
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test"}, flags, r.args)...)
+	cmd.Dir, cmd.Env, cmd.Stderr = filepath.Join(root, r.dir), r.env, os.Stderr
+	// go test and the test binaries are a process group of their own, so that none outlives the end of the time
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = s.read(stdout)
+	_, _ = io.Copy(io.Discard, stdout) // after a line that is too long, so that go test can end
+	if err := errors.Join(err, cmd.Wait()); err != nil {
+		return fmt.Errorf("go test in %s: %w", r.dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,4 @@
+package testenv
+
+// These tests count the requests of everybody.
+func init() { OwnCluster() }

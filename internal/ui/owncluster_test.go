@@ -1,0 +1,6 @@
+package ui
+
+import "github.com/sluice-gitops/sluice/internal/testenv"
+
+// These tests list the objects of all namespaces.
+func init() { testenv.OwnCluster() }
