@@ -60,6 +60,11 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	code := exitFailed
 	var usage usageError
 	var comparison comparisonError
+	var difference differenceError
+	if errors.As(err, &difference) {
+		e.Step("%v", difference) // what the command was asked for, and no failure
+		return exitFailed
+	}
 	if errors.As(err, &usage) {
 		code = exitUsage
 	} else if errors.As(err, &comparison) {
@@ -121,7 +126,7 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 		newEventsCommand(e), newExplainCommand(e),
 		newLogsCommand(e), newDebugCommand(e), newStatsCommand(e), newGateCommand(e), newSimulateCommand(e),
 		newAlertCommand(e), newTriggerCommand(e), newEnvsubstCommand(e), newImageCommand(e), newMirrorCommand(e),
-		newManCommand(e), newVersionCommand(e))
+		newManCommand(e), newOptionsCommand(e), newVersionCommand(e))
 	c.SetHelpCommand(newHelpCommand(c))
 	e.completeFlags(c)
 	return c

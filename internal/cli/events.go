@@ -23,9 +23,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/lineage"
 )
 
-// maxRelated bounds how many objects `sluice events --for` follows to their sources.
-const maxRelated = 100
-
 // eventsCommand is `sluice events`.
 type eventsCommand struct {
 	*env
@@ -60,7 +57,7 @@ func newEventsCommand(e *env) *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "events in all namespaces")
-	f.StringVar(&o.object, "for", "", "only events of this object, as KIND/NAME, and of its sources")
+	f.StringVar(&o.object, "for", "", "only events of this object, as KIND/NAME")
 	f.StringSliceVar(&o.types, "types", nil, "only events of these types: Normal, Warning")
 	f.BoolVarP(&o.watch, "watch", "w", false, "keep printing new events")
 	addOutput(c, f, &o.output, machineFormats...)
@@ -90,12 +87,9 @@ func (o *eventsCommand) run(ctx context.Context) error {
 	bounded, cancel := o.WithTimeout(ctx)
 	defer cancel()
 	if o.object != "" {
-		if p.objects, err = o.related(bounded, c); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(p.objects, func(r meta.ObjectReference) bool { return r.Namespace != o.Namespace() }) {
-			options.Namespace = "" // a source is in another namespace
-		}
+		ref := o.ref()
+		p.object = &ref
+		options.Namespace = ref.Namespace
 	}
 	var list corev1.EventList
 	if err := c.List(bounded, &list, &options); err != nil {
@@ -116,39 +110,20 @@ func (o *eventsCommand) run(ctx context.Context) error {
 	})
 }
 
-// related returns the object of --for and its sources, with their sources in turn.
-func (o *eventsCommand) related(ctx context.Context, c client.Client) ([]meta.ObjectReference, error) {
+// ref returns the object of --for.
+func (o *eventsCommand) ref() meta.ObjectReference {
 	word, name, _ := strings.Cut(o.object, "/")
-	k := kind.ByWord(word)
-	if k == nil {
-		return []meta.ObjectReference{{Kind: word, Namespace: o.Namespace(), Name: name}}, nil
+	if k := kind.ByWord(word); k != nil {
+		word = k.Name()
 	}
-	refs := []meta.ObjectReference{{Kind: k.Name(), Namespace: o.Namespace(), Name: name}}
-	for i := 0; i < len(refs) && i < maxRelated; i++ {
-		k := kind.ByName(refs[i].Kind)
-		if k == nil {
-			continue
-		}
-		obj := k.New()
-		if err := c.Get(ctx, types.NamespacedName{Namespace: refs[i].Namespace, Name: refs[i].Name}, obj); err != nil {
-			if i == 0 && client.IgnoreNotFound(err) != nil {
-				return nil, cluster.Explain("cannot get "+o.object, err)
-			}
-			continue // events remain after their object is deleted
-		}
-		for _, s := range lineage.Sources(obj) {
-			refs = append(refs, meta.ObjectReference{Kind: s.Kind, Namespace: cmp.Or(s.Namespace, refs[i].Namespace),
-				Name: s.Name})
-		}
-	}
-	return refs, nil
+	return meta.ObjectReference{Kind: word, Namespace: o.Namespace(), Name: name}
 }
 
 // eventPrinter prints events as they arrive. An event that repeats is printed again.
 type eventPrinter struct {
 	*env
 	types         []string
-	objects       []meta.ObjectReference // empty for all objects of the toolkit's API groups
+	object        *meta.ObjectReference // nil for all objects of the toolkit's API groups
 	showNamespace bool
 	printed       map[types.UID]int32 // count of each event when it was printed
 	table         *term.Table
@@ -224,13 +199,11 @@ func (p *eventPrinter) isNew(e *corev1.Event) bool {
 }
 
 func (p *eventPrinter) matches(o corev1.ObjectReference) bool {
-	if len(p.objects) == 0 {
+	if p.object == nil {
 		gv, err := schema.ParseGroupVersion(o.APIVersion)
 		return err == nil && lineage.IsToolkitGroup(gv.Group)
 	}
-	return slices.ContainsFunc(p.objects, func(r meta.ObjectReference) bool {
-		return strings.EqualFold(r.Kind, o.Kind) && r.Name == o.Name && r.Namespace == o.Namespace
-	})
+	return strings.EqualFold(p.object.Kind, o.Kind) && p.object.Name == o.Name && p.object.Namespace == o.Namespace
 }
 
 // lastSeen returns when an event last happened. The two APIs for events store that in different fields.

@@ -58,7 +58,8 @@ GateApproval of their own, which the command creates.`,
 	c.Flags().StringVar(&a.revision, "revision", "", "approve only this revision")
 	c.Flags().StringSliceVar(&a.changes, "change", nil, "approve only this change, by its digest")
 	c.Flags().DurationVar(&a.expires, "expires", 0, "how long the approval is valid")
-	c.Flags().StringSliceVar(&a.groups, "group", nil, "group whose membership you approve with")
+	c.Flags().StringSliceVar(&a.groups, "group", nil, "group whose membership you approve with "+
+		"(default: those of your groups that may approve)")
 	c.Flags().StringVar(&a.comment, "comment", "", "comment to record")
 	return c
 }
@@ -74,15 +75,21 @@ func (a *gateApproval) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	user, err := a.Username(ctx)
+	user, err := a.User(ctx)
 	if err != nil {
+		return err
+	}
+	if a.groups == nil {
+		a.groups = request.ApprovingGroups(g, user.Groups)
+	}
+	if err := request.CheckApprover(g, user.Username, a.groups); err != nil {
 		return err
 	}
 	changes, err := a.waitingChanges(ctx, c, g)
 	if err != nil {
 		return err
 	}
-	approvals, err := request.Approval{User: user, Groups: a.groups, Revision: a.revision, Comment: a.comment,
+	approvals, err := request.Approval{User: user.Username, Groups: a.groups, Revision: a.revision, Comment: a.comment,
 		Expires: a.expires, Changes: changes}.Objects(g, time.Now())
 	if err != nil {
 		return err

@@ -103,7 +103,8 @@ type gateStep struct {
 func runGateSteps(t *testing.T, steps []gateStep) {
 	t.Helper()
 	c, namespace := withDefinitions(t)
-	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"}}
+	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"},
+		Spec: gatingv1.GateSpec{Approvals: &gatingv1.Approvals{Required: 2}}}
 	if err := c.Create(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}

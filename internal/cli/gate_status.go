@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -99,8 +99,8 @@ func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatin
 		}
 		fmt.Fprintf(s.Out, "  %s/%s/%s %s%s\n", w.Kind, w.Namespace, w.Name, term.OneLine(w.Revision), changes)
 		s.printRule(g, &w)
-		if s.diff && w.Kind == kustomizev1.KustomizationKind {
-			s.printPending(ctx, c, types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
+		if k := kind.ByName(w.Kind); s.diff && k != nil {
+			s.printPending(ctx, c, k, types.NamespacedName{Namespace: w.Namespace, Name: w.Name})
 		}
 	}
 	if more := g.Status.WaitingCount - int64(len(g.Status.Waiting)); more > 0 {
@@ -132,15 +132,19 @@ func (s *gateStatus) printRule(g *gatingv1.Gate, w *gatingv1.WaitingObject) {
 	}
 }
 
-// printPending prints what a waiting Kustomization would change, as its controller recorded it. The changed lines are
-// not recorded: artifacts can be read by controllers only, so a diff needs local files.
-func (s *gateStatus) printPending(ctx context.Context, c client.Client, key types.NamespacedName) {
-	obj, err := cluster.Get(ctx, c, kind.ByName(kustomizev1.KustomizationKind), key)
+// printPending prints what a waiting object would change, as its controller recorded it: the objects, and the first
+// changed lines, with secrets masked.
+func (s *gateStatus) printPending(ctx context.Context, c client.Client, k *kind.Kind, key types.NamespacedName) {
+	obj, err := cluster.Get(ctx, c, k, key)
 	if err != nil {
 		fmt.Fprintf(s.Out, "    %s\n", term.OneLine(err.Error()))
 		return
 	}
-	p := obj.(reconcile.Gated).Held().Pending
+	gated, isGated := obj.(reconcile.Gated)
+	if !isGated {
+		return
+	}
+	p := gated.Held().Pending
 	if p == nil {
 		fmt.Fprintln(s.Out, "    no longer waiting")
 		return
@@ -154,8 +158,12 @@ func (s *gateStatus) printPending(ctx context.Context, c client.Client, key type
 	if p.Message != "" {
 		fmt.Fprintf(s.Out, "    %s\n", term.OneLine(p.Message))
 	}
-	fmt.Fprintf(s.Out, "    to see the changed fields, check out %s and run\n", term.OneLine(p.Revision))
-	fmt.Fprintf(s.Out, "    sluice diff kustomization %s -n %s --path …\n", key.Name, key.Namespace)
+	if p.Diff == "" {
+		return
+	}
+	for line := range strings.SplitSeq(p.Diff, "\n") {
+		fmt.Fprintf(s.Out, "      %s\n", term.Printable(line))
+	}
 }
 
 func newGateHistoryCommand(e *env) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/state"
 )
 
 // getFormats are the output formats of `sluice get`.
@@ -203,6 +205,11 @@ func runGet(ctx context.Context, e *env, ks []*kind.Kind, args []string, o getOp
 	}
 	bounded, cancel := e.WithTimeout(ctx)
 	found, err := q.run(bounded, c)
+	if err == nil && o.overview {
+		for _, problem := range state.Problems(bounded, c, cluster.DefaultNamespace, time.Now()) {
+			e.Warn("%s", problem)
+		}
+	}
 	cancel()
 	if err != nil {
 		return err

@@ -183,9 +183,12 @@ func printClusters(e *env, all []*clusterSummary, o getOptions, by clusterOption
 	for _, s := range all {
 		rows = append(rows, s.row(by, o.output == "wide"))
 	}
-	if room := out.Width() - term.WidthBefore(rows); o.output != "wide" && room >= minMessage {
-		for _, row := range rows {
-			row[len(row)-1].Text = term.Cut(row[len(row)-1].Text, room)
+	if o.output != "wide" {
+		var room int
+		if rows, room = out.FitScreen(rows, 1); room > 0 {
+			for _, row := range rows {
+				row[len(row)-1].Text = term.Cut(row[len(row)-1].Text, room)
+			}
 		}
 	}
 	return term.NewTable(out).Print(rows...)

@@ -12,12 +12,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kind"
 )
 
-// minMessage is the width of the narrowest column for messages.
-const minMessage = 12
-
-// printOverview prints a table for each kind that fits the screen. Long messages of objects that are Ready are cut, all
-// others continue in lines of their own.
-func (p *objectPrinter) printOverview(found []foundObject) error {
+// printSections prints a table for each kind. On a terminal, each fits the screen: columns are left out from the right,
+// messages of objects that are Ready are cut, and all others continue in lines of their own.
+func (p *objectPrinter) printSections(found []foundObject) error {
 	for len(found) > 0 {
 		k := found[0].kind
 		n := slices.IndexFunc(found, func(f foundObject) bool { return f.kind != k })
@@ -37,11 +34,13 @@ func (p *objectPrinter) printOverview(found []foundObject) error {
 // printSection prints the table of one kind.
 func (p *objectPrinter) printSection(k *kind.Kind, found []foundObject) error {
 	shown := *k
-	shown.Columns = slices.DeleteFunc(slices.Clone(k.Columns), func(c kind.Column) bool {
-		return c.Detail || c.Optional != "" && !slices.ContainsFunc(found, func(f foundObject) bool {
-			return c.Value(f.object, false) != c.Optional
+	if p.overview {
+		shown.Columns = slices.DeleteFunc(slices.Clone(k.Columns), func(c kind.Column) bool {
+			return c.Detail || c.Optional != "" && !slices.ContainsFunc(found, func(f foundObject) bool {
+				return c.Value(f.object, false) != c.Optional
+			})
 		})
-	})
+	}
 	var rows [][]term.Cell
 	if !p.noHeader {
 		rows = append(rows, p.header(&shown))
@@ -49,26 +48,18 @@ func (p *objectPrinter) printSection(k *kind.Kind, found []foundObject) error {
 	for _, f := range found {
 		rows = append(rows, p.row(foundObject{&shown, f.object}))
 	}
-	room := p.out.Width() - term.WidthBefore(rows)
-	t := term.NewTable(p.out)
+	fixed := 1 // the name
+	if p.allNamespaces {
+		fixed++
+	}
+	rows, room := p.out.FitScreen(rows, fixed)
 	below := make([]string, len(rows))
-	for i, row := range rows {
-		last := &row[len(row)-1]
-		text := last.Text
-		if len([]rune(text)) <= room {
-			continue
-		}
-		if object := i - len(rows) + len(found); object >= 0 {
-			below[i] = p.detail(found[object], text)
-		}
-		if below[i] != "" {
-			text = p.reason(found[i-len(rows)+len(found)])
-		}
-		last.Text = term.Cut(text, room)
-		if room < minMessage {
-			last.Text = ""
+	if room > 0 {
+		for i, row := range rows {
+			below[i] = p.cut(row, room, found, i-len(rows)+len(found))
 		}
 	}
+	t := term.NewTable(p.out)
 	t.Fit(rows...)
 	for i, row := range rows {
 		if err := t.Print(row); err != nil {
@@ -79,6 +70,23 @@ func (p *objectPrinter) printSection(k *kind.Kind, found []foundObject) error {
 		}
 	}
 	return nil
+}
+
+// cut shortens the message of a row to its room, and returns what must follow in a line of its own. The row is that of
+// an object by its index, or the header.
+func (p *objectPrinter) cut(row []term.Cell, room int, found []foundObject, object int) (below string) {
+	last := &row[len(row)-1]
+	text := last.Text
+	if len([]rune(text)) <= room {
+		return ""
+	}
+	if object >= 0 {
+		if below = p.detail(found[object], text); below != "" {
+			text = p.reason(found[object])
+		}
+	}
+	last.Text = term.Cut(text, room)
+	return below
 }
 
 // detail returns a message that does not fit its column and must not be cut.

@@ -44,8 +44,8 @@ func (p *objectPrinter) print(found []foundObject, single bool) error {
 	case "name":
 		return p.printNames(found)
 	}
-	if p.overview && p.output == "" {
-		return p.printOverview(found)
+	if p.output == "" && !p.watch {
+		return p.printSections(found)
 	}
 	for len(found) > 0 {
 		k := found[0].kind

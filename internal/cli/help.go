@@ -13,21 +13,26 @@ const wrapSlack = 5
 
 func init() {
 	cobra.AddTemplateFunc("ownFlags", func(c *cobra.Command) string { return flagHelp(c, false) })
-	cobra.AddTemplateFunc("globalFlags", func(c *cobra.Command) string { return flagHelp(c, true) })
+	cobra.AddTemplateFunc("hasGlobalFlags", func(c *cobra.Command) bool { return flagHelp(c, true) != "" })
 }
+
+// globalTemplate is the part of cobra's template for flags of parents.
+const globalTemplate = `{{if .HasAvailableInheritedFlags}}
+
+Global Flags:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}`
 
 // exampleTemplate is the part of cobra's template for examples.
 const exampleTemplate = "{{if .HasExample}}\n\nExamples:\n{{.Example}}{{end}}"
 
 // usageTemplate changes cobra's template: examples are first; flags that a command shares with its siblings, such as -A
-// of get, are with its own flags, and only those of all commands are under "Global Flags".
+// of get, are with its own flags, and those of all commands are in "sluice options".
 func usageTemplate(cobras string) string {
 	return "{{if .HasExample}}Examples:\n{{.Example}}\n\n{{end}}" + strings.NewReplacer(
 		exampleTemplate, "",
 		"if .HasAvailableLocalFlags", "with ownFlags .",
 		".LocalFlags.FlagUsages", ".",
-		"if .HasAvailableInheritedFlags", "with globalFlags .",
-		".InheritedFlags.FlagUsages", ".",
+		globalTemplate, "{{if hasGlobalFlags .}}\n\nUse \"sluice options\" for the flags of all commands.{{end}}",
 	).Replace(cobras)
 }
 
@@ -43,6 +48,17 @@ func flagHelp(c *cobra.Command, global bool) string {
 	c.LocalFlags().VisitAll(add)
 	c.InheritedFlags().VisitAll(add)
 	return shown.FlagUsagesWrapped(helpWidth - wrapSlack)
+}
+
+// newOptionsCommand returns the command that lists the flags of all commands.
+func newOptionsCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "List the flags of all commands", Example: "  sluice options", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(e.Out, "The flags of all commands:\n\n"+flagHelp(cmd, true))
+			return err
+		},
+	}
 }
 
 // newHelpCommand returns the help command. Cobra's own accepts unknown commands.

@@ -164,7 +164,7 @@ func (x lineageTest) trace(t *testing.T) {
 func (x lineageTest) events(t *testing.T) {
 	testenv.Eventually(t, "the events are recorded", func() error {
 		if out := x.ask(t, "events --for ks/apps").wants(t, exitOK).out; !strings.Contains(out, "Kustomization/apps") ||
-			!strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
+			strings.Contains(out, "GitRepository/app") || strings.Contains(out, "Kustomization/top") {
 			return errors.New(out)
 		}
 		return nil

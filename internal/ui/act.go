@@ -26,7 +26,6 @@ const suspendedBy = "ui.sluice.dev/suspended-by"
 
 const (
 	maxReason = 500               // bytes
-	maxGroups = 100               // of an approval, as of the definition of GateApproval
 	maxWindow = 87600 * time.Hour // as of spec.window of a Gate
 )
 

@@ -111,7 +111,10 @@ func (s *Server) actOnGate(ctx context.Context, u *User, g *gatingv1.Gate, body 
 // approve creates as many GateApprovals as name all changes that the user saw.
 func (d *decision) approve(ctx context.Context, window time.Duration, answer *done) error {
 	if d.body.Groups == nil {
-		d.body.Groups = approvingGroups(d.gate, d.user.Groups)
+		d.body.Groups = request.ApprovingGroups(d.gate, d.user.Groups)
+	}
+	if err := request.CheckApprover(d.gate, d.user.Name, d.body.Groups); err != nil {
+		return badRequest("%s", err)
 	}
 	approvals, err := request.Approval{User: d.user.Name, Groups: d.body.Groups, Revision: d.body.Revision,
 		Comment: d.body.Reason, Expires: window, Changes: d.changes()}.Objects(d.gate, d.Now())
@@ -147,21 +150,4 @@ func (d *decision) changes() []string {
 		}
 	}
 	return changes
-}
-
-// approvingGroups returns those of a user's groups that may approve a gate, or changes at it.
-func approvingGroups(g *gatingv1.Gate, groups []string) []string {
-	rules := []*gatingv1.Approvals{g.Spec.Approvals}
-	for _, r := range g.Spec.Rules {
-		rules = append(rules, r.Approvals)
-	}
-	var out []string
-	for _, name := range groups {
-		if slices.ContainsFunc(rules, func(a *gatingv1.Approvals) bool {
-			return a != nil && slices.Contains(a.Groups, name)
-		}) && len(out) < maxGroups {
-			out = append(out, name)
-		}
-	}
-	return out
 }

@@ -63,7 +63,7 @@ func newHeldByRule(t *testing.T) *heldByRule {
 	h := &heldByRule{site: newSite(t, everyone), gate: &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Name: "rights"}}}
 	h.gate.Spec.Rules = []gatingv1.Rule{{Name: "four-eyes", Expression: "true", Outcome: gatingv1.OutcomeApprovals,
 		Message: "Two people look at rights.", Approvals: &gatingv1.Approvals{Required: 2,
-			Groups: []string{"security", "owners"}, Users: []string{"ada"}}}}
+			Groups: []string{"security", "owners"}, Users: []string{"admin"}}}}
 	h.path = "/api/v1/objects/Gate/" + h.namespace + "/rights"
 	h.create(h.gate)
 	h.change("sha256:1", "sha256:1")
@@ -133,7 +133,7 @@ func TestInboxShowsRiskRuleAndApprovers(t *testing.T) {
 		!strings.Contains(w.Why, "four-eyes") {
 		t.Errorf("the change is shown as %+v", w)
 	}
-	if r := e.Item.Gate.Rules; len(r) != 1 || r[0].Required != 2 || !slices.Equal(r[0].Users, []string{"ada"}) ||
+	if r := e.Item.Gate.Rules; len(r) != 1 || r[0].Required != 2 || !slices.Equal(r[0].Users, []string{"admin"}) ||
 		!slices.Equal(r[0].Groups, []string{"security", "owners"}) || r[0].Message == "" {
 		t.Errorf("the rules are %+v", r)
 	}

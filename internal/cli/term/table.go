@@ -2,6 +2,7 @@ package term
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -42,8 +43,33 @@ func (t *Table) Fit(rows ...[]Cell) {
 	}
 }
 
-// WidthBefore returns the width of all columns of a table of rows except the last one.
-func WidthBefore(rows [][]Cell) int {
+// minLast is the width of the narrowest last column, which has messages.
+const minLast = 24
+
+// FitScreen removes columns of rows until the last one has room for a message, on a terminal only: what a pipe gets is
+// complete. Columns go from the right, but never the last two, nor the first ones that fixed counts. It returns the
+// remaining rows, and how many cells the last column has; 0 if it has no limit.
+func (s *Screen) FitScreen(rows [][]Cell, fixed int) (fitted [][]Cell, room int) {
+	if !s.terminal || len(rows) == 0 {
+		return rows, 0
+	}
+	const last = 2
+	for {
+		room = s.Width() - widthBefore(rows)
+		columns := len(rows[0])
+		if room >= minLast || columns <= fixed+last {
+			return rows, max(room, minLast)
+		}
+		fitted = nil
+		for _, row := range rows {
+			fitted = append(fitted, slices.Delete(slices.Clone(row), columns-last-1, columns-last))
+		}
+		rows = fitted
+	}
+}
+
+// widthBefore returns the width of all columns of a table of rows except the last one.
+func widthBefore(rows [][]Cell) int {
 	var t Table
 	t.Fit(rows...)
 	width := 0

@@ -1,0 +1,36 @@
+package term
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestTablesFitTerminalsOnly checks that columns are left out from the right on a terminal of 80 columns, and that a
+// pipe gets every column.
+func TestTablesFitTerminalsOnly(t *testing.T) {
+	long := strings.Repeat("m", 200)
+	rows := [][]Cell{
+		Row("NAMESPACE", "NAME", "REVISION", "SUSPENDED", "READY", "MESSAGE"),
+		Row("apps", strings.Repeat("n", 20), strings.Repeat("r", 20), "False", "True", long),
+	}
+	fitted, room := (&Screen{Writer: io.Discard, terminal: true}).FitScreen(rows, 2)
+	var header []string
+	for _, c := range fitted[0] {
+		header = append(header, c.Text)
+	}
+	if got := strings.Join(header, " "); got != "NAMESPACE NAME READY MESSAGE" || widthBefore(fitted)+room != defaultWidth {
+		t.Errorf("a terminal gets %s, and %d cells for messages", got, room)
+	}
+	if fitted[1][3].Text != long || len(rows[1]) != 6 {
+		t.Error("the rows of the caller are changed")
+	}
+	if piped, room := (&Screen{Writer: io.Discard}).FitScreen(rows, 2); room != 0 || len(piped[0]) != 6 {
+		t.Errorf("a pipe gets %d columns, and %d cells for messages", len(piped[0]), room)
+	}
+	narrow := [][]Cell{Row("NAME", "READY", "MESSAGE"), Row(strings.Repeat("n", 200), "True", long)}
+	if fitted, room := (&Screen{Writer: io.Discard, terminal: true}).FitScreen(narrow, 1); len(fitted[0]) != 3 ||
+		room != minLast {
+		t.Errorf("a long name leaves %d columns and %d cells", len(fitted[0]), room)
+	}
+}
