@@ -80,7 +80,7 @@ func (k *gateController) pass() {
 }
 
 // state returns an evaluation that opens or closes the gate.
-func state(status metav1.ConditionStatus, why string, change ...func(*gatingv1.Gate)) func(*gatingv1.Gate) {
+func stateOf(status metav1.ConditionStatus, why string, change ...func(*gatingv1.Gate)) func(*gatingv1.Gate) {
 	return func(g *gatingv1.Gate) {
 		apimeta.SetStatusCondition((*[]metav1.Condition)(&g.Status.Conditions), metav1.Condition{
 			Type: gatingv1.OpenedCondition, Status: status, Reason: "Test", Message: why})
@@ -123,14 +123,14 @@ func TestGateRequestsReportTheResult(t *testing.T) {
 	}
 	unlimited := func(g *gatingv1.Gate) { g.Status.ResetToDefaultAt, g.Status.ApprovedRevisions = nil, nil }
 	runGateSteps(t, []gateStep{
-		{name: "opens until a time", result: state(metav1.ConditionTrue, "Gate open requested", limited),
+		{name: "opens until a time", result: stateOf(metav1.ConditionTrue, "Gate open requested", limited),
 			args: []string{"open", "release"}, code: exitOK, want: "is open for v2 until 2099-01-01T00:00:00Z"},
-		{name: "stays closed", result: state(metav1.ConditionFalse, "Gate closed: 0 of 2 approvals", unlimited),
+		{name: "stays closed", result: stateOf(metav1.ConditionFalse, "Gate closed: 0 of 2 approvals", unlimited),
 			args: []string{"open", "release"}, code: exitFailed,
 			want: "is recorded, but it is still closed: 0 of 2 approvals"},
-		{name: "closes", result: state(metav1.ConditionFalse, "Gate close requested"),
+		{name: "closes", result: stateOf(metav1.ConditionFalse, "Gate close requested"),
 			args: []string{"close", "release"}, code: exitOK, want: "/release' is closed"},
-		{name: "stays open", result: state(metav1.ConditionTrue, "Gate opened by schedule"),
+		{name: "stays open", result: stateOf(metav1.ConditionTrue, "Gate opened by schedule"),
 			args: []string{"close", "release"}, code: exitFailed, want: "is still open: Gate opened by schedule"},
 	})
 }
@@ -146,16 +146,16 @@ func TestGateApprovalsReportTheResult(t *testing.T) {
 		g.Status.Waiting = []gatingv1.WaitingObject{{Kind: "Kustomization", Namespace: g.Namespace, Name: "app",
 			Revision: "main@sha1:abc"}}
 	}
-	opened := state(metav1.ConditionTrue, "Approved by admin", waiting)
+	opened := stateOf(metav1.ConditionTrue, "Approved by admin", waiting)
 	runGateSteps(t, []gateStep{
-		{name: "not enough", result: state(metav1.ConditionFalse, "Gate closed: 1 of 2 approvals"),
+		{name: "not enough", result: stateOf(metav1.ConditionFalse, "Gate closed: 1 of 2 approvals"),
 			args: []string{"approve", "release"}, code: exitOK, want: "is still closed: 1 of 2 approvals"},
 		{name: "opens", result: opened, args: []string{"approve", "release"}, code: exitOK, want: "/release' is open"},
 		{name: "a waiting revision", result: opened, args: []string{"approve", "release", "--revision", "sha1:abc"},
 			code: exitOK, want: "/release' is open"},
 		{name: "an unknown revision", result: opened, args: []string{"approve", "release", "--revision", "sha1:def"},
 			code: exitOK, want: "no object waits for revision sha1:def"},
-		{name: "does not count", result: state(metav1.ConditionFalse, "Gate closed: 0 of 2 approvals", refused),
+		{name: "does not count", result: stateOf(metav1.ConditionFalse, "Gate closed: 0 of 2 approvals", refused),
 			args: []string{"approve", "release"}, code: exitFailed,
 			want: "does not count: user 'admin' is not an approver of this gate"},
 	})
