@@ -1,17 +1,29 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 )
+
+// deletionInterval is how often objects that an object made are looked up until they are gone.
+const deletionInterval = time.Second
 
 // deleter is `sluice delete` for one kind.
 type deleter struct {
@@ -65,15 +77,44 @@ func (d deleter) run(ctx context.Context, key types.NamespacedName) error {
 	}
 	bounded, cancel = d.WithTimeout(ctx)
 	defer cancel()
-	uid := obj.GetUID()
+	uid, made := obj.GetUID(), lineage.Made(obj)
 	if err := c.Delete(bounded, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 		return cluster.Explain("cannot delete "+what, err)
 	}
 	if err := d.awaitDeleted(bounded, c, obj, what); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s still exists after %s: its finalizers were not removed. Check that the controllers are "+
-			"running", what, d.Timeout)
+		return fmt.Errorf("%s still exists after %s: its finalizers (%s) were not removed. Check that the controllers are "+
+			"running: sluice check", what, d.Timeout, strings.Join(obj.GetFinalizers(), ", "))
 	} else if err != nil {
 		return cluster.Explain("cannot check the deletion of "+what, err)
 	}
-	return nil
+	return d.awaitMade(bounded, c, made, what)
+}
+
+// awaitMade waits until the objects that a deleted object made are gone, except those that were kept. It names what
+// holds those that are left.
+func (d deleter) awaitMade(ctx context.Context, c client.Client, made []apply.Ref, what string) error {
+	left := map[apply.Ref][]string{} // with their finalizers
+	err := wait.PollUntilContextCancel(ctx, deletionInterval, true, func(ctx context.Context) (bool, error) {
+		clear(left)
+		for _, ref := range made {
+			o := &metav1.PartialObjectMetadata{}
+			o.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
+			err := c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, o)
+			if err == nil && o.DeletionTimestamp != nil {
+				left[ref] = o.Finalizers
+			}
+		}
+		return len(left) == 0, nil
+	})
+	if err == nil {
+		return nil
+	}
+	var names []string
+	for ref, finalizers := range left {
+		names = append(names, fmt.Sprintf("%s (finalizers: %s)", ref, cmp.Or(strings.Join(finalizers, ", "), "none")))
+	}
+	slices.Sort(names)
+	const most = 5
+	return fmt.Errorf("%s is deleted, but %s that it made is not gone after %s: %s", what, countObjects(len(names)),
+		d.Timeout, strings.Join(names[:min(len(names), most)], "; "))
 }

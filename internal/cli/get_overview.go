@@ -92,7 +92,7 @@ func (p *objectPrinter) cut(row []term.Cell, room int, found []foundObject, obje
 // detail returns a message that does not fit its column and must not be cut.
 func (p *objectPrinter) detail(f foundObject, message string) string {
 	if c := cluster.ReadyCondition(f.object); c != nil && c.Status == metav1.ConditionTrue &&
-		!strings.Contains(message, "; ") {
+		!strings.Contains(message, "; ") && f.object.GetDeletionTimestamp() == nil {
 		return ""
 	}
 	return message

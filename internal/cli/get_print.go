@@ -133,6 +133,10 @@ func (p *objectPrinter) row(f foundObject) []term.Cell {
 	if c != nil && ready == string(metav1.ConditionTrue) {
 		message = c.Message
 	}
+	if at := f.object.GetDeletionTimestamp(); at != nil {
+		ready, message = "Terminating", "being deleted for "+formatAge(time.Since(at.Time))+", held by finalizers: "+
+			strings.Join(f.object.GetFinalizers(), ", ")+". "+message
+	}
 	var texts []string
 	if p.allNamespaces {
 		texts = append(texts, f.object.GetNamespace())
@@ -146,7 +150,7 @@ func (p *objectPrinter) row(f foundObject) []term.Cell {
 		message = kind.ShortRevisions(message)
 	}
 	row := term.Row(append(texts, ready, message)...)
-	row[len(row)-2].Colour = map[string]string{"True": term.Green, "False": term.Red}[ready]
+	row[len(row)-2].Colour = map[string]string{"True": term.Green, "False": term.Red, "Terminating": term.Yellow}[ready]
 	return row
 }
 

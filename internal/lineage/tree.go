@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +66,15 @@ func (w *treeWalker) node(ctx context.Context, ref apply.Ref) (*Node, error) {
 		n.Resources = append(n.Resources, below)
 	}
 	return n, nil
+}
+
+// Made returns the objects that an object made, by its inventory. It returns none for kinds without one.
+func Made(o client.Object) []apply.Ref {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil
+	}
+	return inventory(&unstructured.Unstructured{Object: fields})
 }
 
 // inventory returns status.inventory of any kind that has one. Entries that cannot be parsed are skipped.
