@@ -82,8 +82,8 @@ func (d deleter) run(ctx context.Context, key types.NamespacedName) error {
 		return cluster.Explain("cannot delete "+what, err)
 	}
 	if err := d.awaitDeleted(bounded, c, obj, what); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s still exists after %s: its finalizers (%s) were not removed. Check that the controllers are "+
-			"running: sluice check", what, d.Timeout, strings.Join(obj.GetFinalizers(), ", "))
+		return fmt.Errorf("%s still exists after %s: its finalizers (%s) were not removed. Check that the controllers "+
+			"are running: sluice check", what, d.Timeout, strings.Join(obj.GetFinalizers(), ", "))
 	} else if err != nil {
 		return cluster.Explain("cannot check the deletion of "+what, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// TestDeleteNamesWhatHolds deletes a Kustomization whose ConfigMap has a finalizer that nobody removes.
+// TestDeleteNamesWhatHolds deletes a Kustomization whose ConfigMap has a finalizer that stays.
 func TestDeleteNamesWhatHolds(t *testing.T) {
 	const finalizer = "example.com/backup"
 	c, namespace := withDefinitions(t)

@@ -32,9 +32,9 @@ func Problems(ctx context.Context, c client.Reader, namespace string, now time.T
 	if err := c.List(ctx, &leases, client.InNamespace(namespace)); err == nil {
 		if last := newest(leases.Items); last != nil && isExpired(last, now) {
 			renewed := last.Spec.RenewTime.Time
-			problems = append(problems, fmt.Sprintf("the controllers have not renewed Lease '%s/%s' for %s: they are down, "+
-				"or cannot reach the API server. What you see is the state of %s. Run sluice check", namespace, last.Name,
-				now.Sub(renewed).Round(time.Second), renewed.UTC().Format(time.RFC3339)))
+			problems = append(problems, fmt.Sprintf("the controllers have not renewed Lease '%s/%s' for %s: they are "+
+				"down, or cannot reach the API server. What you see is the state of %s. Run sluice check", namespace,
+				last.Name, now.Sub(renewed).Round(time.Second), renewed.UTC().Format(time.RFC3339)))
 		}
 	}
 	var deployments appsv1.DeploymentList
@@ -44,15 +44,16 @@ func Problems(ctx context.Context, c client.Reader, namespace string, now time.T
 	}
 	for _, d := range deployments.Items {
 		if want := ptr.Deref(d.Spec.Replicas, 1); d.Status.AvailableReplicas == 0 {
-			problems = append(problems, fmt.Sprintf("Deployment '%s/%s' has 0 of %d replicas available: its controllers do "+
-				"not run. Run kubectl -n %s describe pod -l app=%s", namespace, d.Name, want, namespace, d.Name))
+			problems = append(problems, fmt.Sprintf("Deployment '%s/%s' has 0 of %d replicas available: its "+
+				"controllers do not run. Run kubectl -n %s describe pod -l app=%s", namespace, d.Name, want, namespace,
+				d.Name))
 		}
 	}
 	return problems
 }
 
 // newest returns the Lease of the controllers that was renewed last, or nil. Leases of processes that ended, such as
-// those of other replicas, stay behind: only if none is renewed, nobody works.
+// those of other replicas, stay behind: only if none is renewed, no controller works.
 func newest(leases []coordinationv1.Lease) *coordinationv1.Lease {
 	var last *coordinationv1.Lease
 	for i := range leases {

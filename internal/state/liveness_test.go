@@ -28,15 +28,17 @@ func TestProblems(t *testing.T) {
 		objects []client.Object
 		want    []string
 	}{
-		"nothing is installed":         {},
-		"works":                        {objects: []client.Object{lease("sluice-leader-election", 20*time.Second), deployment(1)}},
-		"a replica ended, others work": {objects: []client.Object{lease("sluice-replica-a", time.Hour), lease("sluice-replica-b", time.Second)}},
+		"nothing is installed": {},
+		"works":                {objects: []client.Object{lease("sluice-leader-election", 20*time.Second), deployment(1)}},
+		"a replica ended, others work": {
+			objects: []client.Object{lease("sluice-replica-a", time.Hour), lease("sluice-replica-b", time.Second)}},
 		"the lease of another program": {objects: []client.Object{lease("other", time.Hour)}},
 		"dead": {objects: []client.Object{lease("sluice-leader-election", 42*time.Second), deployment(1)},
 			want: []string{"have not renewed Lease 'flux-system/sluice-leader-election' for 42s"}},
 		"the time of the last state": {objects: []client.Object{lease("sluice-leader-election", 42*time.Second)},
 			want: []string{"the state of 2026-11-28T14:02:00Z"}},
-		"no replica is available": {objects: []client.Object{deployment(0)}, want: []string{"0 of 1 replicas available"}},
+		"no replica is available": {objects: []client.Object{deployment(0)},
+			want: []string{"0 of 1 replicas available"}},
 	} {
 		t.Run(label, func(t *testing.T) {
 			got := Problems(t.Context(), fake.NewClientBuilder().WithObjects(c.objects...).Build(), "flux-system", now)

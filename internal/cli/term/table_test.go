@@ -19,7 +19,8 @@ func TestTablesFitTerminalsOnly(t *testing.T) {
 	for _, c := range fitted[0] {
 		header = append(header, c.Text)
 	}
-	if got := strings.Join(header, " "); got != "NAMESPACE NAME READY MESSAGE" || widthBefore(fitted)+room != defaultWidth {
+	got := strings.Join(header, " ")
+	if got != "NAMESPACE NAME READY MESSAGE" || widthBefore(fitted)+room != defaultWidth {
 		t.Errorf("a terminal gets %s, and %d cells for messages", got, room)
 	}
 	if fitted[1][3].Text != long || len(rows[1]) != 6 {

@@ -24,16 +24,16 @@ func ApprovingGroups(g *gatingv1.Gate, groups []string) []string {
 	return out
 }
 
-// CheckApprover returns why an approval by a user with groups would change nothing at a gate: it needs none, or the user
-// is not an approver. It returns nil if the approval may count.
+// CheckApprover returns why an approval by a user with groups would change nothing at a gate: it needs none, or the
+// user is not an approver. It returns nil if the approval may count.
 func CheckApprover(g *gatingv1.Gate, user string, groups []string) error {
 	rules := approvalRules(g)
 	if len(rules) == 0 && g.Spec.OnFailure != "" {
 		return nil // an approval of a failed revision lets it through
 	}
 	if len(rules) == 0 {
-		return fmt.Errorf("Gate '%s/%s' requires no approvals, so an approval changes nothing. To let changes through, "+
-			"run: sluice gate open %s -n %s", g.Namespace, g.Name, g.Name, g.Namespace)
+		return fmt.Errorf("Gate '%s/%s' requires no approvals, so an approval changes nothing. To let changes "+
+			"through, run: sluice gate open %s -n %s", g.Namespace, g.Name, g.Name, g.Namespace)
 	}
 	var who []string
 	for _, a := range rules {

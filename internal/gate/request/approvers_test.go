@@ -25,11 +25,13 @@ func TestCheckApprover(t *testing.T) {
 		"a member":          {spec: gatingv1.GateSpec{Approvals: managers}, user: "x", in: []string{"a", "managers"}},
 		"another user": {spec: gatingv1.GateSpec{Approvals: managers}, user: "x", in: []string{"a"},
 			want: "user 'x' is not an approver"},
-		"says who may":         {spec: gatingv1.GateSpec{Approvals: managers}, user: "x", want: "user anna, members of managers"},
+		"says who may": {spec: gatingv1.GateSpec{Approvals: managers}, user: "x",
+			want: "user anna, members of managers"},
 		"approver of one rule": {spec: gatingv1.GateSpec{Rules: []gatingv1.Rule{{Approvals: managers}}}, user: "anna"},
 		"approver of no rule": {spec: gatingv1.GateSpec{Rules: []gatingv1.Rule{{Approvals: managers}}}, user: "x",
 			want: "not an approver"},
-		"rules without approval": {spec: gatingv1.GateSpec{Rules: []gatingv1.Rule{{}}}, user: "x", want: "no approvals"},
+		"rules without approval": {spec: gatingv1.GateSpec{Rules: []gatingv1.Rule{{}}}, user: "x",
+			want: "no approvals"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "release"}, Spec: c.spec}
