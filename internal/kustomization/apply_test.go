@@ -15,10 +15,11 @@ import (
 )
 
 func TestApplyThatWaitsIsContinuedByLaterPasses(t *testing.T) {
+	t.Parallel()
 	immutable := func(value string) map[string]string {
 		return map[string]string{"a.yaml": strings.TrimSpace(system.ConfigMap("a", value)) + "\nimmutable: true\n"}
 	}
-	s := newHarness(t)
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", immutable("1"))
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Force = true })

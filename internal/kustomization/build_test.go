@@ -52,7 +52,8 @@ const settings = `
 `
 
 func TestBuildSettings(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"app/web.yaml": workload, "app/cm.yaml": system.ConfigMap("plain", "1"),
 		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
@@ -122,7 +123,8 @@ func checkSettings(t *testing.T, b []byte, version string) {
 }
 
 func TestRefusedBuilds(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{
 		"alias/a.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n",
 		"helm/Chart.yaml":         "apiVersion: v2\nname: x\nversion: 1.0.0\n",

@@ -61,6 +61,7 @@ func (s *harness) rival(fieldManager, name, value string) (count *atomic.Int64, 
 }
 
 func TestContentionIsReportedAndEnds(t *testing.T) {
+	t.Parallel()
 	contention := apply.ContentionOptions{Threshold: 4, Window: time.Hour, MinDelay: time.Minute, MaxDelay: time.Hour}
 	clock := testingclock.NewFakeClock(time.Now())
 	s := newHarness(t, func(o *options.Options) { o.Contention, o.Clock = contention, clock })

@@ -52,6 +52,7 @@ func (s *harness) inventory(name string) string {
 }
 
 func TestDeletionPolicies(t *testing.T) {
+	t.Parallel()
 	const finalizer = "sluice.test/hold"
 	for name, c := range map[string]struct {
 		policy      string
@@ -67,7 +68,7 @@ func TestDeletionPolicies(t *testing.T) {
 		"Orphan of one whose way out is wrong": {policy: kustomizev1.DeletionPolicyOrphan, prune: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			commit := s.Git.Commit("app", map[string]string{
 				"a.yaml": system.ConfigMap("a", "1"),
 				"kept.yaml": strings.Replace(system.ConfigMap("kept", "1"), "{name: kept}",
@@ -103,7 +104,8 @@ func TestDeletionPolicies(t *testing.T) {
 }
 
 func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
@@ -121,7 +123,8 @@ func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
 }
 
 func TestPruneDisabledByAnnotation(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{
 		"a.yaml": system.ConfigMap("a", "1"), "b.yaml": system.ConfigMap("b", "1"),
 		"c.yaml": system.ConfigMap("c", "1"),
@@ -146,7 +149,8 @@ func TestPruneDisabledByAnnotation(t *testing.T) {
 }
 
 func TestDeletionNeedsNoSource(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
@@ -161,7 +165,8 @@ func TestDeletionNeedsNoSource(t *testing.T) {
 }
 
 func TestDeletionWithoutServiceAccount(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1"),
 		"b/b.yaml": system.ConfigMap("b", "1"),
 		"c/c.yaml": system.ConfigMap("c", "1")})
@@ -222,6 +227,7 @@ func (s *harness) refused(account string) {
 // TestDeletedNamespace deletes a namespace of a tenant. For that of the controllers, see
 // TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted.
 func TestDeletedNamespace(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.RuntimeNamespace = testenv.Namespace(t) })
 	other, labels := testenv.Namespace(t), map[string]string{"test": s.Namespace}
 	commit := s.Git.Commit("app", map[string]string{"near/a.yaml": system.ConfigMap("near", "1"),
@@ -255,7 +261,8 @@ func TestDeletedNamespace(t *testing.T) {
 }
 
 func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
 		"deploy/b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
@@ -307,6 +314,7 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 }
 
 func TestFailedPruneKeepsInventory(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})

@@ -26,7 +26,8 @@ func dependsOn(names ...string) func(*kustomizev1.Kustomization) {
 }
 
 func TestDependencyCycle(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	in := func(name string) string { return s.Namespace + "/" + name }
@@ -57,6 +58,7 @@ func TestDependencyCycle(t *testing.T) {
 }
 
 func TestDependenciesInOtherNamespaces(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, system.AllNamespaces)
 	other := testenv.Namespace(t)
 	labels := map[string]string{"test": s.Namespace}
@@ -79,6 +81,7 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 }
 
 func TestReferencesToUnwatchedNamespacesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -87,6 +90,7 @@ func TestReferencesToUnwatchedNamespacesAreRefused(t *testing.T) {
 }
 
 func TestAdditiveReadyExpression(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"AdditiveCELDependencyCheck": "true"}
 	})
@@ -106,7 +110,8 @@ func TestAdditiveReadyExpression(t *testing.T) {
 }
 
 func TestSuspendAndResume(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
@@ -134,6 +139,7 @@ func TestSuspendAndResume(t *testing.T) {
 }
 
 func TestChangedKubeConfigIsUsedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.KubeConfigAccount = "deployer" })
 	cfg := testenv.Cluster(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})

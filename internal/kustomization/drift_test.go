@@ -67,7 +67,8 @@ func (s *harness) drifted(name, reason string, texts ...string) {
 const secretManifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {user: declared-user}\n"
 
 func TestDriftIsCorrectedAndReported(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1"),
 		"s.yaml": secretManifest})
@@ -104,6 +105,7 @@ func TestDriftIsCorrectedAndReported(t *testing.T) {
 }
 
 func TestDriftWarnModeOnlyReports(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1"),
@@ -184,6 +186,7 @@ func reportsDriftOnce(t *testing.T, s *harness) {
 }
 
 func TestDriftDetectionDisabled(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.Resync = time.Millisecond })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
@@ -215,9 +218,10 @@ func TestDriftDetectionDisabled(t *testing.T) {
 }
 
 func TestIgnoredFieldsMayDrift(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"enabled", "warn"} {
 		t.Run(mode, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 				"b.yaml": system.ConfigMap("b", "1")})
 			s.GitRepository("app")
@@ -245,7 +249,8 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 }
 
 func TestFieldsOfOtherManagersAreKept(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
 	s.GitRepository("app")
@@ -263,7 +268,8 @@ func TestFieldsOfOtherManagersAreKept(t *testing.T) {
 }
 
 func TestObjectDeclaredTwice(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("one", "app", "")
@@ -275,7 +281,8 @@ func TestObjectDeclaredTwice(t *testing.T) {
 }
 
 func TestInvalidDriftRules(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", driftMode("enabled", meta.IgnoreRule{Paths: []string{"data.k"}}))
@@ -284,7 +291,8 @@ func TestInvalidDriftRules(t *testing.T) {
 }
 
 func TestDriftDetectionInEveryVersion(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
 		o := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kustomize.toolkit.fluxcd.io/" + version, "kind": "Kustomization",

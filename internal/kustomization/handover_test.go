@@ -16,6 +16,7 @@ import (
 )
 
 func TestObjectsMoveBetweenKustomizations(t *testing.T) {
+	t.Parallel()
 	after := func(name string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: name}}}
@@ -30,7 +31,7 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 		"in any order":         {giver: alone, taker: alone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			commit := s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 				"one/b.yaml": system.ConfigMap("b", "1"),
 				"two/c.yaml": system.ConfigMap("c", "1")})
@@ -68,7 +69,8 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 }
 
 func TestRenamedKustomizationKeepsObjects(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("before", "app", "")

@@ -1,6 +1,7 @@
 package kustomization_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -21,3 +22,11 @@ func prepareHarness(t *testing.T, configure ...func(*options.Options)) *harness 
 	t.Helper()
 	return &harness{system.Prepare(t, configure...)}
 }
+
+// sharedHarness creates a namespace for the controllers that the tests share.
+func sharedHarness(t *testing.T) *harness {
+	t.Helper()
+	return &harness{system.Shared(t)}
+}
+
+func TestMain(m *testing.M) { os.Exit(system.Main(m)) }

@@ -24,7 +24,8 @@ const (
 )
 
 func TestNewRevisionCancelsHealthChecks(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	first := s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("web:1", "")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
@@ -42,7 +43,8 @@ func TestNewRevisionCancelsHealthChecks(t *testing.T) {
 }
 
 func TestExcludedObjectsAreNotWaitedFor(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	ignored := strings.Replace(system.WebDeployment("web:1", "not-ready"), "metadata: {",
 		"metadata: {annotations: {kustomize.toolkit.fluxcd.io/ssa: Ignore}, ", 1)
 	if !strings.Contains(ignored, "ssa: Ignore") {
@@ -66,7 +68,8 @@ spec:
 `
 
 func TestFailedObjectsFailAtOnce(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"job.yaml": brokenJob})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
@@ -76,6 +79,7 @@ func TestFailedObjectsFailAtOnce(t *testing.T) {
 }
 
 func TestJobsWithTTLRunOnce(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	expiring := func(image, fail string) string {
 		return strings.NewReplacer("spec:\n  backoffLimit", "spec:\n  ttlSecondsAfterFinished: 0\n  backoffLimit",
@@ -122,6 +126,7 @@ func (s *harness) ran(job string) int {
 }
 
 func TestFailedObjectsAreWaitedForWithFeatureGate(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"DisableFailFastBehavior": "true"}
 	})
@@ -132,7 +137,8 @@ func TestFailedObjectsAreWaitedForWithFeatureGate(t *testing.T) {
 }
 
 func TestHealthCheckExpressions(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	expressions := func(k *kustomizev1.Kustomization) {
 		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{
 			APIVersion: "v1", Kind: "ConfigMap", InProgress: "data.k == 'begun'", Failed: "data.k == 'bad'",
@@ -152,7 +158,8 @@ func TestHealthCheckExpressions(t *testing.T) {
 }
 
 func TestHealthChecksOfOtherObjects(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:1", "not-ready"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
 	s.GitRepository("app")
@@ -175,7 +182,8 @@ func TestHealthChecksOfOtherObjects(t *testing.T) {
 }
 
 func TestMissingObjectsAreNamedAtTimeout(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {

@@ -22,6 +22,7 @@ func (s *harness) deleteConfigMap(name string) {
 }
 
 func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.Gate("release")
 	s.TurnGate("release", gatingv1.Opened)

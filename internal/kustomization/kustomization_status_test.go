@@ -43,6 +43,7 @@ func (s *harness) annotated(kind, name, key, value string) {
 }
 
 func TestOriginRevision(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}
 	first := r.Push("app", "latest", annotations,
@@ -76,7 +77,8 @@ func TestOriginRevision(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
@@ -133,7 +135,8 @@ func TestHistory(t *testing.T) {
 }
 
 func TestStatusOfAKustomization(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: 'system:reader'}\n" +
 			"rules: []\n"})
@@ -212,7 +215,8 @@ func (s *harness) conditions(name string, want map[string]string) {
 }
 
 func TestEventSummarizesApply(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	files := map[string]string{}
 	for i := range 30 {
 		files[fmt.Sprintf("c%02d.yaml", i)] = system.ConfigMap(fmt.Sprintf("c%02d", i), "1")
@@ -245,6 +249,7 @@ func TestEventSummarizesApply(t *testing.T) {
 // TestRestartIsNotRecorded has a pass that finds nothing to do after a restart, so that a restart does not write the
 // status of all Kustomizations. The drift that the process corrects after it is recorded.
 func TestRestartIsNotRecorded(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
 	s.GitRepository("app")

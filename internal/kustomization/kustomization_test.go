@@ -17,7 +17,8 @@ import (
 )
 
 func TestRemoteCluster(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,8 @@ func TestRemoteCluster(t *testing.T) {
 
 // Without spec.targetNamespace, an object without a namespace is refused unless the kubeconfig gives one.
 func TestObjectWithoutNamespace(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +90,8 @@ func TestObjectWithoutNamespace(t *testing.T) {
 }
 
 func TestRemoteClusterByServiceAccountToken(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	cfg := testenv.Cluster(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
 	s.GitRepository("app")
@@ -109,7 +112,8 @@ func TestRemoteClusterByServiceAccountToken(t *testing.T) {
 }
 
 func TestReadyExpressionReplacesReady(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"base/a.yaml": system.ConfigMap("base", "1"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
 	s.GitRepository("app")
@@ -134,7 +138,8 @@ func TestReadyExpressionReplacesReady(t *testing.T) {
 }
 
 func TestInvalidHealthExpressions(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
@@ -146,6 +151,7 @@ func TestInvalidHealthExpressions(t *testing.T) {
 }
 
 func TestChainSkipsUnchangedKustomizations(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	files := map[string]string{}
 	const length = 6

@@ -12,6 +12,7 @@ import (
 // TestAChangeIsAppliedBeforeOthersNoteTheRevision changes one of many Kustomizations of a source by a commit. One pass
 // runs at a time.
 func TestAChangeIsAppliedBeforeOthersNoteTheRevision(t *testing.T) {
+	t.Parallel()
 	const apps = 15
 	s := newHarness(t, func(o *options.Options) { o.Concurrent = 1 })
 	name := func(app int) string { return fmt.Sprintf("app-%02d", app) }

@@ -14,7 +14,8 @@ import (
 )
 
 func TestObjectOfTwoKustomizations(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2")})
 	s.GitRepository("app")
@@ -51,7 +52,8 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 
 // TestSharedObjectIsLeftToTheOther removes an object with the labels of one of two owners from that one.
 func TestSharedObjectIsLeftToTheOther(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2"),
 		"two/c.yaml": system.ConfigMap("c", "1")})

@@ -27,6 +27,7 @@ import (
 )
 
 func TestApplyCorrectAndPrune(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	first := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
 		"deploy/b.yaml": system.ConfigMap("b", "1"),
@@ -77,7 +78,8 @@ func TestApplyCorrectAndPrune(t *testing.T) {
 }
 
 func TestDeletedWhileSuspendedKeepsObjects(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("kept", "1")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
@@ -94,6 +96,7 @@ func TestDeletedWhileSuspendedKeepsObjects(t *testing.T) {
 }
 
 func TestIdleObjectsCauseNoRequests(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	var all strings.Builder
 	for i := range 500 {
@@ -128,7 +131,8 @@ func TestIdleObjectsCauseNoRequests(t *testing.T) {
 }
 
 func TestChainOfDependenciesByEdges(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	files := map[string]string{}
 	for i := range 10 {
 		files[fmt.Sprintf("d%d/a.yaml", i)] = system.ConfigMap(fmt.Sprintf("link-%d", i), "x")
@@ -149,7 +153,8 @@ func TestChainOfDependenciesByEdges(t *testing.T) {
 }
 
 func TestHealthChecksWait(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("nginx", "image-pull")})
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
@@ -168,7 +173,8 @@ func TestHealthChecksWait(t *testing.T) {
 }
 
 func TestInvalidInputChangesNothing(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{
 		"good/a.yaml":             system.ConfigMap("good", "1"),
 		"yaml/bad.yaml":           "a: b\nc: [\n",
@@ -238,7 +244,8 @@ func createInvalid(s *harness) {
 }
 
 func TestImmutableFieldsNeedForce(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	secret := func(v string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: fixed}\nimmutable: true\n"+
 			"stringData: {token: %q}\n", v)
@@ -266,6 +273,7 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 }
 
 func TestArtifactIsServedDuringOutage(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("served", "1")})
 	s.GitRepository("app")
@@ -305,7 +313,8 @@ func TestArtifactIsServedDuringOutage(t *testing.T) {
 }
 
 func TestLegacyManifests(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("legacy", "1")})
 	for _, text := range []string{
 		"apiVersion: source.toolkit.fluxcd.io/v1beta1\nkind: GitRepository\nmetadata: {name: app}\n" +

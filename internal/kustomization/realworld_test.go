@@ -17,13 +17,14 @@ import (
 
 // TestRealRepositories runs the documented pipeline on the repositories that it names.
 func TestRealRepositories(t *testing.T) {
+	t.Parallel()
 	root := os.Getenv("SLUICE_REALWORLD")
 	if root == "" {
 		t.Log("SLUICE_REALWORLD is not set: set it to the directory with gitops-istio and podinfo-deploy; nothing " +
 			"was checked")
 		return
 	}
-	s := newHarness(t)
+	s := sharedHarness(t)
 	commits := map[string]string{}
 	for _, repo := range []string{"gitops-istio", "podinfo-deploy"} {
 		files := map[string]string{}

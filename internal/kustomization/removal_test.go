@@ -14,6 +14,7 @@ import (
 
 // TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted deletes it while the controllers still run.
 func TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	target := testenv.Namespace(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})

@@ -17,7 +17,8 @@ import (
 // TestSourceThatMovesToAnotherRepository changes the URL of a source that the applied revision declares, as a bootstrap
 // from another repository does. While the source fetches from there, the previous revision must not undo the change.
 func TestSourceThatMovesToAnotherRepository(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commits := map[string]string{}
 	for _, repository := range []string{"app", "other"} {
 		commits[repository] = s.Git.Commit(repository, map[string]string{

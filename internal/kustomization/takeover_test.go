@@ -21,6 +21,7 @@ import (
 // TestStartOverArtifactsOfFlux starts over the statuses of Flux, whose artifact server is gone. The source is
 // suspended, so that the time until it stores its artifact is long.
 func TestStartOverArtifactsOfFlux(t *testing.T) {
+	t.Parallel()
 	s := prepareHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
 		"metadata: {name: a}\ndata: {k: \"1\"}\n"})

@@ -40,6 +40,7 @@ func as(account string) func(*kustomizev1.Kustomization) {
 }
 
 func TestRoleInOneNamespaceIsEnough(t *testing.T) {
+	t.Parallel()
 	s := prepareHarness(t)
 	s.RunsAs = "controller"
 	s.may(s.RunsAs, rule("*", "*", "*"))
@@ -67,7 +68,8 @@ func TestRoleInOneNamespaceIsEnough(t *testing.T) {
 }
 
 func TestMissingPermissionsAreNamed(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	user := "system:serviceaccount:" + s.Namespace + ":"
 	commit := s.Git.Commit("app", map[string]string{"both/a.yaml": system.ConfigMap("a", "1"),
 		"both/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "one/a.yaml": system.ConfigMap("b", "1")})
@@ -103,7 +105,8 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 }
 
 func TestHealthChecksUseServiceAccount(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
@@ -117,6 +120,7 @@ func TestHealthChecksUseServiceAccount(t *testing.T) {
 }
 
 func TestDefaultServiceAccount(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.DefaultAccount = "tenant" })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -132,6 +136,7 @@ func TestDefaultServiceAccount(t *testing.T) {
 }
 
 func TestCrossNamespaceReferencesForbidden(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	labels := map[string]string{"test": s.Namespace}
@@ -155,6 +160,7 @@ func TestCrossNamespaceReferencesForbidden(t *testing.T) {
 }
 
 func TestImpersonationInRemoteCluster(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
@@ -183,7 +189,8 @@ func TestImpersonationInRemoteCluster(t *testing.T) {
 
 // A kubeconfig with rejected or expired credentials is replaced by a new one.
 func TestExpiredCredentialsAreReplaced(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	cfg := testenv.Cluster(t)
 	kubeconfig := func(token string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",

@@ -31,7 +31,8 @@ func readyMessage(k *kustomizev1.Kustomization) string {
 
 // TestUnknownFieldsAreLeftOut names the fields in the condition until they are gone, and in one event.
 func TestUnknownFieldsAreLeftOut(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	files := map[string]string{"app/web.yaml": mistyped, "app/cm.yaml": system.ConfigMap("cm", "1")}
 	commit := s.Git.Commit("app", files)
 	s.GitRepository("app")
@@ -67,6 +68,7 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 
 // TestStrictFieldsRefuseUnknownFields also shows that nothing is applied.
 func TestStrictFieldsRefuseUnknownFields(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.StrictFields = true })
 	s.Git.Commit("app", map[string]string{"app/web.yaml": mistyped, "app/cm.yaml": system.ConfigMap("cm", "1"),
 		"app/kustomization.yaml": "resources: [web.yaml, cm.yaml]\nnamePrefix: a-\n"})

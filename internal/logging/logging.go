@@ -4,6 +4,7 @@ package logging
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	uberzap "go.uber.org/zap"
@@ -13,8 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
+// now is what the loggers are set to. Tests start many managers in a process, and klog.SetLogger must not be called
+// while something logs.
+var now struct {
+	sync.Mutex
+	level, encoding string
+}
+
 // Set sets the loggers by the flags --log-level and --log-encoding.
 func Set(level, encoding string) error {
+	now.Lock()
+	defer now.Unlock()
+	if level == now.level && encoding == now.encoding {
+		return nil
+	}
 	levels := map[string]zapcore.Level{"trace": -2, "debug": zapcore.DebugLevel, "info": zapcore.InfoLevel,
 		"error": zapcore.ErrorLevel}
 	l, ok := levels[level]
@@ -28,6 +41,7 @@ func Set(level, encoding string) error {
 		Development: encoding == "console"}
 	log.SetLogger(newLogger(options))
 	klog.SetLogger(log.Log.WithName("client"))
+	now.level, now.encoding = level, encoding
 	return nil
 }
 

@@ -27,7 +27,7 @@ const (
 // controllers which watch all namespaces, or that count the requests of everybody.
 func OwnCluster() {
 	if os.Getenv(sharedEnv) == "" {
-		return // a cluster that somebody chose for these tests
+		return // the variables name a cluster for these tests only
 	}
 	for _, name := range []string{kubeconfigEnv, auditLogEnv, sharedEnv} {
 		if err := os.Unsetenv(name); err != nil {

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	deadline = 3 * time.Minute
-	interval = 20 * time.Millisecond
+	deadline    = 3 * time.Minute
+	minInterval = 20 * time.Millisecond
+	maxInterval = 100 * time.Millisecond
 )
 
 // Eventually calls check until it returns nil, and fails the test with the last error after three minutes. The timeout
-// allows for slow test machines.
+// allows for slow test machines. The longer it takes, the less often it checks, so that many tests that wait leave the
+// processors to those that work.
 func Eventually(tb testing.TB, what string, check func() error) {
 	tb.Helper()
 	end := time.NewTimer(deadline)
 	defer end.Stop()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for interval := minInterval; ; interval = min(maxInterval, interval*11/10) {
 		err := check()
 		if err == nil {
 			return
@@ -26,7 +26,7 @@ func Eventually(tb testing.TB, what string, check func() error) {
 		select {
 		case <-end.C:
 			tb.Fatalf("%s: timeout after %s: %v", what, deadline, err)
-		case <-tick.C:
+		case <-time.After(interval):
 		}
 	}
 }

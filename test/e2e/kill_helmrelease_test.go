@@ -30,8 +30,9 @@ import (
 
 // Flags of the test that kills upgrades. The goal of the project is a run with -releasekills=1000.
 var (
-	releaseKills = flag.Int("releasekills", 8, "how often the controllers are killed during upgrades of a release")
-	releaseSeed  = flag.Uint64("releaseseed", 0, "seed of the points in time of these kills; 0 for a random one")
+	releaseKills = flag.Int("releasekills", 0, "how often the controllers are killed during upgrades of a release; "+
+		"0 for 4, and 8 in make test-full")
+	releaseSeed = flag.Uint64("releaseseed", 0, "seed of the points in time of these kills; 0 for a random one")
 )
 
 // killedChart is a chart with a hook before and a hook after its objects, so that kills hit each phase of an upgrade.
@@ -96,7 +97,14 @@ func TestKillAtRandomTimesOfUpgradesLeavesAConsistentRelease(t *testing.T) {
 		_ = process.Wait()
 	}()
 	k.settles(0)
-	for n := 1; n <= *releaseKills; n++ {
+	kills := *releaseKills
+	switch {
+	case kills == 0 && testenv.IsFull():
+		kills = 8
+	case kills == 0:
+		kills = 4
+	}
+	for n := 1; n <= kills; n++ {
 		k.change(n)
 		<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond) // an upgrade takes about 2 s
 		if err := process.Process.Signal(syscall.SIGKILL); err != nil {

@@ -3,6 +3,7 @@ package system
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,6 +28,15 @@ import (
 // Create creates an object.
 func (s *System) Create(o client.Object) {
 	s.Helper()
+	gvk, err := s.Client.GroupVersionKindFor(o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if strings.HasSuffix(gvk.Group, ".fluxcd.io") && s.labels != nil {
+		labels := maps.Clone(s.labels)
+		maps.Copy(labels, o.GetLabels())
+		o.SetLabels(labels)
+	}
 	if err := s.Client.Create(s.Context(), o); err != nil {
 		s.Fatal(err)
 	}

@@ -35,6 +35,8 @@ type System struct {
 	Requests  *Requests
 	Configure []func(*options.Options)
 	Stop      func() // stops the controllers
+
+	labels map[string]string // of the objects that shared controllers reconcile
 }
 
 // Requests records the requests of the controllers to the API server.
@@ -102,6 +104,9 @@ func (s *System) For(t *testing.T) *System {
 // Start runs the controllers in this process until the end of the test or a call of Stop.
 func (s *System) Start() {
 	s.Helper()
+	if s.labels != nil {
+		s.Fatal("the controllers are shared: start some with system.New")
+	}
 	cfg := testenv.Cluster(s)
 	if s.RunsAs != "" {
 		cfg = s.ServiceAccountConfig(cfg, s.RunsAs)
