@@ -31,7 +31,8 @@ func TestProblems(t *testing.T) {
 		"nothing is installed": {},
 		"works":                {objects: []client.Object{lease("sluice-leader-election", 20*time.Second), deployment(1)}},
 		"a replica ended, others work": {
-			objects: []client.Object{lease("sluice-replica-a", time.Hour), lease("sluice-replica-b", time.Second)}},
+			objects: []client.Object{lease("sluice-replica-a", time.Hour),
+				lease("sluice-replica-b", time.Second)}},
 		"the lease of another program": {objects: []client.Object{lease("other", time.Hour)}},
 		"dead": {objects: []client.Object{lease("sluice-leader-election", 42*time.Second), deployment(1)},
 			want: []string{"have not renewed Lease 'flux-system/sluice-leader-election' for 42s"}},
