@@ -86,6 +86,7 @@ type run struct {
 	req   Request
 	steps []*step
 	waits waitBudget
+	saved Inventory // by SaveInventory; nil before it was called
 
 	listed  map[Ref]*unstructured.Unstructured // live objects as they were before the writes
 	preview bool                               // nothing is written, and the tracked objects stay as they are
@@ -96,11 +97,13 @@ type run struct {
 // step is the progress of one object: declared, then checked, then written.
 type step struct {
 	*object
-	deferred bool     // cannot be checked before other objects of the set are written
-	direct   bool     // written without a dry-run, before all other objects
-	refused  bool     // a direct write was refused
-	plan     *plan    // what the check decided; nil before it
-	outcome  *outcome // what was done; nil before it
+	deferred  bool     // cannot be checked before other objects of the set are written
+	direct    bool     // created without a dry-run, before all other objects
+	inNew     bool     // in a namespace of the set that does not exist yet
+	refused   bool     // the API server refused to create the object directly
+	attempted bool     // a write was sent
+	plan      *plan    // what the check decided; nil before it
+	outcome   *outcome // what was done; nil before it
 }
 
 // plan is what a check decided to do about an object.
@@ -124,7 +127,7 @@ type plan struct {
 type outcome struct {
 	action        Action
 	version       string    // resource version of the live object after a write; empty if nothing was written
-	uid           types.UID // of an object that a direct write created
+	uid           types.UID // of an object that was created without a plan
 	diff          string
 	previousOwner Owner
 	before, after *unstructured.Unstructured // of a preview that inspects
@@ -155,21 +158,32 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 		return err
 	}
 	direct := r.selectDirect(ctx)
-	for _, s := range direct.all() {
+	for _, s := range direct {
 		s.direct = true
 	}
 	if err := r.check(ctx); err != nil {
 		return err
 	}
-	save := r.req.SaveInventory != nil && len(desired.Without(r.req.Previous)) > 0
-	if save {
-		if err := r.req.SaveInventory(r.req.Previous.With(desired)); err != nil {
-			return err
-		}
+	err := r.createNamespaces(ctx)
+	if err == nil {
+		err = r.save(r.req.Previous.With(desired))
 	}
-	if err := r.writeDirect(ctx, direct, save); err != nil {
-		return err
+	if err == nil {
+		err = r.writeDirect(ctx, direct)
 	}
+	if err == nil {
+		err = r.writeStages(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	if unsaved := r.saveExisting(ctx, err); unsaved != nil {
+		return errors.Join(err, unsaved)
+	}
+	return err
+}
+
+func (r *run) writeStages(ctx context.Context) error {
 	for _, stage := range stages(r.options, r.steps) {
 		if err := failed(each(ctx, r.options.Concurrency, stage, r.write)); err != nil {
 			return err

@@ -34,7 +34,8 @@ func (r *run) check(ctx context.Context) error {
 	r.listLive(ctx)
 	problems := each(ctx, r.options.Concurrency, bases, r.checkStep)
 	for _, s := range others {
-		s.deferred = s.deferred || slices.ContainsFunc(bases, s.dependsOn)
+		s.deferred = s.deferred || slices.ContainsFunc(bases, s.isDefinedBy)
+		s.inNew = slices.ContainsFunc(bases, s.isInNew)
 	}
 	problems = append(problems, each(ctx, r.options.Concurrency, others, r.checkStep)...)
 	if refused(problems) != nil { // nothing will be written: report the problems of all objects
@@ -43,20 +44,26 @@ func (r *run) check(ctx context.Context) error {
 	return refused(problems)
 }
 
-// dependsOn reports whether an object can only be checked after a definition or a namespace is written: a definition
-// that changes, or a namespace that is being deleted and will be created again.
-func (s *step) dependsOn(base *step) bool {
-	if base.defines(s.ref.groupKind()) {
-		return base.plan == nil || base.plan.action != Unchanged && base.plan.action != Skipped
-	}
-	return base.ref.groupKind() == namespaceKind && base.ref.Name == s.ref.Namespace && base.plan != nil &&
-		base.plan.terminating
+// isDefinedBy reports whether an object can only be checked after the definition of its kind is written, since the
+// definition changes.
+func (s *step) isDefinedBy(base *step) bool {
+	return base.defines(s.ref.groupKind()) &&
+		(base.plan == nil || base.plan.action != Unchanged && base.plan.action != Skipped)
 }
 
-// checkStep checks an object before anything is written. The plan stays nil if the object depends on objects of the set
-// that do not exist yet; a preview then estimates the change.
+// isInNew reports whether an object is in a namespace of the set that does not exist, or is being deleted.
+func (s *step) isInNew(base *step) bool {
+	return base.ref.groupKind() == namespaceKind && base.ref.Name == s.ref.Namespace && base.isNewNamespace()
+}
+
+func (s *step) isNewNamespace() bool {
+	return s.ref.groupKind() == namespaceKind && s.plan != nil && s.plan.action == Created
+}
+
+// checkStep checks an object before it is written. The plan stays nil if the object depends on objects of the set that
+// do not exist yet; a preview then estimates the change.
 func (r *run) checkStep(ctx context.Context, s *step) (err error) {
-	if s.deferred {
+	if s.deferred || s.inNew {
 		s.plan, err = r.estimate(ctx, s)
 		return err
 	}
@@ -66,9 +73,6 @@ func (r *run) checkStep(ctx context.Context, s *step) (err error) {
 		s.plan = p
 		return nil
 	case namespaceMissing(err, s.ref.Namespace) && r.declares(namespaceKind, s.ref.Namespace):
-		if err := r.validate(ctx, s.object, metav1.NamespaceDefault); err != nil {
-			return err
-		}
 	case r.missesDeclaredObject(s, err), dryRunUnsupported(err):
 	case r.preview && r.req.Inspect && lacksRight(err): // estimated from the live object
 	default:
@@ -86,21 +90,10 @@ func (r *run) declares(gk schema.GroupKind, name string) bool {
 // missesDeclaredObject reports whether the server did not find another object that an earlier stage creates,
 // such as the Role of a RoleBinding.
 func (r *run) missesDeclaredObject(s *step, err error) bool {
-	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return false
-	}
-	message := err.Error()
-	if !strings.Contains(message, "found") {
-		return false
-	}
-	for _, o := range r.steps {
-		if o != s && r.options.rank(o.ref.groupKind()) < r.options.rank(s.ref.groupKind()) &&
-			strings.Contains(message, o.ref.Name) &&
-			strings.Contains(strings.ToLower(message), strings.ToLower(o.ref.Kind)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.steps, func(o *step) bool {
+		return r.options.rank(o.ref.groupKind()) < r.options.rank(s.ref.groupKind()) &&
+			(o.ref.Namespace == "" || o.ref.Namespace == s.ref.Namespace) && isMissing(o.object, err)
+	})
 }
 
 // checkObject makes a plan for an object, by a dry-run unless the object is known to be up to date. Errors are those of
@@ -266,7 +259,7 @@ func (r *run) checkRefused(ctx context.Context, o *object, desired *unstructured
 		return nil, refusal
 	}
 	// An object that cannot be created again must not be deleted.
-	if err := r.validate(ctx, o, o.ref.Namespace); err != nil {
+	if err := r.validate(ctx, o); err != nil {
 		return nil, err
 	}
 	p = &plan{action: Configured, desired: o.manifest, version: live.GetResourceVersion(), recreate: true,
@@ -277,12 +270,10 @@ func (r *run) checkRefused(ctx context.Context, o *object, desired *unstructured
 	return p, nil
 }
 
-// validate dry-runs the creation of an object, in a namespace that exists. It returns only errors about the object
-// itself: others may come from the other namespace, or from an object with the same name.
-func (r *run) validate(ctx context.Context, o *object, namespace string) error {
-	probe := o.manifest.DeepCopy()
-	probe.SetNamespace(namespace)
-	_, err := r.client(o.resource, namespace).Create(ctx, probe, metav1.CreateOptions{
+// validate dry-runs the creation of an object that exists. It returns only errors about the declaration: others are due
+// to the object that has the same name.
+func (r *run) validate(ctx context.Context, o *object) error {
+	_, err := r.client(o.resource, o.ref.Namespace).Create(ctx, o.manifest, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: r.managers.own, FieldValidation: metav1.FieldValidationStrict,
 	})
 	if dryRunUnsupported(err) || err == nil || strings.Contains(err.Error(), "already allocated") {

@@ -59,128 +59,44 @@ const (
 	rollbackTime    = 20 * time.Millisecond
 )
 
-// directWrites are objects that are written without a dry-run, before all others and after those were checked.
-type directWrites struct {
-	inert []*step // new objects that are deleted again if one of these objects is refused
-	// lead is the first object that takes effect and needs a write; nil if there is none. It is written after the inert
-	// objects. If it is refused, it has not changed.
-	lead *step
-	// certain are changed objects that cannot be refused. They are written after the inert objects, instead of a lead.
-	// If one is refused all the same, they are set back.
-	certain []*step
-}
-
-// selectDirect selects the objects that need no dry-run.
-func (r *run) selectDirect(ctx context.Context) (direct directWrites) {
+// selectDirect selects the new objects that need no dry-run: they have no effect before others refer to them, and are
+// deleted again if one of them is refused.
+func (r *run) selectDirect(ctx context.Context) (direct []*step) {
 	if r.preview || len(r.req.Ignore) > 0 || r.refusedBefore(r.req.Owner) {
-		return direct
+		return nil
 	}
-	previous, rollsBack := r.req.Previous.ids(), true
-	var changed []*step
-	// Whether the next object that takes effect is the first one. With Resync, one before it may turn out to differ.
-	first := !r.req.Resync
+	previous := r.req.Previous.ids()
 	for _, s := range r.steps {
-		known, gk := r.lookup(r.req.Owner, s.object), s.ref.groupKind()
+		known := r.lookup(r.req.Owner, s.object)
 		isNew := !known.tracked && !previous[s.ref.Entry().ID] && !s.deferred
 		switch {
 		case IsExcluded(s.manifest, r.req.Owner), known.upToDate && !r.req.Resync:
-		case gk == definitionKind, gk == namespaceKind: // others may depend on it
-			return directWrites{}
-		case isCreateOnly(s.manifest, r.req.Owner):
-			first = false
-		case isNew && rollsBack && isInert(s.manifest) && r.mayDelete(ctx, s.resource):
-			direct.inert = append(direct.inert, s)
-		default:
-			isChanged := known.tracked && !known.sameDeclaration
-			if isChanged {
-				changed = append(changed, s)
-			}
-			if first && (isNew || isChanged) {
-				direct.lead = s
-			}
-			first = false
-			// Policies, quotas and the like come before all objects that they are for.
-			rollsBack = rollsBack && r.options.rank(gk) >= r.options.rank(serviceAccountKind)
+		case r.options.rank(s.ref.groupKind()) < r.options.rank(serviceAccountKind):
+			return nil // definitions, namespaces, quotas and policies come before all objects that they are for
+		case isNew && !isCreateOnly(s.manifest, r.req.Owner) && isInert(s.manifest) && r.mayDelete(ctx, s.resource):
+			direct = append(direct, s)
 		}
-	}
-	if r.req.Resync {
-		return direct
-	}
-	if direct.certain = r.selectCertain(ctx, changed); len(direct.certain) > 0 {
-		direct.lead = nil // if it was refused, others would have changed for a moment
 	}
 	return direct
 }
 
-func (d directWrites) all() []*step {
-	all := append(slices.Clone(d.inert), d.certain...)
-	if d.lead != nil {
-		all = append(all, d.lead)
-	}
-	return all
-}
-
-// writeDirect writes objects without a dry-run. If one is refused, those that were created are deleted again, and those
-// that were changed are set back, so that the cluster is as it was; so is the inventory, if it was saved. Until the
-// owner's objects are applied, none is written this way: retries would write and undo them again and again.
-func (r *run) writeDirect(ctx context.Context, direct directWrites, saved bool) error {
-	wasRefused := func(s *step) bool { return s.refused }
-	var problems []error
-	for _, batch := range direct.batches(r) {
-		write := batch.write
-		if failed(problems) != nil {
-			if !slices.ContainsFunc(direct.all(), wasRefused) {
-				return failed(problems)
-			}
-			write = r.checkInstead // for its problems
-		}
-		problems = append(problems, each(ctx, r.options.Concurrency, batch.steps, write)...)
-	}
-	if !slices.ContainsFunc(direct.all(), wasRefused) {
+// writeDirect creates objects without a dry-run. If one is refused, the others are deleted again, so that the cluster
+// is as it was. Until the owner's objects are applied, none is created this way again: retries would create and delete
+// them again and again.
+func (r *run) writeDirect(ctx context.Context, direct []*step) error {
+	problems := each(ctx, r.options.Concurrency, direct, r.createDirect)
+	if !slices.ContainsFunc(direct, func(s *step) bool { return s.refused }) {
 		return failed(problems)
 	}
 	r.noteRefusal(r.req.Owner)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
-		rollbackTimeout+rollbackTime*time.Duration(len(direct.all())))
+		rollbackTimeout+rollbackTime*time.Duration(len(direct)))
 	defer cancel()
-	left := append(each(ctx, r.options.Concurrency, direct.inert, r.rollBack),
-		each(ctx, r.options.Concurrency, direct.certain, r.setBack)...)
+	left := each(ctx, r.options.Concurrency, direct, r.rollBack)
 	if failed(left) != nil {
 		return failed(append(problems, left...))
 	}
-	if saved {
-		if err := r.req.SaveInventory(r.req.Previous); err != nil {
-			return failed(append(problems, err))
-		}
-	}
 	return refused(problems)
-}
-
-// batch is a part of the direct writes that is written at once.
-type batch struct {
-	steps []*step
-	write func(context.Context, *step) error
-}
-
-// batches returns the direct writes in their order. Of the objects that cannot be refused, the first one shows whether
-// that is so.
-func (d directWrites) batches(r *run) []batch {
-	out := []batch{{d.inert, r.createDirect}}
-	if d.lead != nil {
-		out = append(out, batch{[]*step{d.lead}, r.writeLead})
-	}
-	if len(d.certain) > 0 {
-		out = append(out, batch{d.certain[:1], r.changeListed}, batch{d.certain[1:], r.changeListed})
-	}
-	return out
-}
-
-// writeLead writes the first object that takes effect.
-func (r *run) writeLead(ctx context.Context, s *step) error {
-	if r.lookup(r.req.Owner, s.object).tracked {
-		return r.changeDirect(ctx, s)
-	}
-	return r.createDirect(ctx, s)
 }
 
 // refusedBefore reports whether an object of the owner was refused that was written without a dry-run, and the objects
@@ -197,8 +113,9 @@ func (c *Cluster) noteRefusal(owner Owner) {
 	c.refused[owner] = true
 }
 
-// createDirect creates an object. If it exists, it is dry-run instead.
+// createDirect creates an object. If it exists, it is checked by a dry-run instead.
 func (r *run) createDirect(ctx context.Context, s *step) error {
+	s.attempted = true
 	r.beginWrite(r.req.Owner, s.object)
 	live, err := r.patch(ctx, s.object, s.manifest, patchOptions{version: nonexistentVersion})
 	switch {
@@ -211,48 +128,6 @@ func (r *run) createDirect(ctx context.Context, s *step) error {
 	s.outcome = &outcome{action: Created, version: live.GetResourceVersion(), uid: live.GetUID()}
 	r.commit(r.req.Owner, s.object, live, Unchanged)
 	return nil
-}
-
-// changeDirect applies an object to the version that it has read. An object that is refused, or needs more than an
-// apply, is dry-run instead, which finds out what to do.
-func (r *run) changeDirect(ctx context.Context, s *step) error {
-	before, err := r.live(ctx, s.object, r.lookup(r.req.Owner, s.object).version)
-	if err != nil || !r.needsOnlyApply(s.object, before) {
-		return r.checkInstead(ctx, s)
-	}
-	return r.applyTo(ctx, s, before)
-}
-
-// applyTo applies an object to a live object that needs only an apply. If it is refused, or has changed since, it is
-// dry-run.
-func (r *run) applyTo(ctx context.Context, s *step, before *unstructured.Unstructured) error {
-	owner := r.req.Owner
-	r.beginWrite(owner, s.object)
-	live, err := r.patch(ctx, s.object, s.manifest, patchOptions{version: before.GetResourceVersion()})
-	if err != nil {
-		r.failWrite(owner, s.object)
-		if isRefusal(err) {
-			return r.checkInstead(ctx, s)
-		}
-		return r.explain(s.object, err)
-	}
-	out := &outcome{action: Unchanged, version: live.GetResourceVersion(), previousOwner: otherOwner(before, owner)}
-	if out.version != before.GetResourceVersion() {
-		out.action = Configured
-		if r.reportsDiff() {
-			out.diff = r.difference(before, live)
-		}
-	}
-	s.outcome = out
-	r.commit(owner, s.object, live, Unchanged)
-	return nil
-}
-
-// needsOnlyApply reports whether a live object can be applied without normalizing, re-creating or skipping it.
-func (r *run) needsOnlyApply(o *object, live *unstructured.Unstructured) bool {
-	_, normalize := r.normalized(live, o.manifest.GetAPIVersion(), normalization{convert: true, takeOver: true})
-	return !normalize && live.GetDeletionTimestamp() == nil && !IsExcluded(live, r.req.Owner) &&
-		!isCreateOnly(live, r.req.Owner)
 }
 
 // checkInstead dry-runs an object that was not written directly.
@@ -274,19 +149,24 @@ func (r *run) rollBack(ctx context.Context, s *step) error {
 		return problem("%s was created, and could not be deleted again", r.name(s.object)).
 			Because(errors.New(serverMessage(s.object, err)))
 	}
-	s.outcome = nil
+	s.outcome, s.attempted = nil, false
 	return nil
 }
 
-// isRefusal reports whether the server or a webhook rejected an object, so that a retry would be rejected, too.
+// isRefusal reports whether the API server rejected an object, so that a retry would be rejected, too. The server
+// answers objects that it cannot convert or decode, and failures of webhooks, with status 500. All such answers count,
+// whatever their text: what is undone after a failure that was not about the object is written again by the next pass.
+// Answers about the request or the load of the server do not count.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
-	code := int(status.Status().Code)
-	retriable := code == http.StatusUnauthorized || code == http.StatusRequestTimeout ||
-		code == http.StatusTooManyRequests
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && !retriable ||
-		webhookFailed(err) || isMalformed(err)
+	switch code := int(status.Status().Code); code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false
+	default:
+		return code >= http.StatusBadRequest
+	}
 }

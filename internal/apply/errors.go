@@ -235,18 +235,11 @@ func webhookFailed(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// isMalformed reports whether an object does not have the form that its kind declares, such as one with an unknown
-// field. The API server answers this with an internal error.
-func isMalformed(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "failed to create typed patch object")
-}
-
 // isTransient reports whether a retry of the same request is likely to succeed soon.
 func isTransient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsServerTimeout(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) && !webhookFailed(err) &&
-		!isMalformed(err)
+		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) && !webhookFailed(err)
 }
 
 // namespaceMissing reports whether the server did not find the namespace of an object.

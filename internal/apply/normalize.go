@@ -61,7 +61,7 @@ func (r *run) checkNormalized(ctx context.Context, o *object, desired, live *uns
 	p := &plan{action: Configured, desired: desired, version: live.GetResourceVersion(), takeOver: taken,
 		convertFields: convert, previousOwner: otherOwner(live, r.req.Owner)}
 	if live.GetDeletionTimestamp() != nil {
-		if err := r.validate(ctx, o, o.ref.Namespace); err != nil {
+		if err := r.validate(ctx, o); err != nil {
 			return nil, err
 		}
 		p.terminating = true

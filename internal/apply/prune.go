@@ -88,6 +88,12 @@ func (o ClusterOptions) staleObjects(inventory Inventory) (stale []*staleObject,
 	return stale, problems
 }
 
+// helmPolicy is the annotation by which Helm keeps an object of a release that is uninstalled.
+const (
+	helmPolicy = "helm.sh/resource-policy"
+	helmGroup  = "helm.toolkit.fluxcd.io"
+)
+
 // maxPruneAttempts is the number of attempts to delete an object that changes between the check and the deletion.
 const maxPruneAttempts = 10
 
@@ -130,7 +136,8 @@ func (c *Cluster) checkStale(ctx context.Context, owner Owner, o *staleObject) (
 		return nil, cannotDelete(o, err)
 	case live == nil, !owner.owns(live.Labels), live.DeletionTimestamp != nil:
 		return nil, nil
-	case IsExcluded(live, owner), hasPolicy(live, owner, pruneKey, "disabled"):
+	case IsExcluded(live, owner), hasPolicy(live, owner, pruneKey, "disabled"),
+		live.Annotations[helmPolicy] == "keep" && owner.Group == helmGroup:
 		o.action = Skipped
 	default:
 		o.action = Deleted

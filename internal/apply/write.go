@@ -25,6 +25,7 @@ func (r *run) write(ctx context.Context, s *step) error {
 			return err
 		}
 	}
+	s.attempted = true
 	var err error
 	s.outcome, err = r.execute(ctx, s.object, s.plan)
 	return err
@@ -51,17 +52,19 @@ func (r *run) checkLate(ctx context.Context, s *step) error {
 	return nil
 }
 
-// retryUntilServed calls check until the server serves the kind. Without deferred, it calls check once.
+// retryUntilServed calls check until the server serves the kind, and the ServiceAccount of a Pod exists. Without
+// deferred, it calls check once.
 func (r *run) retryUntilServed(ctx context.Context, deferred bool, check func() error) error {
 	err := check()
-	if !deferred || !isNotServedYet(err) {
+	isEarly := func() bool { return isNotServedYet(err) || isAccountMissing(err) }
+	if !deferred || !isEarly() {
 		return err
 	}
 	waitCtx, cancel := r.waits.context(ctx, r.options.WaitTimeout)
 	defer cancel()
 	_ = wait.ExponentialBackoffWithContext(waitCtx, servedBackoff, func(context.Context) (bool, error) {
 		err = check()
-		return !isNotServedYet(err), nil
+		return !isEarly(), nil
 	}) // a timeout leaves the last error of check
 	return err
 }
