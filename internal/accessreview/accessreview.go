@@ -138,6 +138,16 @@ type request struct {
 	verb            string
 	resource        schema.GroupResource
 	namespace, name string // empty: all
+	path            string // instead of a resource
+}
+
+func (r request) spec() authorizationv1.SubjectAccessReviewSpec {
+	if r.path != "" {
+		return authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: r.verb, Path: r.path}}
+	}
+	return authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.verb,
+		Group: r.resource.Group, Resource: r.resource.Resource, Namespace: r.namespace, Name: r.name}}
 }
 
 // right is the key of a cached SubjectAccessReview.
@@ -163,8 +173,7 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 		}
 		return artifact.ErrForbidden
 	}
-	allowed, err := r.Allowed(ctx, user, &authorizationv1.ResourceAttributes{Verb: what.verb,
-		Group: what.resource.Group, Resource: what.resource.Resource, Namespace: what.namespace, Name: what.name})
+	allowed, err := r.review(ctx, user, what.spec())
 	if err != nil {
 		return err
 	}
@@ -179,17 +188,5 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 // Allowed asks the API server whether a user may do what the attributes say. The answer is not cached.
 func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
 	what *authorizationv1.ResourceAttributes) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	extra := map[string]authorizationv1.ExtraValue{}
-	for k, v := range user.Extra {
-		extra[k] = authorizationv1.ExtraValue(v)
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: what,
-	}}
-	if err := r.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("cannot review access: %w", err)
-	}
-	return review.Status.Allowed, nil
+	return r.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: what})
 }

@@ -20,7 +20,7 @@ type listener struct {
 	close func()
 }
 
-func listen(t *testing.T, server *httptest.Server, query, lastID string) *listener {
+func listenTo(t *testing.T, server *httptest.Server, query, lastID string) *listener {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/events"+query, nil)
@@ -88,8 +88,8 @@ func publish(e *Events, events ...Event) {
 func TestEventsReachWhoWantsThem(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
-	all, one, kind := listen(t, server, "", ""), listen(t, server, "?kind=gitrepository&namespace=apps&name=b", ""),
-		listen(t, server, "?kind=Bucket", "")
+	all, one, kind := listenTo(t, server, "", ""), listenTo(t, server, "?kind=gitrepository&namespace=apps&name=b", ""),
+		listenTo(t, server, "?kind=Bucket", "")
 	publish(e, published("a", "b")...)
 	e.Publish(Event{Type: EventFailing, Kind: "Bucket", Namespace: "other", Name: "c", Message: "why\nin two lines"})
 	all.wants("published a", "published b", "failing c")
@@ -102,12 +102,12 @@ func TestEventsReachWhoWantsThem(t *testing.T) {
 func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
-	first := listen(t, server, "", "")
+	first := listenTo(t, server, "", "")
 	publish(e, published("a", "b")...)
 	id := first.wants("published a", "published b")
 	first.close()
 	publish(e, published("c", "d")...)
-	again := listen(t, server, "", id)
+	again := listenTo(t, server, "", id)
 	again.wants("published c", "published d")
 	publish(e, published("e")...)
 	again.wants("published e")
@@ -115,7 +115,7 @@ func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
 		"another process": NewEvents(time.Now().Add(time.Hour)).epoch + "-1", "nonsense": "x", "the future": e.epoch +
 			"-99999", "no number": e.epoch + "-",
 	} {
-		l := listen(t, server, "", lastID)
+		l := listenTo(t, server, "", lastID)
 		if _, typ, _ := l.next(); typ != "reset" {
 			t.Errorf("%s: got %q", what, typ)
 		}
@@ -126,7 +126,7 @@ func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
 	if len(e.ring) != keptEvents {
 		t.Errorf("%d events are kept", len(e.ring))
 	}
-	if l := listen(t, server, "", id); true {
+	if l := listenTo(t, server, "", id); true {
 		l.wants("reset ")
 	}
 }
@@ -134,7 +134,7 @@ func TestEventsGoOnWhereTheyBrokeOff(t *testing.T) {
 func TestEventsOfWhatMayNotBeReadAreNotSeen(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Access: &gate{}, Events: e})
-	l := listen(t, server, "", "")
+	l := listenTo(t, server, "", "")
 	e.Publish(Event{Type: EventPublished, Kind: "GitRepository", Namespace: "theirs", Name: "secret"})
 	publish(e, published("a")...)
 	l.wants("published a")
@@ -179,7 +179,7 @@ func TestEventsAreBounded(t *testing.T) {
 func TestStreamsEndWithTheServer(t *testing.T) {
 	e := NewEvents(time.Now())
 	server := serve(t, &Server{Store: openStore(t, t.TempDir(), newClock()), Events: e})
-	l := listen(t, server, "", "")
+	l := listenTo(t, server, "", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	must(t, server.Config.Shutdown(ctx))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 )
 
 // Server serves a store over HTTP:
@@ -31,14 +32,8 @@ type Server struct {
 
 // NewServer returns an HTTP server of the store, with limits for slow clients and large request headers.
 func NewServer(s *Server) *http.Server {
-	server := &http.Server{
-		Handler:           guard.Handler("serving artifacts", s),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      15 * time.Minute, // for a complete download
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
+	server := listen.Server(guard.Handler("serving artifacts", s))
+	server.ReadTimeout, server.WriteTimeout = 30*time.Second, 15*time.Minute // for a complete download
 	if s.Events != nil {
 		server.RegisterOnShutdown(s.Events.Close) // event streams have no end of their own
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/tracing"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -62,7 +63,7 @@ func (u *uiCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", u.addr)
+	l, err := listen.TCP(u.addr)
 	if err != nil {
 		return fmt.Errorf("cannot serve on %s: %w. Choose another address with --addr", u.addr, err)
 	}

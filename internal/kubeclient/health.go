@@ -4,16 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 )
 
 // Health serves /healthz and /readyz from the start of the process to its end. The body of /readyz names each part
@@ -31,12 +30,12 @@ func NewHealth(addr string) (*Health, error) {
 	if addr == "" || addr == "0" {
 		return h, nil
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listen.TCP(addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve the health endpoints on --health-addr %s: %w", addr, err)
 	}
-	h.server = &http.Server{Handler: guard.Handler("reporting health", h), ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: time.Minute}
+	h.server = listen.Server(guard.Handler("reporting health", h))
+	h.server.ReadTimeout, h.server.WriteTimeout = listen.HeaderTimeout, 2*listen.HeaderTimeout
 	guard.Go("serving health endpoints", func() {
 		if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			log.Log.Error(err, "the health endpoints ended")

@@ -99,9 +99,8 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		Scheme:                        Scheme(),
 		Logger:                        log.Log.V(1), // its messages are details of the start
 		Cache:                         caches,
-		Metrics:                       server.Options{BindAddress: o.MetricsAddr},
-		HealthProbeBindAddress:        "0", // Health serves them
-		PprofBindAddress:              o.PprofAddr,
+		Metrics:                       server.Options{BindAddress: "0"}, // package manager serves them
+		HealthProbeBindAddress:        "0",                              // Health serves them
 		LeaderElection:                o.LeaderElection && !o.AutoShards,
 		LeaderElectionID:              o.LeaseName(), // for its metric
 		LeaderElectionReleaseOnCancel: o.LeaderReleaseOnStop,

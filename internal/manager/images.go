@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/image/release"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
@@ -65,7 +65,7 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", p.ImagesAddr)
+	listener, err := listen.TCP(p.ImagesAddr)
 	if err != nil {
 		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w", p.ImagesAddr, err)
 	}

@@ -53,6 +53,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := p.addControllers(ctx); err != nil {
 		return err
 	}
+	if err := p.addMetrics(); err != nil {
+		return err
+	}
 	if err := p.addUI(ctx, cfg); err != nil {
 		return err
 	}

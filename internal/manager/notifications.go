@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -132,7 +132,7 @@ func (p *process) addReceivers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", p.ReceiverAddr)
+	listener, err := listen.TCP(p.ReceiverAddr)
 	if err != nil {
 		return fmt.Errorf("cannot serve webhooks on --receiverAddr %s: %w", p.ReceiverAddr, err)
 	}

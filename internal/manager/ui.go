@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/incluster"
@@ -40,7 +40,7 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", p.UI.Addr)
+	listener, err := listen.TCP(p.UI.Addr)
 	if err != nil {
 		return fmt.Errorf("cannot serve the web UI on --ui-addr %s: %w", p.UI.Addr, err)
 	}

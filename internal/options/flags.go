@@ -53,6 +53,8 @@ func (o *Options) bindStorage(f *pflag.FlagSet) {
 
 func (o *Options) bindEndpoints(f *pflag.FlagSet) {
 	f.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "address of the metrics endpoint; 0 disables it")
+	f.BoolVar(&o.MetricsAuth, "metrics-authentication", false,
+		"require a token of the cluster for the metrics, of a user who may get the path /metrics (nonResourceURLs)")
 	f.StringVar(&o.HealthAddr, "health-addr", ":9440", "address of the health endpoint; 0 disables it")
 	f.StringVar(&o.PprofAddr, "pprof-addr", "0",
 		"address of Go's profiler, such as 127.0.0.1:6060; 0 disables it. Whoever reaches it can read parts of the "+

@@ -55,6 +55,7 @@ type Options struct {
 
 	// Addresses to listen on. "" and "0" disable the endpoint.
 	MetricsAddr  string
+	MetricsAuth  bool // who reads metrics needs a token of the cluster
 	HealthAddr   string
 	PprofAddr    string
 	ReceiverAddr string

@@ -18,6 +18,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 
@@ -25,7 +26,6 @@ const (
 	maxRequests   = 480              // at a time
 	maxBodies     = 4 * hook.MaxBody // bytes of all bodies in memory
 	bodyStep      = 64 << 10         // bytes by which the memory of a body grows
-	maxHeader     = 64 << 10         // bytes
 	readTimeout   = 30 * time.Second // for a request with its body
 	handleTimeout = time.Minute      // for a request after reading it
 )
@@ -66,11 +66,9 @@ func NewServer(s *Server) *http.Server {
 	s.requests, s.bodies = guard.NewShares(maxRequests), guard.NewShares(maxBodies)
 	mux := http.NewServeMux()
 	mux.HandleFunc(notificationv1.ReceiverPathPrefix+"{digest}", s.serve)
-	return &http.Server{
-		Handler: instrument(guard.Handler("handling a webhook", mux)), MaxHeaderBytes: maxHeader,
-		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: readTimeout + handleTimeout,
-		IdleTimeout: time.Minute,
-	}
+	server := listen.Server(instrument(guard.Handler("handling a webhook", mux)))
+	server.ReadTimeout, server.WriteTimeout = readTimeout, readTimeout+handleTimeout
+	return server
 }
 
 // serve handles a request. The response explains errors of the request and contains nothing about the cluster.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
@@ -42,7 +43,7 @@ func Open(o options.Options, wrap func(http.RoundTripper) http.RoundTripper) (*S
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", o.StorageAddr)
+	listener, err := listen.TCP(o.StorageAddr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
 	}

@@ -20,20 +20,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
 // Bounds of a request.
 const (
-	maxBody           = 64 << 10 // bytes
-	maxDecision       = 1 << 20  // bytes of the body of an action, which lists what was seen
-	maxHeader         = 32 << 10 // bytes
-	maxQuery          = 4 << 10  // bytes
-	maxWords          = 30
-	readHeaderTimeout = 10 * time.Second
-	requestTimeout    = 30 * time.Second // of reading a request, and of answering it; streams last
-	idleTimeout       = 2 * time.Minute
-	shutdownTimeout   = 2 * time.Second
+	maxBody         = 64 << 10 // bytes
+	maxDecision     = 1 << 20  // bytes of the body of an action, which lists what was seen
+	maxQuery        = 4 << 10  // bytes
+	maxWords        = 30
+	requestTimeout  = 30 * time.Second // of reading a request, and of answering it; streams last
+	shutdownTimeout = 2 * time.Second
 )
 
 // csrfHeader contains [User.CSRF] in requests that write. Other sites do not know the value and cannot set the header.
@@ -100,11 +98,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // server returns the server of an address. A client that sends or receives too slowly is cut off.
 func (s *Server) server(ctx context.Context, addr string) *http.Server {
-	return &http.Server{
-		Handler: s.Handler(addr), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: requestTimeout,
-		WriteTimeout: 2 * requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	server := listen.Server(s.Handler(addr))
+	server.ReadTimeout, server.WriteTimeout = requestTimeout, 2*requestTimeout
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	return server
 }
 
 // Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a

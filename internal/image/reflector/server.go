@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/regex"
 )
 
@@ -74,14 +75,9 @@ func NewServer(s *Server) *http.Server {
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/imagepolicies/{name}/candidates", s.handle(s.candidates))
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/workloads/{kind}/{name}/images", s.handle(s.images))
 	handler := guard.Handler("serving tags", mux)
-	return &http.Server{
-		Handler:           http.TimeoutHandler(handler, requestTimeout, `{"error":"the request took too long"}`),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      time.Minute,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
+	server := listen.Server(http.TimeoutHandler(handler, requestTimeout, `{"error":"the request took too long"}`))
+	server.ReadTimeout, server.WriteTimeout = 30*time.Second, time.Minute
+	return server
 }
 
 // Tag is a tag in a response.

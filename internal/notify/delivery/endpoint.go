@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 )
 
 // Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. Every replica
@@ -35,7 +35,7 @@ func (e *Endpoint) Start(ctx context.Context) error {
 	if e.Address == "" {
 		return e.Dispatcher.Start(ctx)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Address)
+	listener, err := listen.TCP(e.Address)
 	if err != nil {
 		return fmt.Errorf("cannot listen on --events-addr %s: %w", e.Address, err)
 	}

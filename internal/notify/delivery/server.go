@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 
 const (
-	maxRequests    = 64       // handled at the same time
-	maxOfAddress   = 16       // of these, from one address
-	maxHeaderBytes = 16 << 10 // of a request
-	readTimeout    = 10 * time.Second
+	maxRequests  = 64 // handled at the same time
+	maxOfAddress = 16 // of these, from one address
+	readTimeout  = 10 * time.Second
 )
 
 // NewServer returns the server to which other programs, such as Flagger, post events. A nil senders accepts events of
@@ -30,11 +30,9 @@ func NewServer(d *Dispatcher, senders Senders, quota int) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
 	handler := guard.Handler("accepting an event", mux)
-	return &http.Server{
-		Handler: promhttp.InstrumentHandlerDuration(requestDuration, handler), MaxHeaderBytes: maxHeaderBytes,
-		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * readTimeout,
-		IdleTimeout: time.Minute,
-	}
+	server := listen.Server(promhttp.InstrumentHandlerDuration(requestDuration, handler))
+	server.ReadTimeout, server.WriteTimeout = readTimeout, 2*readTimeout
+	return server
 }
 
 type server struct {
