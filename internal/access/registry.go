@@ -52,6 +52,7 @@ func (r *Registries) Access(ctx context.Context, spec Registry) (access oci.Acce
 	if err != nil {
 		return oci.Access{}, "", err
 	}
+	transport = r.Egress.Unquoted(transport)
 	if spec.usesIdentity() {
 		account := r.Identities.Account(spec.Namespace, spec.ServiceAccount)
 		if err := auth.CheckAuthorities(account, options.TLS, "spec.certSecretRef"); err != nil {

@@ -71,7 +71,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == nil || errors.Is(err, io.EOF) || !b.timedOut.Load() {
 		wait.Ended()
 	} else {
-		wait.TimedOut()
+		wait.TimedOut(b.ctx)
 		err = failed("host '%s' stopped sending", b.route.Host).
 			WithHint("Check the host, and the network path to it")
 	}

@@ -35,6 +35,8 @@ type Policy struct {
 	RefuseLinkLocal bool
 	// RefuseLoopback rejects connections to the process's own host and, in a pod, to its other containers.
 	RefuseLoopback bool
+	// HidePrivate hides what servers at private addresses answer, see [Policy.Unquoted].
+	HidePrivate bool
 	// Timeouts bound the steps of a request; a zero field has the documented default.
 	Timeouts Timeouts
 	// Clock is the clock for pauses and rate limits; the real one when nil.

@@ -124,7 +124,7 @@ func (t *transport) send(req *http.Request, admitted *hostguard.Request) (*http.
 	case err == nil:
 		wait.Answered()
 	case errors.As(err, &timeout) && timeout.Timeout() && time.Since(began) >= t.timeouts.Stall:
-		wait.TimedOut()
+		wait.TimedOut(req.Context())
 	default:
 		wait.Ended()
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/gate/probe"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 // maxAccounts bounds how many clients are cached, one per service account.
@@ -48,6 +49,7 @@ type Probes struct {
 
 // Probe implements [Prober].
 func (p *Probes) Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) (string, error) {
+	ctx = guard.WithOwner(ctx, g.Namespace)
 	switch {
 	case c.Object != nil:
 		return p.probeObject(ctx, g, c.Object)

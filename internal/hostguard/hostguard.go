@@ -4,6 +4,11 @@
 // A [Guard] limits the requests in flight to each host, pauses requests to a host that timed out, and rejects
 // requests of a caller whose rate the host limits. Rejected requests fail immediately with a fault that holds the
 // time of the next attempt.
+//
+// Requests belong to the owner of their context, [guard.OwnerOf]: the namespace whose object is worked on. A pause or a
+// rate limit applies to the owner that it was caused by, since it may have chosen a path, a credential or a server name
+// to which the host answers in this way. Only when requests of several owners time out, and no request is answered
+// meanwhile, are the requests of all others paused, except one at a time.
 package hostguard
 
 import (
@@ -15,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
 const (
@@ -28,14 +34,20 @@ const (
 	// sweepInterval is the minimum time between two searches for unused hosts.
 	sweepInterval = time.Minute
 	maxHosts      = 10_000
-	maxCallers    = 10_000 // callers with a rate limit, for each host
+	maxOwners     = 10_000 // for each host
+	maxCallers    = 1_000  // callers with a rate limit, for each owner
+	// severalOwners is the number of owners for which a host must fail before requests of others are paused.
+	severalOwners = 3
+	// defaultProbe is how long one request may test a host that fails for several owners, without a ProbeTimeout.
+	defaultProbe = 15 * time.Second
 )
 
 // Options configure a [Guard].
 type Options struct {
 	// Clock is the real clock when nil.
 	Clock clock.Clock
-	// Concurrency is the maximum number of requests in flight to a host; unlimited when zero.
+	// Concurrency is the maximum number of requests in flight to a host; unlimited when zero. One owner may have three
+	// quarters of them, and one request also if others have all.
 	Concurrency int
 	// StallTimeout is how long a host at its maximum of requests may send nothing before further requests are rejected
 	// instead of waiting for a slot.
@@ -53,6 +65,9 @@ type Options struct {
 type Route struct {
 	Host  string // with the port, unless it is the default port
 	Proxy string // host and port; empty for a direct connection
+	// Scope separates requests that reach different servers behind the same host: those below a path, or with another
+	// server name of TLS. Empty for requests of which only the host counts.
+	Scope string
 }
 
 // Guard holds the state of all hosts. It is safe for concurrent use.
@@ -75,9 +90,9 @@ func New(o Options) *Guard {
 
 // Admit waits for a free slot of the host and returns the admitted request, which the caller must release.
 // The error is a fault if the host takes no requests now, and the cause of ctx if ctx ends first.
-// A rate limit applies to the caller that it was imposed on.
+// A rate limit applies to the caller that it was imposed on, of the same owner.
 func (g *Guard) Admit(ctx context.Context, route Route, caller string) (*Request, error) {
-	return g.host(route).admit(ctx, caller)
+	return g.host(route).admit(ctx, guard.OwnerOf(ctx), caller)
 }
 
 // Len returns the number of routes whose state is kept.
@@ -92,7 +107,7 @@ func (g *Guard) InFlight(route Route) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if h := g.hosts[route]; h != nil {
-		return len(h.slots)
+		return h.slotsInUse()
 	}
 	return 0
 }
@@ -116,14 +131,14 @@ func (g *Guard) forget(now time.Time) {
 	if now.Sub(g.lastSweep) >= sweepInterval {
 		g.lastSweep = now
 		maps.DeleteFunc(g.hosts, func(_ Route, h *host) bool {
-			return len(h.slots) == 0 && now.Sub(h.lastUsed) > forgetAfter
+			return h.slotsInUse() == 0 && now.Sub(h.lastUsed) > forgetAfter
 		})
 	}
 	if len(g.hosts) < maxHosts {
 		return
 	}
 	for route, h := range g.hosts {
-		if len(h.slots) == 0 {
+		if h.slotsInUse() == 0 {
 			delete(g.hosts, route)
 			return
 		}

@@ -38,7 +38,7 @@ func admit(t *testing.T, g *Guard, route Route) *Request {
 func timeOut(t *testing.T, g *Guard, route Route) {
 	t.Helper()
 	r := admit(t, g, route)
-	r.Await().TimedOut()
+	r.Await().TimedOut(t.Context())
 	r.Release()
 }
 
@@ -122,7 +122,7 @@ func TestTimeoutsInFlightTogetherCountOnce(t *testing.T) {
 		waits = append(waits, admit(t, g, slow).Await())
 	}
 	for _, w := range waits {
-		w.TimedOut()
+		w.TimedOut(t.Context())
 	}
 	if f := rejected(t, g, slow, ""); f == nil || f.RetryAfter != minPause {
 		t.Errorf("got %v, want a pause of %s", f, minPause)
@@ -142,7 +142,7 @@ func TestSlowRequestDoesNotPauseHostThatServesOthers(t *testing.T) {
 		g, _ := newGuard(Options{})
 		wait := admit(t, g, slow).Await()
 		other(admit(t, g, slow))
-		wait.TimedOut()
+		wait.TimedOut(t.Context())
 		if f := rejected(t, g, slow, ""); f != nil {
 			t.Errorf("%s: the host is paused: %v", name, f)
 		}

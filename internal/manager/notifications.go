@@ -32,7 +32,7 @@ func (p *process) addNotifications(ctx context.Context) error {
 	case p.Runs(options.NotificationController):
 		endpoint, err = p.addAlerts(ctx)
 	case p.ForwardsEvents():
-		endpoint = p.forwardEvents()
+		endpoint, err = p.forwardEvents()
 	default:
 		return nil
 	}
@@ -49,14 +49,19 @@ func (p *process) addNotifications(ctx context.Context) error {
 }
 
 // forwardEvents posts all events to the process at --events-addr, which applies the rate limit.
-func (p *process) forwardEvents() *delivery.Endpoint {
+func (p *process) forwardEvents() (*delivery.Endpoint, error) {
 	// Outside of a cluster the token is empty: the other process must accept events without one then.
 	tokens := &serviceaccount.Tokens{Accounts: p.accounts, Clock: p.GetClock(), Audience: accessreview.EventsAudience}
-	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: p.transport}, Token: tokens.Get}
+	// The address is that of a flag, so it may be a loopback address.
+	transport, err := (&egress.Policy{RefuseLinkLocal: true}).Transport(egress.Options{})
+	if err != nil {
+		return nil, err
+	}
+	to := &delivery.Forwarder{URL: p.EventsAddr, Client: &http.Client{Transport: transport}, Token: tokens.Get}
 	o := p.DeliveryOptions()
 	o.Router, o.Sender, o.RateLimit = to, to, -1
 	o.Reporter = delivery.LogReporter(func(message string) { log.Log.WithName("notifications").Info(message) })
-	return &delivery.Endpoint{Dispatcher: delivery.New(o)}
+	return &delivery.Endpoint{Dispatcher: delivery.New(o)}, nil
 }
 
 // addAlerts adds the controllers of Alerts and Providers, and returns the endpoint that delivers events by them.
@@ -119,14 +124,15 @@ func (p *process) addAlerts(ctx context.Context) (*delivery.Endpoint, error) {
 // addReceivers adds the controller of Receivers and the server of their webhooks.
 func (p *process) addReceivers(ctx context.Context) error {
 	plans := &receiver.Plans{Secrets: p.mgr.GetAPIReader(), NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs()}
-	if err := register(p, receiver.GroupKind, reconcile.Ungated, &receiver.Receiver{Plans: plans}); err != nil {
+	if err := receiver.IndexPaths(ctx, p.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := register(p, receiver.GroupKind, reconcile.Ungated, &receiver.Receiver{Plans: plans,
+		Cache: p.mgr.GetCache()}); err != nil {
 		return err
 	}
 	if options.IsDisabled(p.ReceiverAddr) {
 		return nil
-	}
-	if err := receiver.IndexPaths(ctx, p.mgr.GetFieldIndexer()); err != nil {
-		return err
 	}
 	issuers, err := p.TenantEgress().Transport(egress.Options{})
 	if err != nil {

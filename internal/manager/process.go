@@ -118,7 +118,7 @@ func (p *process) createKernel(ctx context.Context, seals *seal.Key) error {
 
 // connectRemotes creates the access to git, registries and buckets, and the credentials of workload identity.
 func (p *process) connectRemotes() (err error) {
-	policy := &egress.Policy{PerHost: p.HostLimit(), RefuseLinkLocal: !p.AllowLinkLocal, Timeouts: p.EgressTimeouts}
+	policy := p.SourceEgress()
 	if p.transport, err = policy.Transport(egress.Options{}); err != nil {
 		return err
 	}

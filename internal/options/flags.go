@@ -99,12 +99,13 @@ func (o *Options) bindReconciling(f *pflag.FlagSet) {
 
 func (o *Options) bindRemotes(f *pflag.FlagSet) {
 	f.IntVar(&o.RequestsPerHost, "requests-per-host", egress.DefaultPerHost,
-		"maximum requests in flight to one host of sources; at most three quarters of --concurrent are used")
+		"maximum requests in flight to one host of sources; at most three quarters of --concurrent are used, and one "+
+			"namespace has three quarters of that")
 	f.BoolVar(&o.AllowLinkLocal, "allow-link-local", false,
 		"allow sources at link-local addresses, where clouds serve the metadata of machines")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false,
-		"allow gate checks and notifications at loopback addresses in a cluster, such as a sidecar; link-local "+
-			"addresses are always refused")
+		"allow sources, key services, gate checks and notifications at loopback addresses in a cluster, such as a "+
+			"sidecar")
 	f.IntVar(&o.TokenCacheSize, "token-cache-max-size", 10_000,
 		"maximum number of cached workload identity credentials, per type; 0 disables the cache")
 	f.StringSliceVar(&o.SSHHostKeys, "ssh-hostkey-algos", nil,

@@ -168,10 +168,19 @@ func (o *Options) HostLimit() int {
 	return max(1, min(cmp.Or(o.RequestsPerHost, egress.DefaultPerHost), o.Concurrent*3/4))
 }
 
-// TenantEgress returns the policy for requests to addresses that tenants choose, other than those of sources.
+// TenantEgress returns the policy for requests to addresses that tenants choose, other than those of sources. In a
+// cluster, loopback addresses are those of the controllers; elsewhere, the user runs the servers there.
 func (o *Options) TenantEgress() *egress.Policy {
 	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
-	return &egress.Policy{PerHost: o.HostLimit(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback}
+	return &egress.Policy{PerHost: o.HostLimit(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback,
+		HidePrivate: inCluster}
+}
+
+// SourceEgress returns the policy for requests to the hosts of sources.
+func (o *Options) SourceEgress() *egress.Policy {
+	p := o.TenantEgress()
+	p.RefuseLinkLocal, p.Timeouts = !o.AllowLinkLocal, o.EgressTimeouts
+	return p
 }
 
 // ApplyOptions returns the options of the clusters that are applied to. The options must be valid.

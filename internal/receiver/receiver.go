@@ -2,6 +2,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,7 @@ var GroupKind = schema.GroupKind{Group: notificationv1.GroupVersion.Group, Kind:
 // Receiver is the step of Receivers: it validates them and sets status.webhookPath.
 type Receiver struct {
 	Plans *Plans
+	Cache client.Reader // for Receivers, with the index of [IndexPaths]
 }
 
 // References implements [reconcile.Step].
@@ -57,8 +59,43 @@ func (s *Receiver) Reconcile(ctx context.Context, pass *reconcile.Pass[*notifica
 		r.SetWebhookPath("")
 		return reconcile.Failed(err)
 	}
+	if err := s.checkPath(ctx, r, p.path); err != nil {
+		r.SetWebhookPath("")
+		return reconcile.Failed(err)
+	}
 	r.SetWebhookPath(p.path)
 	return reconcile.Ready(meta.SucceededReason, "Receiver initialized for path: %s", p.path)
+}
+
+// checkPath refuses the path of an older Receiver. As in Flux, the path is the digest of token, name and namespace
+// without separators, so two Receivers can have the same one if they have the same token.
+func (s *Receiver) checkPath(ctx context.Context, r *notificationv1.Receiver, path string) error {
+	var same notificationv1.ReceiverList
+	if err := s.Cache.List(ctx, &same, client.MatchingFields{pathIndex: path}); err != nil {
+		return fault.New(meta.FailedReason, "cannot list the Receivers with the same webhook path").Because(err)
+	}
+	if first := oldest(append(same.Items, *r)); first.UID != r.UID {
+		return fault.New(meta.FailedReason, "the webhook path is that of another Receiver, which is older: their "+
+			"tokens, names and namespaces, one after the other, are the same text").
+			WithHint("Set another token in the Secret of spec.secretRef, or give the Receiver another name")
+	}
+	return nil
+}
+
+// oldest returns the Receiver that was created first, of those that are not being deleted; nil if there is none.
+func oldest(all []notificationv1.Receiver) *notificationv1.Receiver {
+	var first *notificationv1.Receiver
+	for i := range all {
+		r := &all[i]
+		if r.DeletionTimestamp.IsZero() && (first == nil || compareAge(r, first) < 0) {
+			first = r
+		}
+	}
+	return first
+}
+
+func compareAge(a, b *notificationv1.Receiver) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
 // Finalize implements [reconcile.Step]. There is nothing to clean up.

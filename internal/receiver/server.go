@@ -107,10 +107,8 @@ func (s *Server) find(ctx context.Context, path string) (*notificationv1.Receive
 	if err := s.Cache.List(ctx, &found, client.MatchingFields{pathIndex: path}); err != nil {
 		return nil, &hook.Refusal{Status: http.StatusServiceUnavailable, Why: "the controller is starting"}
 	}
-	for i, r := range found.Items {
-		if r.DeletionTimestamp.IsZero() {
-			return &found.Items[i], nil
-		}
+	if r := oldest(found.Items); r != nil { // a newer one is about to be refused
+		return r, nil
 	}
 	return nil, unknown
 }

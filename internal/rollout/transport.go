@@ -92,7 +92,8 @@ func (t *Transports) configure(cfg *rest.Config) (*rest.Config, error) {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: connectTimeout},
 	}
 	out.TLSClientConfig, out.Proxy, out.Dial = rest.TLSClientConfig{}, nil, nil
-	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy},
+	out.Transport = t.wrap(&limitedTransport{&guardedTransport{base: base, transports: t, proxy: proxy,
+		scope: scopeOf(cfg)},
 		t.Egress})
 	return out, nil
 }
@@ -134,6 +135,17 @@ type guardedTransport struct {
 	base       *http.Transport
 	transports *Transports
 	proxy      func(*http.Request) (*url.URL, error)
+	scope      string // see [hostguard.Route]
+}
+
+// scopeOf returns what of a configuration, besides the host, decides which server answers: a path, such as that of a
+// Service behind the proxy of an API server, and the server name of TLS.
+func scopeOf(cfg *rest.Config) string {
+	path := cfg.APIPath
+	if u, _, err := rest.DefaultServerUrlFor(cfg); err == nil {
+		path = u.Path
+	}
+	return strings.Trim(path, "/") + "\x00" + cfg.ServerName
 }
 
 // CloseIdleConnections closes the connections that are not in use.
@@ -141,7 +153,7 @@ func (g *guardedTransport) CloseIdleConnections() { g.base.CloseIdleConnections(
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	route := hostguard.Route{Host: req.URL.Host}
+	route := hostguard.Route{Host: req.URL.Host, Scope: g.scope}
 	if u, err := g.proxy(req); err == nil && u != nil {
 		route.Proxy = u.Host
 	}
@@ -169,10 +181,10 @@ func (g *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	switch {
 	case req.Context().Err() != nil:
 	case timedOut:
-		wait.TimedOut()
+		wait.TimedOut(req.Context())
 		return nil, fault.New(reason, "host '%s' does not answer", req.URL.Host).WithHint(unreachableHint)
 	case isUnreachable(err):
-		wait.TimedOut() // it costs no time, but client-go repeats the request many times in each pass
+		wait.TimedOut(req.Context()) // it costs no time, but client-go repeats the request many times in each pass
 		return nil, fault.New(reason, "host '%s' cannot be reached", req.URL.Host).Because(err).
 			WithHint(unreachableHint)
 	}

@@ -8,6 +8,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/notify/provider"
 )
@@ -29,7 +30,7 @@ func (s *Sender) Send(ctx context.Context, d delivery.Delivery) error {
 		log.FromContext(ctx).V(1).Info("Provider is suspended, event skipped", "provider", d.Provider)
 		return nil
 	}
-	sendCtx, cancel := context.WithTimeout(ctx, p.GetTimeout())
+	sendCtx, cancel := context.WithTimeout(guard.WithOwner(ctx, p.Namespace), p.GetTimeout())
 	defer cancel()
 	err := s.send(sendCtx, p, d)
 	if !errors.Is(ctx.Err(), context.Canceled) { // canceled: the process ends

@@ -209,6 +209,10 @@ func checkConnectorResponse(a response) error {
 	if result == "" || json.Unmarshal(a.body, &success) == nil {
 		return nil
 	}
+	if !strings.Contains(result, "HTTP error") { // it is not from a connector, and is not shown
+		return fault.New(SendFailed, "Microsoft Teams rejected the message: the response is not that of a connector").
+			WithHint("Check the address of the Provider")
+	}
 	f := fault.New(SendFailed, "Microsoft Teams rejected the message: %s",
 		excerpt.Chars(singleLine(result), maxErrorText))
 	switch {

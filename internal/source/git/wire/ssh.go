@@ -145,8 +145,8 @@ func (s *overSSH) open(ctx context.Context) (io.Reader, error) {
 	}
 	wait := s.request.Await()
 	if err := s.begin(ctx); err != nil {
-		if isTimeout(ctx, err) {
-			wait.TimedOut()
+		if isTimeout(err) {
+			wait.TimedOut(ctx)
 		} else {
 			wait.Ended()
 		}
@@ -167,10 +167,10 @@ func (s *overSSH) proxyHost() string {
 	return u.Host
 }
 
-// isTimeout reports whether err is a timeout, or ctx reached its deadline.
-func isTimeout(ctx context.Context, err error) bool {
+// isTimeout reports whether err is a timeout.
+func isTimeout(err error) bool {
 	var timeout net.Error
-	return errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // begin connects, logs in, starts the service, and waits for its first byte.
