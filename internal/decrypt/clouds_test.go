@@ -235,7 +235,8 @@ func newVault(t *testing.T, dataKey []byte) keyService {
 	master := hcvault.NewMasterKey("https://vault.example.org:8200", "team/transit", "sops")
 	master.EncryptedKey = "vault:v1:blob"
 	return keyService{
-		entries: map[string]string{vaultEntry: "hunter2\n"}, master: master,
+		entries: map[string]string{vaultEntry: "hunter2\n", vaultAddressEntry: "https://vault.example.org:8200\n"},
+		master:  master,
 		hosts: map[string]http.HandlerFunc{"vault.example.org:8200": func(w http.ResponseWriter, r *http.Request) {
 			expect(t, "X-Vault-Token", r.Header.Get("X-Vault-Token"), "hunter2")
 			expect(t, "path", r.URL.Path, "/v1/team/transit/decrypt/sops")

@@ -38,6 +38,10 @@ type Keys struct {
 	// encrypted file, so the function must return tokens only for trusted addresses.
 	Vault func(ctx context.Context, address string) (string, error)
 
+	// VaultServers are the addresses of the servers that the administrator trusts with tokens of Secrets that do not
+	// name their server.
+	VaultServers []string
+
 	// IgnoreMAC accepts files whose plain parts were changed after encryption. Encrypted values are still
 	// authenticated one by one.
 	IgnoreMAC bool
@@ -50,9 +54,12 @@ const (
 	ageSuffix     = ".agekey"
 	openPGPSuffix = ".asc"
 	vaultEntry    = "sops.vault-token"
-	awsEntry      = "sops.aws-kms"
-	azureEntry    = "sops.azure-kv"
-	gcpEntry      = "sops.gcp-kms"
+
+	vaultAddressEntry = "sops.vault-address" // the only server that the token is sent to
+
+	awsEntry   = "sops.aws-kms"
+	azureEntry = "sops.azure-kv"
+	gcpEntry   = "sops.gcp-kms"
 )
 
 // FromSecret reads keys from the data of a Secret and ignores other entries, which it lists.
@@ -66,8 +73,8 @@ func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, err
 		case strings.HasSuffix(entry, openPGPSuffix):
 			err = k.addOpenPGP(value)
 		case entry == vaultEntry:
-			token := strings.TrimSpace(string(value))
-			k.Vault = func(context.Context, string) (string, error) { return token, nil }
+			k.addVault(strings.TrimSpace(string(value)), string(data[vaultAddressEntry]))
+		case entry == vaultAddressEntry: // read with the token
 		case entry == awsEntry:
 			err = k.addAWS(value)
 		case entry == azureEntry:
@@ -82,6 +89,21 @@ func FromSecret(data map[string][]byte, transport http.RoundTripper) (*Keys, err
 		}
 	}
 	return k, nil
+}
+
+// addVault adds a token for one server. Without its address, [Keys.VaultServers] say which servers get the token.
+func (k *Keys) addVault(token, address string) {
+	k.Vault = func(_ context.Context, named string) (string, error) {
+		servers := k.VaultServers
+		if address != "" {
+			servers = []string{address}
+		}
+		if !slices.ContainsFunc(servers, func(s string) bool { return SameServer(s, named) }) {
+			return "", Missing("the Secret does not say that its " + vaultEntry + " is for this server. Set its " +
+				"entry " + vaultAddressEntry + " to the address of the server, if the token is for it")
+		}
+		return token, nil
+	}
 }
 
 // Fallback sets the fields that are not set to the values of others.

@@ -18,6 +18,10 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 	if k.Vault == nil {
 		return nil, errNotAtHand
 	}
+	path, err := decryptPath(key.EnginePath, key.KeyName)
+	if err != nil {
+		return nil, err
+	}
 	token, err := k.Vault(ctx, key.VaultAddress)
 	if err != nil {
 		return nil, err
@@ -30,7 +34,6 @@ func (k *Keys) withVault(ctx context.Context, key *keyservice.VaultKey, cipherte
 			Plaintext []byte `json:"plaintext"`
 		} `json:"data"`
 	}
-	path := key.EnginePath + "/decrypt/" + url.PathEscape(key.KeyName)
 	if err := k.vault(ctx, key.VaultAddress, path, token, map[string]string{"ciphertext": string(ciphertext)},
 		&answer); err != nil {
 		return nil, err
@@ -104,10 +107,7 @@ type Identity func(ctx context.Context, audience string) (token, namespace, name
 // Login exchanges a service account token for a token of the server at the address. The audience of the service account
 // token is the address of the server; the role is <namespace>_<name of the service account>.
 func (k *Keys) Login(ctx context.Context, to *VaultLogins, address string, identity Identity) (string, error) {
-	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool {
-		return strings.TrimRight(l.Address,
-			"/") == strings.TrimRight(address, "/")
-	})
+	i := slices.IndexFunc(to.Instances, func(l VaultLogin) bool { return SameServer(l.Address, address) })
 	if i < 0 {
 		return "", Missing("the address is not in the ConfigMap of --sops-vault-configmap")
 	}

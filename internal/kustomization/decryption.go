@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -58,9 +57,11 @@ func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomizatio
 		}
 	}
 	if o.AgeSecret.Name != "" && len(keys.Age) == 0 {
-		if err := c.addKeys(ctx, keys, o.AgeSecret, "--sops-age-secret", h); err != nil {
+		shared := &decrypt.Keys{Transport: o.Transport}
+		if err := c.addKeys(ctx, shared, o.AgeSecret, "--sops-age-secret", h); err != nil {
 			return nil, err
 		}
+		keys.Age = shared.Age // tokens and credentials in this Secret are not for the files of tenants
 	}
 	keys.Fallback(c.serviceKeys(obj))
 	return keys, nil
@@ -80,6 +81,9 @@ func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.Na
 	}
 	hashMap(h, secret.Data)
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
+	if err == nil && keys.Vault != nil {
+		keys.VaultServers, err = c.vaultServers(ctx)
+	}
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).
 			WithHint("Replace the value of this entry in the Secret")
@@ -118,7 +122,11 @@ func (c *Controller) serviceKeys(obj *kustomizev1.Kustomization) *decrypt.Keys {
 func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
 	address string) (string, error) {
 	o := c.Options.Decryption
-	if o.VaultConfigMap.Name != "" && account != nil && o.Identities != nil && o.Identities.Accounts != nil {
+	if account != nil && o.VaultConfigMap.Name == "" {
+		return "", decrypt.Missing("service accounts log in only to servers in the ConfigMap of " +
+			"--sops-vault-configmap, which is not set")
+	}
+	if account != nil && o.Identities != nil && o.Identities.Accounts != nil {
 		logins, err := c.readVaultLogins(ctx)
 		if err != nil {
 			return "", err
@@ -129,13 +137,32 @@ func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account
 				return token, account.Namespace, account.Name, err
 			})
 	}
-	if o.VaultToken == "" {
+	if account != nil || o.VaultToken == "" {
 		return "", decrypt.Missing("the controller has no token for it")
 	}
-	if strings.TrimRight(o.VaultAddress, "/") != strings.TrimRight(address, "/") {
+	if !decrypt.SameServer(o.VaultAddress, address) {
 		return "", decrypt.Missing("$VAULT_TOKEN of the controller is only for the server of $VAULT_ADDR")
 	}
 	return o.VaultToken, nil
+}
+
+// vaultServers returns the servers that the administrator named.
+func (c *Controller) vaultServers(ctx context.Context) ([]string, error) {
+	var servers []string
+	if address := c.Options.Decryption.VaultAddress; address != "" {
+		servers = append(servers, address)
+	}
+	if c.Options.Decryption.VaultConfigMap.Name == "" {
+		return servers, nil
+	}
+	logins, err := c.readVaultLogins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range logins.Instances {
+		servers = append(servers, i.Address)
+	}
+	return servers, nil
 }
 
 func (c *Controller) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {

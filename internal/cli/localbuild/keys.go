@@ -20,6 +20,9 @@ const (
 	ageKeyFile = "SOPS_AGE_KEY_FILE"
 )
 
+// vaultAddress is the variable with the Vault server that the user trusts, as Vault documents it.
+const vaultAddress = "VAULT_ADDR"
+
 const maxKeys = 1 << 20 // bytes of a file with keys
 
 // KeysOf returns a function for [Options.Keys]: the keys of the Secret of spec.decryption or, if it cannot be read, the
@@ -32,7 +35,11 @@ func KeysOf(cluster client.Reader, note func(format string, args ...any)) func(c
 			secret := &corev1.Secret{}
 			key := types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}
 			if cluster.Get(ctx, key, secret) == nil && len(secret.Data) > 0 {
-				return decrypt.FromSecret(secret.Data, nil)
+				keys, err := decrypt.FromSecret(secret.Data, nil)
+				if keys != nil { // the change that is built chooses no server for the token of the Secret
+					keys.VaultServers = []string{os.Getenv(vaultAddress)}
+				}
+				return keys, err
 			}
 		}
 		keys, err := environmentKeys()

@@ -125,7 +125,8 @@ func parseModules(text []byte) (map[string]string, error) {
 	return urls, nil
 }
 
-// submoduleRemote returns the remote of a submodule. The credentials of the parent are used for the same host only.
+// submoduleRemote returns the remote of a submodule. The file .gitmodules names it, so whoever may push to the parent
+// chooses it: the credentials of the parent are used for the same host and owner of repositories only.
 func submoduleRemote(parent Remote, raw string) (Remote, error) {
 	parentURL, err := url.Parse(parent.URL)
 	if err != nil {
@@ -137,10 +138,26 @@ func submoduleRemote(parent Remote, raw string) (Remote, error) {
 	}
 	remote := parent
 	remote.URL = u.String()
-	if u.Scheme != parentURL.Scheme || !strings.EqualFold(u.Host, parentURL.Host) {
+	if !sharesLogin(parentURL, u) {
 		remote.Credentials, remote.Identity = Credentials{}, ""
 	}
 	return remote, nil
+}
+
+func sharesLogin(parent, u *url.URL) bool {
+	user, owner := u.User.Username(), ownerOf(parent)
+	return u.Scheme == parent.Scheme && strings.EqualFold(u.Host, parent.Host) &&
+		(owner == "" || owner == ownerOf(u)) && (user == "" || user == parent.User.Username())
+}
+
+// ownerOf returns the first element of the path of a repository, which is its owner, organization or group at git
+// hosts; empty for a repository in the root, as of hosts without owners.
+func ownerOf(u *url.URL) string {
+	owner, _, ok := strings.Cut(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), "/")
+	if !ok {
+		return ""
+	}
+	return owner
 }
 
 // submoduleURL parses a URL as git does: relative to the parent, absolute, or as user@host:path.
