@@ -72,7 +72,8 @@ in git.`,
 	f.StringVar(&r.container, "container", "", "only this container of the workloads")
 	f.StringVar(&r.workloadNamespace, "workload-namespace", "",
 		"namespace of the workloads in the files (default: any)")
-	f.StringVar(&r.author, "author", "", "author of the commit, as \"Name <email>\" (default: that of the automation)")
+	f.StringVar(&r.author, "author", "",
+		"requester of the release, as \"Name <email>\"; the commit message names them")
 	f.StringVar(&r.reason, "reason", "", "reason to record in the commit and its git note")
 	return c
 }

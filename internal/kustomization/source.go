@@ -3,6 +3,7 @@ package kustomization
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,14 +56,27 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 	return source.GetArtifact(), nil
 }
 
-// isVerified reports whether the source has verified the signature of an artifact that it still has.
-func (c *Controller) isVerified(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) bool {
+// signers reports whether the source has verified the signature of an artifact that it still has, and by which keys.
+func (c *Controller) signers(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) (bool, []string) {
 	ref := obj.Spec.SourceRef
 	source := sourcev1.NewSource(ref.Kind)
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
 	err := c.Client.Get(ctx, key, source)
-	return err == nil && source.GetArtifact().HasRevision(a.Revision) &&
-		apimeta.IsStatusConditionTrue(source.CommonStatus().Conditions, sourcev1.SourceVerifiedCondition)
+	if err != nil || !source.GetArtifact().HasRevision(a.Revision) ||
+		!apimeta.IsStatusConditionTrue(source.CommonStatus().Conditions, sourcev1.SourceVerifiedCondition) {
+		return false, nil
+	}
+	fingerprints := ""
+	switch s := source.(type) {
+	case *sourcev1.GitRepository:
+		fingerprints = s.Status.SourceVerificationFingerprint
+	case *sourcev1.OCIRepository:
+		fingerprints = s.Status.SourceVerificationFingerprint
+	}
+	if fingerprints == "" {
+		return true, nil
+	}
+	return true, strings.Split(fingerprints, ",")
 }
 
 func unreadable(kind string, key types.NamespacedName, err error) *reconcile.Outcome {

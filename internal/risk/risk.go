@@ -122,8 +122,9 @@ type Change struct {
 	Inventory int      // number of objects that the owner applied before
 	Revision  string   // that the owner would move to
 	Objects   []Object // without objects that do not change
-	Author    string   // of the commit, as name <address>
+	Author    string   // of the commit, as name <address>; a claim of who wrote the commit
 	Signed    bool     // the signature of the commit was verified
+	Signers   []string // fingerprints of the keys whose signatures were verified
 	Message   string   // of the commit
 	Files     []string // that the commit changes
 	Secrets   []string // values that must not appear in messages

@@ -3,13 +3,13 @@ package risk
 import "github.com/sluice-gitops/sluice/internal/expression"
 
 // Value returns the change as the variable `change` of expressions: created, configured, recreated, deleted and hidden
-// are lists of objects; images lists the images that change; inventory, author, signed, message, files and owner are as
-// in [Change]. The level is that of a finished classification, or None.
+// are lists of objects; images lists the images that change; inventory, author, signed, signers, message, files and
+// owner are as in [Change]. The level is that of a finished classification, or None.
 func (c *Change) Value(level Level) map[string]any {
 	out := map[string]any{
 		"owner":     map[string]any{"kind": c.Owner.Kind, "namespace": c.Owner.Namespace, "name": c.Owner.Name},
-		"inventory": int64(c.Inventory), "author": c.Author, "signed": c.Signed, "message": c.Message,
-		"files": texts(c.Files), "risk": level.String(),
+		"inventory": int64(c.Inventory), "author": c.Author, "signed": c.Signed, "signers": texts(c.Signers),
+		"message": c.Message, "files": texts(c.Files), "risk": level.String(),
 	}
 	images, byAction := []any{}, map[Action][]any{}
 	for n := range c.Objects {

@@ -64,7 +64,7 @@ func (w *writers) account(ctx context.Context) (Outputs, error) {
 		return Outputs{}, fault.New(meta.ReconciliationFailedReason, "cannot impersonate ServiceAccount '%s'", key).
 			Because(err)
 	}
-	w.impersonated = &Outputs{Client: c, Reader: w.generator.Outputs.Reader}
+	w.impersonated = &Outputs{Client: c, Reader: w.generator.Outputs.Reader, Status: w.generator.Outputs.Client}
 	return *w.impersonated, nil
 }
 

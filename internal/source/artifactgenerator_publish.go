@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +34,25 @@ const createdAgainHint = "It is created again when it is gone"
 // isArtifact reports whether an entry of an inventory is an ExternalArtifact.
 func isArtifact(e extensionsv1beta1.InventoryEntry) bool { return e.Kind != namespaceKind }
 
-// outputs returns the ExternalArtifacts of a generator.
+// outputs returns the ExternalArtifacts of a generator that its inventory lists.
 func (g *ArtifactGenerator) outputs(ctx context.Context, obj *extensionsv1beta1.ArtifactGenerator) (outputSet, error) {
 	others := func(namespace string) bool { return namespace != "" && namespace != obj.Namespace }
-	return g.Outputs.Of(ctx, obj, !g.OneNamespace && (slices.ContainsFunc(obj.Spec.Artifacts,
+	found, err := g.Outputs.Of(ctx, obj, !g.OneNamespace && (slices.ContainsFunc(obj.Spec.Artifacts,
 		func(a extensionsv1beta1.OutputArtifact) bool { return others(a.Namespace) }) ||
 		slices.ContainsFunc(obj.Status.Inventory,
 			func(e extensionsv1beta1.InventoryEntry) bool { return others(e.Namespace) || !isArtifact(e) })))
+	if err != nil {
+		return nil, err
+	}
+	// Others can give the label of this generator to objects that it did not write, and may not delete.
+	owned := outputSet{}
+	for _, e := range obj.Status.Inventory {
+		key := types.NamespacedName{Namespace: cmp.Or(e.Namespace, obj.Namespace), Name: e.Name}
+		if o := found[key]; o != nil && isArtifact(e) {
+			owned[key] = o
+		}
+	}
+	return owned, nil
 }
 
 // isPublished reports whether all outputs in the inventory exist, unchanged and with complete artifacts, and no others.

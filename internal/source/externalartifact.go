@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,9 @@ const (
 type Outputs struct {
 	Client client.Client
 	Reader client.Reader // without a cache, so that no output is created twice
+	// Status writes the status if Client acts as a service account, which then must have the right to. Policy
+	// sluice-status lets only controllers write a status. Nil: Client writes it.
+	Status client.Client
 }
 
 // outputSet is ExternalArtifacts by namespace and name.
@@ -93,7 +97,7 @@ func (w Outputs) Ensure(ctx context.Context, g *extensionsv1beta1.ArtifactGenera
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, false, failedOn(key, err)
 		}
-		if live, err = w.takeOver(ctx, key); err != nil {
+		if live, err = w.takeOver(ctx, g, key); err != nil {
 			return nil, false, err
 		}
 	}
@@ -147,8 +151,10 @@ func (w Outputs) isUnchanged(g *extensionsv1beta1.ArtifactGenerator, o *sourcev1
 	return w.shape(g, nil, desired) == nil && meta.Equal(desired, o)
 }
 
-// takeOver returns an existing ExternalArtifact if its generator no longer exists. It refuses objects of other owners.
-func (w Outputs) takeOver(ctx context.Context, key types.NamespacedName) (*sourcev1.ExternalArtifact, error) {
+// takeOver returns an existing ExternalArtifact that this generator created before its status was written, or whose
+// generator no longer exists. It refuses objects of other owners.
+func (w Outputs) takeOver(ctx context.Context, g *extensionsv1beta1.ArtifactGenerator, key types.NamespacedName) (
+	*sourcev1.ExternalArtifact, error) {
 	var o sourcev1.ExternalArtifact
 	if err := w.Reader.Get(ctx, key, &o); err != nil {
 		return nil, failedOn(key, err)
@@ -163,6 +169,9 @@ func (w Outputs) takeOver(ctx context.Context, key types.NamespacedName) (*sourc
 	}
 	if uid == "" || ref == nil || ref.Kind != extensionsv1beta1.ArtifactGeneratorKind {
 		return nil, refused
+	}
+	if uid == string(g.UID) && ownerOf(&o) == client.ObjectKeyFromObject(g) {
+		return &o, nil
 	}
 	var other extensionsv1beta1.ArtifactGenerator
 	err := w.Reader.Get(ctx, ownerOf(&o), &other)
@@ -188,10 +197,33 @@ func (w Outputs) Publish(ctx context.Context, o *sourcev1.ExternalArtifact, a *m
 	if meta.Equal(desired.Status, o.Status) {
 		return false, nil
 	}
-	if err := w.Client.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {
+	writer := w.Client
+	if w.Status != nil {
+		if err := w.mayPublish(ctx, o); err != nil {
+			return false, err
+		}
+		writer = w.Status
+	}
+	if err := writer.Status().Patch(ctx, desired, client.MergeFrom(o)); err != nil {
 		return false, failedOn(client.ObjectKeyFromObject(o), err)
 	}
 	return true, nil
+}
+
+// mayPublish returns nil if the service account may write the status of an ExternalArtifact.
+func (w Outputs) mayPublish(ctx context.Context, o *sourcev1.ExternalArtifact) error {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: sourcev1.GroupVersion.Group,
+			Resource: "externalartifacts", Subresource: "status", Namespace: o.Namespace, Name: o.Name}}}
+	if err := w.Client.Create(ctx, review); err != nil {
+		return failedOn(client.ObjectKeyFromObject(o), fmt.Errorf("cannot review the rights of the account: %w", err))
+	}
+	if !review.Status.Allowed {
+		return fault.New(meta.AccessDeniedReason,
+			"the service account may not write the status of ExternalArtifact '%s'", client.ObjectKeyFromObject(o)).
+			WithHint("Grant it the verb patch on externalartifacts/status in namespace '%s'", o.Namespace)
+	}
+	return nil
 }
 
 // equalInputs reports whether inputs have the same values, which the API server may write in another form.

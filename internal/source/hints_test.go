@@ -75,7 +75,7 @@ func TestHintsOfGenerators(t *testing.T) {
 		"whoever runs Sluice with --no-cross-namespace-refs or --watch-all-namespaces=false")
 	_, err := (&writers{generator: g, obj: obj}).of(t.Context(), "other")
 	wantHint(t, "artifact of another namespace", err, "Remove the field namespace of spec.artifacts")
-	_, err = g.Outputs.takeOver(t.Context(), client.ObjectKeyFromObject(deleted))
+	_, err = g.Outputs.takeOver(t.Context(), obj, client.ObjectKeyFromObject(deleted))
 	wantHint(t, "artifact that is being deleted", err, "It is created again when it is gone")
 
 	n := &managedNamespaces{publication: &publication{ArtifactGenerator: g, obj: obj}}

@@ -32,7 +32,7 @@ type releaseOrder struct {
 	Workloads  []string `json:"workloads"`  // IDs; their namespaces are not those of the files in git
 	Container  string   `json:"container"`
 	Images     []string `json:"images"`
-	Author     string   `json:"author"` // default: the user, if the name is an email address
+	Author     string   `json:"author"` // a claim; default: the user, if the name is an email address
 	Reason     string   `json:"reason"`
 	DryRun     bool     `json:"dryRun"`
 }

@@ -34,7 +34,8 @@ type ImageUpdateJobSpec struct {
 	// +optional
 	Latest bool `json:"latest,omitempty"`
 
-	// Author of the release and of its commit, as "Name <email>". Defaults to the author of the automation.
+	// Author of the release, as "Name <email>". It is a claim of who created the object, which the commit names in its
+	// message. Author and committer of the commit are those of the automation.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Author string `json:"author,omitempty"`

@@ -137,6 +137,9 @@ func known(ctx context.Context, c *risk.Change) map[string]any {
 	if c.Message == "" {
 		delete(value, "message")
 	}
+	if c.Signers == nil {
+		delete(value, "signers")
+	}
 	if c.Files == nil {
 		delete(value, "files")
 	}

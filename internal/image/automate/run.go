@@ -159,7 +159,7 @@ func (r *run) openPullRequest(ctx context.Context, branch change.Branch, changes
 	if opened || !r.writer.OpensPullRequests() {
 		return nil
 	}
-	address, err := r.writer.OpenPullRequest(ctx, branch, changes, "")
+	address, err := r.writer.OpenPullRequest(ctx, branch, changes, change.Attribution{})
 	if err != nil {
 		return err
 	}

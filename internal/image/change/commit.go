@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/mail"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/message"
@@ -23,7 +24,7 @@ import (
 // Attribution names who and what a commit is made for.
 type Attribution struct {
 	By     string // the object that commits, see [record.By]
-	Author string // "Name <email>", or a name; empty: the author of the automation
+	Author string // who asked for the commit, as "Name <email>", or a name; may be empty. It is a claim
 	Reason string // added to the commit message and the note; may be empty
 	// ExplicitImages means that the images were given by the author and not chosen by a policy.
 	ExplicitImages bool
@@ -51,13 +52,13 @@ type Pushed struct {
 // Push makes a commit with its note and pushes both. The error is [git.ErrUnchanged] if the files are as they were,
 // [git.ErrRaced] if another push came first, else a fault or the error of BeforePush.
 func (w *Writer) Push(ctx context.Context, c Commit) (Pushed, error) {
-	text, err := w.commitMessage(c.Result.Changes, c.Attribution.Reason)
+	text, err := w.commitMessage(c.Result.Changes, c.Attribution)
 	if err != nil {
 		return Pushed{}, err
 	}
 	committer := w.committer()
 	hash, err := w.view.Commit(ctx, git.NewCommit{Parent: c.Checkout.commit, Edits: c.Result.Edits,
-		Author: c.Attribution.author(committer), Committer: committer, Message: text, Sign: w.sign})
+		Author: committer, Committer: committer, Message: text, Sign: w.sign})
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -115,21 +116,6 @@ func (w *Writer) committer() git.Signature {
 	return git.Signature{Name: cmp.Or(author.Name, author.Email), Email: author.Email, When: w.opener.Clock.Now()}
 }
 
-// author returns the author of the commit. An author without an address gets that of the committer, as git
-// requires one.
-func (a Attribution) author(committer git.Signature) git.Signature {
-	author := committer
-	if a.Author == "" {
-		return author
-	}
-	if who, err := mail.ParseAddress(a.Author); err == nil {
-		author.Name, author.Email = cmp.Or(who.Name, who.Address), who.Address
-	} else {
-		author.Name = a.Author
-	}
-	return author
-}
-
 func (c Commit) note() record.Record {
 	r := record.Of(c.Attribution.By, c.Result.Changes, c.Set.Images(), c.Set.Reasons)
 	r.Author, r.Reason = c.Attribution.Author, c.Attribution.Reason
@@ -141,13 +127,23 @@ func (c Commit) note() record.Record {
 	return r
 }
 
-func (w *Writer) commitMessage(changes []edit.Change, reason string) (string, error) {
+// requestedBy is the trailer of the message that names who asked for a commit. They are not the author of the commit:
+// gates and reviewers read the author, and whoever may create the object could name another person.
+const requestedBy = "Requested-by: "
+
+// maxAuthor is the most of a name that is written, in bytes.
+const maxAuthor = 256
+
+func (w *Writer) commitMessage(changes []edit.Change, by Attribution) (string, error) {
 	text, err := w.message.Execute(templateData(w.automation, changes))
 	if err == nil && text == "" {
 		err = errors.New("the message is empty")
 	}
-	if err == nil && reason != "" {
-		text += "\n\n" + reason
+	if err == nil && by.Reason != "" {
+		text += "\n\n" + by.Reason
+	}
+	if err == nil && by.Author != "" {
+		text = strings.TrimRight(text, "\n") + "\n\n" + requestedBy + excerpt.Line(by.Author, maxAuthor)
 	}
 	return text, templateFault("spec.git.commit.messageTemplate", err)
 }

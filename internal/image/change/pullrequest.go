@@ -121,9 +121,10 @@ func (r *pullRequest) branchName(obj *imagev1.ImageUpdateAutomation, changes []e
 
 // OpenPullRequest opens the pull request of a branch, or updates the open one, and returns its address. It must not be
 // called unless [Writer.OpensPullRequests].
-func (w *Writer) OpenPullRequest(ctx context.Context, b Branch, changes []edit.Change, reason string) (string, error) {
+func (w *Writer) OpenPullRequest(ctx context.Context, b Branch, changes []edit.Change, by Attribution) (
+	string, error) {
 	r, data := w.pullRequest, templateData(w.automation, changes)
-	text, err := w.commitMessage(changes, reason)
+	text, err := w.commitMessage(changes, by)
 	if err != nil {
 		return "", err
 	}

@@ -51,7 +51,8 @@ func TestReleaseIsCommittedOnce(t *testing.T) {
 		t.Errorf("db.yaml:\n%s", got)
 	}
 	if got := s.Git.Run("app", "log", "-1", "--format=%H %an <%ae> %cn|%B", "main"); got != j.Status.Commit+
-		" Ada <ada@example.com> Robot|Update from image update automation\n\nfixes the login" {
+		" Robot <robot@example.com> Robot|Update from image update automation\n\nfixes the login\n\n"+
+		"Requested-by: Ada <ada@example.com>" {
 		t.Errorf("commit %q, status %s", got, j.Status.Commit)
 	}
 	checkRelease(t, s, j)

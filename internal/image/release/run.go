@@ -140,7 +140,8 @@ func (r *run) push(ctx context.Context, c change.Commit, res result) (result, er
 }
 
 func (r *run) openPullRequest(ctx context.Context, branch change.Branch, res result) (result, error) {
-	address, err := r.writer.OpenPullRequest(ctx, branch, res.changes, r.pass.Object.Spec.Reason)
+	address, err := r.writer.OpenPullRequest(ctx, branch, res.changes,
+		change.Attribution{Author: r.pass.Object.Spec.Author, Reason: r.pass.Object.Spec.Reason})
 	if err != nil {
 		return res, err
 	}

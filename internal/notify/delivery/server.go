@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	maxRequests  = 64 // handled at the same time
+	maxRequests  = 64 // of known senders, handled at the same time; a sender has at most half of what others leave
+	maxLogins    = 64 // of senders that are not known yet
 	maxOfAddress = 16 // of these, from one address
 	readTimeout  = 10 * time.Second
 )
@@ -26,7 +27,8 @@ const (
 // NewServer returns the server to which other programs, such as Flagger, post events. A nil senders accepts events of
 // everyone who reaches the server. Quota is how many events one sender may post per second; 0: no limit.
 func NewServer(d *Dispatcher, senders Senders, quota int) *http.Server {
-	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota}}
+	s := &server{dispatcher: d, senders: senders, quotas: quotas{perSecond: quota},
+		requests: guard.NewShares(maxRequests)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", s.post)
 	handler := guard.Handler("accepting an event", mux)
@@ -39,23 +41,30 @@ type server struct {
 	dispatcher *Dispatcher
 	senders    Senders
 	quotas     quotas
-	requests   guard.Counter // by address
+	logins     guard.Counter // by address
+	requests   *guard.Shares // by sender
 }
 
-// post responds with 202 when the event is stored. One address cannot take the slots of all: it may keep each for
-// seconds before its token is found to be wrong, or its body incomplete.
+// post responds with 202 when the event is stored. A sender cannot take the slots of all, from however many addresses:
+// it may keep each for seconds before its body is complete. Before a sender is known, its address stands for it.
 func (s *server) post(w http.ResponseWriter, r *http.Request) {
+	const busy = "too many concurrent requests"
 	address := addressOf(r)
-	if !s.requests.Open(address, maxRequests, maxOfAddress) {
-		reject(w, http.StatusServiceUnavailable, time.Second, "too many concurrent requests")
+	if !s.logins.Open(address, maxLogins, maxOfAddress) {
+		reject(w, http.StatusServiceUnavailable, time.Second, busy)
 		return
 	}
-	defer s.requests.Close(address)
 	from, err := s.authenticate(r)
+	s.logins.Close(address)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
+	if !s.requests.Take(from.name, 1) {
+		reject(w, http.StatusServiceUnavailable, time.Second, busy)
+		return
+	}
+	defer s.requests.Give(from.name, 1)
 	if !s.quotas.take(from.name, s.dispatcher.Clock.Now()) {
 		// not 429, which means that the event is a duplicate
 		reject(w, http.StatusServiceUnavailable, time.Second, "too many events of this sender")

@@ -192,7 +192,7 @@ func TestSlowRequestsOfOneAddress(t *testing.T) {
 			}
 		})
 	}
-	for range 2*maxRequests - maxOfAddress {
+	for range 2*maxRequests - maxRequests/2 {
 		select {
 		case <-refused:
 		case <-time.After(10 * time.Second):

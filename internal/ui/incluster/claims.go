@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 )
@@ -103,10 +105,19 @@ func checkName(name string) error {
 		return errors.New("has no name")
 	case len(name) > maxName:
 		return fmt.Errorf("'%s' has a name of more than %d bytes", excerpt.Bytes(name, 40), maxName)
-	case isSystem(strings.TrimSpace(name)):
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("'%s' has a name that starts or ends with a space, which HTTP does not keep",
+			excerpt.Bytes(name, 100))
+	case isSystem(name):
 		return fmt.Errorf("'%s' has a name that Kubernetes reserves", excerpt.Bytes(name, 100))
-	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
-		return errors.New("has control characters in its name")
+	case !utf8.ValidString(name), strings.ContainsFunc(name, isUnprintable):
+		return errors.New("has control characters or invisible characters in its name")
 	}
 	return nil
+}
+
+// isUnprintable reports whether a name with this character can look like another name, or be changed on its way to the
+// API server: control characters, and those without a width or a shape of their own.
+func isUnprintable(r rune) bool {
+	return r == utf8.RuneError || r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.IsSpace(r)
 }

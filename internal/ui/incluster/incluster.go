@@ -104,7 +104,7 @@ func (l *Login) User(r *http.Request) (*ui.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Token == "" && (l.provider == nil || isSystem(s.User)) {
+	if s.Token == "" && (l.provider == nil || checkName(s.User) != nil) {
 		return nil, errNoSession // the flags have changed since
 	}
 	who := &authenticationv1.UserInfo{Username: s.User, Groups: s.Groups}
