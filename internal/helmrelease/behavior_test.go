@@ -15,7 +15,8 @@ import (
 
 // TestAHookThatHangsEnds installs a chart with a hook whose pod never starts.
 func TestAHookThatHangsEnds(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("pre-install")})
 	h.release("app", values(map[string]any{"color": "red", "fail": "pending"}), func(s *helmv2.HelmReleaseSpec) {
 		s.Install = &helmv2.Install{Timeout: &meta.Duration{Duration: time.Second}}
@@ -31,7 +32,8 @@ func TestAHookThatHangsEnds(t *testing.T) {
 
 // TestWhatFailedMayRecover fails by the health of an object. When it becomes healthy, the release is tried again.
 func TestWhatFailedMayRecover(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.HealthCheckExprs = []meta.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
@@ -46,7 +48,8 @@ func TestWhatFailedMayRecover(t *testing.T) {
 }
 
 func TestImmutableFieldsNeedForce(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	immutable := configTemplate + "immutable: true\n"
 	h.publish("1.0.0", map[string]string{"templates/config.yaml": immutable})
 	h.release("app")
@@ -60,7 +63,8 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 }
 
 func TestTheTargetNamespaceIsCreated(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	target := testenv.Namespace(t)
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -82,7 +86,8 @@ func TestTheTargetNamespaceIsCreated(t *testing.T) {
 }
 
 func TestLongNamesAreCut(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	long := "a-name-of-a-release-that-is-longer-than-fifty-three-characters"
 	h.release(long)
@@ -95,7 +100,8 @@ func TestLongNamesAreCut(t *testing.T) {
 // TestAHookThatAsksForItsLogs has an annotation by which Helm prints the logs of a hook. It does so in a goroutine of
 // its own, by a client that the actions here do not set up.
 func TestAHookThatAsksForItsLogs(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	hook := strings.Replace(hookTemplate("pre-install"), "helm.sh/hook:",
 		"helm.sh/hook-output-log-policy: 'hook-succeeded,hook-failed', helm.sh/hook:", 1)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})

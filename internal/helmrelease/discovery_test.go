@@ -27,6 +27,7 @@ func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) 
 
 // TestTemplatesSeeKindsThatOthersInstall has a template that depends on a kind which is installed after the release.
 func TestTemplatesSeeKindsThatOthersInstall(t *testing.T) {
+	t.Parallel()
 	later := &shiftedClock{}
 	h := newHarness(t, func(o *options.Options) { o.Clock = later })
 	h.publish("1.0.0", map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\n" +

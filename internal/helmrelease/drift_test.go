@@ -18,7 +18,8 @@ func detecting(mode string) func(*helmv2.HelmReleaseSpec) {
 const drifted = `{"data":{"k":"drifted"}}`
 
 func TestDriftIsCorrected(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app", detecting(meta.DriftEnabled))
 	h.ready("app", 1)
@@ -36,7 +37,8 @@ func TestDriftIsCorrected(t *testing.T) {
 }
 
 func TestDriftIsReported(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app", detecting(meta.DriftWarn))
 	h.ready("app", 1)
@@ -49,7 +51,8 @@ func TestDriftIsReported(t *testing.T) {
 }
 
 func TestDriftIsIgnored(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	annotated := `apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -80,7 +83,8 @@ data: {k: red}
 
 // TestFieldsOfOthersAreNoDrift sets fields that the chart does not declare, as defaults and webhooks do.
 func TestFieldsOfOthersAreNoDrift(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app", detecting(meta.DriftEnabled))
 	h.ready("app", 1)

@@ -23,7 +23,8 @@ func behind(gate string) func(*helmv2.HelmReleaseSpec) {
 }
 
 func TestFailedReleaseClosesGate(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.WatchingGate("release", gatingv1.OnFailureHold)
 	h.publish("1.0.0", nil)
 	h.release("app", behind("release"))
@@ -59,7 +60,8 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 }
 
 func TestReleasesFollowWaves(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "release"},
 		Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Waves: []gatingv1.Wave{{Name: "canary",
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"stage": "canary"}}}}}})

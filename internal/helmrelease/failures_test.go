@@ -38,7 +38,8 @@ func failing(color string) map[string]any {
 }
 
 func TestAFailedUpgradeIsRolledBack(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-upgrade")})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.Upgrade = &helmv2.Upgrade{Remediation: &helmv2.UpgradeRemediation{Retries: 1}}
@@ -66,7 +67,8 @@ func TestAFailedUpgradeIsRolledBack(t *testing.T) {
 }
 
 func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-install")})
 	h.release("app", values(failing("blue")), func(s *helmv2.HelmReleaseSpec) {
 		remediateLast := true
@@ -86,7 +88,8 @@ func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
 }
 
 func TestResetAllowsFurtherRetries(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
 	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
 	h.release("app")
@@ -109,7 +112,8 @@ func TestResetAllowsFurtherRetries(t *testing.T) {
 }
 
 func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
 	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -123,7 +127,8 @@ func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
 
 // TestBadCharts releases what cannot be released. Each failure says why, and ends when the input is corrected.
 func TestBadCharts(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("0.0.1", nil)
 	for name, c := range map[string]struct {
 		version string
@@ -156,7 +161,8 @@ func TestBadCharts(t *testing.T) {
 // TestSecretValuesStayOutOfMessages has a template that fails with a value of a Secret, which is one of several in the
 // Secret's values.yaml.
 func TestSecretValuesStayOutOfMessages(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/x.yaml": `{{ fail (print "rejected " .Values.login.password) }}`})
 	h.System.Secret("credentials", map[string]string{"values.yaml": "login: {user: me, password: hunter2-secret}\n"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {

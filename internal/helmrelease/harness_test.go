@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	render.RunChild() // the controllers render charts in this binary
-	os.Exit(m.Run())
+	os.Exit(system.Main(m))
 }
 
 // harness adds a repository of charts, and helpers for releases.
@@ -48,7 +48,18 @@ func newHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 // prepareHarness creates everything but the controllers.
 func prepareHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 	t.Helper()
-	h := &harness{system.Prepare(t, configure...), testenv.NewHelm(t)}
+	return withRepository(t, system.Prepare(t, configure...))
+}
+
+// sharedHarness creates a namespace for the controllers that the tests share.
+func sharedHarness(t *testing.T) *harness {
+	t.Helper()
+	return withRepository(t, system.Shared(t))
+}
+
+func withRepository(t *testing.T, s *system.System) *harness {
+	t.Helper()
+	h := &harness{s, testenv.NewHelm(t)}
 	h.repository.Publish()
 	h.HelmRepository(h.repository)
 	return h

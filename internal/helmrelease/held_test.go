@@ -44,6 +44,7 @@ func (h *harness) waitsFor(version string) {
 }
 
 func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.Gate("release")
 	h.TurnGate("release", gatingv1.Opened)
@@ -88,6 +89,7 @@ func TestDriftIsCorrectedBehindClosedGate(t *testing.T) {
 // TestChangedReleaseIsNotAppliedBehindClosedGate writes what a tenant may write if no admission policy protects the
 // status: another manifest in the Secret of the release, and its digest in the status.
 func TestChangedReleaseIsNotAppliedBehindClosedGate(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.Gate("release")
 	h.TurnGate("release", gatingv1.Opened)

@@ -26,7 +26,8 @@ func version(v string) func(*helmv2.HelmReleaseSpec) {
 // TestAHookMayLeaveItsJob has a hook whose Job is only deleted after a success. The Job of a failed attempt must not
 // hold the next one.
 func TestAHookMayLeaveItsJob(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	hook := strings.Replace(hookTemplate("pre-install,pre-upgrade"), "helm.sh/hook: pre-install,pre-upgrade",
 		`helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, 1)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})
@@ -39,7 +40,8 @@ func TestAHookMayLeaveItsJob(t *testing.T) {
 
 // TestValues has what may be wrong with the objects that hold values, and what they may hold.
 func TestValues(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "binary"},
 		Data: map[string][]byte{"values.yaml": {0xff, 0xfe, 0x00, 0x80}, "color": {'r', 0xff, 0x00}}})
@@ -68,7 +70,8 @@ func TestValues(t *testing.T) {
 // TestLookupsNeedRights looks up a Secret that the account of the release may not read. The account may do all that the
 // release itself needs.
 func TestLookupsNeedRights(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	other := testenv.Namespace(t)
 	h.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "private"},
 		StringData: map[string]string{"password": "hunter2-secret"}})
@@ -84,7 +87,8 @@ func TestLookupsNeedRights(t *testing.T) {
 
 // TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed here.
 func TestAReleaseMovesToAnotherStorage(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)
@@ -110,7 +114,8 @@ func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 
 // TestValuesOfTheLastReleaseArePreserved sets spec.upgrade.preserveValues: values that are no longer declared stay.
 func TestValuesOfTheLastReleaseArePreserved(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
 		"metadata: {name: {{ .Release.Name }}-size}\ndata: {k: {{ .Values.size | quote }}}\n"})
 	h.release("app", values(map[string]any{"color": "blue", "size": "small"}),
@@ -126,7 +131,8 @@ func TestValuesOfTheLastReleaseArePreserved(t *testing.T) {
 
 // TestTheNameOfAChartMayChange upgrades to a chart of another name: in place, or by an uninstall and an install.
 func TestTheNameOfAChartMayChange(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.repository.Write("web-1.0.0.tgz", testenv.ChartArchive(t, "web", "1.0.0",
 		map[string]string{"templates/config.yaml": configTemplate, "values.yaml": "color: green\n"}))
@@ -164,7 +170,8 @@ func (h *harness) remove(o client.Object, name string) {
 
 // TestReleasesInARemoteCluster releases by a kubeconfig, and leaves the release there when the kubeconfig is gone.
 func TestReleasesInARemoteCluster(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
@@ -190,7 +197,8 @@ func TestReleasesInARemoteCluster(t *testing.T) {
 
 // TestChartsFromArtifactsOfAGenerator releases a chart that an ArtifactGenerator cuts out of a repository.
 func TestChartsFromArtifactsOfAGenerator(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.Git.Init("repo")
 	h.Git.Commit("repo", map[string]string{"charts/app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n",
 		"charts/app/templates/config.yaml": configTemplate, "charts/app/values.yaml": "color: green\n"})
@@ -218,7 +226,8 @@ func TestChartsFromArtifactsOfAGenerator(t *testing.T) {
 // TestDependenciesOfCharts has a chart with a subchart twice under aliases, one of them behind a condition, a library
 // chart with a template, and values that are imported from a subchart.
 func TestDependenciesOfCharts(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	sub := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}\n" +
 		"data: {k: {{ .Values.level | quote }}}\n"
 	h.publish("1.0.0", map[string]string{
@@ -255,7 +264,8 @@ dependencies:
 
 // TestTemplatesThatDoNotEnd releases a chart whose templates allocate without end, beside one that renders too much.
 func TestTemplatesThatDoNotEnd(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	large := `{{ $s := "x" }}{{ range until 26 }}{{ $s = print $s $s }}{{ end }}# {{ $s }}`
 	recursive := `{{ define "again" }}{{ include "again" . }}{{ end }}{{ include "again" . }}`
 	for name, c := range map[string]struct{ version, template, says string }{

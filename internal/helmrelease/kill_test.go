@@ -16,6 +16,7 @@ const restarts = 8
 // TestUpgradesThatAreStoppedAreCompleted stops the controllers at any point of upgrades. The next ones complete them,
 // and no two stored releases are deployed.
 func TestUpgradesThatAreStoppedAreCompleted(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("pre-upgrade")})
 	h.release("app")

@@ -34,7 +34,8 @@ spec:
 }
 
 func TestDefinitionsOfAChart(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	group := h.Namespace + ".example.com"
 	thing := fmt.Sprintf("apiVersion: %s/v1\nkind: Thing\nmetadata: {name: a}\n", group)
 	h.publish("1.0.0", map[string]string{"crds/thing.yaml": definition(group, "one"), "templates/thing.yaml": thing})
@@ -100,7 +101,8 @@ spec:
 `
 
 func TestTestsOfAChartDecide(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": testTemplate})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
 	r := h.ready("app", 1)
@@ -120,7 +122,8 @@ func TestTestsOfAChartDecide(t *testing.T) {
 
 // TestTestsThatCannotRun has a test of a kind that the cluster does not serve.
 func TestTestsThatCannotRun(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\n" +
 		"metadata: {name: {{ .Release.Name }}-test, annotations: {helm.sh/hook: test}}\n"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
@@ -134,7 +137,8 @@ func TestTestsThatCannotRun(t *testing.T) {
 }
 
 func TestAGateHoldsAnUpgradeAndShowsIt(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	gate := &gatingv1.Gate{Spec: gatingv1.GateSpec{Default: "opened"}}
 	gate.Namespace, gate.Name = h.Namespace, "gate"
@@ -162,7 +166,8 @@ func TestAGateHoldsAnUpgradeAndShowsIt(t *testing.T) {
 }
 
 func TestDependenciesAreReleasedFirst(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("second", func(s *helmv2.HelmReleaseSpec) {
 		s.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "first"},
@@ -174,7 +179,8 @@ func TestDependenciesAreReleasedFirst(t *testing.T) {
 }
 
 func TestReleasesUseTheRightsOfTheirAccount(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = h.Namespace, "tenant"

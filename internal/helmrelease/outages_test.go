@@ -42,7 +42,8 @@ func (h *harness) notCounted(name, text string) {
 
 // TestAnExhaustedQuotaDoesNotCountAsARetry installs a release that fits no quota, until the quota is raised.
 func TestAnExhaustedQuotaDoesNotCountAsARetry(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/service.yaml": "apiVersion: v1\nkind: Service\n" +
 		"metadata: {name: {{ .Release.Name }}}\nspec: {ports: [{port: 80}]}\n"})
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "services"},
@@ -79,7 +80,7 @@ func (h *harness) deployed(name string) *helmv2.HelmRelease {
 
 // TestAWebhookThatIsDownDoesNotCountAsARetry installs a release while an admission webhook cannot be reached.
 func TestAWebhookThatIsDownDoesNotCountAsARetry(t *testing.T) {
-	h := newHarness(t)
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	scope := admissionregistrationv1.AllScopes
 	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -116,7 +117,8 @@ func TestAWebhookThatIsDownDoesNotCountAsARetry(t *testing.T) {
 // TestANamespaceThatIsBeingDeletedHoldsNothing releases to a namespace that is being deleted. The failures do not
 // count, and the HelmRelease can be deleted.
 func TestANamespaceThatIsBeingDeletedHoldsNothing(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	target := testenv.Namespace(t)
 	keep := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: target, Name: "keep",

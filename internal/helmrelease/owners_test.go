@@ -11,7 +11,8 @@ import (
 )
 
 func TestObjectOfAHelmReleaseAndAKustomization(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)

@@ -12,6 +12,7 @@ import (
 
 // TestInterruptedActionsAreRecovered leaves a release as a process that was killed leaves it.
 func TestInterruptedActionsAreRecovered(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.publish("1.0.0", nil)
 	for name, c := range map[string]struct {
@@ -53,6 +54,7 @@ func TestInterruptedActionsAreRecovered(t *testing.T) {
 }
 
 func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(*harness, *corev1.Secret) error{
 		"deleted": func(h *harness, s *corev1.Secret) error { return h.Client.Delete(h.Context(), s) },
 		"corrupt": func(h *harness, s *corev1.Secret) error {
@@ -61,7 +63,7 @@ func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t)
+			h := sharedHarness(t)
 			h.publish("1.0.0", nil)
 			h.release("app")
 			h.ready("app", 1)
@@ -86,7 +88,8 @@ func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
 }
 
 func TestAReleaseThatIsRenamedMoves(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)
@@ -103,7 +106,8 @@ func TestAReleaseThatIsRenamedMoves(t *testing.T) {
 }
 
 func TestTwoHelmReleasesDoNotShareARelease(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)

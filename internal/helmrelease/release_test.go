@@ -15,7 +15,8 @@ import (
 )
 
 func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	r := h.ready("app", 1)

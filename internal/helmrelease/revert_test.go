@@ -31,6 +31,7 @@ func (h *harness) reverted(name, from, to string) {
 }
 
 func TestFailedReleaseIsReverted(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", nil)
@@ -73,7 +74,8 @@ func TestFailedReleaseIsReverted(t *testing.T) {
 }
 
 func TestRevertKeepsWhatRemediationDid(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", nil)
 	h.release("app", behind("release"), func(s *helmv2.HelmReleaseSpec) {
@@ -89,7 +91,8 @@ func TestRevertKeepsWhatRemediationDid(t *testing.T) {
 }
 
 func TestReleaseWithoutHealthyOneStays(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.WatchingGate("release", gatingv1.OnFailureRevert)
 	h.publish("1.0.0", map[string]string{"values.yaml": "color: bad\n"})
 	h.release("app", behind("release"))

@@ -15,6 +15,7 @@ import (
 // TestRulesSeeAllOfARelease has a gate that denies what an action creates although drift detection does not
 // compare it: hooks, and objects that are excluded by annotation.
 func TestRulesSeeAllOfARelease(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "release"},
 		Spec: gatingv1.GateSpec{Interval: meta.Duration{Duration: time.Hour}, Default: gatingv1.Opened,

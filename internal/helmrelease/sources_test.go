@@ -40,6 +40,7 @@ func inRegistry(r *testenv.Registry) func(*helmv2.HelmReleaseSpec) {
 }
 
 func TestAChartOfARegistryIsTrackedByItsDigest(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	r := testenv.NewRegistry(t)
 	digest := h.push(r, "red").DigestStr()
@@ -72,6 +73,7 @@ func TestAChartOfARegistryIsTrackedByItsDigest(t *testing.T) {
 }
 
 func TestDigestsOfChartsCanBeIgnored(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"DisableChartDigestTracking": "true"}
 	})
@@ -84,7 +86,8 @@ func TestDigestsOfChartsCanBeIgnored(t *testing.T) {
 }
 
 func TestAChartIsReferenced(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.HelmChart("shared")
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -117,7 +120,8 @@ func TestAChartIsReferenced(t *testing.T) {
 }
 
 func TestWhatIsNoChartIsRefused(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	r := testenv.NewRegistry(t)
 	r.Push("manifests", "latest", nil, static.NewLayer(archiveOf(t, "a.yaml", "a: 1\n"), "application/gzip"))
 	h.OCIRepository(r, "manifests")
@@ -133,7 +137,8 @@ func TestWhatIsNoChartIsRefused(t *testing.T) {
 }
 
 func TestValuesComeFromConfigMapsAndSecrets(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.Secret("secret", map[string]string{"color": "purple"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -157,7 +162,8 @@ func archiveOf(t *testing.T, path, content string) []byte {
 // TestChartsOfTwoReleasesAreNotMixed has a HelmChart of the name that a HelmRelease needs, of another HelmRelease. That
 // happens when their namespaces and names give the same name, such as 'a' with 'b-c' and 'a-b' with 'c'.
 func TestChartsOfTwoReleasesAreNotMixed(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("first")
 	h.ready("first", 1)

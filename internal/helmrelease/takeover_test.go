@@ -47,7 +47,8 @@ func (h *harness) loadChart(version string, files map[string]string) *chart.Char
 // TestReleasesOfHelmAreTakenOver installs releases by Helm's library, as Helm 3 and Helm 4 do. They are adopted without
 // an upgrade and without a write to their objects, and Helm still works on them.
 func TestReleasesOfHelmAreTakenOver(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	for name, serverSide := range map[string]bool{"helm-3": false, "helm-4": true} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +96,7 @@ func TestReleasesOfHelmAreTakenOver(t *testing.T) {
 
 // TestARestartChangesNothing starts other controllers with the status that earlier ones wrote.
 func TestARestartChangesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	h.publish("1.0.0", nil)
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {

@@ -13,7 +13,8 @@ import (
 // TestKeptHistoryDoesNotBlockDeletion lets the first attempt to uninstall a release fail, after Helm has recorded that
 // the release is uninstalled.
 func TestKeptHistoryDoesNotBlockDeletion(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
 	keep := func(s *helmv2.HelmReleaseSpec) {
 		s.Uninstall = &helmv2.Uninstall{KeepHistory: true, Timeout: &meta.Duration{Duration: 2 * time.Second}}

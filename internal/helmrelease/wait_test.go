@@ -40,6 +40,7 @@ func (h *harness) waiting(name, stored string) {
 // TestAWaitHoldsNoWorker has one worker. A release that waits for the health of its objects does not keep others of its
 // namespace waiting, outlives a restart of the controllers, and ends at once when something else is declared.
 func TestAWaitHoldsNoWorker(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t, func(o *options.Options) { o.Concurrent = 1 })
 	h.publish("1.0.0", nil)
 	h.release("slow", slow)

@@ -282,6 +282,7 @@ func TestArtifactsInOtherNamespacesNeedAnAccount(t *testing.T) {
 }
 
 func TestDefaultServiceAccountWritesToOtherNamespaces(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.DefaultAccount = "tenants" })
 	s.Git.Commit("mono", map[string]string{"tenants/a/a.yaml": "a: 1"})
 	s.GitRepository("mono", func(g *sourcev1.GitRepository) { g.Labels = map[string]string{"test": s.Namespace} })

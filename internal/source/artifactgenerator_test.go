@@ -108,6 +108,7 @@ func (s *harness) moved(name string, change func()) {
 }
 
 func TestGeneratorSplitsMonorepo(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	first := s.Git.Commit("mono", map[string]string{"apps/front/a.yaml": system.ConfigMap("front", "1"),
 		"apps/back/a.yaml": system.ConfigMap("back", "1"), "README.md": "x"})
@@ -232,7 +233,8 @@ func deleteOutputs(t *testing.T, s *harness) {
 }
 
 func TestGeneratorComposesSources(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("chart", map[string]string{"values.yaml": "image: {tag: v1, name: a}\n",
 		"a.yaml": system.ConfigMap("composed", "1")})
 	s.Git.Commit("values", map[string]string{"prod.yaml": "image: {tag: v2}\n"})
@@ -264,7 +266,8 @@ func TestGeneratorComposesSources(t *testing.T) {
 }
 
 func TestGeneratorDiscoversDirectories(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("mono", map[string]string{"apps/auth/envs/dev/a.yaml": system.ConfigMap("auth-dev", "1"),
 		"apps/pay/envs/dev/a.yaml": system.ConfigMap("pay-dev", "1")})
 	s.GitRepository("mono")
@@ -281,7 +284,8 @@ func TestGeneratorDiscoversDirectories(t *testing.T) {
 }
 
 func TestFailingGenerators(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"), "x": "x"})
 	s.GitRepository("app")
 	g := &extensionsv1beta1.ArtifactGenerator{}
@@ -318,7 +322,8 @@ func TestFailingGenerators(t *testing.T) {
 }
 
 func TestSuspendedGenerator(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
 	g := s.generate("paused", "", []string{"app"}, system.ArtifactOutput("paused", "@app/**"))
@@ -355,7 +360,8 @@ func TestSuspendedGenerator(t *testing.T) {
 
 // The test publishes an ExternalArtifact like a third-party controller.
 func TestExternalArtifactOfThirdParty(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	var archives sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b, ok := archives.Load(r.URL.Path); ok {

@@ -51,6 +51,7 @@ func since(server *testenv.S3, before map[string]int64) (gets, lists int64) {
 }
 
 func TestBucket(t *testing.T) {
+	t.Parallel()
 	s, server := newHarness(t), testenv.NewS3(t)
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1"),
 		"c.md":   "x",
@@ -112,6 +113,7 @@ func TestBucket(t *testing.T) {
 }
 
 func TestBucketErrors(t *testing.T) {
+	t.Parallel()
 	server, tls := testenv.NewS3(t), t.TempDir()
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	secure := testenv.NewS3(t, "--tls-dir", tls)
@@ -137,7 +139,7 @@ func TestBucketErrors(t *testing.T) {
 			reason: "BucketOperationFailed", message: "certificate"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			s.Secret("other", map[string]string{"username": "x"})
 			s.Secret("wrong", map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": "s3cr3t-typo"})
 			s.Bucket(server, c.change)
@@ -155,6 +157,7 @@ func TestBucketErrors(t *testing.T) {
 }
 
 func TestBucketOverTLS(t *testing.T) {
+	t.Parallel()
 	s, server := newHarness(t), testenv.NewS3(t, "--tls-dir", t.TempDir())
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	s.Secret("ca", map[string]string{"ca.crt": string(server.CA)})
@@ -165,6 +168,7 @@ func TestBucketOverTLS(t *testing.T) {
 }
 
 func TestBucketOutage(t *testing.T) {
+	t.Parallel()
 	s, root := newHarness(t), t.TempDir()
 	address := system.FreeAddress(t)
 	server := testenv.ServeS3(t, root, "--addr", address)

@@ -87,7 +87,8 @@ func condition(g *sourcev1.GitRepository, name string) metav1.Condition {
 }
 
 func TestGitVerification(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	golden := func(name string) string {
 		b, err := os.ReadFile(filepath.Join("..", "source", "git", "testdata", name)) // generated with git
 		if err != nil {
@@ -171,7 +172,8 @@ func verifyTags(t *testing.T, s *harness, g *sourcev1.GitRepository, golden func
 }
 
 func TestGitInclude(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "1", "base/x.yaml": "under"})
 	include := func(names ...string) func(*sourcev1.GitRepository) {
 		return func(g *sourcev1.GitRepository) {
@@ -224,6 +226,7 @@ func TestGitInclude(t *testing.T) {
 }
 
 func TestGitRepositoriesShareFetch(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	lib := s.Git.Commit("lib", map[string]string{"l.yaml": "lib"})
 	commit := s.Git.Commit("app", map[string]string{
@@ -292,7 +295,8 @@ func checkSharedFetch(t *testing.T, s *harness, g *sourcev1.GitRepository) {
 }
 
 func TestGitHubAppLogin(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	private := testenv.NewGit(t, "--username", "x-access-token", "--password", "token-1")
 	commit := private.Commit("app", map[string]string{"a.yaml": "1"})
 	var asked atomic.Int64
@@ -340,7 +344,8 @@ func TestGitHubAppLogin(t *testing.T) {
 }
 
 func TestProxyAndLegacyFields(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": "1"})
 	var through atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

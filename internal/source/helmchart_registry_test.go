@@ -32,6 +32,7 @@ func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...
 }
 
 func TestHelmChartOfRegistry(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	pushChart(t, r, "app", "1.0.0")
 	s.Create(&sourcev1.HelmRepository{
@@ -78,6 +79,7 @@ func TestHelmChartOfRegistry(t *testing.T) {
 }
 
 func TestHelmChartVerificationInRegistry(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},

@@ -83,6 +83,7 @@ func (s *harness) updateChart(name string, change func(*sourcev1.HelmChartSpec))
 }
 
 func TestHelmChartOfRepository(t *testing.T) {
+	t.Parallel()
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "2.0.0-rc.1"))
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = ">=1.0.0" })
@@ -144,6 +145,7 @@ func TestHelmChartOfRepository(t *testing.T) {
 }
 
 func TestHelmRepositoryOutage(t *testing.T) {
+	t.Parallel()
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	s.HelmRepository(h)
@@ -171,6 +173,7 @@ func TestHelmRepositoryOutage(t *testing.T) {
 }
 
 func TestHelmChartWithWrongDigest(t *testing.T) {
+	t.Parallel()
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	h.Write("app-1.0.0.tgz", testenv.Package(t, testenv.NewChart("app", "1.0.1")))
@@ -198,6 +201,7 @@ func cosignKey(t *testing.T) string {
 }
 
 func TestHelmProvenanceVerification(t *testing.T) {
+	t.Parallel()
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("app", "1.0.0"))
 	data := testenv.Package(t, testenv.NewChart("app", "1.0.0"))
@@ -259,6 +263,7 @@ func TestHelmProvenanceVerification(t *testing.T) {
 }
 
 func TestHelmChartOfGitRepository(t *testing.T) {
+	t.Parallel()
 	s, h := newHarness(t), testenv.NewHelm(t)
 	h.Publish(testenv.NewChart("db", "1.0.0"), testenv.NewChart("db", "1.4.0"))
 	s.HelmRepository(h)
@@ -335,7 +340,8 @@ func checkChartFailures(t *testing.T, files map[string]string, chartYAML func(ve
 }
 
 func TestInvalidHelmRepositories(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	for _, test := range []struct {
 		name, reason, message string
 		spec                  sourcev1.HelmRepositorySpec

@@ -44,6 +44,7 @@ func (s *harness) served(a *meta.Artifact) []byte {
 }
 
 func TestOCIRepository(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc",
 		"org.opencontainers.image.source": "https://git.example/app"}
@@ -103,6 +104,7 @@ func TestOCIRepository(t *testing.T) {
 }
 
 func TestOCILayerCopy(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	chart := system.Archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
 	const chartType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
@@ -145,6 +147,7 @@ func ociVerifications(key *signing.Key, root *signing.Sigstore, notary *signing.
 }
 
 func TestOCIVerification(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
 	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
@@ -239,7 +242,8 @@ var ociLogins = map[string]struct {
 }
 
 func TestOCILogins(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
 		"secret")
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
@@ -278,6 +282,7 @@ func TestOCILogins(t *testing.T) {
 }
 
 func TestOCIProxy(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),
@@ -303,6 +308,7 @@ func TestOCIProxy(t *testing.T) {
 }
 
 func TestInvalidOCILayers(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	good := system.Archive(t, map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	first := r.Push("app", "latest", nil, static.NewLayer(good, system.ContentMediaType))
@@ -328,6 +334,7 @@ func TestInvalidOCILayers(t *testing.T) {
 }
 
 func TestOCIRegistryOutage(t *testing.T) {
+	t.Parallel()
 	s, r := newHarness(t), testenv.NewRegistry(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),

@@ -58,6 +58,7 @@ func status(t *testing.T, url, token string) int {
 }
 
 func TestArtifactAccess(t *testing.T) {
+	t.Parallel()
 	const ours = "artifacts"
 	for what, c := range map[string]struct {
 		audience    string
@@ -103,6 +104,7 @@ func TestArtifactAccess(t *testing.T) {
 
 // The controllers run in two systems, with TLS and access checks.
 func TestSplitControllers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key, token := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "token")
 	writeCertificate(t, cert, key)
@@ -184,7 +186,8 @@ func write(t *testing.T, file string, data []byte) {
 }
 
 func TestSourceEventStream(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": "1"})
 	s.GitRepository("first", func(g *sourcev1.GitRepository) { g.Spec.URL = s.Git.URL + "/app" })
 	host, _, _ := strings.Cut(strings.TrimPrefix(s.StoredArtifact("first", first).URL, "http://"), "/")
@@ -238,6 +241,7 @@ func TestSourceEventStream(t *testing.T) {
 }
 
 func TestStoreCleanupAtStart(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -36,6 +37,14 @@ func (s *System) Create(o client.Object) {
 		labels := maps.Clone(s.labels)
 		maps.Copy(labels, o.GetLabels())
 		o.SetLabels(labels)
+		if r, ok := o.(*helmv2.HelmRelease); ok && r.Spec.Chart != nil { // the same controllers fetch its chart
+			if r.Spec.Chart.ObjectMeta == nil {
+				r.Spec.Chart.ObjectMeta = &helmv2.HelmChartTemplateObjectMeta{}
+			}
+			chart := maps.Clone(s.labels)
+			maps.Copy(chart, r.Spec.Chart.ObjectMeta.Labels)
+			r.Spec.Chart.ObjectMeta.Labels = chart
+		}
 	}
 	if err := s.Client.Create(s.Context(), o); err != nil {
 		s.Fatal(err)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -70,6 +73,27 @@ func Shared(t *testing.T) *System {
 	return s
 }
 
+// collections are the paths of all objects of a kind that we reconcile.
+var collections = regexp.MustCompile(`^/apis/[a-z.]+\.fluxcd\.io/\w+/\w+$`)
+
+// selecting returns a request for the objects with a label, if it is for all objects of one of our kinds. The
+// controllers reconcile gates of all labels, also those of tests that run controllers of their own. Watches of metadata
+// are for objects that others declare.
+func selecting(r *http.Request, label string) *http.Request {
+	if r.Method != http.MethodGet || !collections.MatchString(r.URL.Path) ||
+		strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+		return r
+	}
+	r = r.Clone(r.Context())
+	query := r.URL.Query()
+	if before := query.Get("labelSelector"); before != "" {
+		label = before + "," + label
+	}
+	query.Set("labelSelector", label)
+	r.URL.RawQuery = query.Encode()
+	return r
+}
+
 func startShared(cfg *rest.Config) (*sharedControllers, error) {
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -88,6 +112,12 @@ func startShared(cfg *rest.Config) (*sharedControllers, error) {
 	s := &System{Namespace: ns.Name, Storage: storage}
 	o := s.Options()
 	o.WatchAllNamespaces, o.WatchLabelSelector = true, sharedLabel+"="+ns.Name
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
+			return next.RoundTrip(selecting(r, o.WatchLabelSelector))
+		})
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- manager.Run(ctx, cfg, o) }()
