@@ -195,7 +195,8 @@ func approvalsCannotChange(t *testing.T, first *gatingv1.GateApproval, alice cli
 }
 
 func TestEmergencyOpen(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.policies()
 	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed, Approvals: &gatingv1.Approvals{Required: 2}})
 	s.gateIs("release", false, "ReconciliationSucceeded", "Gate closed by default")

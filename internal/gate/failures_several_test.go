@@ -49,10 +49,11 @@ func (s *harness) nameRevision(gate, commit string) {
 }
 
 func TestSeveralGatesWatchAnObject(t *testing.T) {
+	t.Parallel()
 	for name, second := range map[string]gatingv1.OnFailure{"Hold and Revert": gatingv1.OnFailureHold,
 		"Revert twice": gatingv1.OnFailureRevert} {
 		t.Run(name, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			s.WatchingGate("release", gatingv1.OnFailureRevert)
 			s.WatchingGate("other", second)
 			healthy := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
@@ -83,7 +84,8 @@ func TestSeveralGatesWatchAnObject(t *testing.T) {
 }
 
 func TestFailureOfAChangeThatRulesLetThrough(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "release"},
 		Spec: gatingv1.GateSpec{Default: gatingv1.Closed, OnFailure: gatingv1.OnFailureRevert,
 			Soak: &meta.Duration{Duration: time.Hour}, Rules: []gatingv1.Rule{
@@ -117,7 +119,8 @@ func TestFailureOfAChangeThatRulesLetThrough(t *testing.T) {
 // TestFailureHoldsChangesThatRulesLetThrough has a gate that is closed by default, so that it does not close for the
 // failure.
 func TestFailureHoldsChangesThatRulesLetThrough(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "release"},
 		Spec: gatingv1.GateSpec{Default: gatingv1.Closed, OnFailure: gatingv1.OnFailureHold,
 			Soak:  &meta.Duration{Duration: time.Hour},
@@ -147,6 +150,7 @@ func TestFailureHoldsChangesThatRulesLetThrough(t *testing.T) {
 }
 
 func TestGateIsDeletedDuringRevert(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	healthy := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
@@ -179,7 +183,8 @@ func TestGateIsDeletedDuringRevert(t *testing.T) {
 }
 
 func TestGateIsDeletedBetweenWaves(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	create := func(change ...func(*gatingv1.Gate)) {
 		s.Gone(&gatingv1.Gate{}, "release")
 		s.wavedGate([]gatingv1.Wave{wave("canary", soak(time.Hour))}, change...)

@@ -42,6 +42,7 @@ func (s *harness) mergeConfigMap(name, patch string) {
 }
 
 func TestFailureClosesGate(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.WatchingGate("release", gatingv1.OnFailureHold)
 	first := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
@@ -96,7 +97,8 @@ func TestFailureClosesGate(t *testing.T) {
 }
 
 func TestRecoveredObjectOpensGate(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.WatchingGate("release", gatingv1.OnFailureHold)
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
 	s.GitRepository("app")

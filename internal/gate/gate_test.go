@@ -61,6 +61,7 @@ func openBy(g *meta.Time) string {
 }
 
 func TestGateOpensForWindow(t *testing.T) {
+	t.Parallel()
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
 	createWindows(s)
@@ -162,7 +163,8 @@ func (s *harness) recorded(reason, says string) {
 }
 
 func TestInvalidGatesStayClosed(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	spec := gatingv1.GateSpec{Default: gatingv1.Opened}
 	entry := gatingv1.ScheduleEntry{State: gatingv1.Opened, Cron: "0 0 31 2 *",
 		Duration: &meta.Duration{Duration: time.Hour}}
@@ -206,6 +208,7 @@ func TestInvalidGatesStayClosed(t *testing.T) {
 }
 
 func TestGateChecks(t *testing.T) {
+	t.Parallel()
 	var status atomic.Int64
 	status.Store(http.StatusServiceUnavailable)
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

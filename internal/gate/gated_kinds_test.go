@@ -23,7 +23,8 @@ import (
 )
 
 func TestRolloutContinuesBehindClosedGate(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Gate("approval")
 	s.TurnGate("approval", gatingv1.Opened)
 	first := s.Git.Commit("app", map[string]string{"d.yaml": system.WebDeployment("web:1", "not-ready")})
@@ -70,6 +71,7 @@ type kept struct {
 }
 
 func TestGatesHoldEverySourceKind(t *testing.T) {
+	t.Parallel()
 	s, registry, server, charts := newHarness(t), testenv.NewRegistry(t), testenv.NewS3(t), testenv.NewHelm(t)
 	s.Gate("freeze")
 	s.TurnGate("freeze", gatingv1.Opened)

@@ -41,7 +41,8 @@ func (s *harness) says(o reconcile.Object, name, condition string, status metav1
 }
 
 func TestKustomizationWaitsForApproval(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Gate("approval")
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
@@ -110,6 +111,7 @@ func (s *harness) pending(name, commit string, created, configured, deleted int3
 }
 
 func TestHeldSourceKeepsArtifact(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.Gate("freeze", func(g *gatingv1.Gate) { g.Spec.AllowManual = true })
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
@@ -193,6 +195,7 @@ func restoresLostArtifact(t *testing.T, s *harness, g *sourcev1.GitRepository, f
 }
 
 func TestGateSelectors(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")

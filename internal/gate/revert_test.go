@@ -58,6 +58,7 @@ func (s *harness) revertedFrom() (first, second string) {
 }
 
 func TestFailedRevisionIsReverted(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	first, second := s.revertedFrom()
 	for name, value := range map[string]string{"a": "1", "b": "1", "c": "1"} {
@@ -111,7 +112,8 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 }
 
 func TestUnhealthyRevertStops(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.GitRepository("app")
@@ -149,6 +151,7 @@ func TestUnhealthyRevertStops(t *testing.T) {
 }
 
 func TestRevertNeedsArtifact(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})

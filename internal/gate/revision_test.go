@@ -78,6 +78,7 @@ func (s *harness) blockedBy(name, says string) {
 }
 
 func TestProductionFollowsStagingAfterItsSoak(t *testing.T) {
+	t.Parallel()
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
 	s.GrantAll("default")
@@ -119,6 +120,7 @@ func TestProductionFollowsStagingAfterItsSoak(t *testing.T) {
 }
 
 func TestPromotedRevisionIsAppliedAfterTheSourceMovedOn(t *testing.T) {
+	t.Parallel()
 	clock := testingclock.NewFakeClock(tenOClock())
 	s := newHarness(t, func(o *options.Options) { o.Clock = clock })
 	s.GrantAll("default")
@@ -198,7 +200,8 @@ func (s *harness) checkSays(name, says string) {
 }
 
 func TestGatesThatWaitForEachOtherAreClosed(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.GrantAll("default")
 	s.newGate("one", afterStaging("behind-two", 0))
 	s.newGate("two", afterStaging("behind-one", 0))
@@ -220,6 +223,7 @@ func TestGatesThatWaitForEachOtherAreClosed(t *testing.T) {
 }
 
 func TestRevisionChecksFailClosed(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	s.Kustomization("suspended", "app", "staging", func(k *kustomizev1.Kustomization) { k.Spec.Suspend = true })
 	unreadable := afterStaging("suspended", 0)
@@ -247,7 +251,8 @@ func TestRevisionChecksFailClosed(t *testing.T) {
 }
 
 func TestRevisionChecksAreValidated(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	both, neither, long, waits := afterStaging("a", 0), afterStaging("", 0), afterStaging("a", 10*365*24*time.Hour),
 		afterStaging("a", 0)
 	both.Checks[0].Revision.Selector = &metav1.LabelSelector{}

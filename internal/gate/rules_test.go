@@ -40,6 +40,7 @@ func (s *harness) heldBecause(why string) {
 }
 
 func TestRulesJudgeTheChange(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.gateWithRules(gatingv1.Opened,
 		gatingv1.Rule{Name: "no-deletion", Expression: "change.deleted.size() > 0", Outcome: gatingv1.OutcomeDeny,
@@ -89,7 +90,8 @@ func TestRulesJudgeTheChange(t *testing.T) {
 }
 
 func TestRulePassesThroughAClosedGate(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.gateWithRules(gatingv1.Closed, gatingv1.Rule{Name: "settings", Outcome: gatingv1.OutcomePass,
 		Expression: "object.labels[?'tier'].orValue('') == 'test' && change.risk == 'low' && " +
 			"change.created.all(o, o.kind == 'ConfigMap')"})
@@ -170,7 +172,8 @@ func TestRuleRequiresApprovalsOfTheChange(t *testing.T) {
 }
 
 func TestRulesFailClosed(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.gateWithRules(gatingv1.Opened, gatingv1.Rule{Name: "broken", Expression: "change.nothing == 1",
 		Outcome: gatingv1.OutcomeDeny})

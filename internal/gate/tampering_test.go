@@ -62,7 +62,8 @@ func (s *harness) writeOpened(name string) {
 }
 
 func TestWrittenStatusDoesNotPassGate(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.Gate("release")
 	s.TurnGate("release", gatingv1.Opened)
 	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})

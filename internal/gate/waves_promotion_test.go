@@ -12,7 +12,8 @@ import (
 // The revision that staging was Ready at goes through the waves, also while the source has a newer one that staging has
 // failed at.
 func TestPromotedRevisionGoesThroughWaves(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.GrantAll("default")
 	push := func(staging, fleet string) string {
 		return s.commitEach(map[string]string{"staging": staging, "a": fleet, "b": fleet})

@@ -29,6 +29,7 @@ func (s *harness) stays(name, value, commit, text string) {
 }
 
 func TestSoakSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.wavedGate([]gatingv1.Wave{wave("canary")})
 	s.fleet(map[string]string{"a": "canary", "b": ""})
@@ -66,6 +67,7 @@ func TestSoakSurvivesRestart(t *testing.T) {
 
 // TestForgedReadinessOpensNoWave writes to the status of an object that is not Ready that it is.
 func TestForgedReadinessOpensNoWave(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.wavedGate([]gatingv1.Wave{wave("canary")})
 	first := s.fleet(map[string]string{"a": "canary", "b": ""})
@@ -91,7 +93,8 @@ func TestForgedReadinessOpensNoWave(t *testing.T) {
 }
 
 func TestNewRevisionStartsWithTheFirstWave(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.wavedGate([]gatingv1.Wave{wave("canary"), wave("eu")})
 	s.fleet(map[string]string{"a": "canary", "b": "eu", "c": ""})
 	second := s.commitEach(map[string]string{"a": "2", "b": "bad", "c": "2"})
@@ -121,6 +124,7 @@ func TestNewRevisionStartsWithTheFirstWave(t *testing.T) {
 }
 
 func TestMembersThatHoldAWave(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.Gate("freeze", func(g *gatingv1.Gate) { g.Spec.Default = gatingv1.Opened })
 	s.TurnGate("freeze", gatingv1.Opened)
@@ -157,10 +161,11 @@ func TestMembersThatHoldAWave(t *testing.T) {
 }
 
 func TestWavesWithFailures(t *testing.T) {
+	t.Parallel()
 	for name, onFailure := range map[string]gatingv1.OnFailure{"Hold": gatingv1.OnFailureHold,
 		"Revert": gatingv1.OnFailureRevert} {
 		t.Run(name, func(t *testing.T) {
-			s := newHarness(t)
+			s := sharedHarness(t)
 			s.wavedGate([]gatingv1.Wave{wave("canary")}, func(g *gatingv1.Gate) {
 				g.Spec.OnFailure, g.Spec.Soak = onFailure, &meta.Duration{Duration: time.Hour}
 			})

@@ -118,7 +118,8 @@ func (s *harness) fleet(waves map[string]string) (first string) {
 }
 
 func TestWavesFollowEachOther(t *testing.T) {
-	s := newHarness(t)
+	t.Parallel()
+	s := sharedHarness(t)
 	s.wavedGate([]gatingv1.Wave{wave("canary"), wave("empty"), wave("eu", atMost(1))})
 	first := s.fleet(map[string]string{"a": "canary", "b": "eu", "c": "eu", "d": ""})
 	s.progress(first, "all objects have revision 'main@sha1:"+first+"'; wave 'empty' selects no object")
