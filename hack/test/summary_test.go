@@ -41,8 +41,8 @@ func TestSummaryPrintsWhatGoTestPrints(t *testing.T) {
 		"bad/p_test.go": testFile + "func TestGood(t *testing.T) { t.Log(\"hidden\") }\n" +
 			"func TestBad(t *testing.T) {\n\tt.Parallel()\n\tt.Log(\"context\")\n\t" +
 			"t.Run(\"sub\", func(t *testing.T) { t.Error(\"wrong\") })\n}\n",
-		"main/p_test.go": testFile + "func TestMain(m *testing.M) { m.Run(); fmt.Println(\"in the end\"); os.Exit(1) }\n" +
-			"func TestGood(t *testing.T) {}\n",
+		"main/p_test.go": testFile + "func TestMain(m *testing.M) {\n\tm.Run()\n\tfmt.Println(\"in the end\")\n" +
+			"\tos.Exit(1)\n}\nfunc TestGood(t *testing.T) {}\n",
 	})
 	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "./...")
 	cmd.Dir = dir

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -73,15 +72,13 @@ func Shared(t *testing.T) *System {
 	return s
 }
 
-// collections are the paths of all objects of a kind that we reconcile.
-var collections = regexp.MustCompile(`^/apis/[a-z.]+\.fluxcd\.io/\w+/\w+$`)
+// allGates is the end of the path of the gates of all namespaces.
+const allGates = "/apis/gating.toolkit.fluxcd.io/v1alpha1/gates"
 
-// selecting returns a request for the objects with a label, if it is for all objects of one of our kinds. The
-// controllers reconcile gates of all labels, also those of tests that run controllers of their own. Watches of metadata
-// are for objects that others declare.
+// selecting returns a request for the gates with a label, if it is for all gates: controllers reconcile gates of all
+// labels, also those of tests that run controllers of their own.
 func selecting(r *http.Request, label string) *http.Request {
-	if r.Method != http.MethodGet || !collections.MatchString(r.URL.Path) ||
-		strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, allGates) {
 		return r
 	}
 	r = r.Clone(r.Context())
