@@ -99,7 +99,7 @@ func (p *process) addImageAutomation(ctx context.Context) error {
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 	}
 	automation := &automate.Automation{Writers: writers, Clock: p.GetClock(), Edges: p.kernel.Edges,
-		KeepPushBranch: p.KeepsPushBranch()}
+		ResetPushBranch: p.ResetsPushBranch()}
 	jobs := *p.kernel
 	jobs.Gates = release.Gates{Gatekeeper: p.gateIndex, Objects: p.mgr.GetClient()}
 	return errors.Join(

@@ -27,9 +27,8 @@ var featureGates = map[string]string{
 	waitFailedGate: "wait until spec.timeout for objects that report a failure; otherwise the health check fails " +
 		"at once",
 	additiveReadyExprKey: "require a dependency with a readyExpr to be Ready as well",
-	forcePushGate: "on by default: a push branch is recreated from the checked out branch; if false, commits " +
-		"are added " +
-		"to it",
+	forcePushGate: "a push branch that has only commits of its automation is recreated from the checked out branch, " +
+		"by a forced push; otherwise commits are added to it",
 
 	allowDNSGate:         "templates of charts may resolve names by getHostByName",
 	noDigestTrackingGate: "chart versions get no suffix with the digest of the OCI artifact",
@@ -123,10 +122,8 @@ func (o *Options) RetriesReleases() bool { return o.enabled(retryOnFailureGate) 
 // UsesHelm3Defaults reports whether releases that set nothing else behave as those of Helm 3.
 func (o *Options) UsesHelm3Defaults() bool { return o.enabled(helm3DefaultsGate) }
 
-// KeepsPushBranch reports whether image updates add commits to an existing push branch.
-func (o *Options) KeepsPushBranch() bool {
-	return o.FeatureGates[forcePushGate] != "" && !o.enabled(forcePushGate)
-}
+// ResetsPushBranch reports whether image updates may recreate a push branch by a forced push.
+func (o *Options) ResetsPushBranch() bool { return o.enabled(forcePushGate) }
 
 func (o *Options) enabled(gate string) bool {
 	on, err := strconv.ParseBool(o.FeatureGates[gate])

@@ -46,8 +46,8 @@ type Automation struct {
 	Writers *change.Opener
 	Clock   clock.WithDelayedExecution
 	Edges   *reconcile.Edges
-	// KeepPushBranch adds commits to an existing push branch instead of resetting it to what is checked out.
-	KeepPushBranch bool
+	// ResetPushBranch resets a push branch without commits of others to what is checked out, by a forced push.
+	ResetPushBranch bool
 
 	mu     sync.Mutex
 	states map[types.UID]*state
@@ -93,7 +93,7 @@ func (a *Automation) Reconcile(ctx context.Context,
 	obj := pass.Object
 	obj.Status.LastAutomationRunTime = &meta.Time{Time: a.Clock.Now()}
 	writer, err := a.Writers.Open(ctx, obj,
-		change.Options{Owner: string(obj.UID), KeepPushBranch: a.KeepPushBranch})
+		change.Options{Owner: string(obj.UID), ResetPushBranch: a.ResetPushBranch})
 	if err != nil {
 		return failed(err)
 	}

@@ -146,7 +146,9 @@ func (s *harness) eventTells(name, key, message string) {
 }
 
 func TestPushBranchIsRecreatedUnlessUpToDate(t *testing.T) {
-	s := newHarness(t, system.ImageAutomation)
+	s := newHarness(t, system.ImageAutomation, func(o *options.Options) {
+		o.FeatureGates = map[string]string{"GitForcePushBranch": "true"}
+	})
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1.0.0", "web")})
 	s.GitRepository("app")
 	s.ChooseImage("web", "web:2.0.0")
@@ -186,8 +188,9 @@ func TestPushBranchIsRecreatedUnlessUpToDate(t *testing.T) {
 		t.Errorf("the branch was pushed again: %s", got)
 	}
 
-	t.Log("main has a new commit: the branch is recreated from it")
+	t.Log("main has a new commit: the branch is recreated from it, as it has no commits of others any more")
 	s.Git.Run("app", "update-ref", "-d", "refs/heads/review")
+	s.Git.Run("app", "update-ref", "refs/heads/auto", first)
 	moved := s.Git.Commit("app", map[string]string{"a.yaml": "a: 1\n"})
 	run()
 	if got := s.Git.Run("app", "rev-parse", "auto^"); got != moved {
@@ -203,11 +206,9 @@ func TestPushBranchIsRecreatedUnlessUpToDate(t *testing.T) {
 	}
 }
 
-// With the feature gate off, nothing is force-pushed, and commits of others stay.
-func TestPushBranchIsKeptWithFeatureGate(t *testing.T) {
-	s := newHarness(t, system.ImageAutomation, func(o *options.Options) {
-		o.FeatureGates = map[string]string{"GitForcePushBranch": "false"}
-	})
+// Without the feature gate, nothing is force-pushed, and commits of others stay.
+func TestPushBranchIsKeptWithoutFeatureGate(t *testing.T) {
+	s := newHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web")})
 	s.GitRepository("app")
 	s.ChooseImage("web", "web:2")

@@ -55,13 +55,36 @@ func (r *run) update(ctx context.Context, fresh bool) error {
 		r.upToDate(checkout)
 		return r.openPullRequest(ctx, branch, result.Changes) // if that failed after the push
 	}
+	if !branch.HasOthers() {
+		return r.commit(ctx, checkout, branch, result)
+	}
+	return r.addTo(ctx, checkout, branch, result)
+}
+
+// addTo commits on top of the branch of a pull request that has commits of others.
+func (r *run) addTo(ctx context.Context, checkout *change.Checkout, branch change.Branch, result scan.Result) error {
+	all := result.Changes
+	result.Release()
+	checkout, err := r.writer.Onto(branch, checkout)
+	if err != nil {
+		return err
+	}
+	if result, err = r.scan(ctx, checkout); err != nil {
+		return err
+	}
+	if len(result.Edits) == 0 {
+		r.upToDate(checkout)
+		return r.openPullRequest(ctx, branch, all)
+	}
 	return r.commit(ctx, checkout, branch, result)
 }
 
 // commit commits the changes unless they wait for others or a gate holds them.
 func (r *run) commit(ctx context.Context, checkout *change.Checkout, branch change.Branch, result scan.Result) error {
-	if err := r.state.reverts.check(result.Changes); err != nil {
-		return err
+	if branch.IsCheckout() {
+		if err := r.state.reverts.check(result.Changes); err != nil {
+			return err
+		}
 	}
 	r.batchWait = r.state.batch.wait(&r.pass.Object.Spec, r.pass.Requested, result.Changes, r.automation.Clock.Now())
 	if r.batchWait > 0 {
@@ -116,7 +139,10 @@ func (r *run) commitAll(ctx context.Context, checkout *change.Checkout, branch c
 		if err != nil {
 			return err
 		}
-		r.recordPush(pushed, part.Changes)
+		if branch.IsCheckout() {
+			r.state.reverts.add(part.Changes)
+		}
+		r.recordPush(pushed)
 		if checkout, branch, err = r.writer.After(commit, pushed.Hash); err != nil {
 			return err
 		}
@@ -137,8 +163,7 @@ func (r *run) commitAll(ctx context.Context, checkout *change.Checkout, branch c
 }
 
 // recordPush writes a pushed commit to the status.
-func (r *run) recordPush(pushed change.Pushed, changes []edit.Change) {
-	r.state.reverts.add(changes)
+func (r *run) recordPush(pushed change.Pushed) {
 	r.pushed = append(r.pushed, pushed)
 	if pushed.Warning != "" {
 		r.problems = append(r.problems, pushed.Warning)

@@ -98,9 +98,9 @@ type Writer struct {
 type Options struct {
 	// Owner identifies the writer's view of the mirror. Writers with different owners do not share state.
 	Owner string
-	// KeepPushBranch adds commits to an existing push branch. Otherwise the branch is reset to what is checked out. A
-	// branch of a pull request is always reset.
-	KeepPushBranch bool
+	// ResetPushBranch allows to reset a push branch that has only commits of the automation to what is checked out, by
+	// a forced push. Otherwise commits are added to it. A branch of a pull request may always be reset.
+	ResetPushBranch bool
 }
 
 // Open checks the configuration of an automation and reads everything that a writer needs. It makes no request to the
@@ -122,7 +122,7 @@ func (o *Opener) Open(ctx context.Context, automation *imagev1.ImageUpdateAutoma
 	if w.target, err = targetOf(automation, repository); err != nil {
 		return nil, err
 	}
-	w.target.keep = options.KeepPushBranch && automation.Spec.PullRequest == nil
+	w.target.mayReset = options.ResetPushBranch
 	w.Timeout = maxTries * defaultTimeout
 	if t := repository.Spec.Timeout; t != nil && t.Duration > 0 {
 		w.Timeout = maxTries * t.Duration

@@ -32,11 +32,17 @@ type Branch struct {
 
 	ref      string // full name
 	separate bool   // it is not the branch that is checked out
-	replace  bool   // the branch is reset: the push is forced if the branch exists
+	foreign  bool   // it has commits of others that the checkout does not have: it is never reset
 }
 
 // Name returns the name of the branch without "refs/heads/".
 func (b Branch) Name() string { return strings.TrimPrefix(b.ref, branchPrefix) }
+
+// IsCheckout reports whether commits are pushed to the branch that is checked out.
+func (b Branch) IsCheckout() bool { return !b.separate }
+
+// HasOthers reports whether the branch of a pull request has commits of others that the checkout lacks. They must stay.
+func (b Branch) HasOthers() bool { return b.foreign }
 
 // Checkout fetches the reference to check out. If fresh is set, the remote is asked even if it was asked lately.
 func (w *Writer) Checkout(ctx context.Context, fresh bool) (*Checkout, error) {
@@ -50,8 +56,8 @@ func (w *Writer) Checkout(ctx context.Context, fresh bool) (*Checkout, error) {
 		if c.pushTip, err = w.fetchTip(ctx, w.target.branch); err != nil {
 			return nil, err
 		}
-		if w.target.keep && !c.pushTip.IsZero() {
-			c.commit = c.pushTip
+		if c.commit, err = w.base(ctx, c.commit, c.pushTip); err != nil {
+			return nil, err
 		}
 	}
 	c.files, err = w.view.Files(c.commit)
@@ -73,7 +79,7 @@ func (w *Writer) fetchTip(ctx context.Context, ref string) (plumbing.Hash, error
 
 // Scan finds the values below spec.update.path that a plan changes.
 func (w *Writer) Scan(ctx context.Context, scanner *scan.Scanner, c *Checkout, plan scan.Plan) (scan.Result, error) {
-	result, err := scanner.Scan(ctx, c.files, c.files.Root, w.path(), plan)
+	result, err := scanner.Scan(ctx, c.files, c.files.Root, updatePath(w.automation), plan)
 	if guard.IsMemory(err) {
 		return result, err
 	}
@@ -85,8 +91,9 @@ func (w *Writer) Scan(ctx context.Context, scanner *scan.Scanner, c *Checkout, p
 	return result, nil
 }
 
-func (w *Writer) path() string {
-	if u := w.automation.Spec.Update; u != nil {
+// updatePath returns the directory whose files are updated.
+func updatePath(obj *imagev1.ImageUpdateAutomation) string {
+	if u := obj.Spec.Update; u != nil {
 		return u.Path
 	}
 	return ""
@@ -105,13 +112,13 @@ func (c *Checkout) Only(ctx context.Context, result scan.Result, plan scan.Plan,
 // name may depend on the changes; suffix is appended to that name.
 func (w *Writer) Branch(ctx context.Context, c *Checkout, changes []edit.Change, suffix string) (Branch, error) {
 	if w.pullRequest == nil || len(changes) == 0 {
-		return Branch{ref: w.target.branch, Tip: c.pushTip, separate: w.target.separate, replace: !w.target.keep}, nil
+		return Branch{ref: w.target.branch, Tip: c.pushTip, separate: w.target.separate}, nil
 	}
 	name, err := w.pullRequest.branchName(w.automation, changes)
 	if err != nil {
 		return Branch{}, err
 	}
-	b := Branch{ref: branchPrefix + name + suffix, separate: true, replace: true}
+	b := Branch{ref: branchPrefix + name + suffix, separate: true}
 	if b.Name() == w.pullRequest.into {
 		return b, fault.New(imagev1.InvalidSourceConfigurationReason,
 			"spec.pullRequest.branch is the branch that the pull request is merged into").
@@ -121,8 +128,20 @@ func (w *Writer) Branch(ctx context.Context, c *Checkout, changes []edit.Change,
 		return b, fault.New(imagev1.InvalidSourceConfigurationReason, "spec.pullRequest.branch is invalid").
 			Because(err).Final()
 	}
-	b.Tip, err = w.fetchTip(ctx, b.ref)
+	if b.Tip, err = w.fetchTip(ctx, b.ref); err != nil || b.Tip.IsZero() {
+		return b, err
+	}
+	_, foreign, err := w.compare(ctx, b.Tip, c.commit)
+	b.foreign = foreign
 	return b, err
+}
+
+// Onto returns the tip of a branch as the commit to build on.
+func (w *Writer) Onto(b Branch, c *Checkout) (*Checkout, error) {
+	on, err := *c, error(nil)
+	on.commit = b.Tip
+	on.files, err = w.view.Files(b.Tip)
+	return &on, err
 }
 
 // HasChanges reports whether a separate branch contains the changes already: it is ahead of the checkout, and a scan of
@@ -135,7 +154,7 @@ func (w *Writer) HasChanges(ctx context.Context, scanner *scan.Scanner, c *Check
 	if err != nil {
 		return false
 	}
-	result, err := scanner.Scan(ctx, files, files.Root, w.path(), plan)
+	result, err := scanner.Scan(ctx, files, files.Root, updatePath(w.automation), plan)
 	result.Release()
 	return err == nil && len(result.Edits) == 0
 }

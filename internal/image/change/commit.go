@@ -152,8 +152,10 @@ func (w *Writer) commitMessage(changes []edit.Change, by Attribution) (string, e
 // rejects that, the commit is pushed without the note, as not everybody may write notes.
 func (w *Writer) pushWithNote(ctx context.Context, b Branch, commit plumbing.Hash, note git.RefUpdate) (warning string,
 	err error) {
-	updates := []git.RefUpdate{{Name: b.ref, Old: b.Tip, New: commit,
-		Force: b.separate && b.replace && !b.Tip.IsZero()}}
+	// Forced: the branch is reset, or moves to what was checked out, of which the mirror may lack the history. Either was
+	// decided about this tip only.
+	updates := []git.RefUpdate{{Name: b.ref, Old: b.Tip, New: commit, Force: b.separate && !b.Tip.IsZero() &&
+		!w.descends(commit, b.Tip)}}
 	if w.target.alsoPush != "" {
 		tip, err := w.view.Lookup(ctx, w.target.alsoPush)
 		if err != nil {
@@ -179,7 +181,8 @@ func (w *Writer) pushWithNote(ctx context.Context, b Branch, commit plumbing.Has
 }
 
 func templateData(obj *imagev1.ImageUpdateAutomation, changes []edit.Change) message.Data {
-	return message.DataOf(client.ObjectKeyFromObject(obj), changes, obj.Spec.GitSpec.Commit.MessageTemplateValues)
+	return message.DataOf(client.ObjectKeyFromObject(obj), updatePath(obj), changes,
+		obj.Spec.GitSpec.Commit.MessageTemplateValues)
 }
 
 func pushedMessage(commit plumbing.Hash, branch string) string {

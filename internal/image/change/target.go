@@ -18,7 +18,7 @@ type target struct {
 	branch   string // full name of the push branch
 	separate bool   // the push branch is not the branch that is checked out
 	alsoPush string // full name of the destination of the refspec; empty: none
-	keep     bool   // commits are added to an existing push branch
+	mayReset bool   // a push branch that has only commits of the automation may be reset to what is checked out
 }
 
 // notBranchHint is the hint if no branch is checked out, with the field to set.

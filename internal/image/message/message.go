@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ type Data struct {
 
 // Changed is the changes of a commit.
 type Changed struct {
-	FileChanges map[string]ObjectChanges
+	FileChanges map[string]ObjectChanges // by the path of the file below spec.update.path
 	inOrder     []Change
 }
 
@@ -52,8 +53,15 @@ type ObjectIdentifier struct{ Name, Namespace, APIVersion, Kind string }
 // Change is a value that was set.
 type Change struct{ OldValue, NewValue, Setter string }
 
-// Changes returns all changes in order.
-func (c Changed) Changes() []Change { return c.inOrder }
+// Changes returns all changes in order, equal ones once.
+func (c Changed) Changes() []Change {
+	seen := map[Change]bool{}
+	return slices.DeleteFunc(slices.Clone(c.inOrder), func(change Change) bool {
+		again := seen[change]
+		seen[change] = true
+		return again
+	})
+}
 
 // Objects returns all changes by object, of all files.
 func (c Changed) Objects() ObjectChanges {
@@ -66,20 +74,26 @@ func (c Changed) Objects() ObjectChanges {
 	return all
 }
 
-// DataOf returns the data for a template.
-func DataOf(automation types.NamespacedName, changes []edit.Change, values map[string]string) Data {
+// DataOf returns the data for a template. Dir is spec.update.path.
+func DataOf(automation types.NamespacedName, dir string, changes []edit.Change, values map[string]string) Data {
 	d := Data{AutomationObject: automation, Changed: Changed{FileChanges: map[string]ObjectChanges{}}, Values: values}
 	for _, c := range changes {
-		if d.Changed.FileChanges[c.File] == nil {
-			d.Changed.FileChanges[c.File] = ObjectChanges{}
+		file := below(dir, c.File)
+		if d.Changed.FileChanges[file] == nil {
+			d.Changed.FileChanges[file] = ObjectChanges{}
 		}
 		o := ObjectIdentifier{Name: c.Object.Name, Namespace: c.Object.Namespace, APIVersion: c.Object.APIVersion,
 			Kind: c.Object.Kind}
 		change := Change{OldValue: c.Old, NewValue: c.New, Setter: c.Setter}
-		d.Changed.FileChanges[c.File][o] = append(d.Changed.FileChanges[c.File][o], change)
+		d.Changed.FileChanges[file][o] = append(d.Changed.FileChanges[file][o], change)
 		d.Changed.inOrder = append(d.Changed.inOrder, change)
 	}
 	return d
+}
+
+// below returns the path of a file relative to a directory of the repository.
+func below(dir, file string) string {
+	return strings.TrimPrefix(strings.TrimPrefix("/"+file, strings.TrimSuffix(path.Clean("/"+dir), "/")+"/"), "/")
 }
 
 // Template is a parsed template.
@@ -103,7 +117,7 @@ func Parse(text string) (*Template, error) {
 		}
 	}
 	t := &Template{parsed}
-	_, err = t.Execute(DataOf(types.NamespacedName{}, nil, nil))
+	_, err = t.Execute(DataOf(types.NamespacedName{}, "", nil, nil))
 	if errors.Is(err, ErrRemoved) {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 )
 
-var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, []edit.Change{
+var data = DataOf(types.NamespacedName{Namespace: "apps", Name: "update"}, "", []edit.Change{
 	{File: "b.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"},
 		Setter: "apps:web", Old: "web:1", New: "web:2"},
 	{File: "a.yaml", Object: edit.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "prod", Name: "web"},
@@ -132,7 +132,7 @@ func TestFunctionsWriteBoundedText(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		_, err = parsed.Execute(DataOf(types.NamespacedName{}, nil, nil))
+		_, err = parsed.Execute(DataOf(types.NamespacedName{}, "", nil, nil))
 		if want := "the arguments of '" + name + "' are too large for a template"; err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)
@@ -145,5 +145,36 @@ func TestFunctionsWriteBoundedText(t *testing.T) {
 	}
 	if got, err := parsed.Execute(Data{}); err != nil || got != "a    |007 in 2026 a, b   x ccbcc zzz" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestFileChangesBelowThePath checks the keys of FileChanges: they are relative to spec.update.path.
+func TestFileChangesBelowThePath(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ path, file, want string }{
+		{"", "apps/web.yaml", "apps/web.yaml"}, {"./", "apps/web.yaml", "apps/web.yaml"},
+		{".", "web.yaml", "web.yaml"}, {"/", "web.yaml", "web.yaml"},
+		{"./apps", "apps/web.yaml", "web.yaml"}, {"apps/", "apps/prod/web.yaml", "prod/web.yaml"},
+		{"/apps//prod/", "apps/prod/web.yaml", "web.yaml"}, {"apps/x/..", "apps/web.yaml", "web.yaml"},
+		{"app", "apps/web.yaml", "apps/web.yaml"}, {"../apps", "apps/web.yaml", "web.yaml"},
+	} {
+		d := DataOf(types.NamespacedName{}, c.path, []edit.Change{{File: c.file, Old: "a", New: "b"}}, nil)
+		if _, ok := d.Changed.FileChanges[c.want]; !ok || len(d.Changed.FileChanges) != 1 {
+			t.Errorf("path %q, file %q: got %v, want %q", c.path, c.file, d.Changed.FileChanges, c.want)
+		}
+	}
+}
+
+// TestChangesAreListedOnce checks that one image that is set in three places is one change.
+func TestChangesAreListedOnce(t *testing.T) {
+	t.Parallel()
+	same := edit.Change{File: "a.yaml", Old: "a:1", New: "a:2", Setter: "apps:a"}
+	other := edit.Change{File: "a.yaml", Old: "a:0", New: "a:2", Setter: "apps:a"}
+	d := DataOf(types.NamespacedName{}, "", []edit.Change{same, other, same, same}, nil)
+	if got := d.Changed.Changes(); len(got) != 2 || got[0].OldValue != "a:1" || got[1].OldValue != "a:0" {
+		t.Errorf("got %v", got)
+	}
+	if got := d.Changed.Objects()[ObjectIdentifier{}]; len(got) != 4 {
+		t.Errorf("got %v", got)
 	}
 }

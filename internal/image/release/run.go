@@ -35,7 +35,7 @@ func (j *Jobs) run(ctx context.Context, pass *reconcile.Pass[*imagev1alpha1.Imag
 	obj := pass.Object
 	owner := string(obj.UID) // not that of the automation, whose passes run at the same time
 	defer func() { _ = j.Writers.Release(owner) }()
-	writer, err := j.Writers.Open(ctx, automation, change.Options{Owner: owner, KeepPushBranch: true})
+	writer, err := j.Writers.Open(ctx, automation, change.Options{Owner: owner})
 	if err != nil {
 		return result{}, err
 	}

@@ -1,19 +1,13 @@
 package git
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-
-	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
-	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 )
 
 const (
@@ -140,59 +134,13 @@ func (u *update) notOnBranch(err error) error {
 // searchHistory fetches the commits of a branch to a depth, and reports whether they contain the commit, and whether
 // they are the whole history.
 func (u *update) searchHistory(tip, commit plumbing.Hash, depth int) (isFound, isWhole bool, err error) {
-	request := wire.Request{Want: []plumbing.Hash{tip}, WithoutTrees: true}
-	if u.conn.Supports(capability.Shallow) {
-		request.Depth = depth
-	}
-	answer, err := u.conn.Fetch(u.ctx, request, u.mirror.limits.pack)
-	if err != nil {
-		return false, false, err
-	}
-	dir, err := os.MkdirTemp(u.mirror.dir, historyDir)
-	if err != nil {
-		return false, false, storageFault("cannot create a directory for the history of a branch", err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // it is removed when the mirror is opened again
-	objects, err := packstore.Open(dir, u.mirror.packs)
-	if err != nil {
-		return false, false, storageFault("cannot create a directory for the history of a branch", err)
-	}
-	defer objects.Detach() //nolint:errcheck // it is not read any more
-	if err := u.store(objects, answer); err != nil {
-		return false, false, err
-	}
-	isFound, err = contains(u.ctx, objects, tip, commit)
-	return isFound, len(answer.Shallow) == 0, err
-}
-
-// contains reports whether a commit is among the first maxAncestors ancestors of a tip.
-func contains(ctx context.Context, objects *packstore.Store, tip, commit plumbing.Hash) (bool, error) {
-	seen, next := map[plumbing.Hash]bool{tip: true}, []plumbing.Hash{tip}
-	for len(next) > 0 {
-		h := next[0]
-		next = next[1:]
-		if h == commit {
-			return true, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return false, gitFault("timed out searching the history of the branch").Because(err).
-				WithHint("Raise spec.timeout")
-		}
-		kind, data, err := objects.Read(h)
-		switch {
-		case errors.Is(err, packstore.ErrNotFound):
-			continue // beyond the depth
-		case err != nil:
-			return false, gitFault("cannot read the history of the branch").Because(err)
-		case kind != plumbing.CommitObject:
-			continue
-		}
-		for _, parent := range parentsOf(data) {
-			if !seen[parent] && len(seen) < maxAncestors {
-				seen[parent] = true
-				next = append(next, parent)
-			}
-		}
-	}
-	return false, nil
+	err = u.withHistory([]plumbing.Hash{tip}, depth, func(h *history) error {
+		isWhole = h.whole
+		_, err := h.walk(tip, func(c plumbing.Hash, _ bool) bool {
+			isFound = isFound || c == commit
+			return !isFound
+		})
+		return err
+	})
+	return isFound, isWhole, err
 }

@@ -60,7 +60,8 @@ func TestHintsOfMirrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = contains(ctx, r.objects, plumbing.NewHash(rev.Commit), plumbing.ZeroHash)
+	_, err = (&history{ctx: ctx, objects: r.objects}).walk(plumbing.NewHash(rev.Commit),
+		func(plumbing.Hash, bool) bool { return true })
 	wantHint(t, "search that takes too long", err, "Raise spec.timeout")
 
 	packs, err := filepath.Glob(filepath.Join(dir, "*", "gen-*", "objects", "pack", "*.pack"))

@@ -71,6 +71,7 @@ type mirror struct {
 	users      map[string]bool // owners of views; guarded by Mirrors
 	proofs     proofs
 	ancestries ancestries
+	compared   map[comparison][]plumbing.Hash // see View.Ahead; guarded by lock
 }
 
 type limits struct {

@@ -70,6 +70,10 @@ func (i *Image) Layer(mediaType string) (*Layer, error) {
 	at := slices.IndexFunc(i.layers, func(d v1.Descriptor) bool {
 		return mediaType == "" || string(d.MediaType) == mediaType
 	})
+	if len(i.layers) == 0 {
+		return nil, i.failed("has no layers, so there is nothing to apply").
+			WithHint("Push the files as its first layer, for example with 'sluice push artifact'").Final()
+	}
 	if at < 0 {
 		var types []string
 		for _, d := range i.layers[:min(len(i.layers), 10)] {

@@ -29,7 +29,10 @@ var (
 	errNotGit   = errors.New("the answer is not of git's smart protocol")
 	errRedirect = errors.New("the redirect is not allowed")
 	errTooLarge = errors.New("the pack is too large")
-	errShallow  = errors.New("the answer names too many shallow commits")
+	// errObjectFormat is the error for hashes that go-git reads only in a program that reads no others.
+	errObjectFormat = errors.New("the repository has object-format=sha256")
+
+	errShallow = errors.New("the answer names too many shallow commits")
 )
 
 // statusError is the error for an HTTP status other than 200.
@@ -222,6 +225,10 @@ func explainAnswer(err error, where string, operation task) *fault.Fault {
 	case errors.As(err, &refused):
 		return gitFault("%s refused the request: %s", where, Printable(refused.stderr)).
 			WithHint("Check spec.url, and that the SSH key has permission to %s the repository", operation.permission())
+	case errors.Is(err, errObjectFormat):
+		return gitFault("repository %s has object-format=sha256, and only repositories with SHA-1 hashes can be used",
+			where).
+			WithHint("Push to a repository that was created by 'git init --object-format=sha1', or use an OCIRepository")
 	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput),
 		errors.Is(err, errNotGit):
 		return gitFault("%s did not answer like a git server", where).Because(errNotGit).

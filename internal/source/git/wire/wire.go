@@ -117,12 +117,31 @@ func (c *Conn) readRefs(ctx context.Context) error {
 		return err
 	}
 	metered := guard.Metered(r, refMemory, func(bytes int64) error { return c.lease.Grow(ctx, bytes) })
-	err = c.Refs.Decode(&limited{Reader: metered, left: maxAdvertisement,
+	start := &beginning{Reader: metered}
+	err = c.Refs.Decode(&limited{Reader: start, left: maxAdvertisement,
 		err: errors.New("the list of references is too long")})
-	if errors.Is(err, packp.ErrEmptyAdvRefs) {
+	switch {
+	case errors.Is(err, packp.ErrEmptyAdvRefs):
 		return nil
+	case err != nil && bytes.Contains(start.read, []byte("object-format=sha256")):
+		return errObjectFormat
 	}
 	return err
+}
+
+// beginning is a reader that keeps the first bytes that were read, in which a server names its capabilities.
+type beginning struct {
+	io.Reader
+	read []byte
+}
+
+// maxBeginning is the number of bytes that a beginning keeps: more than the line with the capabilities has.
+const maxBeginning = 8 << 10
+
+func (b *beginning) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read = append(b.read, p[:min(n, maxBeginning-len(b.read))]...)
+	return n, err
 }
 
 // Close ends the conversation.
