@@ -18,7 +18,7 @@ import (
 func bases() (map[string]string, error) {
 	files := map[string]string{}
 	all := types.Kustomization{Labels: []types.Label{{Pairs: map[string]string{
-		install.NameLabel: "sluice", install.PartOfLabel: "sluice"}}}}
+		install.NameLabel: "sluice", install.PartOfLabel: "flux"}}}}
 	for _, dir := range []string{"manager", "crd", "policy", "rbac"} {
 		all.Resources = append(all.Resources, "../"+dir)
 		entries, err := fs.ReadDir(config.Files, dir)

@@ -33,7 +33,8 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.Profile, "profile", "", "multi-tenant: refuse references to other namespaces, and apply as account "+
 		"'default' of the namespace where an object names none")
 	f.BoolVar(&o.Split, "split", false, "run each controller in a Deployment of its own")
-	f.BoolVar(&o.FluxCompatible, "flux-compatible", false, "label everything so that tools of Flux find it")
+	f.BoolVar(&o.FluxCompatible, "flux-compatible", false,
+		"label the version and instance too, and let accounts of the names of Flux apply")
 	f.BoolVar(&o.NetworkPolicy, "network-policy", o.NetworkPolicy,
 		"allow only Pods of the namespace to download artifacts")
 	f.StringSliceVar(&o.TolerationKeys, "toleration-keys", nil, "keys of taints that the controllers tolerate")

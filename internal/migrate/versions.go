@@ -2,11 +2,13 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 )
 
 // promotion is an API version that a minor version of Flux 2 introduced.
@@ -60,12 +62,13 @@ func VersionsOfFlux(version string) (map[schema.GroupKind]string, error) {
 	return newest, nil
 }
 
-// VersionsOf returns the storage version of each kind of the definitions.
+// VersionsOf returns the newest version of each kind of the definitions.
 func VersionsOf(definitions []*unstructured.Unstructured) map[schema.GroupKind]string {
 	newest := map[schema.GroupKind]string{}
 	for _, u := range definitions {
 		d := parseDefinition(u)
-		newest[schema.GroupKind{Group: d.group, Kind: d.kind}] = d.StorageVersion
+		newest[schema.GroupKind{Group: d.group, Kind: d.kind}] = slices.MaxFunc(d.Versions,
+			version.CompareKubeAwareVersionStrings)
 	}
 	return newest
 }

@@ -177,7 +177,7 @@ type Patch struct {
 // HelmRelease releases a Helm chart, and keeps the release as declared.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=hr
+// +kubebuilder:resource:shortName=hr,categories=all;fluxcd;fluxcd-appliers
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""

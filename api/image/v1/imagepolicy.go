@@ -157,7 +157,7 @@ type ImagePolicyStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=imgpol;imagepol
+// +kubebuilder:resource:shortName=imgpol;imagepol,categories=all;fluxcd;fluxcd-images
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.latestRef.name`
 // +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.status.latestRef.tag`
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",

@@ -50,7 +50,7 @@ type ImagePolicyStatus struct {
 // ImagePolicy is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=imgpol;imagepol
+// +kubebuilder:resource:shortName=imgpol;imagepol,categories=all;fluxcd;fluxcd-images
 // +kubebuilder:printcolumn:name="LatestImage",type=string,JSONPath=`.status.latestImage`
 type ImagePolicy struct {
 	metav1.TypeMeta   `json:",inline"`

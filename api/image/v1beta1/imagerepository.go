@@ -75,7 +75,7 @@ type ImageRepositoryStatus struct {
 // ImageRepository is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=imgrepo;imagerepo
+// +kubebuilder:resource:shortName=imgrepo;imagerepo,categories=all;fluxcd;fluxcd-images
 // +kubebuilder:printcolumn:name="Last scan",type=string,JSONPath=`.status.lastScanResult.scanTime`
 // +kubebuilder:printcolumn:name="Tags",type=string,JSONPath=`.status.lastScanResult.tagCount`
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1

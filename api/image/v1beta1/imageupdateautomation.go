@@ -103,7 +103,7 @@ type ImageUpdateAutomationStatus struct {
 // ImageUpdateAutomation is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=iua;imgupd;imgauto
+// +kubebuilder:resource:shortName=iua;imgupd;imgauto,categories=all;fluxcd;fluxcd-images
 // +kubebuilder:printcolumn:name="Last run",type=string,JSONPath=`.status.lastAutomationRunTime`
 // +kubebuilder:printcolumn:name="Gates",type="string",JSONPath=".status.gates",priority=1
 type ImageUpdateAutomation struct {

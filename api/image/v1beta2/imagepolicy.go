@@ -9,7 +9,7 @@ import (
 // ImagePolicy is the current version's kind under its older name: what is in it is the same.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=imgpol;imagepol
+// +kubebuilder:resource:shortName=imgpol;imagepol,categories=all;fluxcd;fluxcd-images
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.status.latestRef.name`
 // +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.status.latestRef.tag`
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",

@@ -204,7 +204,7 @@ type SnapshotEntry struct {
 // Kustomization applies the manifests that are built from a source, and corrects drift.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=ks
+// +kubebuilder:resource:shortName=ks,categories=all;fluxcd;fluxcd-appliers
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""
 // +kubebuilder:printcolumn:name="Status",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",

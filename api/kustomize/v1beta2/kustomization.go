@@ -179,7 +179,7 @@ type KustomizationStatus struct {
 // Kustomization applies the manifests that are built from a source, and corrects drift.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=ks
+// +kubebuilder:resource:shortName=ks,categories=all;fluxcd;fluxcd-appliers
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""

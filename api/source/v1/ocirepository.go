@@ -149,7 +149,7 @@ type OCIRepositoryStatus struct {
 // +> message="spec.url and spec.interval are required"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=ocirepo
+// +kubebuilder:resource:shortName=ocirepo,categories=all;fluxcd;fluxcd-sources
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""

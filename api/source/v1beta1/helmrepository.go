@@ -57,7 +57,7 @@ type HelmRepositoryStatus struct {
 // HelmRepository is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=helmrepo
+// +kubebuilder:resource:shortName=helmrepo,categories=all;fluxcd;fluxcd-sources
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""

@@ -153,7 +153,7 @@ type GitRepositoryStatus struct {
 // GitRepository is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=gitrepo
+// +kubebuilder:resource:shortName=gitrepo,categories=all;fluxcd;fluxcd-sources
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",

@@ -96,7 +96,7 @@ type OCIRepositoryStatus struct {
 // OCIRepository is the legacy form of the current version's kind.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=ocirepo
+// +kubebuilder:resource:shortName=ocirepo,categories=all;fluxcd;fluxcd-sources
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",
 // +> description=""

@@ -163,15 +163,16 @@ func rank(u *unstructured.Unstructured) int {
 	return 2
 }
 
-// label adds the labels of the application that an object belongs to. Tools of Flux select objects by them.
+// label adds the labels of the application that an object belongs to. Tools of Flux select objects by them: they find
+// this installation as they find Flux.
 func (o Options) label(u *unstructured.Unstructured) {
 	labels := u.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[NameLabel], labels[PartOfLabel] = ownName, ownName
+	labels[NameLabel], labels[PartOfLabel] = ownName, fluxName
 	if o.FluxCompatible {
-		labels[PartOfLabel], labels[instanceLabel], labels[versionLabel] = fluxName, o.Namespace, o.Version
+		labels[instanceLabel], labels[versionLabel] = o.Namespace, o.Version
 		if o.Version == "" {
 			delete(labels, versionLabel)
 		}

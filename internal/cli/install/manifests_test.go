@@ -124,6 +124,23 @@ func TestMultiTenantProfile(t *testing.T) {
 	}
 }
 
+// TestToolsOfFluxFindAnInstallation checks the label by which `flux check`, `flux version` and `flux logs` select
+// Deployments and definitions, for an installation without flags, and that we do not take it for Flux.
+func TestToolsOfFluxFindAnInstallation(t *testing.T) {
+	selected := map[string]int{}
+	for name, u := range manifests(t, Default("v1.2.3")) {
+		if u.GetLabels()["app.kubernetes.io/part-of"] == "flux" {
+			selected[u.GetKind()]++
+		}
+		if isFlux(u) || !isOwn(u) {
+			t.Errorf("%s is taken for an object of Flux", name)
+		}
+	}
+	if selected["Deployment"] != 1 || selected["CustomResourceDefinition"] < 16 {
+		t.Errorf("got %v", selected)
+	}
+}
+
 func TestFluxCompatibleLabels(t *testing.T) {
 	o := Default("v1.2.3")
 	o.FluxCompatible = true
