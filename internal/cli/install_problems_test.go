@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -59,8 +61,10 @@ func TestInstallUnderRestrictedPodSecurity(t *testing.T) {
 			len(pods.Items) == 0 {
 			t.Errorf("%q runs %d pods: %v", args, len(pods.Items), err)
 		}
-		if args != nil {
-			checkFluxFinds(t, c)
+		if args == nil {
+			checkFluxFinds(t, c, []string{"sluice"}, false)
+		} else {
+			checkFluxFinds(t, c, slices.Sorted(slices.Values(options.AllControllers)), true)
 		}
 	}
 	if second := at(t, "install").wants(t, exitOK).err; !strings.Contains(second, "source-controller deleted") {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-gitops/sluice/config"
 )
 
 const oldManifests = `# sources
@@ -142,4 +144,26 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestNewestVersionsOfDefinitions checks that manifests are never rewritten to a version below the newest one, although
+// Alerts and Providers are stored in an older one.
+func TestNewestVersionsOfDefinitions(t *testing.T) {
+	definitions, err := config.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := VersionsOf(definitions)
+	for kind, want := range map[schema.GroupKind]string{
+		{Group: "notification.toolkit.fluxcd.io", Kind: "Alert"}:      "v1",
+		{Group: "notification.toolkit.fluxcd.io", Kind: "Provider"}:   "v1",
+		{Group: "source.toolkit.fluxcd.io", Kind: "GitRepository"}:    "v1",
+		{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}:        "v2",
+		{Group: "image.toolkit.fluxcd.io", Kind: "ImageUpdateJob"}:    "v1alpha1",
+		{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}: "v1",
+	} {
+		if newest[kind] != want {
+			t.Errorf("%s: got %q, want %q", kind, newest[kind], want)
+		}
+	}
 }

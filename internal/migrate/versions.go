@@ -2,13 +2,11 @@ package migrate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
 )
 
 // promotion is an API version that a minor version of Flux 2 introduced.
@@ -67,8 +65,12 @@ func VersionsOf(definitions []*unstructured.Unstructured) map[schema.GroupKind]s
 	newest := map[schema.GroupKind]string{}
 	for _, u := range definitions {
 		d := parseDefinition(u)
-		newest[schema.GroupKind{Group: d.group, Kind: d.kind}] = slices.MaxFunc(d.Versions,
-			version.CompareKubeAwareVersionStrings)
+		kind := schema.GroupKind{Group: d.group, Kind: d.kind}
+		for _, v := range d.Versions {
+			if newest[kind] == "" || isOlder(newest[kind], v) {
+				newest[kind] = v
+			}
+		}
 	}
 	return newest
 }
