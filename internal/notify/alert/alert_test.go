@@ -87,8 +87,9 @@ func (in *inbox) received(t *testing.T, name, reason string) event.Event {
 }
 
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	in, labelled, suspended := newInbox(t), newInbox(t), newInbox(t)
-	s := newHarness(t)
+	s := sharedHarness(t)
 	s.provider("team", in.URL)
 	s.provider("labelled", labelled.URL)
 	s.provider("suspended", suspended.URL)
@@ -161,6 +162,7 @@ func (s *harness) warned(kind, name, reason, message string) {
 }
 
 func TestProviderOutage(t *testing.T) {
+	t.Parallel()
 	in := newInbox(t)
 	in.turn(true)
 	s := newHarness(t)
@@ -192,6 +194,7 @@ func TestProviderOutage(t *testing.T) {
 }
 
 func TestInvalidAlertsAndProviders(t *testing.T) {
+	t.Parallel()
 	s := newHarness(t)
 	s.alert("homeless", "later")
 	s.alert("broken", "none", func(a *notificationv1.AlertSpec) { a.ExclusionList = []string{"["} })
@@ -225,9 +228,10 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 }
 
 func TestCorrectedProviderSendsAtOnce(t *testing.T) {
+	t.Parallel()
 	var wrong, right = httptest.NewServer(http.NotFoundHandler()), newInbox(t)
 	wrong.Close()
-	s := newHarness(t)
+	s := sharedHarness(t)
 	s.provider("team", wrong.URL)
 	s.alert("team", "team")
 	s.known(alertNamed("team"))

@@ -65,7 +65,7 @@ func (h *gitHost) isGreen(t *testing.T, commit string) {
 func TestCommitThatChangesNothingGetsItsStatus(t *testing.T) {
 	t.Parallel()
 	in, host := newInbox(t), newGitHost(t)
-	s := newHarness(t)
+	s := sharedHarness(t)
 	s.Secret("token", map[string]string{"token": "t0ken"})
 	s.provider("host", host.URL+"/org/repo", func(p *notificationv1.ProviderSpec) {
 		p.Type, p.SecretRef = notificationv1.GiteaProvider, &meta.LocalObjectReference{Name: "token"}

@@ -1,6 +1,7 @@
 package alert_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/options"
@@ -15,3 +16,11 @@ func newHarness(t *testing.T, configure ...func(*options.Options)) *harness {
 	t.Helper()
 	return &harness{system.New(t, configure...)}
 }
+
+// sharedHarness creates a namespace for the controllers that the tests share.
+func sharedHarness(t *testing.T) *harness {
+	t.Helper()
+	return &harness{system.Shared(t)}
+}
+
+func TestMain(m *testing.M) { os.Exit(system.Main(m)) }
