@@ -48,7 +48,8 @@ func checkFluxFinds(t *testing.T, c client.Client, want []string, labelled bool)
 		if len(d.Status.StoredVersions) > 0 {
 			stored[d.Name] = d.Status.StoredVersions[len(d.Status.StoredVersions)-1]
 		}
-		if labelled && d.Name == "gitrepositories.source.toolkit.fluxcd.io" && d.Labels["app.kubernetes.io/version"] == "" {
+		if labelled && d.Name == "gitrepositories.source.toolkit.fluxcd.io" &&
+			d.Labels["app.kubernetes.io/version"] == "" {
 			t.Errorf("`flux check` finds no version in labels %v", d.Labels)
 		}
 	}

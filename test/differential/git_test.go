@@ -31,7 +31,8 @@ var everything = "" // no file is ignored
 // randomFiles returns changes of files: new ones, changed ones, moved ones, deleted ones, and some that git treats in a
 // special way.
 func randomFiles(r *rand.Rand, before gitFiles) map[string]string {
-	names := []string{"a", "b.yaml", "UPPER", "with space", "dash-", "ümlaut", "dot.", "0", "a.b", "a-b", "a0", "日本"}
+	names := []string{"a", "b.yaml", "UPPER", "with space", "dash-", "ümlaut", "dot.", "0", "a.b", "a-b", "a0",
+		"日本"}
 	changes := map[string]string{}
 	taken := func(path string) bool {
 		for other := range maps.Keys(before) {
@@ -87,7 +88,8 @@ func run(t *testing.T, dir string, args ...string) string {
 func filesByGit(t *testing.T, dir, commit string, paths ...string) gitFiles {
 	t.Helper()
 	files := gitFiles{}
-	for line := range strings.SplitSeq(run(t, dir, append([]string{"ls-tree", "-r", "-z", commit}, paths...)...), "\x00") {
+	listing := run(t, dir, append([]string{"ls-tree", "-r", "-z", commit}, paths...)...)
+	for line := range strings.SplitSeq(listing, "\x00") {
 		about, path, found := strings.Cut(line, "\t")
 		if !found {
 			continue
@@ -168,7 +170,8 @@ func TestGitTrees(t *testing.T) {
 				}
 				commit := strings.TrimSpace(run(t, dir, "rev-parse", "main"))
 				if r.IntN(2) == 0 {
-					run(t, dir, "-c", "user.name=T", "-c", "user.email=t@t", "tag", "-f", "-a", "-m", "t", "moved", commit)
+					run(t, dir, "-c", "user.name=T", "-c", "user.email=t@t", "tag", "-f", "-a", "-m", "t", "moved",
+						commit)
 				} else {
 					run(t, dir, "update-ref", tag, commit)
 				}
@@ -261,7 +264,8 @@ func TestGitSubmodules(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 14))
 		root := fmt.Sprintf("sub-%d", seed)
 		leaf := g.Commit(root+"/leaf", map[string]string{"leaf.yaml": fmt.Sprintf("leaf: %d\n", r.Int())})
-		middle := g.Commit(root+"/middle", map[string]string{"m/middle.yaml": "m: 1\n", "deps/leaf": testenv.Submodule(leaf),
+		middle := g.Commit(root+"/middle", map[string]string{"m/middle.yaml": "m: 1\n",
+			"deps/leaf":   testenv.Submodule(leaf),
 			".gitmodules": "[submodule \"leaf\"]\n\tpath = deps/leaf\n\turl = ../leaf\n"})
 		g.Commit(root+"/leaf", map[string]string{"leaf.yaml": "later: 1\n"})
 		commit := g.Commit(root+"/top", map[string]string{"top.yaml": "t: 1\n", "vendor/m": testenv.Submodule(middle),
@@ -320,7 +324,7 @@ func TestGitPushes(t *testing.T) {
 			view := git.NewMirrors(t.TempDir()).View("push")
 			notes := map[string]string{}
 			for range 5 {
-				if r.IntN(3) == 0 { // somebody else pushes
+				if r.IntN(3) == 0 { // another person pushes
 					g.Commit(repo, randomFiles(r, filesByGit(t, dir, "main")))
 				}
 				pushRandom(t, view, git.Remote{URL: g.URL + "/" + repo}, dir, r, notes)

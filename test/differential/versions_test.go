@@ -304,7 +304,8 @@ func TestVersionsOfGitRepositories(t *testing.T) {
 		for _, tag := range slices.Sorted(slices.Values(tags)) {
 			packed += commit + " refs/tags/" + tag + "\n"
 		}
-		if err := os.WriteFile(filepath.Join(g.Root, project+".git", "packed-refs"), []byte(packed), 0o600); err != nil {
+		file := filepath.Join(g.Root, project+".git", "packed-refs")
+		if err := os.WriteFile(file, []byte(packed), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Run(project, func(t *testing.T) {

@@ -32,8 +32,8 @@ func placeOf(c edit.Change) place {
 	return place{file: c.File, container: c.Container, setter: c.Setter, object: c.Object}
 }
 
-// check returns an error if one of the values was set and reverted too often. It must be called with what is to be
-// changed in the branch that is checked out. A push counts as undone once.
+// check returns an error if one of the values was set and reverted too often. The changes must be those that the
+// branch that is checked out lacks. A push counts as undone once.
 func (r *reverts) check(changes []edit.Change) error {
 	for _, c := range changes {
 		s, ok := r.set[placeOf(c)]

@@ -69,7 +69,8 @@ func newSteps(t *testing.T, server *testenv.Git, branch string, files map[string
 		ObjectMeta: metav1.ObjectMeta{Namespace: stepNamespace, Name: "update", UID: "1", Generation: 1},
 		Spec: imagev1.ImageUpdateAutomationSpec{
 			SourceRef: imagev1.SourceReference{Kind: sourcev1.GitRepositoryKind, Name: stepRepo},
-			GitSpec:   &imagev1.GitSpec{Commit: imagev1.CommitSpec{Author: imagev1.CommitUser{Email: "robot@example.com"}}},
+			GitSpec: &imagev1.GitSpec{Commit: imagev1.CommitSpec{
+				Author: imagev1.CommitUser{Email: "robot@example.com"}}},
 		}}
 	s.obj.Status.ObservedGeneration = 1
 	if branch != "" {
@@ -123,8 +124,8 @@ func (s *steps) ready() {
 
 // hash returns the commit of a reference, empty if it does not exist.
 func (s *steps) hash(ref string) string {
-	out, err := exec.Command("git", "--git-dir", filepath.Join(s.git.Root, stepRepo+".git"), "rev-parse", "-q", "--verify",
-		ref).Output()
+	out, err := exec.Command("git", "--git-dir", filepath.Join(s.git.Root, stepRepo+".git"), "rev-parse", "-q",
+		"--verify", ref).Output()
 	if err != nil {
 		return ""
 	}
@@ -198,7 +199,7 @@ func TestPushBranchFollowsMerges(t *testing.T) {
 	}
 }
 
-// TestPushBranchIsNotAccused checks that updates that nobody merges are not taken for reverted ones.
+// TestPushBranchIsNotAccused checks that updates that are not merged do not count as reverted.
 func TestPushBranchIsNotAccused(t *testing.T) {
 	t.Parallel()
 	for _, gate := range []bool{false, true} {

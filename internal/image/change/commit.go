@@ -152,8 +152,8 @@ func (w *Writer) commitMessage(changes []edit.Change, by Attribution) (string, e
 // rejects that, the commit is pushed without the note, as not everybody may write notes.
 func (w *Writer) pushWithNote(ctx context.Context, b Branch, commit plumbing.Hash, note git.RefUpdate) (warning string,
 	err error) {
-	// Forced: the branch is reset, or moves to what was checked out, of which the mirror may lack the history. Either was
-	// decided about this tip only.
+	// Forced: the branch is reset, or moves to what was checked out, of which the mirror may lack the history. Either
+	// was decided about this tip only.
 	updates := []git.RefUpdate{{Name: b.ref, Old: b.Tip, New: commit, Force: b.separate && !b.Tip.IsZero() &&
 		!w.descends(commit, b.Tip)}}
 	if w.target.alsoPush != "" {

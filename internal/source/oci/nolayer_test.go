@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// TestArtifactWithoutLayers checks the message about an artifact that has nothing to apply, whatever layer is selected.
+// TestArtifactWithoutLayers checks the message about an artifact that has nothing to apply, for each layer selector.
 func TestArtifactWithoutLayers(t *testing.T) {
 	t.Parallel()
 	r := testenv.NewRegistry(t)
@@ -19,8 +19,8 @@ func TestArtifactWithoutLayers(t *testing.T) {
 	}
 	for _, mediaType := range []string{"", "text/plain", ChartLayer} {
 		_, err = image.Layer(mediaType)
-		requireFault(t, err, "OCIArtifactLayerOperationFailed", "has no layers, so there is nothing to apply. Push the "+
-			"files as its first layer, for example with 'sluice push artifact'")
+		requireFault(t, err, "OCIArtifactLayerOperationFailed", "has no layers, so there is nothing to apply. "+
+			"Push the files as its first layer, for example with 'sluice push artifact'")
 	}
 	other := push(t, r, "app", "2.0.0", nil, static.NewLayer([]byte("a"), contentType))
 	if image, err = open(t, r, "app").Pull(t.Context(), other); err != nil {

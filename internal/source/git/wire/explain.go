@@ -228,7 +228,8 @@ func explainAnswer(err error, where string, operation task) *fault.Fault {
 	case errors.Is(err, errObjectFormat):
 		return gitFault("repository %s has object-format=sha256, and only repositories with SHA-1 hashes can be used",
 			where).
-			WithHint("Push to a repository that was created by 'git init --object-format=sha1', or use an OCIRepository")
+			WithHint("Push to a repository that was created by 'git init --object-format=sha1', or use an " +
+				"OCIRepository")
 	case errors.As(err, &data), errors.Is(err, pktline.ErrInvalidPktLen), errors.Is(err, packp.ErrEmptyInput),
 		errors.Is(err, errNotGit):
 		return gitFault("%s did not answer like a git server", where).Because(errNotGit).
