@@ -21,7 +21,7 @@ func TestAHookThatHangsEnds(t *testing.T) {
 	h.release("app", values(map[string]any{"color": "red", "fail": "pending"}), func(s *helmv2.HelmReleaseSpec) {
 		s.Install = &helmv2.Install{Timeout: &meta.Duration{Duration: time.Second}}
 	})
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-hook")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "app-hook")
 	if got := h.statuses("app"); got != "1 failed" {
 		t.Errorf("stored releases are %s", got)
 	}
@@ -39,7 +39,8 @@ func TestWhatFailedMayRecover(t *testing.T) {
 		s.HealthCheckExprs = []meta.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
 			Current: "has(metadata.annotations.good)", Failed: "!has(metadata.annotations.good)"}}
 	})
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "ConfigMap")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "no retries are left: Helm install failed for")
+	h.outOfRetries("app")
 	h.Patch(&corev1.ConfigMap{}, "app-config", `{"metadata":{"annotations":{"good":"yes"}}}`)
 	r := h.ready("app", 2)
 	if r.Status.InstallFailures != 0 || r.Status.UpgradeFailures != 0 {
@@ -55,7 +56,7 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 	h.release("app")
 	h.ready("app", 1)
 	h.edit("app", values(map[string]any{"color": "blue"}))
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-config")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.UpgradeFailedReason, "app-config")
 	h.configMap("app-config", "red")
 	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Upgrade = &helmv2.Upgrade{Force: true} })
 	h.ready("app", 3)

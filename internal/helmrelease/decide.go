@@ -2,6 +2,7 @@ package helmrelease
 
 import (
 	"fmt"
+	"slices"
 
 	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
@@ -38,43 +39,43 @@ var stepNames = map[step]string{stepAdopt: "adopt", stepRecover: "recover", step
 type decision struct {
 	step
 	why string
+	// after is the step that has no retries left.
+	after step
 }
 
 // decide returns what to do next, from what is stored and what the status says about earlier attempts.
 func (r *run) decide(o *observed) decision {
 	if r.isMoved() {
-		return decision{stepMove, "the release name, its namespace or its storage namespace changed"}
+		return decision{step: stepMove, why: "the release name, its namespace or its storage namespace changed"}
 	}
 	if o.last == nil || o.last.Info.Status == common.StatusUninstalled {
-		return r.unlessExhausted(decision{stepInstall, "no release in storage"})
+		return r.unlessExhausted(decision{step: stepInstall, why: "no release in storage"})
 	}
 	switch status := o.last.Info.Status; {
 	case action.IsWaiting(o.last) && r.isAttempted(r.obj) && !r.forced:
-		return decision{stepFinish, "its objects are not healthy yet"}
+		return decision{step: stepFinish, why: "its objects are not healthy yet"}
 	case action.IsWaiting(o.last):
-		return decision{stepCancel, "something else is declared by now"}
+		return decision{step: stepCancel, why: "something else is declared by now"}
 	case status.IsPending(), status == common.StatusUninstalling:
-		return decision{stepRecover, fmt.Sprintf("release %d is %s", o.last.Version, status)}
+		return decision{step: stepRecover, why: fmt.Sprintf("release %d is %s", o.last.Version, status)}
 	case r.forced:
-		return decision{stepUpgrade, "requested by annotation"}
+		return decision{step: stepUpgrade, why: "requested by annotation"}
 	}
 	why := r.difference(o.last)
 	switch {
 	case o.last.Info.Status == common.StatusFailed:
 		return r.decideFailed(o, why)
 	case why == "" && !isRecorded(r.obj, o.last) && o.last.Info.Status == common.StatusDeployed:
-		return decision{stepAdopt, "the release was stored by another client, as declared"}
+		return decision{step: stepAdopt, why: "the release was stored by another client, as declared"}
 	case o.last.Info.Status != common.StatusDeployed:
-		return r.unlessExhausted(decision{stepUpgrade, fmt.Sprintf("release %d is %s", o.last.Version,
+		return r.unlessExhausted(decision{step: stepUpgrade, why: fmt.Sprintf("release %d is %s", o.last.Version,
 			o.last.Info.Status)})
-	case why != "" && r.isRolledBack(o):
-		return r.unlessExhausted(decision{stepUpgrade, why})
 	case why != "":
-		return r.unlessExhausted(decision{stepUpgrade, why})
+		return r.unlessExhausted(decision{step: stepUpgrade, why: why})
 	case r.testsPending(o.last) && apimeta.IsStatusConditionFalse(r.obj.Status.Conditions, helmv2.TestSuccessCondition):
-		return r.unlessExhausted(decision{stepTest, "the tests of the release could not run"})
+		return r.unlessExhausted(decision{step: stepTest, why: "the tests of the release could not run"})
 	case r.testsPending(o.last):
-		return decision{stepTest, "the tests of the release have not run"}
+		return decision{step: stepTest, why: "the tests of the release have not run"}
 	case r.testsCount() && testsFailed(o.last, r.obj.Status.History):
 		return r.decideFailed(o, "")
 	}
@@ -127,35 +128,36 @@ func (r *run) decideFailed(o *observed, why string) decision {
 	failed := fmt.Sprintf("release %d failed", o.last.Version)
 	switch {
 	case !r.isAttempted(r.obj): // other inputs: the failure says nothing about them
-		return decision{stepUpgrade, why}
+		return decision{step: stepUpgrade, why: why}
 	case p.retryOnFailure:
 		if !r.retryAt(p).IsZero() {
-			return decision{stepWait, failed}
+			return decision{step: stepWait, why: failed}
 		}
-		return decision{stepUpgrade, failed}
+		return decision{step: stepUpgrade, why: failed}
 	case p.failures == 0: // a transient failure, or one of another client
-		return decision{stepUpgrade, failed}
+		return decision{step: stepUpgrade, why: failed}
 	case p.isExhausted() && (!p.remediateLast || !p.canRemediate(o)):
-		return decision{stepExhausted, failed}
+		return decision{step: stepExhausted, why: failed}
 	case p.canRemediate(o) && (p.retries != 0 || p.remediateLast):
-		return decision{stepRemediate, failed}
+		return decision{step: stepRemediate, why: failed}
 	default:
-		return r.unlessExhausted(decision{stepUpgrade, failed})
+		return r.unlessExhausted(decision{step: stepUpgrade, why: failed})
 	}
 }
 
-// unlessExhausted returns a decision for a release, unless its retries are used up.
+// unlessExhausted returns a decision for a release, unless the retries of that step are used up. After an upgrade whose
+// remediation uninstalled the release, the retries of an install count.
 func (r *run) unlessExhausted(d decision) decision {
-	p := r.policy()
+	p := r.policyOf(d.step)
 	switch {
 	case r.forced || !r.isAttempted(r.obj):
 		return d
 	case p.retryOnFailure:
 		if p.failures > 0 && !r.retryAt(p).IsZero() {
-			return decision{stepWait, d.why}
+			return decision{step: stepWait, why: d.why}
 		}
 	case p.isExhausted():
-		return decision{stepExhausted, d.why}
+		return decision{step: stepExhausted, why: d.why, after: d.step}
 	}
 	return d
 }
@@ -167,18 +169,7 @@ func (r *run) testsPending(rel *helmrelease.Release) bool {
 		return false
 	}
 	s := r.obj.Status.History[0]
-	return s.Version == rel.Version && s.TestHooks == nil && hasTests(rel)
-}
-
-func hasTests(rel *helmrelease.Release) bool {
-	for _, h := range rel.Hooks {
-		for _, e := range h.Events {
-			if e == helmrelease.HookTest {
-				return true
-			}
-		}
-	}
-	return false
+	return isSnapshotOf(s, rel) && s.TestHooks == nil && slices.ContainsFunc(rel.Hooks, isTest)
 }
 
 // testsCount reports whether failed tests are a failure of the release.

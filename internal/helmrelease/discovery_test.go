@@ -37,28 +37,35 @@ func TestTemplatesSeeKindsThatOthersInstall(t *testing.T) {
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
 
-	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": "later.example.com", "scope": "Namespaced",
-		"names": map[string]any{"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
-		"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}}}}
-	definition.SetAPIVersion("apiextensions.k8s.io/v1")
-	definition.SetKind("CustomResourceDefinition")
-	definition.SetName("things.later.example.com")
-	h.Create(definition)
-	served, err := discovery.NewDiscoveryClientForConfig(testenv.Cluster(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the kind is served", func() error {
-		_, err := served.ServerResourcesForGroupVersion("later.example.com/v1")
-		return err
-	})
+	h.createDefinition("later.example.com")
 
 	later.by.Store(int64(2 * time.Minute))
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 2)
 	h.configMap("app-config", "monitored")
+}
+
+// createDefinition creates the definition of kind Thing in a group, and waits until it is served.
+func (h *harness) createDefinition(group string) *unstructured.Unstructured {
+	h.Helper()
+	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": group, "scope": "Namespaced",
+		"names": map[string]any{"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
+		"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}}}}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("things." + group)
+	h.Create(definition)
+	served, err := discovery.NewDiscoveryClientForConfig(testenv.Cluster(h))
+	if err != nil {
+		h.Fatal(err)
+	}
+	testenv.Eventually(h, "the kind is served", func() error {
+		_, err := served.ServerResourcesForGroupVersion(group + "/v1")
+		return err
+	})
+	return definition
 }
 
 // TestReleasesShareWhatTheClusterServes counts requests for the version of the cluster, which each action needs.

@@ -34,8 +34,8 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 
 	t.Log("a chart that cannot be rendered closes nothing")
 	h.publish("1.1.0", map[string]string{"templates/broken.yaml": "{{ fail \"no\" }}"})
-	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "fail")
-	h.hasCondition("other", "Ready", "False", "RetriesExceeded", "fail")
+	h.hasCondition("app", "Ready", "False", helmv2.UpgradeFailedReason, "fail")
+	h.hasCondition("other", "Ready", "False", helmv2.UpgradeFailedReason, "fail")
 	h.GateOpened("release", metav1.ConditionTrue, "Gate opened by default")
 
 	t.Log("other values are unhealthy: the gate closes for all")
@@ -43,7 +43,7 @@ func TestFailedReleaseClosesGate(t *testing.T) {
 	h.ready("app", 2)
 	h.ready("other", 2)
 	h.edit("app", values(map[string]any{"color": "bad"}))
-	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "Failed")
+	h.hasCondition("app", "Ready", "False", helmv2.UpgradeFailedReason, "Failed")
 	g := h.GateOpened("release", metav1.ConditionFalse, "HelmRelease '"+h.Namespace+"/app' is unhealthy")
 	if f := g.Status.Failures; len(f) != 1 || f[0].Revision != "1.2.0" || f[0].Change == "" {
 		t.Errorf("failures are %+v", f)
@@ -75,7 +75,7 @@ func TestReleasesFollowWaves(t *testing.T) {
 
 	t.Log("a version that cannot be released holds the next wave")
 	h.publish("1.1.0", map[string]string{"templates/broken.yaml": "{{ fail \"no\" }}"})
-	h.hasCondition("app", "Ready", "False", "RetriesExceeded", "fail")
+	h.hasCondition("app", "Ready", "False", helmv2.UpgradeFailedReason, "fail")
 	h.hasCondition("other", meta.ApprovedCondition, "False", meta.GateClosedReason,
 		"holds the last wave (objects that no wave selects) until wave 'canary' is Ready: HelmRelease '"+h.Namespace+
 			"/app' failed with the revision")

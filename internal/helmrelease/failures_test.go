@@ -47,10 +47,10 @@ func TestAFailedUpgradeIsRolledBack(t *testing.T) {
 	h.ready("app", 1)
 	h.edit("app", values(failing("blue")))
 	r := &helmv2.HelmRelease{}
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "upgrade failed 2 times, and no retries are left")
+	h.NotReady(r, "app", helmv2.RollbackSucceededReason, "upgrade failed 2 times, and no retries are left")
+	h.outOfRetries("app")
 	h.configMap("app-config", "red")
-	checkHistory(t, r, "5 deployed 1.0.0 rollback", "4 failed 1.0.0 upgrade", "3 superseded 1.0.0 rollback",
-		"2 failed 1.0.0 upgrade", "1 superseded 1.0.0 install")
+	checkHistory(t, r, "5 deployed 1.0.0 rollback", "4 failed 1.0.0 upgrade", "3 superseded 1.0.0 rollback")
 	h.hasCondition("app", helmv2.ReleasedCondition, "False", helmv2.UpgradeFailedReason, "Job")
 	h.hasCondition("app", helmv2.RemediatedCondition, "True", helmv2.RollbackSucceededReason,
 		h.Namespace+"/app.v3 succeeded")
@@ -76,7 +76,8 @@ func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
 			RemediateLastFailure: &remediateLast}}
 	})
 	r := &helmv2.HelmRelease{}
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "install failed 2 times")
+	h.NotReady(r, "app", helmv2.UninstallSucceededReason, "install failed 2 times")
+	h.outOfRetries("app")
 	h.hasCondition("app", helmv2.RemediatedCondition, "True", helmv2.UninstallSucceededReason, "succeeded")
 	h.Gone(&corev1.ConfigMap{}, "app-config")
 	if got := h.statuses("app"); got != "" {
@@ -90,23 +91,25 @@ func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
 func TestResetAllowsFurtherRetries(t *testing.T) {
 	t.Parallel()
 	h := sharedHarness(t)
-	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
+	gate := "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"opened\") }}" +
+		strings.Replace(hookTemplate("pre-install,pre-upgrade"), "helm.sh/hook: pre-install,pre-upgrade",
+			`helm.sh/hook: "pre-install,pre-upgrade"`, 1) + "{{ end }}"
 	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
-	h.release("app")
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "It is retried when the chart, the "+
+	h.release("app", values(failing("blue")))
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "It is retried when the chart, the "+
 		"values, the spec or the health of what failed changes, or after `sluice reconcile helmrelease --reset`")
 	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "opened"}})
 	at := time.Now().Format(time.RFC3339Nano)
 	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
 		meta.ReconcileRequestAnnotation, at, helmv2.ResetRequestAnnotation, at))
-	r := h.ready("app", 1)
+	r := h.ready("app", 2)
 	if r.Status.LastHandledResetAt != at {
 		t.Errorf("the last handled reset is %q", r.Status.LastHandledResetAt)
 	}
 	at = time.Now().Format(time.RFC3339Nano)
 	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
 		meta.ReconcileRequestAnnotation, at, helmv2.ForceRequestAnnotation, at))
-	if r = h.ready("app", 2); r.Status.LastHandledForceAt != at {
+	if r = h.ready("app", 3); r.Status.LastHandledForceAt != at {
 		t.Errorf("the last handled force is %q", r.Status.LastHandledForceAt)
 	}
 }
@@ -153,7 +156,7 @@ func TestBadCharts(t *testing.T) {
 			h := &harness{h.For(t), h.repository}
 			h.publish(c.version, c.files)
 			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
-			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.RetriesExceededReason, c.says)
+			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.InstallFailedReason, c.says)
 		})
 	}
 }
@@ -169,7 +172,7 @@ func TestSecretValuesStayOutOfMessages(t *testing.T) {
 		s.ValuesFrom = []meta.ValuesReference{{Kind: "Secret", Name: "credentials"}}
 	})
 	r := &helmv2.HelmRelease{}
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "rejected")
+	h.NotReady(r, "app", helmv2.InstallFailedReason, "rejected")
 	text, err := json.Marshal(r.Status)
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func (r *run) finish(ctx context.Context, o *observed) error {
 	}
 	r.recordStored(ctx, name)
 	if failure != nil {
-		return r.recordFailure(name, failure)
+		return r.recordFailure(name, true, failure)
 	}
 	r.recordSuccess(name)
 	return nil

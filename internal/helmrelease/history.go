@@ -20,6 +20,9 @@ import (
 // maxSnapshots is the maximum number of entries in status.history.
 const maxSnapshots = 5
 
+// snapshotVersion is the version of the digests of releases that Helm 4 stores, as Flux names it.
+const snapshotVersion = "v2"
+
 // recordStored records the releases that an action stored.
 func (r *run) recordStored(ctx context.Context, action string) {
 	r.recordSnapshots(ctx, r.storage.Stored(), action)
@@ -29,14 +32,13 @@ func (r *run) recordStored(ctx context.Context, action string) {
 func (r *run) recordSnapshots(ctx context.Context, stored []*helmrelease.Release, action string) {
 	history := slices.Clone(r.obj.Status.History)
 	for i, rel := range stored {
-		at := slices.IndexFunc(history, func(s helmv2.Snapshot) bool {
-			return s.Version == rel.Version && s.Name == rel.Name && s.Namespace == rel.Namespace
-		})
+		at := slices.IndexFunc(history, func(s helmv2.Snapshot) bool { return isSnapshotOf(s, rel) })
 		if at < 0 {
 			by := ""
 			if i == len(stored)-1 {
 				by = action
 			}
+			history = slices.DeleteFunc(history, func(s helmv2.Snapshot) bool { return hasVersionOf(s, rel) })
 			history = append(history, newSnapshot(rel, r.ociDigestOf(rel), by))
 			continue
 		}
@@ -46,8 +48,29 @@ func (r *run) recordSnapshots(ctx context.Context, stored []*helmrelease.Release
 	}
 	slices.SortFunc(history, func(a, b helmv2.Snapshot) int { return b.Version - a.Version })
 	r.obj.Status.History = history[:min(len(history), maxSnapshots)]
-	if len(stored) > 0 && stored[len(stored)-1].Info.Status == common.StatusDeployed {
+	if len(stored) > 0 && hasObjects(stored[len(stored)-1].Info.Status) {
 		r.recordInventory(ctx, stored[len(stored)-1])
+	}
+}
+
+// hasObjects reports whether a release of a status may have objects in the cluster: also a failed one has.
+func hasObjects(status common.Status) bool {
+	return status != common.StatusUninstalled && status != common.StatusUninstalling
+}
+
+// dropSuperseded drops the snapshots that no rollback needs: those before the last release that was successful.
+func (r *run) dropSuperseded() {
+	history := r.obj.Status.History
+	p := r.policy()
+	if p.retryOnFailure || len(history) < 2 {
+		return
+	}
+	for i, s := range history[1:] {
+		isSuccessful := s.Status == common.StatusDeployed.String() || s.Status == common.StatusSuperseded.String()
+		if isSuccessful && (p.ignoreTests || !hasFailedTest(s)) {
+			r.obj.Status.History = history[:i+2]
+			return
+		}
 	}
 }
 
@@ -65,7 +88,7 @@ func (r *run) ociDigestOf(rel *helmrelease.Release) string {
 }
 
 func newSnapshot(rel *helmrelease.Release, ociDigest, action string) helmv2.Snapshot {
-	s := helmv2.Snapshot{
+	s := helmv2.Snapshot{APIVersion: snapshotVersion,
 		Digest: digest.Release(rel, ociDigest), Action: action, Name: rel.Name, Namespace: rel.Namespace,
 		Version: rel.Version, ConfigDigest: digest.Config(rel.Config), OCIDigest: ociDigest,
 	}

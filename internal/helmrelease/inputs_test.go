@@ -32,7 +32,7 @@ func TestAHookMayLeaveItsJob(t *testing.T) {
 		`helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, 1)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})
 	h.release("app", values(failing("blue")))
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "app-hook")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "app-hook")
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 2)
 	h.configMap("app-config", "blue")
@@ -81,7 +81,7 @@ func TestLookupsNeedRights(t *testing.T) {
 	h.ServiceAccountToken("tenant")
 	h.GrantAll("tenant")
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.ServiceAccountName = "tenant" })
-	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.RetriesExceededReason, "forbidden")
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "forbidden")
 	h.Gone(&corev1.ConfigMap{}, "stolen")
 }
 
@@ -138,14 +138,18 @@ func TestTheNameOfAChartMayChange(t *testing.T) {
 		map[string]string{"templates/config.yaml": configTemplate, "values.yaml": "color: green\n"}))
 	h.repository.Publish()
 	h.RequestReconcile(&sourcev1.HelmRepository{}, "charts")
-	h.release("in-place")
+	h.release("in-place", func(s *helmv2.HelmReleaseSpec) {
+		s.Upgrade = &helmv2.Upgrade{ChartNameChangeStrategy: helmv2.ChartNameChangeInPlaceUpdate}
+	})
+	h.release("default")
 	h.release("reinstall", func(s *helmv2.HelmReleaseSpec) {
 		s.Upgrade = &helmv2.Upgrade{ChartNameChangeStrategy: helmv2.ChartNameChangeReinstall}
 	})
 	h.ready("in-place", 1)
 	h.ready("reinstall", 1)
+	h.ready("default", 1)
 	kept, gone := h.configMap("in-place-config", "red"), h.configMap("reinstall-config", "red")
-	for _, name := range []string{"in-place", "reinstall"} {
+	for _, name := range []string{"in-place", "reinstall", "default"} {
 		h.edit(name, func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Chart = "web" })
 	}
 	if after := h.configMap("in-place-config", "green"); after.UID != kept.UID {
@@ -154,8 +158,10 @@ func TestTheNameOfAChartMayChange(t *testing.T) {
 	if after := h.configMap("reinstall-config", "green"); after.UID == gone.UID {
 		t.Error("the release was not installed again")
 	}
+	h.configMap("default-config", "green")
 	h.ready("in-place", 2)
 	h.ready("reinstall", 1)
+	h.ready("default", 1)
 }
 
 // remove deletes an object.
@@ -259,7 +265,7 @@ dependencies:
 
 	h.publish("2.0.0", map[string]string{"Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\ntype: library\n"})
 	h.release("library", version("2.0.0"))
-	h.NotReady(&helmv2.HelmRelease{}, "library", helmv2.RetriesExceededReason, "library charts are not installable")
+	h.NotReady(&helmv2.HelmRelease{}, "library", helmv2.InstallFailedReason, "library charts are not installable")
 }
 
 // TestTemplatesThatDoNotEnd releases a chart whose templates allocate without end, beside one that renders too much.
@@ -276,7 +282,7 @@ func TestTemplatesThatDoNotEnd(t *testing.T) {
 			h := &harness{h.For(t), h.repository}
 			h.publish(c.version, map[string]string{"templates/x.yaml": c.template})
 			h.release(name, version(c.version))
-			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.RetriesExceededReason, c.says)
+			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.InstallFailedReason, c.says)
 		})
 	}
 	h.publish("1.1.0", nil)

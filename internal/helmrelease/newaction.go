@@ -28,6 +28,9 @@ import (
 // maxDiscoveryAge bounds the age of what templates see of the kinds that a cluster serves. Others may install kinds.
 const maxDiscoveryAge = time.Minute
 
+// maxRetryDiscoveryAge is the same for a release that failed, perhaps since a kind was missing.
+const maxRetryDiscoveryAge = 2 * time.Second
+
 // newAction returns what all actions on the release need.
 func (r *run) newAction(ctx context.Context) (*action.Run, error) {
 	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
@@ -66,7 +69,11 @@ func (r *run) newUninstall() *action.Run {
 
 // capabilities returns what the templates of the release see as .Capabilities. Callers must not change it.
 func (r *run) capabilities() (*common.Capabilities, error) {
-	r.target.RefreshDiscovery(r.Clock.Now(), maxDiscoveryAge)
+	age := maxDiscoveryAge
+	if r.obj.Status.Failures > 0 {
+		age = maxRetryDiscoveryAge
+	}
+	r.target.RefreshDiscovery(r.Clock.Now(), age)
 	s := r.served.Of(r.target, func() *served { return &served{} }, func(*served) {})
 	return s.read(r.target.Cluster.Discovery())
 }

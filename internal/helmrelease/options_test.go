@@ -111,7 +111,7 @@ func TestTestsOfAChartDecide(t *testing.T) {
 		t.Errorf("the phase of the test is %q", got)
 	}
 	h.edit("app", values(failing("blue")))
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "Helm test failed")
+	h.NotReady(r, "app", helmv2.TestFailedReason, "Helm test failed")
 	h.hasCondition("app", helmv2.TestSuccessCondition, "False", helmv2.TestFailedReason, "app-test")
 	if got := r.Status.History[0].TestHooks["app-test"].Phase; got != "Failed" {
 		t.Errorf("the phase of the test is %q", got)
@@ -128,9 +128,9 @@ func TestTestsThatCannotRun(t *testing.T) {
 		"metadata: {name: {{ .Release.Name }}-test, annotations: {helm.sh/hook: test}}\n"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
 	r := &helmv2.HelmRelease{}
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "Helm test failed")
+	h.NotReady(r, "app", helmv2.TestFailedReason, "Helm test failed")
 	h.Reconcile(r, "app")
-	h.NotReady(r, "app", helmv2.RetriesExceededReason, "Helm test failed")
+	h.NotReady(r, "app", helmv2.TestFailedReason, "Helm test failed")
 	h.publish("1.0.1", map[string]string{"templates/test.yaml": testTemplate})
 	h.ready("app", 2)
 	h.hasCondition("app", helmv2.TestSuccessCondition, "True", helmv2.TestSucceededReason, "1 test hook")

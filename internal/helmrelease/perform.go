@@ -26,11 +26,12 @@ func (r *run) install(ctx context.Context, o *observed) error {
 	return r.attempt(ctx, helmv2.ActionInstall, request, r.values, do)
 }
 
-// upgrade upgrades the release, or uninstalls it if the chart's name changes and the spec asks for a reinstall.
+// upgrade upgrades the release, or uninstalls it to install it again if the chart's name changes, unless the spec
+// asks for an update in place.
 func (r *run) upgrade(ctx context.Context, o *observed) error {
 	u := r.obj.Spec.Upgrade
-	if u != nil && u.ChartNameChangeStrategy == helmv2.ChartNameChangeReinstall && o.last.Chart != nil &&
-		o.last.Chart.Name() != r.chart.name {
+	staysInPlace := u != nil && u.ChartNameChangeStrategy == helmv2.ChartNameChangeInPlaceUpdate
+	if o.last.Chart != nil && o.last.Chart.Name() != r.chart.name && !staysInPlace {
 		return r.uninstall(ctx, false)
 	}
 	if err := r.takeReleases(ctx, o.compared()...); err != nil {
@@ -63,15 +64,26 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 	r.obj.Status.LastAttemptedReleaseActionDuration = &meta.Elapsed{Duration: r.Clock.Since(start).
 		Round(time.Millisecond)}
 	r.recordWork(client)
-	r.recordStored(ctx, name)
+	stored := r.recordAttempt(ctx, name)
 	if errors.Is(err, rollout.ErrUnhealthyYet) {
 		return r.renewStorage() // the next step waits
 	}
 	if err != nil {
-		return r.recordFailure(name, r.redact(err))
+		return r.recordFailure(name, stored > 0, r.redact(err))
 	}
 	r.recordSuccess(name)
 	return nil
+}
+
+// recordAttempt records what an install or upgrade stored, and returns how many releases. An install that stored
+// something begins a new history: an earlier release of the same version is another one.
+func (r *run) recordAttempt(ctx context.Context, name string) int {
+	stored := r.storage.Stored()
+	if name == helmv2.ActionInstall && len(stored) > 0 {
+		r.obj.Status.History = nil
+	}
+	r.recordSnapshots(ctx, stored, name)
+	return len(stored)
 }
 
 // renewStorage opens the storage again, after an action whose wait is left to a later step.
@@ -124,6 +136,7 @@ func (r *run) test(ctx context.Context, o *observed) error {
 
 // remediate rolls a failed release back to the last successful one, or uninstalls it.
 func (r *run) remediate(ctx context.Context, o *observed) error {
+	r.dropSuperseded()
 	p := r.policy()
 	if p.uninstall {
 		return r.uninstall(ctx, true)

@@ -36,6 +36,18 @@ func (r *run) policy() policy {
 	return r.installPolicy()
 }
 
+// policyOf returns the policy for a step: that of installs or of upgrades, or else that for the last action.
+func (r *run) policyOf(s step) policy {
+	switch s {
+	case stepInstall:
+		return r.installPolicy()
+	case stepUpgrade:
+		return r.upgradePolicy()
+	default:
+		return r.policy()
+	}
+}
+
 func (r *run) installPolicy() policy {
 	p := r.newPolicy(helmv2.ActionInstall, r.obj.Status.InstallFailures)
 	p.uninstall = true

@@ -68,16 +68,17 @@ func (r *run) describeLast() string {
 		s.ChartVersion)
 }
 
-// recordFailure records that an install or upgrade failed, and returns the fault. Transient failures do not count
-// against the retries.
-func (r *run) recordFailure(name string, err error) error {
+// recordFailure records that an install or upgrade failed, and returns the fault. Only failures of a stored release
+// count against the retries: nothing else is left to remediate, and what was missing, such as a definition, may arrive
+// later. Transient failures do not count either.
+func (r *run) recordFailure(name string, isStored bool, err error) error {
 	reason := failedReason(name)
 	message := fmt.Sprintf("Helm %s failed for release %s/%s with chart %s@%s: %v", name, r.obj.GetReleaseNamespace(),
 		r.name, r.chart.name, r.chart.version, err)
 	s := &r.obj.Status
 	s.Failures++
 	r.state.failedAt = r.Clock.Now()
-	if !action.IsTransient(err) {
+	if !action.IsTransient(err) && (isStored || r.policy().retryOnFailure) {
 		if name == helmv2.ActionUpgrade {
 			s.UpgradeFailures++
 		} else {
@@ -100,15 +101,22 @@ func failedReason(name string) string {
 	return helmv2.InstallFailedReason
 }
 
-// lastFailure returns the message of the last failure.
-func (r *run) lastFailure() string {
+// lastFailure returns the reason of Ready and the message of the last failure. The reason is that of the remediation if
+// there was one.
+func (r *run) lastFailure(p policy) (reason, message string) {
+	reason, message = failedReason(p.action), "see the events"
+	conditions := r.obj.Status.Conditions
 	for _, kind := range []string{helmv2.ReleasedCondition, helmv2.TestSuccessCondition} {
-		c := apimeta.FindStatusCondition(r.obj.Status.Conditions, kind)
+		c := apimeta.FindStatusCondition(conditions, kind)
 		if c != nil && c.Status == metav1.ConditionFalse {
-			return c.Message
+			reason, message = c.Reason, c.Message
+			break
 		}
 	}
-	return "see the events"
+	if c := apimeta.FindStatusCondition(conditions, helmv2.RemediatedCondition); c != nil {
+		reason = c.Reason
+	}
+	return reason, message
 }
 
 // hasRecovered reports whether the objects that made the last action fail are healthy by now.
@@ -119,7 +127,7 @@ func (r *run) hasRecovered() bool {
 // recordTests records the results of the tests in the snapshot of the release.
 func (r *run) recordTests() {
 	for _, rel := range r.storage.Stored() {
-		if len(r.obj.Status.History) == 0 || r.obj.Status.History[0].Version != rel.Version {
+		if len(r.obj.Status.History) == 0 || !isSnapshotOf(r.obj.Status.History[0], rel) {
 			continue
 		}
 		s := newSnapshot(rel, r.obj.Status.History[0].OCIDigest, r.obj.Status.History[0].Action)

@@ -42,7 +42,7 @@ func (r *run) release(ctx context.Context) reconcile.Outcome {
 			return r.atRest(ctx, o)
 		case stepExhausted:
 			if !r.hasRecovered() {
-				return r.judge(r.exhausted(), o)
+				return r.judge(r.exhausted(r.policyOf(d.after)), o)
 			}
 			r.clearFailures() // what failed is healthy by now
 			continue
@@ -98,7 +98,7 @@ func (r *run) perform(ctx context.Context, d decision, o *observed) (err error) 
 func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outcome {
 	isAction := slices.Contains([]step{stepInstall, stepUpgrade, stepFinish, stepTest}, d.step)
 	if !isAction || action.IsTransient(err) {
-		return reconcile.Failed(err)
+		return r.failedWith(err)
 	}
 	o, observeErr := r.observe(ctx)
 	if observeErr != nil {
@@ -107,7 +107,7 @@ func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outco
 	next := r.decide(o)
 	if next.step == stepRemediate {
 		if remediateErr := r.perform(ctx, next, o); remediateErr != nil {
-			return reconcile.Failed(remediateErr)
+			return r.failedWith(remediateErr)
 		}
 		if o, observeErr = r.observe(ctx); observeErr != nil {
 			return reconcile.Failed(err)
@@ -116,7 +116,7 @@ func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outco
 	}
 	switch next.step {
 	case stepExhausted:
-		return r.judge(r.exhausted(), o)
+		return r.judge(r.exhausted(r.policyOf(next.after)), o)
 	case stepWait:
 		return r.judge(r.waiting(next), o)
 	default:
@@ -125,6 +125,15 @@ func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outco
 		}
 		return reconcile.Failed(err)
 	}
+}
+
+// failedWith returns the outcome of an error. If there is no release to roll back to, Ready keeps saying what failed.
+func (r *run) failedWith(err error) reconcile.Outcome {
+	if fault.Reason(err, "") != helmv2.MissingRollbackTargetReason {
+		return reconcile.Failed(err)
+	}
+	reason, _ := r.lastFailure(r.policy())
+	return reconcile.Failed(fault.New(reason, "%s", err).Final()).StalledBy(helmv2.MissingRollbackTargetReason)
 }
 
 // judge marks the outcome of a failed release as unhealthy, unless nothing was applied: if its chart could not be
@@ -138,15 +147,14 @@ func (r *run) judge(outcome reconcile.Outcome, o *observed) reconcile.Outcome {
 	return outcome
 }
 
-// exhausted returns the outcome of a release that has used up its retries. It ends when an input changes.
-func (r *run) exhausted() reconcile.Outcome {
-	p := r.policy()
-	last := r.lastFailure()
-	f := fault.New(helmv2.RetriesExceededReason, "%s failed %s, and no retries are left: %s", p.action,
-		times(p.failures), last).
+// exhausted returns the outcome of a release that has used up the retries of a policy. It ends when an input changes.
+// Ready says what happened last, and Stalled that no retries are left.
+func (r *run) exhausted(p policy) reconcile.Outcome {
+	reason, last := r.lastFailure(p)
+	f := fault.New(reason, "%s failed %s, and no retries are left: %s", p.action, times(p.failures), last).
 		WithHint("It is retried when the chart, the values, the spec or the health of what failed changes, or after " +
 			"`sluice reconcile helmrelease --reset`").Final()
-	return reconcile.Failed(f)
+	return reconcile.Failed(f).StalledBy(helmv2.RetriesExceededReason)
 }
 
 func times(n int64) string {
@@ -160,8 +168,9 @@ func times(n int64) string {
 func (r *run) waiting(d decision) reconcile.Outcome {
 	p := r.policy()
 	at := r.retryAt(p)
+	_, last := r.lastFailure(p)
 	return reconcile.Failed(fault.New(failedReason(p.action), "%s; the next attempt is at %s: %s", d.why,
-		at.UTC().Format(time.RFC3339), r.lastFailure()).After(max(at.Sub(r.Clock.Now()), time.Second)))
+		at.UTC().Format(time.RFC3339), last).After(max(at.Sub(r.Clock.Now()), time.Second)))
 }
 
 // outcome adds the events of the pass to its outcome.

@@ -52,7 +52,7 @@ func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
 	if got, want := h.statuses("app"), "3 deployed, 2 superseded, 1 superseded"; got != want {
 		t.Errorf("stored releases are %s, want %s", got, want)
 	}
-	checkHistory(t, r, "3 deployed 1.1.0 upgrade", "2 superseded 1.0.0 upgrade", "1 superseded 1.0.0 install")
+	checkHistory(t, r, "3 deployed 1.1.0 upgrade", "2 superseded 1.0.0 upgrade")
 	if s := r.Status; s.LastAttemptedRevision != "1.1.0" || s.LastAttemptedReleaseAction != helmv2.ActionUpgrade ||
 		s.HelmChart != h.Namespace+"/"+h.Namespace+"-app" || s.StorageNamespace != h.Namespace || s.Failures != 0 {
 		t.Errorf("the status is %+v", s)

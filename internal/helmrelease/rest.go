@@ -22,6 +22,7 @@ import (
 // atRest returns the outcome of a release that is as declared, after drift was detected and corrected.
 func (r *run) atRest(ctx context.Context, o *observed) reconcile.Outcome {
 	r.recordDeclared(ctx, o)
+	r.dropSuperseded()
 	r.retain(ctx, o.last)
 	if err := r.correct(ctx, o.last); err != nil {
 		return reconcile.Failed(r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err))

@@ -2,6 +2,7 @@ package helmrelease
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"helm.sh/helm/v4/pkg/release/common"
@@ -74,8 +75,19 @@ func isRecorded(obj *helmv2.HelmRelease, rel *helmrelease.Release) bool {
 		return false
 	}
 	s := obj.Status.History[0]
-	return s.Name == rel.Name && s.Namespace == rel.Namespace && s.Version == rel.Version &&
-		s.Digest == digest.Release(rel, s.OCIDigest)
+	return hasVersionOf(s, rel) && s.Digest == digest.Release(rel, s.OCIDigest)
+}
+
+// isSnapshotOf reports whether a snapshot is of a stored release, in whatever state. A release that was uninstalled and
+// installed again has the same name and version, but another time of its install.
+func isSnapshotOf(s helmv2.Snapshot, rel *helmrelease.Release) bool {
+	return hasVersionOf(s, rel) && rel.Info != nil &&
+		s.FirstDeployed.Unix() == rel.Info.FirstDeployed.Unix()
+}
+
+// hasVersionOf reports whether a snapshot has the name, the namespace and the version of a release.
+func hasVersionOf(s helmv2.Snapshot, rel *helmrelease.Release) bool {
+	return s.Name == rel.Name && s.Namespace == rel.Namespace && s.Version == rel.Version
 }
 
 // previous returns the newest stored release before a version that was deployed successfully.
@@ -91,14 +103,13 @@ func (o *observed) previous(before int, history []helmv2.Snapshot) *helmrelease.
 
 // testsFailed reports whether the tests of a release failed.
 func testsFailed(rel *helmrelease.Release, history []helmv2.Snapshot) bool {
-	for _, s := range history {
-		if s.Version != rel.Version || s.Name != rel.Name {
-			continue
-		}
-		for _, t := range s.TestHooks {
-			if t.Phase == string(helmrelease.HookPhaseFailed) {
-				return true
-			}
+	return slices.ContainsFunc(history, func(s helmv2.Snapshot) bool { return isSnapshotOf(s, rel) && hasFailedTest(s) })
+}
+
+func hasFailedTest(s helmv2.Snapshot) bool {
+	for _, t := range s.TestHooks {
+		if t.Phase == string(helmrelease.HookPhaseFailed) {
+			return true
 		}
 	}
 	return false

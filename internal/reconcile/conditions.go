@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"cmp"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -75,7 +77,7 @@ func setConditions(obj Object, o Outcome) {
 	case stalled:
 		message := explain.WithCode(o.reason, o.message, maxMessage)
 		Mark(obj, TypeReady, metav1.ConditionFalse, o.reason, message)
-		Mark(obj, TypeStalled, metav1.ConditionTrue, o.reason, message)
+		Mark(obj, TypeStalled, metav1.ConditionTrue, cmp.Or(o.stalledBy, o.reason), message)
 		Unmark(obj, TypeReconciling)
 	}
 }

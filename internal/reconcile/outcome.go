@@ -44,6 +44,7 @@ type Outcome struct {
 	unchanged   bool
 	keepReady   bool          // progressing: Ready stays as it is
 	unhealthy   bool          // failed, stalled: see Unhealthy
+	stalledBy   string        // stalled: the reason of Stalled, if it is another one
 	watched     bool          // see Watched
 	eventReason string        // the reason of an event that is emitted even if Ready did not change
 	pending     *meta.Pending // held, watched: the change that waits
@@ -148,6 +149,12 @@ func (o Outcome) After(delay time.Duration) Outcome {
 // Unchanged marks an outcome of a pass that changed nothing. If the object was Ready and still is, its event is minor.
 func (o Outcome) Unchanged() Outcome {
 	o.unchanged = true
+	return o
+}
+
+// StalledBy gives the condition Stalled another reason than Ready, such as that no retries are left.
+func (o Outcome) StalledBy(reason string) Outcome {
+	o.stalledBy = reason
 	return o
 }
 

@@ -126,8 +126,8 @@ type Upgrade struct {
 	// +optional
 	ServerSideApply string `json:"serverSideApply,omitempty"`
 
-	// ChartNameChangeStrategy defines what happens if the name of the chart changes: InPlaceUpdate, the default,
-	// upgrades the release, Reinstall uninstalls it first.
+	// ChartNameChangeStrategy defines what happens if the name of the chart changes: Reinstall, the default,
+	// uninstalls the release first, InPlaceUpdate upgrades it.
 	// +kubebuilder:validation:Enum=InPlaceUpdate;Reinstall
 	// +optional
 	ChartNameChangeStrategy string `json:"chartNameChangeStrategy,omitempty"`
