@@ -28,6 +28,9 @@ type Request struct {
 	// Native applies objects of built-in kinds in the form of their Go types, as Flux does for Kustomizations. Fields
 	// that a type does not have are left out; see [Change.Unknown]. With StrictFields, such an object is refused.
 	Native, StrictFields bool
+	// KeepOthers keeps fields that the objects do not declare and kubectl set, as Helm and Flux do for releases.
+	// Otherwise they are removed.
+	KeepOthers bool
 	// MaxDiffs is the maximum number of changed objects whose diff is reported although it needs an extra request.
 	// Corrections of drift are always reported with a diff.
 	MaxDiffs int

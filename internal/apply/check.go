@@ -149,7 +149,7 @@ func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstr
 		return r.skipExisting(ctx, o)
 	}
 	if !keepsOtherFields(result, owner) {
-		_, p.takeOver = r.managers.takeOver(result.GetManagedFields(), desired.GetAPIVersion(), owner.Group)
+		_, p.takeOver = r.takeOver(result.GetManagedFields(), desired.GetAPIVersion())
 	}
 	p.previousOwner = r.previousOwner(o)
 	digest := r.managers.digest(result)

@@ -15,6 +15,7 @@ import (
 type managers struct {
 	own        string
 	overridden []string // taken over in addition to the default ones, see overrides
+	keeps      bool     // the default ones are not taken over, see [Request.KeepOthers]
 }
 
 func (m managers) isOurs(e metav1.ManagedFieldsEntry) bool {
@@ -27,9 +28,22 @@ func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 	if e.Subresource != "" {
 		return false
 	}
-	return e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl") ||
+	byDefault := e.Manager == "before-first-apply" || strings.HasPrefix(e.Manager, "kubectl")
+	return byDefault && !m.keeps ||
 		slices.Contains(m.overridden, e.Manager) ||
 		e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationUpdate
+}
+
+// takeOver takes over the fields of those managers that the request does not keep.
+func (r *run) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
+	return r.taking().takeOver(fields, apiVersion, r.req.Owner.Group)
+}
+
+// taking returns the managers as the request takes fields over.
+func (r *run) taking() managers {
+	m := r.managers
+	m.keeps = r.req.KeepOthers
+	return m
 }
 
 // takeOver returns managed fields in which we own the fields of overridden managers, so that the next apply

@@ -30,7 +30,7 @@ func (r *run) normalized(live *unstructured.Unstructured, apiVersion string,
 	}
 	if n.takeOver {
 		var taken bool
-		fields, taken = r.managers.takeOver(fields, apiVersion, r.req.Owner.Group)
+		fields, taken = r.takeOver(fields, apiVersion)
 		changed = changed || taken
 	}
 	return fields, changed
@@ -50,7 +50,7 @@ func (r *run) checkNormalized(ctx context.Context, o *object, desired, live *uns
 		}
 	}
 	if !keepsOtherFields(desired, r.req.Owner) {
-		fields, taken = r.managers.takeOver(fields, desired.GetAPIVersion(), r.req.Owner.Group)
+		fields, taken = r.takeOver(fields, desired.GetAPIVersion())
 	}
 	if !convert && !taken {
 		return nil, nil

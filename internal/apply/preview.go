@@ -78,7 +78,7 @@ func (r *run) planDiff(p *plan, live, result *unstructured.Unstructured) {
 	}
 	if p.takeOver {
 		result = result.DeepCopy()
-		r.managers.dropUnowned(result, r.req.Owner.Group)
+		r.taking().dropUnowned(result, r.req.Owner.Group)
 	}
 	p.diff = r.difference(live, result)
 	r.inspect(p, live, result)

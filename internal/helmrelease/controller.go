@@ -3,6 +3,7 @@ package helmrelease
 import (
 	"cmp"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,6 +101,7 @@ func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2
 		return reconcile.Failed(err)
 	}
 	defer r.releaseMemory()
+	r.reportValues()
 	r.handleRequests()
 	return r.outcome(r.release(ctx))
 }
@@ -133,6 +135,15 @@ func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.He
 		report: rollout.Report{Owner: refOf(obj)}}
 	r.storage, err = openStorage(target, obj.GetStorageNamespace())
 	return r, err
+}
+
+// reportValues reports warnings about the values, once.
+func (r *run) reportValues() {
+	text := strings.Join(r.warnings, "\n")
+	if text != "" && text != r.state.valueWarnings {
+		r.report.Warn(meta.AppliedWithWarningsReason, text)
+	}
+	r.state.valueWarnings = text
 }
 
 // handleRequests handles the annotations forceAt and resetAt, which count together with a reconcile request of the same

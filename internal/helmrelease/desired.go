@@ -27,6 +27,7 @@ type desired struct {
 	chart    chartInfo
 	values   map[string]any
 	secrets  []string // values of Secrets, which must not appear in messages
+	warnings []string // about the values
 
 	valuesMemory *guard.Lease // of the values and secrets
 
@@ -52,6 +53,7 @@ func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*des
 		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
 	}
 	d.values, d.secrets, d.valuesMemory = composed.Values, composed.Secrets, composed.Memory
+	d.warnings = composed.Warnings
 	d.configDigest = digest.Config(d.values)
 	if len(obj.Spec.PostRenderers) > 0 {
 		d.postRenderersDigest = digest.PostRenderers(obj.Spec.PostRenderers)

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -95,4 +98,38 @@ func TestFieldsOfOthersAreNoDrift(t *testing.T) {
 	if cm.Data["other"] != "added" || cm.Data["k"] != "red" {
 		t.Errorf("the data are %v", cm.Data)
 	}
+}
+
+// TestFieldsOfKubectlAreKept adds fields to the objects of a release as kubectl does: they are neither drift nor
+// removed by a correction or an upgrade. A change of what the chart declares is corrected, unless a rule ignores it.
+func TestFieldsOfKubectlAreKept(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	h.release("app", detecting(meta.DriftEnabled))
+	h.ready("app", 1)
+	h.configMap("app-config", "red")
+	for manager, patch := range map[string]string{
+		"kubectl-edit":     `{"data":{"edited":"yes"}}`,
+		"kubectl-label":    `{"metadata":{"labels":{"labeled":"yes"}}}`,
+		"kubectl-annotate": `{"metadata":{"annotations":{"annotated":"yes"}}}`,
+		"kubectl-patch":    `{"data":{"k":"drifted"}}`,
+	} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "app-config"}}
+		if err := h.Client.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(patch)),
+			client.FieldOwner(manager)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
+	check := func(cm *corev1.ConfigMap) {
+		t.Helper()
+		if cm.Data["edited"] != "yes" || cm.Labels["labeled"] != "yes" || cm.Annotations["annotated"] != "yes" {
+			t.Errorf("the object is %+v", cm)
+		}
+	}
+	check(h.configMap("app-config", "red"))
+	h.Reconcile(&helmv2.HelmRelease{}, "app")
+	check(h.configMap("app-config", "red"))
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	check(h.configMap("app-config", "blue"))
 }

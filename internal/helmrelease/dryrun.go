@@ -34,10 +34,6 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.newAction(ctx)
-	if err != nil {
-		return nil, err
-	}
 	files := map[string]string{}
 	for _, f := range result.Files {
 		if !strings.HasSuffix(f.Name, "NOTES.txt") {
@@ -61,16 +57,7 @@ func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
 		return nil, err
 	}
 	r.keep(lease)
-	out := &dryRun{manifest: all.String(), hooks: hooks, crds: crds}
-	if a.PostRenderer == nil {
-		return out, nil
-	}
-	rendered, err := a.PostRenderer.Run(&all)
-	if err != nil {
-		return nil, err
-	}
-	out.manifest = rendered.String()
-	return out, nil
+	return &dryRun{manifest: all.String(), hooks: hooks, crds: crds}, nil
 }
 
 // preview returns what an install or upgrade to the declared release would change.
@@ -89,7 +76,7 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 		return nil, err
 	}
 	request := apply.Request{Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, MaxDiffs: rollout.MaxDiffs,
-		Secrets: r.secrets, Inspect: true}
+		Secrets: r.secrets, Inspect: true, KeepOthers: true}
 	if o.last != nil {
 		before, err := r.objectsOf(o.last)
 		if err != nil {

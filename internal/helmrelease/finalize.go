@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -55,6 +56,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 	r := &run{Controller: c, desired: &desired{name: snapshot.Name}, obj: obj, target: target, state: c.stateOf(obj),
 		report: rollout.Report{Owner: refOf(obj)}}
 	defer r.releaseMemory()
+	r.state.warnings = "" // only those of this uninstall are reported
 	namespace := obj.Status.StorageNamespace
 	if namespace == "" {
 		namespace = obj.GetStorageNamespace()
@@ -63,6 +65,9 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 		return err
 	}
 	err = r.uninstallRecorded(ctx, snapshot, namespace)
+	if text := r.state.warnings; text != "" {
+		c.emit(obj, corev1.EventTypeWarning, meta.AppliedWithWarningsReason, text)
+	}
 	if err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace) {
 		c.reportLeftBehind(ctx, obj, noCredentials(err))
 		return nil

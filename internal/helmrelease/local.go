@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -20,6 +21,12 @@ import (
 
 // ReleaseName returns the name of the Helm release of a HelmRelease.
 func ReleaseName(obj *helmv2.HelmRelease) string { return releaseName(obj) }
+
+// PostRenderOptions returns what a HelmRelease changes in rendered objects, with a strategy for hooks.
+func PostRenderOptions(obj *helmv2.HelmRelease, strategy string) postrender.Options {
+	return postrender.Options{PostRenderers: obj.Spec.PostRenderers, CommonMetadata: obj.Spec.CommonMetadata,
+		Labels: rollout.OwnerOf(refOf(obj)).Labels(), Strategy: strategy}
+}
 
 // Capabilities returns what templates see of a cluster.
 func Capabilities(c *apply.Cluster) (*common.Capabilities, error) {

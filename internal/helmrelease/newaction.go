@@ -47,10 +47,6 @@ func (r *run) newAction(ctx context.Context) (*action.Run, error) {
 	}
 	a := r.newUninstall()
 	a.Capabilities, a.Client.Ignore, a.Client.Checks = capabilities, ignore, checks
-	a.PostRenderer = postrender.New(ctx, postrender.Options{
-		PostRenderers: r.obj.Spec.PostRenderers, CommonMetadata: r.obj.Spec.CommonMetadata,
-		Labels: rollout.OwnerOf(refOf(r.obj)).Labels(),
-	})
 	return a, nil
 }
 
@@ -87,7 +83,16 @@ func (r *run) render(ctx context.Context, release render.Release, values map[str
 	return action.Chart{Original: loaded.chart, Rendered: render.Prerendered(loaded.chart, result), Values: values}, nil
 }
 
-// renderFiles renders the chart in another process.
+// postRenderOptions returns what the spec changes in rendered objects.
+func (r *run) postRenderOptions() postrender.Options {
+	strategy := r.obj.Spec.PostRenderStrategy
+	if strategy == "" && r.Options.Helm3Defaults {
+		strategy = "nohooks"
+	}
+	return PostRenderOptions(r.obj, strategy)
+}
+
+// renderFiles renders the chart in another process, and changes what it rendered as the spec says.
 func (r *run) renderFiles(ctx context.Context, release render.Release,
 	values map[string]any) (*loadedChart, *render.Result, error) {
 	loaded, err := loadChart(ctx, r.tree, r.desired.chart)
@@ -113,6 +118,17 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 	}
 	lease, err := takeManifests(ctx, "the rendered chart", texts...)
 	r.keep(lease)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := r.postRenderOptions()
+	var warnings []string
+	options.Warn = func(text string) { warnings = append(warnings, text) }
+	result.Files, err = postrender.Change(ctx, result.Files, options)
+	if text := strings.Join(rollout.FirstLines(warnings), "\n"); text != "" && text != r.state.chartWarnings {
+		r.state.chartWarnings = text
+		r.report.Warn(meta.AppliedWithWarningsReason, text)
+	}
 	return loaded, result, err
 }
 

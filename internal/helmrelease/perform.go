@@ -147,11 +147,11 @@ func (r *run) remediate(ctx context.Context, o *observed) error {
 			"release %d failed, and no earlier release to roll back to is stored", o.last.Version).
 			WithHint("Set spec.upgrade.remediation.strategy to uninstall, or correct the chart or its values").Final()
 	}
-	return r.rollback(ctx, to, "previous release "+describe(to))
+	return r.rollback(ctx, o.last, to, "previous release "+describe(to))
 }
 
 // rollback runs Helm's rollback to a release and records it. The name of the release is for messages.
-func (r *run) rollback(ctx context.Context, to *helmrelease.Release, name string) error {
+func (r *run) rollback(ctx context.Context, last, to *helmrelease.Release, name string) error {
 	if err := r.takeReleases(ctx, to); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *run) rollback(ctx context.Context, to *helmrelease.Release, name string
 	if err != nil {
 		return err
 	}
-	client, err := a.Rollback(ctx, to)
+	client, err := a.Rollback(ctx, last, to)
 	r.recordWork(client)
 	r.recordStored(ctx, "rollback")
 	if err != nil {

@@ -73,8 +73,9 @@ func (r *run) describeLast() string {
 // later. Transient failures do not count either.
 func (r *run) recordFailure(name string, isStored bool, err error) error {
 	reason := failedReason(name)
-	message := fmt.Sprintf("Helm %s failed for release %s/%s with chart %s@%s: %v", name, r.obj.GetReleaseNamespace(),
-		r.name, r.chart.name, r.chart.version, err)
+	f := withAdvice(fault.New(reason, "Helm %s failed for release %s/%s with chart %s@%s", name,
+		r.obj.GetReleaseNamespace(), r.name, r.chart.name, r.chart.version).Because(err), err)
+	message := f.Error()
 	s := &r.obj.Status
 	s.Failures++
 	r.state.failedAt = r.Clock.Now()
@@ -90,8 +91,7 @@ func (r *run) recordFailure(name string, isStored bool, err error) error {
 	reconcile.Mark(r.obj, helmv2.ReleasedCondition, metav1.ConditionFalse, reason, message)
 	reconcile.Unmark(r.obj, helmv2.RemediatedCondition)
 	r.report.Warn(reason, message)
-	return fault.New(reason, "Helm %s failed for release %s/%s with chart %s@%s", name, r.obj.GetReleaseNamespace(),
-		r.name, r.chart.name, r.chart.version).Because(err)
+	return f
 }
 
 func failedReason(name string) string {

@@ -142,7 +142,7 @@ func (r *run) driftRequest(owner apply.Owner, rel *helmrelease.Release) (apply.R
 	objects, err := r.comparable(rel)
 	return apply.Request{
 		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...),
-		SameDeclaration: true, MaxDiffs: rollout.MaxDiffs,
+		SameDeclaration: true, KeepOthers: true, MaxDiffs: rollout.MaxDiffs,
 		Resync:  r.state.checked != r.comparison() || r.pass.Requested || r.needsResync(),
 		Secrets: r.secrets,
 	}, err

@@ -167,5 +167,5 @@ func (r *run) rollBackTo(ctx context.Context, o *observed, to *helmrelease.Relea
 			return err
 		}
 	}
-	return r.rollback(ctx, to, "release "+describe(to))
+	return r.rollback(ctx, o.last, to, "release "+describe(to))
 }

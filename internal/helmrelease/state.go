@@ -28,6 +28,8 @@ type state struct {
 	preview      rollout.PendingPreview
 	decided      rollout.Decided
 	warnings     string // the last reported ones
+	// valueWarnings and chartWarnings are the last reported ones about values, and about rendered objects.
+	valueWarnings, chartWarnings string
 	// waits is the release whose objects are waited for, and for how long.
 	waits       string
 	waitTimeout time.Duration

@@ -1,9 +1,11 @@
 package helmrelease_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +18,6 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -121,14 +122,24 @@ func TestReleasesOfFluxAreTakenOver(t *testing.T) {
 	}
 }
 
+// fluxLabels adds labels to the manifests of the chart app, as the post-renderer of Flux does.
+type fluxLabels []string
+
+// Run implements Helm's interface.
+func (l fluxLabels) Run(in *bytes.Buffer) (*bytes.Buffer, error) {
+	added := "labels: {" + strings.Join(l, ", ") + "}"
+	text := regexp.MustCompile(`(?m)^metadata: \{`).ReplaceAllString(in.String(), "metadata: {"+added+", ")
+	text = regexp.MustCompile(`(?m)^metadata:$`).ReplaceAllString(text, "metadata:\n  "+added)
+	return bytes.NewBufferString(text), nil
+}
+
 // installAsFlux installs a release by Helm's library, with the labels that name its HelmRelease.
 func (h *harness) installAsFlux(t *testing.T, name string, serverSide bool) *helmrelease.Release {
 	t.Helper()
 	i := helmaction.NewInstall(h.helm())
 	i.ReleaseName, i.Namespace, i.ServerSideApply, i.WaitStrategy = name, h.Namespace, serverSide,
 		helmkube.HookOnlyStrategy
-	i.PostRenderer = postrender.New(t.Context(), postrender.Options{Labels: map[string]string{
-		"helm.toolkit.fluxcd.io/name": name, "helm.toolkit.fluxcd.io/namespace": h.Namespace}})
+	i.PostRenderer = fluxLabels{"helm.toolkit.fluxcd.io/name: " + name, "helm.toolkit.fluxcd.io/namespace: " + h.Namespace}
 	chart := h.loadChart("1.0.0", map[string]string{"templates/test.yaml": testTemplate})
 	if _, err := i.Run(chart, map[string]any{"color": "blue"}); err != nil {
 		t.Fatal(err)

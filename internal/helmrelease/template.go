@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,7 +94,7 @@ func (c *Controller) writeTemplate(ctx context.Context, reader client.Reader, ob
 	err := reader.Get(ctx, templateKey(obj), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		return c.Client.Create(ctx, wanted)
+		return c.announce(obj, "Created", c.Client.Create(ctx, wanted))
 	case err != nil:
 		return err
 	case isCurrent(wanted, live):
@@ -103,7 +105,16 @@ func (c *Controller) writeTemplate(ctx context.Context, reader client.Reader, ob
 	}
 	wanted.SetResourceVersion(live.GetResourceVersion())
 	wanted.SetFinalizers(live.GetFinalizers())
-	return c.Client.Update(ctx, wanted)
+	return c.announce(obj, "Configured", c.Client.Update(ctx, wanted))
+}
+
+// announce emits an event about the source object that status.helmChart names, unless the write failed. The reasons are
+// those of Flux, such as HelmChartCreated.
+func (c *Controller) announce(obj *helmv2.HelmRelease, action string, err error) error {
+	if kind, key, ok := parseTemplateStatus(obj.Status.HelmChart); ok && err == nil {
+		c.emit(obj, corev1.EventTypeNormal, kind+action, fmt.Sprintf("%s %s '%s'", strings.ToLower(action), kind, key))
+	}
+	return err
 }
 
 // checkTemplateOwner returns an error if a source object belongs to another HelmRelease: namespace 'a' with name 'b-c'
@@ -214,7 +225,7 @@ func (c *Controller) deleteTemplate(ctx context.Context, obj *helmv2.HelmRelease
 				return nil // another object of that name
 			}
 		}
-		err = c.Client.Delete(ctx, source)
+		err = c.announce(obj, "Deleted", c.Client.Delete(ctx, source))
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fault.New(meta.ArtifactFailedReason, "cannot delete the source object %s, which is no longer used",

@@ -44,7 +44,7 @@ func TestRemoteCluster(t *testing.T) {
 	s.Kustomization("runs", "app", "", via("exec", ""))
 	s.Kustomization("denied", "app", "", via("remote", "config"),
 		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "absent" })
-	s.NotReady(&kustomizev1.Kustomization{}, "absent", "AuthenticationFailed", "not found")
+	s.NotReady(&kustomizev1.Kustomization{}, "absent", "ReconciliationFailed", "not found")
 	s.NotReady(&kustomizev1.Kustomization{}, "keyless", "AuthenticationFailed", "has no key value or value.yaml")
 	s.NotReady(&kustomizev1.Kustomization{}, "runs", "AuthenticationFailed", "runs a program")
 	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", "absent")

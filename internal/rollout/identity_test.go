@@ -182,7 +182,11 @@ func refusesConfigs(t *testing.T, r *RemoteClusters) {
 			"spec.kubeConfig", "garbage": "cannot be used",
 	} {
 		_, err := connect(t, r, name)
-		if f := fault.As(err); f == nil || f.Reason != meta.AuthenticationFailedReason ||
+		reason := meta.AuthenticationFailedReason
+		if name == "gone" {
+			reason = meta.ReconciliationFailedReason
+		}
+		if f := fault.As(err); f == nil || f.Reason != reason ||
 			!strings.Contains(f.Error(), want) || IsCredentialsNotFound(err) != (name == "gone") {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}

@@ -165,7 +165,7 @@ func (r *RemoteClusters) read(ctx context.Context, namespace, objectName string,
 	name string) error {
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: objectName}, into)
 	if apierrors.IsNotFound(err) {
-		return credentialsNotFound{fault.New(meta.AuthenticationFailedReason, "%s not found", name).
+		return credentialsNotFound{fault.New(meta.ReconciliationFailedReason, "%s not found", name).
 			WithHint("Create it, or correct spec.kubeConfig")}
 	}
 	if err != nil {

@@ -130,7 +130,11 @@ func (b *Builder) build(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	rel, err := template(ctx, obj, render.Prerendered(ch, rendered), composed.Values, capabilities)
+	options := helmrelease.PostRenderOptions(obj, obj.Spec.PostRenderStrategy)
+	if rendered.Files, err = postrender.Change(ctx, rendered.Files, options); err != nil {
+		return err
+	}
+	rel, err := template(obj, render.Prerendered(ch, rendered), composed.Values, capabilities)
 	if err != nil {
 		return err
 	}
@@ -156,17 +160,12 @@ func skipsSchema(obj *helmv2.HelmRelease, live bool) bool {
 }
 
 // template runs Helm's install action on a rendered chart, without a cluster.
-func template(ctx context.Context, obj *helmv2.HelmRelease, ch *chart.Chart, composed map[string]any,
+func template(obj *helmv2.HelmRelease, ch *chart.Chart, composed map[string]any,
 	capabilities *common.Capabilities) (*release.Release, error) {
 	install := helmaction.NewInstall(helmaction.NewConfiguration())
 	install.DryRunStrategy, install.SkipSchemaValidation = helmaction.DryRunClient, true
 	install.ReleaseName, install.Namespace = helmrelease.ReleaseName(obj), obj.GetReleaseNamespace()
 	install.KubeVersion, install.APIVersions = &capabilities.KubeVersion, capabilities.APIVersions
-	install.PostRenderer = postrender.New(ctx, postrender.Options{PostRenderers: obj.Spec.PostRenderers,
-		CommonMetadata: obj.Spec.CommonMetadata, Labels: OwnerOf(obj).Labels()})
-	if s := obj.Spec.PostRenderStrategy; s != "" {
-		install.PostRenderStrategy = helmaction.PostRenderStrategy(s)
-	}
 	rel, err := install.Run(ch, composed)
 	if err != nil {
 		return nil, err

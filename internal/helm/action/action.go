@@ -13,7 +13,6 @@ import (
 	chartcommon "helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	helmkube "helm.sh/helm/v4/pkg/kube"
-	"helm.sh/helm/v4/pkg/postrenderer"
 	ri "helm.sh/helm/v4/pkg/release"
 	"helm.sh/helm/v4/pkg/release/common"
 	release "helm.sh/helm/v4/pkg/release/v1"
@@ -33,7 +32,6 @@ type Run struct {
 	// Options of the cluster's client, without those that depend on the action.
 	Client       kube.Options
 	Capabilities *chartcommon.Capabilities
-	PostRenderer postrenderer.PostRenderer // nil for none
 	// HelmDefaults are those of Helm 3.
 	HelmDefaults bool
 }
@@ -78,17 +76,6 @@ func (r *Run) waitStrategy() helmkube.WaitStrategy {
 	return helmkube.StatusWatcherStrategy
 }
 
-func (r *Run) postRenderStrategy() helmaction.PostRenderStrategy {
-	switch s := r.Object.Spec.PostRenderStrategy; {
-	case s != "":
-		return helmaction.PostRenderStrategy(s)
-	case r.HelmDefaults:
-		return helmaction.PostRenderStrategyNoHooks
-	default:
-		return helmaction.PostRenderStrategyCombined
-	}
-}
-
 // Install installs the release. Replace allows the name of an uninstalled release whose history was kept.
 func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client, error) {
 	spec := r.Object.Spec.Install
@@ -118,7 +105,6 @@ func (r *Run) Install(ctx context.Context, c Chart, replace bool) (*kube.Client,
 	i.WaitStrategy, i.WaitForJobs = r.waitStrategy(), !spec.DisableWaitForJobs
 	i.DisableHooks, i.DisableOpenAPIValidation = spec.DisableHooks, spec.DisableOpenAPIValidation
 	i.SkipSchemaValidation = true // the values were validated when the chart was rendered
-	i.PostRenderer, i.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = i.Run(c.Rendered, c.Values)
 	return client, waited(client, err)
@@ -145,7 +131,7 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) 
 	serverSide := usesServerSide(spec.ServerSideApply, history[0])
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
 		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
-		o.Abandoned = abandoned(history)
+		o.Abandoned, o.Stored = abandoned(history), manifestsOf(history)
 		o.Defer = r.deferral(!spec.CleanupOnFail, hookUnless(spec.DisableHooks, release.HookPostUpgrade))
 	})
 	if err != nil {
@@ -167,7 +153,6 @@ func (r *Run) Upgrade(ctx context.Context, c Chart, history []*release.Release) 
 	u.DisableHooks, u.DisableOpenAPIValidation = spec.DisableHooks, spec.DisableOpenAPIValidation
 	u.ResetValues = true // values of the last release were merged when the chart was rendered
 	u.SkipCRDs, u.SkipSchemaValidation = true, true
-	u.PostRenderer, u.PostRenderStrategy = r.PostRenderer, r.postRenderStrategy()
 	r.Storage.Replace(c.Rendered, c.Original)
 	_, err = u.Run(r.Name, c.Rendered, c.Values)
 	return client, waited(client, err)
@@ -181,6 +166,15 @@ func abandoned(history []*release.Release) []string {
 		if rel.Info.Status != common.StatusFailed {
 			return manifests
 		}
+		manifests = append(manifests, rel.Manifest)
+	}
+	return manifests
+}
+
+// manifestsOf returns the manifests of releases.
+func manifestsOf(history []*release.Release) []string {
+	var manifests []string
+	for _, rel := range history {
 		manifests = append(manifests, rel.Manifest)
 	}
 	return manifests
@@ -224,8 +218,8 @@ func (r *Run) Test(ctx context.Context) (*kube.Client, error) {
 	return client, err
 }
 
-// Rollback rolls the release back to a version.
-func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, error) {
+// Rollback rolls the release back from the last one.
+func (r *Run) Rollback(ctx context.Context, last, to *release.Release) (*kube.Client, error) {
 	spec := r.Object.Spec.Rollback
 	if spec == nil {
 		spec = &helmv2.Rollback{}
@@ -233,6 +227,7 @@ func (r *Run) Rollback(ctx context.Context, to *release.Release) (*kube.Client, 
 	serverSide, timeout := usesServerSide(spec.ServerSideApply, to), r.Object.GetTimeout(spec.Timeout)
 	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
 		o.ServerSide, o.NoWait, o.Force, o.Timeout = serverSide, spec.DisableWait, spec.Force, timeout
+		o.Stored = []string{last.Manifest}
 	})
 	if err != nil {
 		return nil, err
@@ -253,7 +248,9 @@ func (r *Run) Uninstall(ctx context.Context, keepHistory bool) (*kube.Client, er
 	if spec == nil {
 		spec = &helmv2.Uninstall{}
 	}
-	cfg, client, err := r.begin(ctx, func(o *kube.Options) { o.ServerSide, o.NoWait = true, spec.DisableWait })
+	cfg, client, err := r.begin(ctx, func(o *kube.Options) {
+		o.ServerSide, o.NoWait, o.IsRemoval = true, spec.DisableWait, true
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,6 +56,10 @@ type Options struct {
 	// Abandoned are the manifests of failed upgrades since the release that is deployed. Their objects are deleted if
 	// they are not part of the next release.
 	Abandoned []string
+	// Stored are manifests of earlier releases that the action compares with. An object of a kind that the cluster no
+	// longer serves does not exist: it is left out of them, and a warning names it. IsRemoval does so for all manifests.
+	Stored    []string
+	IsRemoval bool
 	Ignore    []apply.Ignored
 	Secrets   []string // values that are masked in changes
 	MaxDiffs  int
@@ -118,20 +126,59 @@ func (c *Client) Warnings() []string {
 func (c *Client) isReachable() error { return context.Cause(c.ctx) }
 
 // Build returns the objects of manifests. The API server validates them when they are applied.
-func (c *Client) Build(reader io.Reader) (helmkube.ResourceList, error) {
-	objects, err := Decode(reader)
+func (c *Client) Build(text string) (helmkube.ResourceList, error) {
+	objects, err := Decode(strings.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
+	isStored := c.takeStored(text)
 	var list helmkube.ResourceList
 	for _, o := range objects {
 		info, err := c.info(o)
+		if isStored && errors.As(err, new(*notServedError)) && c.isGone(o.GroupVersionKind()) {
+			c.warnGone(o.GroupVersionKind(), o.GetName())
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, info)
 	}
 	return list, nil
+}
+
+// takeStored reports whether manifests are of an earlier release. The same manifests may come again as those of the
+// next one, so each counts once.
+func (c *Client) takeStored(text string) bool {
+	if c.IsRemoval {
+		return true
+	}
+	if !slices.Contains(c.Stored, text) {
+		return false
+	}
+	c.Stored = slices.DeleteFunc(slices.Clone(c.Stored), func(s string) bool { return s == text })
+	return true
+}
+
+// isGone reports whether the API server says that it does not serve a kind. An API whose server is only unavailable is
+// not gone: its objects still exist.
+func (c *Client) isGone(gvk schema.GroupVersionKind) bool {
+	served, err := c.typed.Discovery().ServerResourcesForGroupVersion(gvk.GroupVersion().String())
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == gvk.Kind })
+}
+
+// warnGone warns of an object of a kind that the cluster no longer serves.
+func (c *Client) warnGone(gvk schema.GroupVersionKind, name string) {
+	text := fmt.Sprintf("%s '%s' of the release is left out: the cluster no longer serves kind %s of %s", gvk.Kind, name,
+		gvk.Kind, gvk.GroupVersion())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.warnings, text) {
+		c.warnings = append(c.warnings, text)
+	}
 }
 
 // Decode returns the objects of a YAML stream. Items of lists are returned one by one.
@@ -203,11 +250,23 @@ func (c *Client) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
 		mapping, err = mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("the cluster does not serve kind %s of %s: install its CustomResourceDefinition first, "+
-			"such as by another HelmRelease in spec.dependsOn", gvk.Kind, gvk.GroupVersion())
+		return nil, &notServedError{gvk: gvk, err: err}
 	}
 	return mapping, err
 }
+
+// notServedError is the error for an object of a kind that the cluster does not serve.
+type notServedError struct {
+	gvk schema.GroupVersionKind
+	err error
+}
+
+func (e *notServedError) Error() string {
+	return fmt.Sprintf("the cluster does not serve kind %s of %s: install its CustomResourceDefinition first, such as by "+
+		"another HelmRelease in spec.dependsOn", e.gvk.Kind, e.gvk.GroupVersion())
+}
+
+func (e *notServedError) Unwrap() error { return e.err }
 
 // client returns a client for the objects of a group and version.
 func (c *Client) client(gv schema.GroupVersion) (resource.RESTClient, error) {

@@ -89,7 +89,7 @@ func (g guarded) Build(reader io.Reader, _ bool) (helmkube.ResourceList, error) 
 		if err != nil {
 			return nil, err
 		}
-		return g.client.Build(bytes.NewReader(b))
+		return g.client.Build(string(b))
 	})
 }
 

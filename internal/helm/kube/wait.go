@@ -104,7 +104,7 @@ func (c *Client) IsDeferred() bool {
 
 // WaitFor returns the wait for the objects of a manifest, for a later pass.
 func (c *Client) WaitFor(manifest string, withJobs bool) (rollout.Wait, error) {
-	list, err := c.Build(strings.NewReader(manifest))
+	list, err := c.Build(manifest)
 	if !withJobs {
 		list = list.Filter(isNoJob)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
@@ -134,6 +133,9 @@ func (c *Client) delete(list helmkube.ResourceList, policy metav1.DeletionPropag
 			problems = append(problems, fmt.Errorf("cannot delete %s: %w", refOf(info), err))
 			continue
 		}
+		if err != nil && c.isGone(info.Mapping.GroupVersionKind) {
+			c.warnGone(info.Mapping.GroupVersionKind, info.Name)
+		}
 		result.Deleted = append(result.Deleted, info)
 	}
 	c.mu.Lock()
@@ -166,7 +168,8 @@ func (c *Client) update(original, target helmkube.ResourceList,
 		return result, err
 	}
 	for _, manifest := range c.Abandoned {
-		list, err := c.Build(strings.NewReader(manifest))
+		c.Stored = append(c.Stored, manifest)
+		list, err := c.Build(manifest)
 		if err != nil {
 			continue // a manifest that never could be applied
 		}
@@ -206,7 +209,7 @@ func (c *Client) record(result *helmkube.Result) {
 func (c *Client) apply(original, target helmkube.ResourceList) (*helmkube.Result, error) {
 	result := &helmkube.Result{}
 	request := apply.Request{Owner: rollout.OwnerOf(c.Owner), Force: c.Force, Ignore: c.Ignore, Secrets: c.Secrets,
-		MaxDiffs: c.MaxDiffs, Resync: true}
+		MaxDiffs: c.MaxDiffs, Resync: true, KeepOthers: true}
 	byRef := map[apply.Ref]*resource.Info{}
 	for _, info := range target {
 		o, ok := info.Object.(*unstructured.Unstructured)
@@ -270,6 +273,9 @@ func (c *Client) deleteRemoved(list helmkube.ResourceList, result *helmkube.Resu
 	for _, info := range list {
 		live, err := resource.NewHelper(info.Client, info.Mapping).Get(info.Namespace, info.Name)
 		if apierrors.IsNotFound(err) {
+			if c.isGone(info.Mapping.GroupVersionKind) { // what the mapper knows is older
+				c.warnGone(info.Mapping.GroupVersionKind, info.Name)
+			}
 			continue
 		}
 		if err != nil {

@@ -1,9 +1,8 @@
 // Package postrender changes the rendered manifests of a release: spec.postRenderers, spec.commonMetadata and
-// the labels that name the owner.
+// the labels that name the owner. It changes objects, not text: values are those that Helm itself would apply.
 package postrender
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,19 +10,15 @@ import (
 	"slices"
 	"strings"
 
-	"helm.sh/helm/v4/pkg/postrenderer"
-	release "helm.sh/helm/v4/pkg/release/v1"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/kio"
 	"sigs.k8s.io/kustomize/kyaml/resid"
-	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
-	"sigs.k8s.io/yaml"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 )
 
 // Options say what to change.
@@ -31,11 +26,21 @@ type Options struct {
 	PostRenderers  []helmv2.PostRenderer
 	CommonMetadata *meta.CommonMetadata
 	Labels         map[string]string // that name the owner; they take precedence over all others
+	// Strategy says how hooks are changed: with the other objects (combined, the default), on their own (separate), or
+	// not at all (nohooks).
+	Strategy string
+	// Warn gets warnings about objects that probably are not as meant; may be nil.
+	Warn func(text string)
 }
 
-// New returns a post-renderer for Helm's actions, or nil if there is nothing to change. Its builds end with the
-// context. Hooks get no common metadata and no labels: they are not part of the inventory.
-func New(ctx context.Context, o Options) postrenderer.PostRenderer {
+// Strategies of [Options], as in spec.postRenderStrategy.
+const (
+	strategySeparate = "separate"
+	strategyNoHooks  = "nohooks"
+)
+
+// Change returns rendered files with the changes. Builds end with the context.
+func Change(ctx context.Context, files []render.File, o Options) ([]render.File, error) {
 	r := renderer{steps: o.PostRenderers, labels: map[string]string{},
 		build: func(request build.Request) (*build.Result, error) { return build.Build(ctx, request) }}
 	if o.CommonMetadata != nil {
@@ -44,9 +49,51 @@ func New(ctx context.Context, o Options) postrenderer.PostRenderer {
 	}
 	maps.Copy(r.labels, o.Labels)
 	if len(r.steps)+len(r.labels)+len(r.annotations) == 0 {
-		return nil
+		return files, nil
 	}
-	return r
+	documents, others, err := parse(files)
+	if err != nil {
+		return nil, err
+	}
+	if o.Warn != nil {
+		for _, d := range documents {
+			d.warn(o.Warn)
+		}
+	}
+	var out []*document
+	for _, group := range groups(documents, o.Strategy) {
+		if group.isChanged {
+			if group.documents, err = r.change(group.documents); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, group.documents...)
+	}
+	written, err := write(out)
+	return append(others, written...), err
+}
+
+// group are documents that are changed together, or not at all.
+type group struct {
+	documents []*document
+	isChanged bool
+}
+
+// groups returns the documents by the strategy.
+func groups(documents []*document, strategy string) []group {
+	if strategy != strategySeparate && strategy != strategyNoHooks {
+		return []group{{documents: documents, isChanged: true}}
+	}
+	hooks := group{isChanged: strategy == strategySeparate}
+	manifests := group{isChanged: true}
+	for _, d := range documents {
+		if d.isHook() {
+			hooks.documents = append(hooks.documents, d)
+		} else {
+			manifests.documents = append(manifests.documents, d)
+		}
+	}
+	return []group{hooks, manifests}
 }
 
 type renderer struct {
@@ -55,52 +102,59 @@ type renderer struct {
 	build               func(build.Request) (*build.Result, error)
 }
 
-// Run implements Helm's interface.
-func (r renderer) Run(in *bytes.Buffer) (*bytes.Buffer, error) {
-	text := in.String()
+// change returns documents with the changes.
+func (r renderer) change(documents []*document) ([]*document, error) {
 	for i, step := range r.steps {
-		if step.Kustomize == nil || strings.TrimSpace(text) == "" {
+		if step.Kustomize == nil || len(documents) == 0 {
 			continue
 		}
 		var err error
-		if text, err = r.kustomize(text, step.Kustomize); err != nil {
+		if documents, err = r.kustomize(documents, step.Kustomize); err != nil {
 			return nil, fault.New("", "spec.postRenderers[%d].kustomize failed", i).Because(err)
 		}
 	}
-	if len(r.labels)+len(r.annotations) > 0 {
-		var err error
-		if text, err = r.addMetadata(text); err != nil {
-			return nil, err
-		}
+	for _, d := range documents {
+		d.text = ""
+		r.mark(d.object)
 	}
-	return bytes.NewBufferString(text), nil
+	return documents, nil
 }
 
 // manifests is the name of the file that kustomize reads; errors name it.
 const manifests = "rendered-manifests.yaml"
 
-// kustomize changes manifests with the limits of all builds: no network, no program, no other file.
-func (r renderer) kustomize(text string, k *helmv2.Kustomize) (string, error) {
+// kustomize changes objects with the limits of all builds: no network, no program, no other file.
+func (r renderer) kustomize(documents []*document, k *helmv2.Kustomize) ([]*document, error) {
+	if err := checkForKustomize(documents); err != nil {
+		return nil, err
+	}
 	request, err := buildRequest(k)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	var text strings.Builder
+	for _, d := range documents {
+		set(d.object, "annotations", fileAnnotation, d.file)
+		// JSON is YAML that all parsers read alike.
+		b, err := json.Marshal(hideNumbers(d.object))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&text, "---\n%s\n", b)
 	}
 	request.Tree = artifact.FromMap(map[string]string{
-		manifests: text, "kustomization.yaml": "resources: [" + manifests + "]\n",
+		manifests: text.String(), "kustomization.yaml": "resources: [" + manifests + "]\n",
 	})
 	result, err := r.build(request)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var out strings.Builder
-	for _, o := range result.Objects {
-		document, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&out, "---\n%s", document)
+	var out []*document
+	for i, o := range result.Objects {
+		object, _ := showNumbers(o.Object).(map[string]any)
+		out = append(out, &document{file: takeFile(object, i), object: object})
 	}
-	return out.String(), nil
+	return out, nil
 }
 
 func buildRequest(k *helmv2.Kustomize) (build.Request, error) {
@@ -136,40 +190,36 @@ func selector(s *meta.Selector) *types.Selector {
 	}
 }
 
-// addMetadata sets the labels and annotations. It keeps the comments and the formatting of the manifests.
-func (r renderer) addMetadata(text string) (string, error) {
-	objects, err := kio.ParseAll(text)
-	if err != nil {
-		return "", fmt.Errorf("cannot parse the rendered manifests: %w", err)
-	}
-	for _, o := range objects {
-		if err := r.mark(o); err != nil {
-			return "", fmt.Errorf("cannot set the metadata of %s '%s': %w", o.GetKind(), o.GetName(), err)
-		}
-	}
-	return kio.StringAll(objects)
-}
-
 // mark sets the metadata of an object, or of the items of a list.
-func (r renderer) mark(o *kyaml.RNode) error {
-	if kyaml.IsMissingOrNull(o) || o.YNode().Kind != kyaml.MappingNode {
-		return nil
-	}
-	if items := o.Field("items"); items != nil && o.GetKind() == "List" {
-		return items.Value.VisitElements(r.mark)
-	}
-	if _, isHook := o.GetAnnotations()[release.HookAnnotation]; isHook {
-		return nil
+func (r renderer) mark(object map[string]any) {
+	if items, ok := object["items"].([]any); ok {
+		for _, item := range items {
+			if o, ok := item.(map[string]any); ok {
+				r.mark(o)
+			}
+		}
+		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.labels)) {
-		if err := o.PipeE(kyaml.SetLabel(key, r.labels[key])); err != nil {
-			return err
-		}
+		set(object, "labels", key, r.labels[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.annotations)) {
-		if err := o.PipeE(kyaml.SetAnnotation(key, r.annotations[key])); err != nil {
-			return err
-		}
+		set(object, "annotations", key, r.annotations[key])
 	}
-	return nil
+}
+
+// set sets a label or an annotation. It leaves alone what is not a map, which the API server refuses with a message.
+func set(object map[string]any, field, key, value string) {
+	at := object
+	for _, name := range []string{"metadata", field} {
+		if at[name] == nil {
+			at[name] = map[string]any{}
+		}
+		next, ok := at[name].(map[string]any)
+		if !ok {
+			return
+		}
+		at = next
+	}
+	at[key] = value
 }

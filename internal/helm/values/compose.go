@@ -29,11 +29,12 @@ type composer struct {
 	namespace string
 	isTraced  bool // the layers are kept
 
-	result  map[string]any
-	secrets []string
-	layers  []layer
-	memory  *guard.Lease
-	known   map[string]bool // names of Secrets whose data is among the secrets
+	result   map[string]any
+	secrets  []string
+	layers   []layer
+	warnings []string
+	memory   *guard.Lease
+	known    map[string]bool // names of Secrets whose data is among the secrets
 }
 
 // compose merges the values. The caller releases the memory, also after an error.
@@ -102,6 +103,9 @@ func (c *composer) add(ctx context.Context, s source, own map[string]any) error 
 	c.result = loader.MergeMaps(c.result, own)
 	if err := s.set(content, c.result); err != nil {
 		return err
+	}
+	if text := s.setsOthers(content); text != "" {
+		c.warnings = append(c.warnings, text)
 	}
 	if isSecret || c.isTraced {
 		alone := map[string]any{}

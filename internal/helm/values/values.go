@@ -40,6 +40,8 @@ type Composed struct {
 	Values  map[string]any
 	Secrets []string     // texts that come from Secrets, for output that must not show them
 	Memory  *guard.Lease // of the above; release it when they are no longer used
+	// Warnings are about values that probably do not mean what they say. They contain nothing of Secrets.
+	Warnings []string
 }
 
 // Compose merges the values of refs in their order, then inline. A value at a target path also takes precedence over
@@ -53,7 +55,7 @@ func Compose(ctx context.Context, read Reader, namespace string, refs []meta.Val
 		c.memory.Release()
 		return nil, err
 	}
-	return &Composed{c.result, c.secrets, c.memory}, nil
+	return &Composed{Values: c.result, Secrets: c.secrets, Memory: c.memory, Warnings: c.warnings}, nil
 }
 
 // Trace composes values as [Compose] does, and says where each of them came from.
@@ -185,6 +187,21 @@ func (s source) set(content string, values map[string]any) (err error) {
 		return s.pathFault(content)
 	}
 	return nil
+}
+
+// setsOthers returns a warning if content sets other values than that at the target path, such as 'dc=a,dc=b' does.
+func (s source) setsOthers(content string) string {
+	if s.ref.Literal || !strings.Contains(content, ",") || !strings.Contains(content, "=") {
+		return ""
+	}
+	alone := map[string]any{}
+	root, _, _ := strings.Cut(s.ref.TargetPath, ".")
+	root, _, _ = strings.Cut(root, "[")
+	if s.set(content, alone) != nil || alone[root] == nil || len(alone) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%s: the value for targetPath '%s' sets other values too, because ',' and '=' have a meaning in "+
+		"the syntax of --set. Set literal: true to take it as it is", s, s.ref.TargetPath)
 }
 
 func isQuoted(text, quote string) bool {

@@ -14,10 +14,13 @@ import (
 func TestHelmIgnoreIsBounded(t *testing.T) {
 	large := strings.Repeat("# "+strings.Repeat("x", 61)+"\n", 1<<10)
 	for name, c := range map[string]struct{ text, want string }{
-		"large file":      {text: large + "#", want: `"app/.helmignore" exceeds 65536 bytes`},
-		"many rules":      {text: strings.Repeat("a\n", 5001), want: `"app/.helmignore" has more than 5000 lines`},
-		"most rules":      {text: strings.Repeat("a\n", 5000)},
-		"largest file":    {text: large},
+		"large file":   {text: large + "#", want: `"app/.helmignore" exceeds 65536 bytes`},
+		"many rules":   {text: strings.Repeat("a\n", 5001), want: `"app/.helmignore" has more than 5000 lines`},
+		"most rules":   {text: strings.Repeat("a\n", 5000)},
+		"largest file": {text: large},
+		"negation": {text: "!templates/", want: "Chart.yaml exists, but .helmignore leaves it out: remove the rule. A rule " +
+			"with '!'"},
+		"ignored chart":   {text: "*.yaml", want: "Chart.yaml exists, but .helmignore leaves it out"},
 		"unsupported one": {text: "**", want: ".helmignore: double-star (**) syntax is not supported"},
 	} {
 		tree := artifact.FromMap(map[string]string{"app/Chart.yaml": chartYAML, "app/.helmignore": c.text})

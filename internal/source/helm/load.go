@@ -250,7 +250,21 @@ func loadDir(ctx context.Context, tree *artifact.Tree, dir string, l Limits) (*c
 		w.files.lease.Release()
 		return nil, err
 	}
-	return w.files.chart()
+	c, err := w.files.chart()
+	if err != nil && w.ignores(chartFileName) {
+		return nil, fmt.Errorf("%s exists, but %s leaves it out: remove the rule. A rule with '!' leaves out all that it "+
+			"does not match: %w", chartFileName, ignore.HelmIgnore, err)
+	}
+	return c, err
+}
+
+// chartFileName is the file that every chart has.
+const chartFileName = "Chart.yaml"
+
+// ignores reports whether a file exists that the rules leave out.
+func (w *walk) ignores(name string) bool {
+	info, err := w.tree.Stat(path.Join(w.root, name))
+	return err == nil && w.rules.Ignore(name, info)
 }
 
 // ignored returns the rules of a .helmignore file; none if it does not exist. Each file is compared with each rule.

@@ -271,11 +271,12 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 			resp.StatusCode).
 			WithHint("%s", h.loginHint(resp.Request.URL))
 	case http.StatusNotFound:
-		f := fault.New(reason, "%s not found at %s: status %d", what, at, resp.StatusCode)
-		if what == indexFile {
-			return f.WithHint("Check spec.url: it must be the address of the directory with index.yaml")
+		if what == indexFile { // the reason is that of Flux
+			return fault.New(meta.FailedReason, "%s not found at %s: status %d", what, at, resp.StatusCode).
+				WithHint("Check spec.url: it must be the address of the directory with index.yaml")
 		}
-		return f.WithHint("The index lists a file that the repository does not have: publish the chart again")
+		return fault.New(reason, "%s not found at %s: status %d", what, at, resp.StatusCode).
+			WithHint("The index lists a file that the repository does not have: publish the chart again")
 	default:
 		return fault.New(reason, "cannot fetch %s from %s: status %d", what, at, resp.StatusCode)
 	}

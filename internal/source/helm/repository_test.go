@@ -103,7 +103,7 @@ func TestFetchIndexErrors(t *testing.T) {
 	s := newChartServer(t)
 	h := s.client()
 	_, err := h.FetchIndex(t.Context(), Validators{})
-	requireFault(t, err, "IndexationFailed", "404")
+	requireFault(t, err, "Failed", "404")
 
 	s.Write("index.yaml", []byte(strings.Repeat("x", 2000)))
 	h.Limits.Index = 1000
