@@ -193,6 +193,19 @@ func (e *entry) refuses(obj reconcile.Gated) func(revision, change string) *reco
 	}
 }
 
+// Refused returns why a gate refuses a revision for an object, by the status of the gate; empty if it does not. change
+// identifies what would be applied if the revision does not.
+func Refused(g *gatingv1.Gate, obj reconcile.Gated, revision, change string) string {
+	refuses := (&entry{gate: g}).refuses(obj)
+	if refuses == nil {
+		return ""
+	}
+	if r := refuses(revision, change); r != nil {
+		return r.State
+	}
+	return ""
+}
+
 // isFailed reports whether a change of an object is one that failed. A revision that failed is so for all objects. If
 // only an object's values or spec failed, it is so for this object only.
 func isFailed(f *gatingv1.FailedChange, obj reconcile.Gated, revision, change string) bool {

@@ -59,6 +59,9 @@ type Decision struct {
 func Decide(ctx context.Context, g *gatingv1.Gate, revision string, c *risk.Change, obj reconcile.Gated,
 	now time.Time) Decision {
 	d := decideWithoutWaves(ctx, g, revision, c, obj, now)
+	if refused := Refused(g, obj, revision, ""); refused != "" {
+		return Decision{Rule: d.Rule, Held: refused}
+	}
 	if d.Held == "" {
 		d.Held = Turn(g, obj, revision, now)
 		d.Waits = d.Held != ""
@@ -111,6 +114,10 @@ func (e *entry) heldBy(r ruling.Ruling, revision string, c *risk.Change, now tim
 		return ""
 	case r.Rule.Outcome == gatingv1.OutcomeDeny:
 		return withMessage(fmt.Sprintf("denies the change by rule '%s'", r.Rule.Name), r.Rule)
+	}
+	if r.Rule.Outcome != gatingv1.OutcomeApprovals || r.Rule.Approvals == nil {
+		return fmt.Sprintf("has rule '%s' with outcome '%s', which this version does not know", r.Rule.Name,
+			r.Rule.Outcome)
 	}
 	if isChangeApproved(e.gate, r.Rule.Name, c.Digest(), now) {
 		return ""

@@ -130,9 +130,15 @@ func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, e
 		if err != nil {
 			return nil, err
 		}
+		refused := ""
+		if g.gate != nil {
+			refused = gate.Refused(g.gate, o, revision, "")
+		}
 		switch {
 		case g.gate == nil:
 			reasons = append(reasons, fmt.Sprintf("%s: %s", key, g.missing))
+		case refused != "":
+			reasons = append(reasons, fmt.Sprintf("%s: %s", key, refused))
 		case len(g.gate.Spec.Rules) > 0:
 			reasons = append(reasons, fmt.Sprintf("%s: it has rules, which decide when the change is known", key))
 		case gate.Allows(g.gate, revision, s.at):
