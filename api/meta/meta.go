@@ -90,6 +90,12 @@ const (
 	EventNoteKey           = "note" // content of refs/notes/sluice of the applied commit
 )
 
+// EventCommitStatusKey is the metadata of an event that only updates a commit status.
+const (
+	EventCommitStatusKey    = "commit_status"
+	EventCommitStatusUpdate = "update"
+)
+
 // OriginRevision returns the revision that the content of an OCI artifact was built from, such as a commit;
 // empty if unknown.
 func (a *Artifact) OriginRevision() string {

@@ -155,7 +155,7 @@ func (r *run) rollBack(ctx context.Context, s *step) error {
 
 // isRefusal reports whether the API server rejected an object, so that a retry would be rejected, too. The server
 // answers objects that it cannot convert or decode, and failures of webhooks, with status 500. All such answers count,
-// whatever their text: what is undone after a failure that was not about the object is written again by the next pass.
+// not only some texts: what is undone after a failure that was not about the object is written again by the next pass.
 // Answers about the request or the load of the server do not count.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus

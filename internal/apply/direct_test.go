@@ -336,7 +336,8 @@ func TestFailureThatIsNoRefusalRollsNothingBack(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, line := range f.requests.take() {
-		if strings.HasPrefix(line, "DRY") && !strings.Contains(line, "/deployments/") || strings.HasPrefix(line, "DELETE") {
+		if strings.HasPrefix(line, "DRY") && !strings.Contains(line, "/deployments/") ||
+			strings.HasPrefix(line, "DELETE") {
 			t.Errorf("unnecessary request: %s", line)
 		}
 	}

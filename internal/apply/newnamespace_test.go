@@ -97,7 +97,8 @@ func TestNewNamespaceIsWhereItsObjectsAreChecked(t *testing.T) {
 			f.inventory = nil
 			return fmt.Errorf("applied")
 		}
-		if !strings.Contains(err.Error(), "the policy denies it") || !strings.Contains(err.Error(), "2 objects refused") {
+		if !strings.Contains(err.Error(), "the policy denies it") ||
+			!strings.Contains(err.Error(), "2 objects refused") {
 			return err
 		}
 		return nil
@@ -183,7 +184,8 @@ func TestRefusalsOfAllKindsLeaveNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			for range 2 {
-				if _, err := f.try(f.request(good + bad)); err == nil || !strings.Contains(err.Error(), "/"+f.ns+"/bad") {
+				_, err := f.try(f.request(good + bad))
+				if err == nil || !strings.Contains(err.Error(), "/"+f.ns+"/bad") {
 					t.Fatalf("%v", err)
 				}
 			}
@@ -202,8 +204,10 @@ func TestRefusalsOfAllKindsLeaveNothing(t *testing.T) {
 
 func TestMissingObjectsAreRecognized(t *testing.T) {
 	role := func(name string) *object {
-		return &object{ref: Ref{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Namespace: "ns", Name: name},
-			resource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}}
+		return &object{
+			ref:      Ref{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Namespace: "ns", Name: name},
+			resource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+		}
 	}
 	class := &object{ref: Ref{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Name: "high"},
 		resource: schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
@@ -31,6 +32,7 @@ const (
 	queueSize   = 10_000           // further events are dropped
 	maxAttempts = 12               // to write an event
 	retryDelay  = 10 * time.Second // between attempts
+	maxNote     = 1024             // bytes of a note that the API accepts
 	drainTime   = 5 * time.Second  // for writing queued events when the process stops
 )
 
@@ -39,6 +41,7 @@ type Recorder struct {
 	scheme     *runtime.Scheme
 	create     func(context.Context, *eventsv1.Event) error
 	instance   string
+	home       *corev1.ObjectReference // the pod of the controllers; see moved
 	log        logr.Logger
 	retryDelay time.Duration
 	queue      chan *eventsv1.Event
@@ -46,8 +49,9 @@ type Recorder struct {
 }
 
 // Start returns a recorder that writes to the manager's cluster, and a function that stops it. The recorder runs
-// until stopped, even if ctx ends before, and then writes the events in its queue for up to 5 s.
-func Start(ctx context.Context, mgr ctrlmanager.Manager) (*Recorder, func(), error) {
+// until stopped, even if ctx ends before, and then writes the events in its queue for up to 5 s. namespace is that of
+// the controllers.
+func Start(ctx context.Context, mgr ctrlmanager.Manager, namespace string) (*Recorder, func(), error) {
 	c, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot record events: %w", err)
@@ -57,7 +61,9 @@ func Start(ctx context.Context, mgr ctrlmanager.Manager) (*Recorder, func(), err
 		return nil, nil, fmt.Errorf("cannot record events: cannot get the host name: %w", err)
 	}
 	r := &Recorder{
-		scheme: mgr.GetScheme(), instance: "sluice-" + host, log: log.Log.WithName("events"),
+		scheme: mgr.GetScheme(), instance: "sluice-" + host,
+		home:       &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: host},
+		log:        log.Log.WithName("events"),
 		retryDelay: retryDelay, queue: make(chan *eventsv1.Event, queueSize),
 		create: func(ctx context.Context, e *eventsv1.Event) error {
 			_, err := c.EventsV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
@@ -126,6 +132,10 @@ func (r *Recorder) write(ctx context.Context, e *eventsv1.Event) {
 		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return
 		}
+		if m := r.moved(e, err); m != nil {
+			e = m
+			continue
+		}
 		if attempt == maxAttempts || !isTemporary(err) {
 			r.log.Error(err, "event not written", "reason", e.Reason, "object",
 				e.Regarding.Namespace+"/"+e.Regarding.Name)
@@ -136,6 +146,20 @@ func (r *Recorder) write(ctx context.Context, e *eventsv1.Event) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// moved returns a warning about an object whose namespace is being deleted, or is gone, as an event about the pod of
+// the controllers: an event must be in the namespace of its object. It returns nil if the event needs not be moved.
+func (r *Recorder) moved(e *eventsv1.Event, err error) *eventsv1.Event {
+	isGone := apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if !isGone || r.home == nil || e.Type != corev1.EventTypeWarning || e.Namespace == r.home.Namespace {
+		return nil
+	}
+	m := e.DeepCopy()
+	m.Namespace, m.Regarding = r.home.Namespace, *r.home
+	note := fmt.Sprintf("%s '%s/%s': %s", e.Regarding.Kind, e.Regarding.Namespace, e.Regarding.Name, e.Note)
+	m.Note = excerpt.Bytes(note, maxNote)
+	return m
 }
 
 // isTemporary reports whether a request may succeed later. Errors without a reason are those of the connection.

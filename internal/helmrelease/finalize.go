@@ -46,7 +46,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 	destination := c.destination(obj)
 	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
 	if rollout.IsCredentialsNotFound(err) {
-		c.reportLeftBehind(ctx, obj, noCredentials(err))
+		c.reportLeftBehind(ctx, obj, noCredentials(obj, err))
 		return nil // otherwise the deletion could never complete
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 		c.emit(obj, corev1.EventTypeWarning, meta.AppliedWithWarningsReason, text)
 	}
 	if err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace) {
-		c.reportLeftBehind(ctx, obj, noCredentials(err))
+		c.reportLeftBehind(ctx, obj, noCredentials(obj, err))
 		return nil
 	}
 	if err == nil {
@@ -89,8 +89,12 @@ func recordedRelease(obj *helmv2.HelmRelease) (helmv2.Snapshot, bool) {
 		obj.Status.LastAttemptedReleaseAction != ""
 }
 
-func noCredentials(err error) string {
-	return fmt.Sprintf("the credentials to uninstall it no longer exist: %v", err)
+func noCredentials(obj *helmv2.HelmRelease, err error) string {
+	text := "the credentials to uninstall it no longer exist"
+	if names := rollout.NameObjects(rollout.Inventory(obj.Status.Inventory)); names != "" {
+		text += ", so that these objects stay: " + names
+	}
+	return fmt.Sprintf("%s: %v", text, err)
 }
 
 // reportLeftBehind reports that a release is left in the cluster, and why.

@@ -252,6 +252,9 @@ func (r *run) uninstallRecorded(ctx context.Context, s helmv2.Snapshot, storageN
 	if err != nil {
 		return fault.New(helmv2.UninstallFailedReason, "cannot read release '%s/%s'", s.Namespace, s.Name).Because(err)
 	}
+	if len(history) == 0 {
+		return r.deleteInventory(ctx, s)
+	}
 	a := r.newUninstall()
 	a.Storage, a.Name, a.Client.Namespace, a.Client.ReleaseName = stored.Driver, s.Name, s.Namespace, s.Name
 	client, err := a.Uninstall(ctx, false)

@@ -31,7 +31,7 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		}
 	}
 	r.worked = true
-	result, err := r.buildTree(ctx, r.obj, tree, in)
+	result, err := r.buildTree(ctx, r.obj, r.source.Revision, tree, in)
 	if result == nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (r *run) recordBuild(in *inputs, result *build.Result) {
 	}
 }
 
-// buildTree builds the objects of a Kustomization. A failed build also returns a result, with the trace of what it
-// read.
-func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomization, tree *artifact.Tree,
-	in *inputs) (*build.Result, error) {
+// buildTree builds the objects of a Kustomization at a revision of its source. A failed build also returns a result,
+// with the trace of what it read.
+func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomization, revision string,
+	tree *artifact.Tree, in *inputs) (*build.Result, error) {
 	req, err := spec.Request(obj)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomizati
 	result, err := build.Build(ctx, req)
 	result.Secrets = append(result.Secrets, in.secrets...)
 	if err == nil {
-		err = spec.CheckNotEmpty(obj, result)
+		err = spec.CheckNotEmpty(obj, result, revision)
 	}
 	return result, err
 }

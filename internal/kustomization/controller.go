@@ -3,6 +3,7 @@ package kustomization
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -92,11 +93,14 @@ func (c *Controller) References(obj *kustomizev1.Kustomization) []reconcile.Ref 
 	return append(refs, inputRefs(obj)...)
 }
 
-// Reconcile makes the cluster match the source. Its steps are: find the source, ask the gates, check dependencies,
-// connect to the cluster, build, apply, prune, check health, report. A build is skipped if its files and settings did
-// not change, and an apply if neither the build nor the live objects changed.
+// Reconcile makes the cluster match the source. Its steps are: check the spec, find the source, ask the gates, check
+// dependencies, connect to the cluster, build, apply, prune, check health, report. A build is skipped if its files and
+// settings did not change, and an apply if neither the build nor the live objects changed.
 func (c *Controller) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
+	if err := c.checkSpec(pass.Object); err != nil {
+		return reconcile.Failed(err)
+	}
 	source, outcome := c.source(ctx, pass.Object)
 	if outcome == nil {
 		outcome = c.awaitOwnSource(ctx, pass.Object)
@@ -169,7 +173,9 @@ func (r *run) begin() {
 		r.state.started = r.Clock.Now()
 	}
 	r.obj.Status.LastAttemptedRevision = r.source.Revision
-	r.state.health.Cancel(r.obj, r.source.Revision, &r.report)
+	ref := r.obj.Spec.SourceRef
+	r.state.health.Cancel(r.obj, r.source.Revision, fmt.Sprintf("%s/%s/%s", ref.Kind,
+		cmp.Or(ref.Namespace, r.obj.Namespace), ref.Name), &r.report)
 }
 
 // deploy builds the source and makes the cluster match it, as far as something changed.

@@ -40,7 +40,7 @@ func (s *harness) edit(fieldManager string, o client.Object, name, patch string)
 }
 
 // drifted waits until the condition Drifted has a reason and a message that contains all texts. With an empty reason,
-// it waits until there is no such condition.
+// it waits until the condition is not True.
 func (s *harness) drifted(name, reason string, texts ...string) {
 	s.Helper()
 	testenv.Eventually(s, "condition Drifted of "+name, func() error {
@@ -49,7 +49,7 @@ func (s *harness) drifted(name, reason string, texts ...string) {
 			return err
 		}
 		c := apimeta.FindStatusCondition(k.Status.Conditions, "Drifted")
-		if c == nil && reason == "" {
+		if reason == "" && (c == nil || c.Status == metav1.ConditionFalse) {
 			return nil
 		}
 		if c == nil || c.Reason != reason || c.Status != metav1.ConditionTrue {

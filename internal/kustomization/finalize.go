@@ -45,7 +45,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)
 	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
 	if rollout.IsCredentialsNotFound(err) {
-		c.reportLeftBehind(ctx, obj, noCredentials(len(inventory), err))
+		c.reportLeftBehind(ctx, obj, noCredentials(inventory, err))
 		return nil // otherwise the deletion could never complete
 	}
 	if err != nil {
@@ -56,13 +56,17 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	if err != nil {
 		return c.untilTimeout(ctx, obj, err)
 	}
+	inventory, kept := withoutOwnNamespace(obj, inventory)
+	if kept != "" && !c.Removal.DeletesNamespace(ctx, obj.Namespace) {
+		c.reportLeftBehind(ctx, obj, kept)
+	}
 	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(retained.objects).Without(retained.left))
 	if len(pruned) > 0 {
 		c.emit(obj, corev1.EventTypeNormal, meta.ProgressingReason, rollout.Summary(GroupKind.Kind, pruned))
 	}
 	switch {
 	case err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace):
-		c.reportLeftBehind(ctx, obj, noCredentials(len(inventory)-apply.Summarize(pruned).Deleted, err))
+		c.reportLeftBehind(ctx, obj, noCredentials(inventory.Without(rollout.DeletedOf(pruned)), err))
 		return nil
 	case err != nil:
 		return err
@@ -102,9 +106,9 @@ func (c *Controller) retained(ctx context.Context, obj *kustomizev1.Kustomizatio
 	return h, err
 }
 
-func noCredentials(objects int, err error) string {
-	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %v",
-		countObjects(objects), err)
+func noCredentials(left apply.Inventory, err error) string {
+	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %s: %v",
+		countObjects(len(left)), rollout.NameObjects(left), err)
 }
 
 func countObjects(n int) string {

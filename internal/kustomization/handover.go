@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// maxSuccessors is the maximum number of Kustomizations that are built to find out whether they adopt an object.
-	maxSuccessors = 100
 	maxDeclared   = 16 << 20 // bytes of the references that all builds of successors declare, while they are cached
 	declaredBytes = 256      // memory of one of them
 )
@@ -114,7 +112,7 @@ func (c *Controller) successors(ctx context.Context, obj *kustomizev1.Kustomizat
 		pending := k.UID != obj.UID && k.DeletionTimestamp == nil && !k.Spec.Suspend &&
 			k.Status.LastAppliedRevision != source.Revision
 		if pending && haveSameSource(k, obj) && meta.Equal(k.Spec.KubeConfig, obj.Spec.KubeConfig) &&
-			!c.isUnaffected(ctx, k, source) && len(successors) < maxSuccessors {
+			!c.isUnaffected(ctx, k, source) {
 			successors = append(successors, k)
 		}
 	}
@@ -146,7 +144,7 @@ func (c *Controller) declaredBy(ctx context.Context, obj *kustomizev1.Kustomizat
 	if err != nil {
 		return nil, temporary(ctx, err)
 	}
-	built, err := c.buildTree(ctx, obj, tree, in)
+	built, err := c.buildTree(ctx, obj, source.Revision, tree, in)
 	if err != nil {
 		return nil, temporary(ctx, err)
 	}

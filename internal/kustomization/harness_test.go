@@ -4,9 +4,12 @@ import (
 	"os"
 	"testing"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
+
+func init() { kustomizev1.MinTimeout = 0 } // the tests wait for timeouts
 
 // harness adds the helpers that only the tests of this package need.
 type harness struct{ *system.System }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -47,9 +48,14 @@ func (r *run) healthTargets() ([]health.Target, error) {
 			return r.state.build.isExcluded[t]
 		}), err
 	}
+	return declaredHealthChecks(r.obj)
+}
+
+// declaredHealthChecks returns the objects of spec.healthChecks.
+func declaredHealthChecks(obj *kustomizev1.Kustomization) ([]health.Target, error) {
 	var targets []health.Target
-	for _, c := range r.obj.Spec.HealthChecks {
-		t, err := health.Resolve(c.APIVersion, c.Kind, cmp.Or(c.Namespace, r.obj.Namespace), c.Name)
+	for _, c := range obj.Spec.HealthChecks {
+		t, err := health.Resolve(c.APIVersion, c.Kind, cmp.Or(c.Namespace, obj.Namespace), c.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -97,7 +97,7 @@ func (r *run) reapply(ctx context.Context, applied *artifact.Applied) error {
 	if err != nil {
 		return err
 	}
-	built, err := r.buildTree(ctx, r.obj, tree, in)
+	built, err := r.buildTree(ctx, r.obj, r.source.Revision, tree, in)
 	if err != nil {
 		return in.redact(err)
 	}

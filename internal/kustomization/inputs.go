@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"maps"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -55,6 +55,9 @@ func (c *Controller) readInputs(ctx context.Context, obj *kustomizev1.Kustomizat
 		fmt.Fprintln(h, "variables")
 		hashMap(h, variables.Values)
 	}
+	if allowed := obj.Annotations[kustomizev1.AllowEmptyAnnotation]; allowed != "" {
+		fmt.Fprintf(h, "may be empty at %q\n", allowed)
+	}
 	keys, err := c.readKeys(ctx, obj, h)
 	if err != nil {
 		return nil, err
@@ -76,24 +79,49 @@ const minSecretLength = 4
 
 // redact replaces the values of Secrets in an error, which may quote parts of objects that contain them.
 func (in *inputs) redact(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || in.hide(err.Error()) == err.Error() {
+		return err
 	}
-	text := err.Error()
-	redacted := text
+	return &redactedError{err: err, hide: in.hide}
+}
+
+// hide replaces the values of Secrets in a text.
+func (in *inputs) hide(text string) string {
 	// One value may be part of another.
 	slices.SortFunc(in.secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range in.secrets {
 		if len(s) >= minSecretLength {
-			redacted = strings.ReplaceAll(redacted, s, "***")
+			text = strings.ReplaceAll(text, s, "***")
 		}
 	}
-	if redacted == text {
-		return err
+	return text
+}
+
+// redactedError is an error whose text is redacted. It is of all kinds that the error is of, such as a wait for the
+// cluster, but the text of that error cannot be read from it: a fault in its chain is redacted, too.
+type redactedError struct {
+	err  error
+	hide func(string) string
+}
+
+func (e *redactedError) Error() string { return e.hide(e.err.Error()) }
+
+func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e *redactedError) As(target any) bool {
+	wanted, ok := target.(**fault.Fault)
+	if !ok {
+		return errors.As(e.err, target)
 	}
-	f := fault.New(fault.Reason(err, meta.ReconciliationFailedReason), "%s", redacted)
-	if original := fault.As(err); original != nil {
-		f.Terminal, f.RetryAfter = original.Terminal, original.RetryAfter
+	original := fault.As(e.err)
+	if original == nil {
+		return false
 	}
-	return f
+	f := *original
+	f.What, f.Hint = e.hide(f.What), e.hide(f.Hint)
+	if f.Err != nil {
+		f.Err = &redactedError{err: f.Err, hide: e.hide}
+	}
+	*wanted = &f
+	return true
 }

@@ -77,7 +77,7 @@ func (c *Controller) proposeBuild(ctx context.Context, obj *kustomizev1.Kustomiz
 		p.digest = b.digest
 		return p, nil
 	}
-	if p.result, err = c.buildTree(ctx, obj, tree, in); err != nil {
+	if p.result, err = c.buildTree(ctx, obj, source.Revision, tree, in); err != nil {
 		return nil, in.redact(err)
 	}
 	p.digest = "sha256:" + p.result.Digest
@@ -93,7 +93,7 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 		return nil, err
 	}
 	if p.result == nil {
-		if p.result, err = c.buildTree(ctx, obj, p.tree, p.inputs); err != nil {
+		if p.result, err = c.buildTree(ctx, obj, source.Revision, p.tree, p.inputs); err != nil {
 			return nil, p.inputs.redact(err)
 		}
 	}

@@ -47,6 +47,7 @@ func (r *run) unhealthy(err error) reconcile.Outcome {
 func (r *run) succeeded() reconcile.Outcome {
 	r.obj.Status.LastAppliedRevision = r.source.Revision
 	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
+	started := r.state.started
 	r.recordHistory(nil)
 	message := "Applied revision: " + r.source.Revision
 	if reverted := r.pass.Reverted(); reverted != nil {
@@ -55,7 +56,11 @@ func (r *run) succeeded() reconcile.Outcome {
 	if note := r.state.apply.unknownNote; note != "" {
 		message += "; " + note
 	}
-	return r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message))
+	ready := reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message)
+	if r.worked && !r.confirmed() {
+		ready = ready.Finished(r.Clock.Since(started), r.obj.Spec.Interval.Duration)
+	}
+	return r.outcome(ready)
 }
 
 // outcome adds the events of the pass to its outcome.

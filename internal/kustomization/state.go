@@ -19,6 +19,7 @@ import (
 // dry-runs everything again. Passes of one Kustomization do not run concurrently; fields that passes of others read are
 // atomic.
 type state struct {
+	spec    checkedSpec
 	started time.Time              // of the work in progress, from its build to its health; zero if there is none
 	times   *kustomizev1.StepTimes // of the steps of that work; nil if the last build was not applied, or was before
 	build   buildState
@@ -120,14 +121,15 @@ func (c *Controller) Leave(obj *kustomizev1.Kustomization) { c.forget(obj) }
 // forget removes what this process stores about an object.
 func (c *Controller) forget(obj *kustomizev1.Kustomization) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil && s.apply.target != nil {
+	s := c.states[obj.UID]
+	delete(c.states, obj.UID)
+	c.mu.Unlock() // every pass takes the lock, so nothing waits for the disk with it
+	if s != nil && s.apply.target != nil {
 		s.apply.target.Forget(refOf(obj))
 	}
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
 	_ = c.Promotable.Forget(string(obj.UID))
 	_ = c.Applied.Forget(artifact.Healthy(string(obj.UID)))
-	delete(c.states, obj.UID)
 	c.Clusters.Release(refOf(obj))
 }
 

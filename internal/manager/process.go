@@ -71,7 +71,7 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 	if err != nil {
 		return nil, err
 	}
-	recorder, stop, err := eventrecorder.Start(ctx, p.mgr)
+	recorder, stop, err := eventrecorder.Start(ctx, p.mgr, o.RuntimeNamespace)
 	if err != nil {
 		return nil, err
 	}

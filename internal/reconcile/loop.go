@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -336,8 +337,13 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		if summarized {
 			summary = n.message
 		}
+		metadata := o.metadata
+		if n.metadata != nil {
+			metadata = maps.Clone(n.metadata)
+			maps.Copy(metadata, o.metadata)
+		}
 		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.eventType, Reason: n.reason, Message: n.message,
-			Metadata: o.metadata, Summarized: summarized})
+			Metadata: metadata, Summarized: summarized})
 	}
 	if is == nil || o.eventReason == "" && !announced && !l.isNews(obj, was, is, o) {
 		return

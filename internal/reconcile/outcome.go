@@ -55,7 +55,8 @@ type Outcome struct {
 // note is an event in addition to the one for a change of Ready.
 type note struct {
 	eventType, reason, message string
-	isSummary                  bool // of the objects that the pass changed
+	isSummary                  bool              // of the objects that the pass changed
+	metadata                   map[string]string // in addition to that of the outcome
 }
 
 // Ready returns the outcome of an object that has reached its declared state.
@@ -120,6 +121,14 @@ func (o Outcome) String() string { return o.message }
 // Note adds an event, such as a summary of changes, to the one for a change of Ready.
 func (o Outcome) Note(reason, format string, args ...any) Outcome {
 	return o.note(normal, reason, fmt.Sprintf(format, args...))
+}
+
+// Finished adds an event that the pass has reached the declared state, with the time that it took. Its metadata says
+// that it is for commit statuses: other providers do not send it.
+func (o Outcome) Finished(took, next time.Duration) Outcome {
+	o = o.Note(o.reason, "Reconciliation finished in %s, next run in %s", took.Round(time.Millisecond), next)
+	o.notes[len(o.notes)-1].metadata = map[string]string{meta.EventCommitStatusKey: meta.EventCommitStatusUpdate}
+	return o
 }
 
 // Warn adds an event of type Warning, for problems that do not affect Ready.

@@ -113,15 +113,37 @@ func notReady(dependency types.NamespacedName) *reconcile.Outcome {
 	return ptr.To(reconcile.Waiting(meta.DependencyNotReadyReason, "dependency '%s' is not ready", dependency))
 }
 
-// checkReadyExpr returns the outcome if a readyExpr, which replaces the check of Ready, is not true.
-func checkReadyExpr(ctx context.Context, obj, dependency reconcile.Object, source string) *reconcile.Outcome {
-	name := fmt.Sprintf("dependency '%s'", client.ObjectKeyFromObject(dependency))
+// CheckExpressions returns an error if a readyExpr of an object is invalid, also of a dependency that does not exist.
+func (d *Dependencies[T]) CheckExpressions(obj T) error {
+	for _, on := range d.DependsOn(obj) {
+		if on.ReadyExpr == "" {
+			continue
+		}
+		key := types.NamespacedName{Namespace: cmp.Or(on.Namespace, obj.GetNamespace()), Name: on.Name}
+		if _, err := compileReadyExpr(key, on.ReadyExpr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compileReadyExpr(dependency types.NamespacedName, source string) (*expression.Expression, error) {
 	e, err := expression.Compile(source, "self", "dep")
 	if err != nil {
-		return ptr.To(reconcile.Failed(fault.New(meta.InvalidCELExpressionReason,
-			"the readyExpr of %s is invalid", name).
-			Because(err).WithHint("Correct spec.dependsOn[].readyExpr. It can use self, the dependent object, and " +
-			"dep, the dependency").Final()))
+		return nil, fault.New(meta.InvalidCELExpressionReason, "the readyExpr of dependency '%s' is invalid",
+			dependency).Because(err).WithHint("Correct spec.dependsOn[].readyExpr. It can use self, the dependent " +
+			"object, and dep, the dependency").Final()
+	}
+	return e, nil
+}
+
+// checkReadyExpr returns the outcome if a readyExpr, which replaces the check of Ready, is not true.
+func checkReadyExpr(ctx context.Context, obj, dependency reconcile.Object, source string) *reconcile.Outcome {
+	key := client.ObjectKeyFromObject(dependency)
+	name := fmt.Sprintf("dependency '%s'", key)
+	e, err := compileReadyExpr(key, source)
+	if err != nil {
+		return ptr.To(reconcile.Failed(err))
 	}
 	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

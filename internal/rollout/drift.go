@@ -103,11 +103,14 @@ func setDrifted(obj reconcile.Object, r *Report, reason, message string) {
 	reconcile.Mark(obj, meta.DriftedCondition, metav1.ConditionTrue, reason, message)
 }
 
-// Resolve removes the condition Drifted, with an event if it was set.
+// Resolve sets the condition Drifted to False, with an event, if objects had drifted. An object that never drifted does
+// not get the condition.
 func (d *Drift) Resolve(obj reconcile.Object, r *Report) {
 	d.contentions = ""
-	if apimeta.IsStatusConditionTrue(obj.CommonStatus().Conditions, meta.DriftedCondition) {
-		r.Note(meta.DriftResolvedReason, "all objects match what was applied")
+	if !apimeta.IsStatusConditionTrue(obj.CommonStatus().Conditions, meta.DriftedCondition) {
+		return
 	}
-	reconcile.Unmark(obj, meta.DriftedCondition)
+	const message = "all objects match what was applied"
+	r.Note(meta.DriftResolvedReason, message)
+	reconcile.Mark(obj, meta.DriftedCondition, metav1.ConditionFalse, meta.DriftResolvedReason, message)
 }

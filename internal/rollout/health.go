@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -62,9 +63,7 @@ func (h *Health) Check(ctx context.Context, req HealthRequest, r *Report) (*reco
 	left := h.since.Add(req.Timeout).Sub(req.Clock.Now())
 	switch {
 	case synced && len(pending)+len(failed) == 0:
-		h.wasHealthy, h.since = true, req.Clock.Now()
-		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionTrue, meta.SucceededReason,
-			"Health check passed")
+		h.passed(req, r)
 		return nil, nil
 	case left <= 0, len(failed) > 0 && (h.wasHealthy || !req.NoFailFast):
 		return nil, h.failure(ctx, req, append(failed, pending...))
@@ -77,6 +76,18 @@ func (h *Health) Check(ctx context.Context, req HealthRequest, r *Report) (*reco
 		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 		o := reconcile.Progressing(left, "%s", message)
 		return &o, nil
+	}
+}
+
+// passed notes that all objects are healthy. An event says so unless they were healthy before and did not change.
+func (h *Health) passed(req HealthRequest, r *Report) {
+	message := fmt.Sprintf("Health check passed in %s", req.Clock.Since(h.since).Round(time.Millisecond))
+	isNews := !apimeta.IsStatusConditionTrue(req.Object.CommonStatus().Conditions, meta.HealthyCondition) ||
+		!h.wasHealthy && r.HasChanges()
+	h.wasHealthy, h.since = true, req.Clock.Now()
+	if isNews {
+		r.Note(reconcile.ReasonProgressing, message)
+		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionTrue, meta.SucceededReason, message)
 	}
 }
 
@@ -106,12 +117,14 @@ func (h *Health) restart(req HealthRequest, r *Report) {
 // Reset forgets how long objects have been waited for.
 func (h *Health) Reset() { *h = Health{expressions: h.expressions} }
 
-// Cancel ends the wait for the objects of a revision other than the given one, with an event.
-func (h *Health) Cancel(obj reconcile.Object, revision string, r *Report) {
+// Cancel ends the wait for the objects of a revision other than the given one, with an event. trigger is the object
+// that has the other revision.
+func (h *Health) Cancel(obj reconcile.Object, revision, trigger string, r *Report) {
 	if h.waitingFor == "" || h.waitingFor == revision {
 		return
 	}
-	message := fmt.Sprintf("Health checks for revision %s canceled: new revision %s", h.waitingFor, revision)
+	message := fmt.Sprintf("Health checks canceled due to new reconciliation triggered by %s: revision %s instead "+
+		"of %s", trigger, revision, h.waitingFor)
 	h.waitingFor = ""
 	r.Note(meta.HealthCheckCanceledReason, message)
 	reconcile.Mark(obj, meta.HealthyCondition, metav1.ConditionUnknown, meta.HealthCheckCanceledReason, message)

@@ -36,6 +36,12 @@ func (r Removal) Of(ctx context.Context, owner reconcile.Ref) (string, error) {
 	return r.isRemoved(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, r.Namespace)
 }
 
+// DeletesNamespace reports whether a namespace is being deleted; false if that cannot be found out.
+func (r Removal) DeletesNamespace(ctx context.Context, name string) bool {
+	why, err := r.isRemoved(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, name)
+	return why != "" && err == nil
+}
+
 // isRemoved returns that an object of the cluster is being deleted, or is gone; empty if it stays.
 func (r Removal) isRemoved(ctx context.Context, gvk schema.GroupVersionKind, name string) (string, error) {
 	o := &metav1.PartialObjectMetadata{}

@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"time"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -9,6 +11,9 @@ import (
 
 // KustomizationKind is the kind's name.
 const KustomizationKind = "Kustomization"
+
+// AllowEmptyAnnotation names the revision of the source whose build may be empty, so that all objects are pruned.
+const AllowEmptyAnnotation = "kustomize.toolkit.fluxcd.io/allow-empty"
 
 // Deletion policies.
 const (
@@ -349,12 +354,17 @@ func (k *Kustomization) DeploysTo() meta.ClusterRef {
 	}
 }
 
+// MinTimeout is the shortest time of a reconcile and its health checks: a shorter spec.timeout counts as this. Only
+// tests change it.
+var MinTimeout = 30 * time.Second
+
 // Schedule returns when and for how long the Kustomization is reconciled.
 func (k *Kustomization) Schedule() meta.Schedule {
 	s := meta.Schedule{Interval: k.Spec.Interval.Duration, Timeout: k.Spec.Interval.Duration, Suspended: k.Spec.Suspend}
 	if k.Spec.Timeout != nil {
 		s.Timeout = k.Spec.Timeout.Duration
 	}
+	s.Timeout = max(s.Timeout, MinTimeout)
 	if k.Spec.RetryInterval != nil {
 		s.RetryInterval = k.Spec.RetryInterval.Duration
 	}

@@ -206,8 +206,9 @@ func (r *run) planKustomization(ctx context.Context, n *node[*kustomizev1.Kustom
 	owner.secrets = built.Secrets
 	checked := obj.DeepCopy()
 	checked.Status = n.live.Status
-	if err := spec.CheckNotEmpty(checked, built.Result); err != nil {
-		return nil, false, err
+	if err := spec.CheckNotEmpty(checked, built.Result, ""); err != nil {
+		owner.Note = "its build has no objects: the controller deletes nothing until the annotation " +
+			kustomizev1.AllowEmptyAnnotation + " names the revision"
 	}
 	req, err := built.ApplyRequest(ctx, r.Cluster.Target, n.live)
 	if err != nil {

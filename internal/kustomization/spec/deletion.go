@@ -19,9 +19,9 @@ func DeletesObjects(obj *kustomizev1.Kustomization) bool {
 	}
 }
 
-// CheckNotEmpty rejects an empty build that would prune all objects, such as that of a source which lost its
-// files. Only a kustomization file can request that.
-func CheckNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
+// CheckNotEmpty rejects an empty build that would prune all objects, such as that of a source which lost its files. A
+// kustomization file can request that, and an annotation can allow it for one revision of the source.
+func CheckNotEmpty(obj *kustomizev1.Kustomization, built *build.Result, revision string) error {
 	n := 0
 	if obj.Status.Inventory != nil {
 		n = len(obj.Status.Inventory.Entries)
@@ -29,8 +29,12 @@ func CheckNotEmpty(obj *kustomizev1.Kustomization, built *build.Result) error {
 	if len(built.Objects) > 0 || built.Empty || n == 0 || !obj.Spec.Prune {
 		return nil
 	}
+	if revision != "" && obj.Annotations[kustomizev1.AllowEmptyAnnotation] == revision {
+		return nil
+	}
 	return fault.New(meta.BuildFailedReason,
 		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
-		WithHint("If this is intended, add a kustomization.yaml with 'resources: []' at spec.path; otherwise check " +
-			"spec.path, and which files the source ignores")
+		WithHint("If this is intended, allow it for this revision: kubectl -n %s annotate kustomization %s --overwrite "+
+			"%s=%s %s=%s. Otherwise check spec.path, and which files the source ignores", obj.Namespace, obj.Name,
+			kustomizev1.AllowEmptyAnnotation, revision, meta.ReconcileRequestAnnotation, revision)
 }

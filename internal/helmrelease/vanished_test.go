@@ -1,0 +1,43 @@
+package helmrelease_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+)
+
+// TestReleaseWithoutSecretIsDeletedByItsInventory deletes the Secret of a release before its HelmRelease, as the
+// deletion of a namespace may do. Objects outside of the namespace are deleted all the same, but for one
+// that Helm keeps.
+func TestReleaseWithoutSecretIsDeletedByItsInventory(t *testing.T) {
+	h := newHarness(t)
+	role := func(name, annotations string) string {
+		return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n" +
+			"metadata:\n  name: {{ .Release.Namespace }}-" + name + "\n" + annotations
+	}
+	h.publish("1.0.0", map[string]string{"templates/role.yaml": role("vanished", ""),
+		"templates/kept.yaml": role("kept", "  annotations: {helm.sh/resource-policy: keep}\n")})
+	h.release("app")
+	r := h.ready("app", 1)
+	if err := h.Client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(h.Namespace),
+		client.MatchingLabels{"owner": "helm"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Client.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	h.Gone(&helmv2.HelmRelease{}, "app")
+	h.Gone(&corev1.ConfigMap{}, "app-config")
+	clusterRole := &rbacv1.ClusterRole{}
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: h.Namespace + "-vanished"}, clusterRole); err == nil {
+		t.Error("the ClusterRole is left")
+	}
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: h.Namespace + "-kept"}, clusterRole); err != nil {
+		t.Errorf("what Helm keeps was deleted: %v", err)
+	}
+	_ = h.Client.Delete(t.Context(), clusterRole)
+}

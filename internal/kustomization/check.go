@@ -1,0 +1,37 @@
+package kustomization
+
+import (
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+)
+
+// checkedSpec is the result of the check of a spec.
+type checkedSpec struct {
+	generation int64
+	err        error
+}
+
+// checkSpec checks the parts of the spec that only later steps use, so that nothing is applied by a spec with an error:
+// health checks, the expressions of dependencies, and rules for ignored fields. Patches and variables are part of the
+// build, which comes before the apply.
+func (c *Controller) checkSpec(obj *kustomizev1.Kustomization) error {
+	s := c.stateOf(obj)
+	if s.spec.generation != obj.Generation || obj.Generation == 0 {
+		s.spec = checkedSpec{obj.Generation, c.validateSpec(obj, s)}
+	}
+	return s.spec.err
+}
+
+func (c *Controller) validateSpec(obj *kustomizev1.Kustomization, s *state) error {
+	if _, err := s.health.Expressions(obj, obj.Spec.HealthCheckExprs); err != nil {
+		return err
+	}
+	if err := c.dependencies().CheckExpressions(obj); err != nil {
+		return err
+	}
+	if _, err := declaredHealthChecks(obj); err != nil {
+		return err
+	}
+	_, err := rollout.IgnoreRules(obj.Spec.Ignore, obj.Spec.DriftDetection)
+	return err
+}
