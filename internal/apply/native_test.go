@@ -13,13 +13,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -29,64 +26,11 @@ import (
 //go:embed testdata/builtin.yaml
 var nativeKinds string
 
-// typedForm encodes an object with encoding/json by the type of client-go, as a client with Go types does. It is
-// written apart from nativeForm. Roles are as they are declared.
-func typedForm(t testing.TB, o *unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
-	typed, err := scheme.Scheme.New(o.GroupVersionKind())
-	if runtime.IsNotRegisteredError(err) || strings.HasSuffix(o.GetKind(), "Role") {
-		return o
-	}
-	data, err := json.Marshal(o.Object)
-	if err == nil {
-		err = json.Unmarshal(data, typed)
-	}
-	if err == nil {
-		data, err = json.Marshal(typed)
-	}
-	out := &unstructured.Unstructured{}
-	if err == nil {
-		err = yaml.Unmarshal(data, &out.Object)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	setDefaultProtocols(out.Object)
-	if plain, ok, _ := unstructured.NestedStringMap(out.Object, "stringData"); ok {
-		for key, value := range plain {
-			data, _ := json.Marshal([]byte(value))
-			_ = unstructured.SetNestedField(out.Object, strings.Trim(string(data), `"`), "data", key)
-		}
-		delete(out.Object, "stringData")
-	}
-	return out
-}
-
-// setDefaultProtocols sets the protocol of every port of a container or a Service.
-func setDefaultProtocols(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		_, isContainer := v["containerPort"]
-		_, isPort := v["port"].(int64)
-		_, isFloat := v["port"].(float64)
-		if _, ok := v["protocol"]; !ok && (isContainer || (isPort || isFloat) && v["targetPort"] != nil) {
-			v["protocol"] = "TCP"
-		}
-		for _, item := range v {
-			setDefaultProtocols(item)
-		}
-	case []any:
-		for _, item := range v {
-			setDefaultProtocols(item)
-		}
-	}
-}
-
 // applyAsFlux applies objects as kustomize-controller does: in their typed form, with the labels of the owner.
 func (f *fixture) applyAsFlux(objects ...*unstructured.Unstructured) {
 	f.t.Helper()
 	for _, o := range objects {
-		o = typedForm(f.t, o.DeepCopy())
+		o = testenv.TypedForm(f.t, o.DeepCopy())
 		labels := o.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
@@ -168,7 +112,7 @@ func (f *fixture) clientOf(o *unstructured.Unstructured) dynamic.ResourceInterfa
 func TestNativeFormIsThatOfTheTypes(t *testing.T) {
 	f := &fixture{t: t, ns: "apps"}
 	for _, o := range f.objects(nativeKinds) {
-		want := typedForm(t, o.DeepCopy())
+		want := testenv.TypedForm(t, o.DeepCopy())
 		unstructured.RemoveNestedField(want.Object, "status")
 		unstructured.RemoveNestedField(want.Object, "metadata", "creationTimestamp")
 		got := o.DeepCopy()
@@ -259,7 +203,7 @@ func leaveOut(random *rand.Rand, v any, share float64) any {
 
 // accepts reports whether the API server accepts an object as Flux applies it.
 func (f *fixture) accepts(o *unstructured.Unstructured) bool {
-	_, err := f.clientOf(o).Apply(f.t.Context(), o.GetName(), typedForm(f.t, o.DeepCopy()),
+	_, err := f.clientOf(o).Apply(f.t.Context(), o.GetName(), testenv.TypedForm(f.t, o.DeepCopy()),
 		metav1.ApplyOptions{FieldManager: DefaultFieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
 	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,21 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
+	"github.com/sluice-gitops/sluice/internal/cli/localsource"
+	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 )
 
-// lenientFlag is the setting with which variables may be missing.
-const lenientFlag = "StrictPostBuildSubstitutions=false"
+// lenientGate is the setting with which variables may be missing.
+const lenientGate = "StrictPostBuildSubstitutions=false"
 
 // comparer compares what Flux applied with what Sluice would apply.
 type comparer struct {
 	*env
-	config *rest.Config
-	client client.WithWatch
-	target *apply.Cluster
+	config  *rest.Config
+	client  client.WithWatch
+	sources *localsource.Reader
+	target  *apply.Cluster // of Kustomizations; nil before the first one is compared
 }
 
 // comparer returns the function for [migrate.Engine.Compare]. Call done at the end.
@@ -36,23 +44,33 @@ func (o *migrateFlux) comparer(cfg *rest.Config) (
 	if c.client, err = o.Client(); err != nil {
 		return nil, nil, err
 	}
-	if c.target, err = apply.NewCluster(cfg, apply.ClusterOptions{}); err != nil {
-		return nil, nil, err
-	}
-	return c.compare, c.target.Close, nil
+	c.sources = localsource.New(localsource.Options{Live: c.client, Config: cfg})
+	return c.compare, c.close, nil
 }
 
-func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Settings) migrate.Comparison {
+func (c *comparer) close() {
+	c.sources.Close()
+	if c.target != nil {
+		c.target.Close()
+	}
+}
+
+func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Settings) (result migrate.Comparison) {
 	key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 	diff := c.kustomization
 	if o.Kind != kustomizev1.KustomizationKind {
 		diff = c.release
 	}
-	changes, err := diff(ctx, key, s)
-	if err != nil {
-		return migrate.Comparison{Skipped: err.Error()}
+	changes, err := diff(ctx, key, s, &result)
+	switch {
+	case errors.Is(err, errOtherCluster):
+		result.Skipped = err.Error()
+		result.Warnings = append(result.Warnings, result.Skipped+", so it was not compared")
+		return result
+	case err != nil:
+		result.Failed = err.Error()
+		return result
 	}
-	var result migrate.Comparison
 	for _, change := range changes {
 		onlyOwners := change.Action == apply.Configured && change.Diff == "" // Flux changes them as well
 		switch {
@@ -65,27 +83,36 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 	return result
 }
 
-// kustomization returns what applying a Kustomization would change. Its source is read through the API server.
-func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, s migrate.Settings) ([]apply.Change,
-	error) {
+var errOtherCluster = errors.New("it applies to another cluster")
+
+// kustomization returns what applying a Kustomization would change.
+func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, s migrate.Settings,
+	result *migrate.Comparison) ([]apply.Change, error) {
 	obj := &kustomizev1.Kustomization{}
 	if err := c.client.Get(ctx, key, obj); err != nil {
 		return nil, err
 	}
 	if obj.Spec.KubeConfig != nil {
-		return nil, errors.New("it applies to another cluster")
+		return nil, errOtherCluster
 	}
-	tree, _, err := localrelease.Fetch(ctx, localrelease.Cluster{Client: c.client, Config: c.config},
-		obj.Spec.SourceRef.Kind, types.NamespacedName{Name: obj.Spec.SourceRef.Name,
-			Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace)})
+	if err := c.connect(s); err != nil {
+		return nil, err
+	}
+	tree, err := c.tree(ctx, obj, result)
 	if err != nil {
 		return nil, err
 	}
-	strict := !slices.ContainsFunc(s.Args, func(arg string) bool { return strings.Contains(arg, lenientFlag) })
-	builder := localbuild.New(localbuild.Options{Strict: strict}, c.client, func(string) {})
+	options, err := c.buildOptions(s, result)
+	if err != nil {
+		return nil, err
+	}
+	builder := localbuild.New(options, c.client, func(string) {})
 	builder.UseSource(obj, tree)
 	var changes []apply.Change
 	err = builder.Build(ctx, key, func(r *localbuild.Result) error {
+		if err := spec.CheckNotEmpty(obj, r.Result); err != nil {
+			return err
+		}
 		req, err := r.ApplyRequest(ctx, c.target, obj)
 		if err != nil {
 			return err
@@ -97,9 +124,84 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	return changes, err
 }
 
+// connect returns the cluster that Kustomizations are compared with, as our controllers will use it.
+func (c *comparer) connect(s migrate.Settings) (err error) {
+	if c.target == nil {
+		c.target, err = apply.NewCluster(c.config,
+			apply.ClusterOptions{OverrideManagers: valuesOf(s, "override-manager")})
+	}
+	return err
+}
+
+// buildOptions returns how our controllers will build.
+func (c *comparer) buildOptions(s migrate.Settings, result *migrate.Comparison) (localbuild.Options, error) {
+	warn := func(format string, args ...any) {
+		result.Warnings = append(result.Warnings, fmt.Sprintf(format, args...))
+	}
+	var more []types.NamespacedName
+	for _, name := range valuesOf(s, "sops-age-secret") {
+		more = append(more, types.NamespacedName{Namespace: c.Namespace(), Name: name})
+	}
+	o := localbuild.Options{Strict: !slices.Contains(valuesOf(s, "feature-gates"), lenientGate),
+		Keys: localbuild.KeysOf(c.client, warn, more...)}
+	if slices.Contains(valuesOf(s, "no-remote-bases"), "false") {
+		transport, err := (&egress.Policy{RefuseLinkLocal: true}).Transport(egress.Options{})
+		if err != nil {
+			return o, err
+		}
+		o.Fetch = remotebase.NewFetcher(transport)
+	}
+	return o, nil
+}
+
+// valuesOf returns the values of a flag of our controllers.
+func valuesOf(s migrate.Settings, flag string) (values []string) {
+	for _, arg := range s.Args {
+		if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
+			values = append(values, strings.Split(value, ",")...)
+		}
+	}
+	return values
+}
+
+// tree returns the files of a source as our source controller will have them, and notes those that the artifact of Flux
+// lacks. If the source cannot be fetched here, it is the artifact of Flux, which is read through the API server.
+func (c *comparer) tree(ctx context.Context, obj *kustomizev1.Kustomization, result *migrate.Comparison) (
+	*artifact.Tree, error) {
+	kind := obj.Spec.SourceRef.Kind
+	key := types.NamespacedName{Name: obj.Spec.SourceRef.Name,
+		Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace)}
+	theirs, revision, err := localrelease.Fetch(ctx, localrelease.Cluster{Client: c.client, Config: c.config}, kind, key)
+	if err != nil {
+		return nil, err
+	}
+	if kind != sourcev1.GitRepositoryKind && kind != sourcev1.OCIRepositoryKind {
+		return theirs, nil
+	}
+	ours, err := c.sources.Fetched(ctx, kind, key)
+	if err == nil && ours.Revision != revision {
+		err = fmt.Errorf("it is at %s, and the artifact at %s", ours.Revision, revision)
+	}
+	if err != nil {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("%s '%s' was compared by the artifact of Flux alone, "+
+			"since its files cannot be fetched from here: %v", kind, key, err))
+		return theirs, nil
+	}
+	has := map[string]bool{}
+	_ = theirs.Walk(func(name string, _ *artifact.Entry) error { has[name] = true; return nil })
+	_ = ours.Tree.Walk(func(name string, _ *artifact.Entry) error {
+		if !has[name] {
+			result.Files = append(result.Files, name)
+		}
+		return nil
+	})
+	return ours.Tree, nil
+}
+
 // release returns what an upgrade of a HelmRelease would change. No upgrade runs unless values or chart change, so
 // these changes are what a drift correction would do at most.
-func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migrate.Settings) ([]apply.Change, error) {
+func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migrate.Settings,
+	_ *migrate.Comparison) ([]apply.Change, error) {
 	builder, target, done, err := newLocalRelease(c.env, localrelease.Options{})
 	defer done()
 	if err != nil {
@@ -110,7 +212,7 @@ func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migr
 		return nil, err
 	}
 	if result.Object.Spec.KubeConfig != nil {
-		return nil, errors.New("it releases to another cluster")
+		return nil, errOtherCluster
 	}
 	req, err := result.ApplyRequest(ctx, target)
 	if err != nil {

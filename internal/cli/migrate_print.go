@@ -120,6 +120,8 @@ func comparisonRows(p *migrate.Plan) [][]term.Cell {
 	for _, c := range p.Comparisons {
 		changes := "none"
 		switch {
+		case c.Failed != "":
+			changes = "cannot be applied: " + term.OneLine(c.Failed)
 		case c.Skipped != "":
 			changes = "not compared: " + term.OneLine(c.Skipped)
 		case len(c.Changes) > 0:

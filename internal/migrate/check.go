@@ -77,6 +77,10 @@ func (e *Engine) checkObjects(p *Plan) {
 		if !o.Moves {
 			continue
 		}
+		if isKeyless(o.live) {
+			p.block("%s verifies keyless signatures without matchOIDCIdentity, so that a signature of anyone is "+
+				"accepted, which Sluice refuses. Set the issuer and the subject of the signer first", o.Ref)
+		}
 		_, restricted, _ := unstructured.NestedMap(o.live.Object, "spec", "accessFrom")
 		switch {
 		case restricted && o.Group == "source.toolkit.fluxcd.io":
@@ -89,6 +93,18 @@ func (e *Engine) checkObjects(p *Plan) {
 			p.warn("%s is progressing; the migration does not wait for it: %s", o.Ref, o.Message)
 		}
 	}
+}
+
+// isKeyless reports whether a source, or the chart of a HelmRelease, accepts keyless signatures of any identity.
+func isKeyless(u *unstructured.Unstructured) bool {
+	path := []string{"spec", "verify"}
+	if u.GetKind() == "HelmRelease" {
+		path = []string{"spec", "chart", "spec", "verify"}
+	}
+	verify, found, _ := unstructured.NestedMap(u.Object, path...)
+	provider, _ := verify["provider"].(string)
+	identities, _ := verify["matchOIDCIdentity"].([]any)
+	return found && provider == "cosign" && verify["secretRef"] == nil && len(identities) == 0
 }
 
 // checkReleases looks for Helm actions that have not ended.

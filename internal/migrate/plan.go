@@ -32,7 +32,13 @@ type Comparison struct {
 	Ref
 	Unchanged int      `json:"unchanged"`         // number of applied objects
 	Changes   []string `json:"changes,omitempty"` // such as "ConfigMap/apps/web configured"
-	Skipped   string   `json:"skipped,omitempty"` // why nothing was compared; "" if it was
+	Skipped   string   `json:"skipped,omitempty"` // why nothing had to be compared; "" if it had
+	// Failed says why our controllers could not build or apply it; "" if they could.
+	Failed string `json:"failed,omitempty"`
+	// Files are the files of its source that only our artifact has.
+	Files []string `json:"files,omitempty"`
+	// Warnings say what of it was not compared.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // IsBlocked reports whether something must be solved before the migration.
@@ -138,16 +144,38 @@ func (e *Engine) compare(ctx context.Context, p *Plan) {
 			c = e.Compare(ctx, o, p.Starts)
 			c.Ref = o.Ref
 		}
-		if len(c.Changes) > 0 && e.AllowChanges {
-			p.warn("%s: Sluice would change what it applied: %s", o.Ref, strings.Join(c.Changes, ", "))
-		} else if len(c.Changes) > 0 {
-			p.block("%s: Sluice would change what it applied: %s. Look at the changes with sluice "+
-				"diff, or accept them "+
-				"with --allow-changes", o.Ref, strings.Join(c.Changes, ", "))
-		}
+		e.judge(p, c)
 		p.Comparisons = append(p.Comparisons, c)
 	}
 }
+
+// judge adds what a comparison found.
+func (e *Engine) judge(p *Plan, c Comparison) {
+	for _, w := range c.Warnings {
+		p.warn("%s: %s", c.Ref, w)
+	}
+	if c.Failed != "" {
+		p.block("%s cannot be applied by Sluice: %s. Solve this first, or skip all comparisons with --no-diff", c.Ref,
+			c.Failed)
+	}
+	if len(c.Changes) == 0 {
+		return
+	}
+	changes := strings.Join(c.Changes, ", ")
+	if len(c.Files) > 0 {
+		changes += fmt.Sprintf(". The artifact of Flux lacks %s that Sluice has: %s",
+			plural(len(c.Files), "file"), strings.Join(c.Files[:min(len(c.Files), namedFiles)], ", "))
+	}
+	if e.AllowChanges {
+		p.warn("%s: Sluice would change what it applied: %s", c.Ref, changes)
+		return
+	}
+	p.block("%s: Sluice would change what it applied: %s. Look at the changes with sluice diff, or accept them with "+
+		"--allow-changes", c.Ref, changes)
+}
+
+// namedFiles is the number of files that a problem names.
+const namedFiles = 5
 
 // describe returns the steps of the migration for people.
 func (e *Engine) describe(p *Plan) (steps []string) {

@@ -72,6 +72,9 @@ func (f *flux) settle() {
 				return err
 			}
 			for _, d := range l.Items {
+				if *d.Spec.Replicas == 0 {
+					continue
+				}
 				if d.Status.AvailableReplicas != 1 || d.Status.ObservedGeneration != d.Generation ||
 					!slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 						return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
@@ -84,21 +87,29 @@ func (f *flux) settle() {
 	})
 }
 
-// writes returns the requests that wrote applied objects in the namespaces of the teams.
+// writes returns the requests that wrote applied objects: those in the namespaces of the teams and of the recorded
+// objects, and cluster-scoped ones with their names.
 func (f *flux) writes(log *testenv.AuditLog) (found []string) {
 	f.Helper()
-	for _, team := range f.teams {
-		for _, r := range log.Requests(f, testenv.Request{Namespace: team}) {
-			isWrite := slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
-			isApplied := r.Group == "" && r.Resource != "events" || r.Group == "apps"
-			if isWrite && isApplied && !strings.Contains(r.URI, "dryRun=All") &&
-				!strings.Contains(r.URI, "/token") {
-				found = append(found, r.Verb+" "+r.URI+" by "+r.UserAgent)
-			}
+	namespaces := append([]string{recorded}, f.teams...)
+	isOfTest := func(r testenv.Request) bool {
+		return slices.Contains(namespaces, r.Namespace) || r.Namespace == "" && slices.ContainsFunc(namespaces,
+			func(n string) bool {
+				return r.Name == n || strings.HasPrefix(r.Name, n+"-") || strings.Contains(r.Name, "."+n+".")
+			})
+	}
+	for _, r := range log.Requests(f, testenv.Request{}) {
+		isWrite := slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
+		isApplied := !strings.HasSuffix(r.Group, ".fluxcd.io") && r.Resource != "events" && r.Subresource != "token"
+		if isOfTest(r) && isWrite && isApplied && !strings.Contains(r.URI, "dryRun=All") {
+			found = append(found, r.Verb+" "+r.URI+" by "+r.UserAgent)
 		}
 	}
 	return found
 }
+
+// recorded is the namespace of the recorded objects, and the beginning of the names of those without a namespace.
+const recorded = "rec"
 
 func (f *flux) same(what string, before, after map[string]identity, versions bool) {
 	f.Helper()
@@ -117,8 +128,12 @@ func TestMigrationAndRollback(t *testing.T) {
 	f := newFlux(t)
 	w := f.fill()
 	f.settle()
-	if w.count != 50 {
-		t.Fatalf("the test has %d objects of Flux, want 50", w.count)
+	want := 60
+	if w.recorded != nil {
+		want += 3
+	}
+	if w.count != want {
+		t.Fatalf("the test has %d objects of Flux, want %d", w.count, want)
 	}
 	objects, applied := f.snapshot(fluxKinds), f.snapshot(appliedKinds)
 	log := testenv.NewAuditLog(t)

@@ -2,18 +2,24 @@ package migrate
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	helmaction "helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	helmkube "helm.sh/helm/v4/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
@@ -24,12 +30,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/fluxlive"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 const (
-	appsPerTeam     = 8 // Kustomizations
-	releasesPerTeam = 4 // HelmReleases, each with a HelmChart
+	appsPerTeam     = 10 // Kustomizations
+	releasesPerTeam = 5  // HelmReleases, each with a HelmChart
 )
 
 // object is a short form of an unstructured object.
@@ -43,7 +50,22 @@ type world struct {
 	revision string
 	server   *httptest.Server // of artifacts
 	archives map[string][]byte
-	count    int // of Flux's objects
+	count    int                 // of Flux's objects
+	recorded *fluxlive.Recording // nil without SLUICE_REALWORLD
+}
+
+// builtInKinds returns manifests of built-in kinds, in which %s is the namespace.
+func builtInKinds(f *flux) string {
+	f.Helper()
+	root, err := testenv.Root()
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(root, "internal", "apply", "testdata", "builtin.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return string(b)
 }
 
 // world starts the servers that objects refer to.
@@ -64,6 +86,12 @@ func (f *flux) world() *world {
 	for n := range appsPerTeam {
 		files[fmt.Sprintf("apps/app-%d/all.yaml", n)] = manifests(fmt.Sprintf("app-%d", n))
 	}
+	for _, team := range f.teams {
+		files["kinds/"+team+"/all.yaml"] = strings.ReplaceAll(builtInKinds(f), "%s", team)
+	}
+	if w.recorded = fluxlive.Read(f, testenv.Cluster(f)); w.recorded != nil {
+		files["recorded/all.yaml"] = w.recorded.Manifests
+	}
 	w.revision = "main@sha1:" + w.git.Commit("fleet", files)
 	w.archives["/fleet.tar.gz"] = system.Archive(f.T, files)
 	w.archives["/chart.tgz"] = testenv.ChartArchive(f, "app", "1.0.0", map[string]string{
@@ -71,7 +99,7 @@ func (f *flux) world() *world {
 	return w
 }
 
-// fill creates the objects of Flux in the namespaces of the teams: 50 for two teams.
+// fill creates the objects of Flux in the namespaces of the teams: 60 for two teams, and two for what was recorded.
 func (f *flux) fill() *world {
 	f.Helper()
 	w := f.world()
@@ -83,8 +111,12 @@ func (f *flux) fill() *world {
 		for n := range releasesPerTeam {
 			w.release(team, fmt.Sprintf("release-%d", n))
 		}
+		w.kinds(team)
 		w.images(team)
 		w.notifications(team)
+	}
+	if w.recorded != nil {
+		w.applyRecorded()
 	}
 	return w
 }
@@ -185,28 +217,76 @@ func (w *world) sources(team string) {
 		object{"type": "oci", "interval": "1h", "url": w.registry.OCI + "/charts"}, nil)
 }
 
-// app creates a Kustomization, and what it applied by server-side apply.
+// app creates a Kustomization, and what it applied.
 func (w *world) app(team, name string) {
 	w.Helper()
+	entries := w.applyAsFlux(team, name, team, manifests(name))
+	w.kustomization(team, name, "./apps/"+name, entries, object{"targetNamespace": team, "wait": true,
+		"timeout": "2m"})
+}
+
+// kinds creates a Kustomization that applied all built-in kinds.
+func (w *world) kinds(team string) {
+	w.Helper()
+	entries := w.applyAsFlux(team, "kinds", "", strings.ReplaceAll(builtInKinds(w.flux), "%s", team))
+	w.kustomization(team, "kinds", "./kinds/"+team, entries, nil)
+}
+
+// applyRecorded creates the Kustomization of the recorded objects, with these as they were recorded.
+func (w *world) applyRecorded() {
+	w.Helper()
+	w.recorded.Load()
 	var entries []any
-	for _, text := range strings.Split(manifests(name), "---\n") {
+	for _, o := range w.recorded.Declared {
+		entries = append(entries, entry(o))
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fluxlive.Namespace}}
+	if err := w.Create(w.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
+		w.Fatal(err)
+	}
+	w.sources(fluxlive.Namespace)
+	w.kustomization(fluxlive.Namespace, fluxlive.Name, "./recorded", entries, nil)
+}
+
+// applyAsFlux applies objects as kustomize-controller does, in the form of their types, and returns their inventory.
+// They get the namespace if it is not empty.
+func (w *world) applyAsFlux(team, owner, namespace, text string) (entries []any) {
+	w.Helper()
+	for _, doc := range strings.Split(text, "---\n") {
 		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
 			w.Fatal(err)
 		}
-		u.SetNamespace(team)
-		u.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": name,
+		if namespace != "" {
+			u.SetNamespace(namespace)
+		}
+		u = testenv.TypedForm(w, u)
+		u.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": owner,
 			"kustomize.toolkit.fluxcd.io/namespace": team})
-		gvk := u.GroupVersionKind()
-		entries = append(entries, object{"id": team + "_" + name + "_" + gvk.Group + "_" + gvk.Kind, "v": gvk.Version})
+		entries = append(entries, entry(u))
 		if err := w.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
 			client.FieldOwner("kustomize-controller")); err != nil {
-			w.Fatal(err)
+			w.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+		if u.GetNamespace() == "" {
+			w.Cleanup(func() { _ = w.Delete(context.Background(), u) }) // a test may have pruned it
 		}
 	}
-	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", team, name,
-		object{"interval": "1h", "path": "./apps/" + name, "prune": true, "wait": true, "timeout": "2m",
-			"targetNamespace": team, "sourceRef": object{"kind": "GitRepository", "name": "fleet"}},
+	return entries
+}
+
+func entry(u *unstructured.Unstructured) object {
+	gvk := u.GroupVersionKind()
+	return object{"id": u.GetNamespace() + "_" + u.GetName() + "_" + gvk.Group + "_" + gvk.Kind, "v": gvk.Version}
+}
+
+// kustomization creates a Kustomization that is Ready.
+func (w *world) kustomization(team, name, path string, entries []any, more object) {
+	w.Helper()
+	spec := object{"interval": "1h", "path": path, "prune": true,
+		"sourceRef": object{"kind": "GitRepository", "name": "fleet"}}
+	maps.Copy(spec, more)
+	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", team, name, spec,
 		ready("ReconciliationSucceeded", "Applied revision: "+w.revision, object{"lastAppliedRevision": w.revision,
 			"lastAttemptedRevision": w.revision, "inventory": object{"entries": entries}}))
 }

@@ -30,6 +30,7 @@ func (r *Result) ApplyRequest(ctx context.Context, target *apply.Cluster, live *
 		req.Previous = rollout.Inventory(live.Status.Inventory)
 	}
 	if obj.Spec.Decryption != nil {
+		adoptHashes(r.Objects, rollout.Inventory(live.Status.Inventory))
 		return req, r.unmask(ctx, target)
 	}
 	return req, nil

@@ -28,13 +28,17 @@ const maxKeys = 1 << 20 // bytes of a file with keys
 // KeysOf returns a function for [Options.Keys]: the keys of the Secret of spec.decryption or, if it cannot be read, the
 // age keys of $SOPS_AGE_KEY and $SOPS_AGE_KEY_FILE. Without any, encrypted values stay masked, and note says so. The
 // cluster is nil if it is not read.
-func KeysOf(cluster client.Reader, note func(format string, args ...any)) func(context.Context,
-	*kustomizev1.Kustomization) (*decrypt.Keys, error) {
+// More are Secrets with keys for Kustomizations whose own Secret has none, as --sops-age-secret names one.
+func KeysOf(cluster client.Reader, note func(format string, args ...any), more ...types.NamespacedName) func(
+	context.Context, *kustomizev1.Kustomization) (*decrypt.Keys, error) {
 	return func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error) {
-		if ref := obj.Spec.Decryption.SecretRef; ref != nil && cluster != nil {
+		named := more
+		if ref := obj.Spec.Decryption.SecretRef; ref != nil {
+			named = append([]types.NamespacedName{{Namespace: obj.Namespace, Name: ref.Name}}, more...)
+		}
+		for _, key := range named {
 			secret := &corev1.Secret{}
-			key := types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}
-			if cluster.Get(ctx, key, secret) == nil && len(secret.Data) > 0 {
+			if cluster != nil && cluster.Get(ctx, key, secret) == nil && len(secret.Data) > 0 {
 				keys, err := decrypt.FromSecret(secret.Data, nil)
 				if keys != nil { // the change that is built chooses no server for the token of the Secret
 					keys.VaultServers = []string{os.Getenv(vaultAddress)}

@@ -38,6 +38,9 @@ type Options struct {
 	StrictFields bool              // unknown fields of built-in kinds are errors
 	Offline      bool              // do not read the cluster
 
+	// Fetch downloads remote manifests, as [build.Request] says; nil if they are refused.
+	Fetch func(ctx context.Context, url string) ([]byte, error)
+
 	// Keys returns the keys of spec.decryption, nil if they are not at hand. Without keys, encrypted values are masked.
 	Keys func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error)
 }
@@ -226,6 +229,7 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	}
 	maps.Copy(labels, OwnerOf(obj).Labels())
 	req.Labels = labels
+	req.Fetch = b.options.Fetch
 	req.Tree, req.Substitution = tree, variables.Substitution(b.options.Strict)
 	if obj.Spec.Decryption != nil && b.options.Keys != nil {
 		if req.Decryption, err = b.options.Keys(ctx, obj); err != nil {

@@ -129,6 +129,24 @@ func (r *Reader) Read(ctx context.Context, kind string, obj sourcev1.Source) (*C
 	return c, nil
 }
 
+// Fetched returns the files of a source of the cluster as our source controller fetches them: the revision that the
+// cluster has, without its artifact.
+func (r *Reader) Fetched(ctx context.Context, kind string, key types.NamespacedName) (*Content, error) {
+	id := "fetched " + kind + "/" + key.String()
+	if c := r.known[id]; c != nil {
+		return c, nil
+	}
+	live, err := r.live(ctx, kind, key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.fetch(ctx, r.pinned(live), live)
+	if err == nil {
+		r.known[id] = c
+	}
+	return c, err
+}
+
 // isCurrent reports whether the artifact of a source in the cluster is that of the declared source.
 func (r *Reader) isCurrent(live, declared sourcev1.Source) bool {
 	if !meta.Equal(specOf(live), specOf(declared)) {
@@ -154,6 +172,9 @@ func (r *Reader) pinned(live sourcev1.Source) sourcev1.Source {
 		return s
 	case *sourcev1.OCIRepository:
 		r.oci.Pin(s, a.Revision)
+		return s
+	case *sourcev1.GitRepository:
+		r.git.Pin(s, a.Revision)
 		return s
 	}
 	return live
