@@ -171,7 +171,8 @@ func (c *comparer) tree(ctx context.Context, obj *kustomizev1.Kustomization, res
 	kind := obj.Spec.SourceRef.Kind
 	key := types.NamespacedName{Name: obj.Spec.SourceRef.Name,
 		Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace)}
-	theirs, revision, err := localrelease.Fetch(ctx, localrelease.Cluster{Client: c.client, Config: c.config}, kind, key)
+	flux := localrelease.Cluster{Client: c.client, Config: c.config}
+	theirs, revision, err := localrelease.Fetch(ctx, flux, kind, key)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type recording struct {
 	*testing.T
 	recorded *fluxlive.Recording
 	cfg      *rest.Config
-	writes   atomic.Int64 // requests that are no dry-runs
+	writes   atomic.Int64 // requests but dry-runs
 }
 
 // TestObjectsThatFluxLeftDoNotChange loads the objects that the released kustomize-controller left in a cluster, with

@@ -15,8 +15,8 @@ func TestWhatCannotBeAppliedBlocks(t *testing.T) {
 	team := f.teams[0]
 	w.git.Commit("broken", map[string]string{
 		"helm/kustomization.yaml": "helmCharts: [{name: x, repo: https://charts.example.com}]\n",
-		"role/role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: " + team +
-			"}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get], resourceName: [one]}]\n",
+		"role/role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n" +
+			"metadata: {name: r, namespace: " + team + "}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get], resourceName: [one]}]\n",
 		"typo/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, namespace: " + team + "}\nunknown: x\n",
 	})
 	commit := w.git.Commit("broken", map[string]string{"later.md": "x"})
@@ -56,5 +56,6 @@ func (w *world) broken(team, revision string) {
 // kustomizationOf creates a Kustomization of a source that has applied nothing.
 func (w *world) kustomizationOf(team, name, source string) {
 	w.Helper()
-	w.kustomization(team, name, "./"+name, []any{}, object{"sourceRef": object{"kind": "GitRepository", "name": source}})
+	w.kustomization(team, name, "./"+name, []any{},
+		object{"sourceRef": object{"kind": "GitRepository", "name": source}})
 }

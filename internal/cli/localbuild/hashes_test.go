@@ -22,11 +22,12 @@ func TestGeneratedSecretsKeepTheirNames(t *testing.T) {
 		inventory apply.Inventory
 		want      string
 	}{
-		"as it was applied":    {value: masked, inventory: apply.Inventory{entry("a"), entry(applied)}, want: applied},
-		"not encrypted":        {value: "MQ==", inventory: apply.Inventory{entry(applied)}, want: built},
-		"never applied":        {value: masked, inventory: apply.Inventory{entry("other-bbbbbbbbbb")}, want: built},
-		"the same hash":        {value: masked, inventory: apply.Inventory{entry(applied), entry(built)}, want: built},
-		"several may be meant": {value: masked, inventory: apply.Inventory{entry(applied), entry("token-cccccccccc")}, want: built},
+		"as it was applied": {value: masked, inventory: apply.Inventory{entry("a"), entry(applied)}, want: applied},
+		"not encrypted":     {value: "MQ==", inventory: apply.Inventory{entry(applied)}, want: built},
+		"never applied":     {value: masked, inventory: apply.Inventory{entry("other-bbbbbbbbbb")}, want: built},
+		"the same hash":     {value: masked, inventory: apply.Inventory{entry(applied), entry(built)}, want: built},
+		"several may be meant": {value: masked,
+			inventory: apply.Inventory{entry(applied), entry("token-cccccccccc")}, want: built},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
