@@ -27,6 +27,9 @@ type Fetcher struct {
 	// not meant for users. Client is used when nil.
 	External *http.Client
 
+	// WithoutLinks leaves symlinks out of trees, as Flux does.
+	WithoutLinks bool
+
 	// Clock measures for how long an artifact is missing; nil is the real one.
 	Clock clock.PassiveClock
 
@@ -85,7 +88,7 @@ func (f *Fetcher) fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 	if f.Store != nil {
 		tree, err := f.Store.Tree(key, a)
 		if err == nil {
-			return tree, nil
+			return f.filtered(tree), nil
 		}
 		local = err
 	}
@@ -96,8 +99,17 @@ func (f *Fetcher) fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, e
 		}
 		return nil, errors.Join(local, err)
 	}
+	tree = f.filtered(tree)
 	f.recent().keep(key, a.Digest, tree)
 	return tree, nil
+}
+
+// filtered leaves the symlinks out of a tree that others archived, if the store leaves them out.
+func (f *Fetcher) filtered(tree *Tree) *Tree {
+	if f.WithoutLinks {
+		return tree.WithoutLinks()
+	}
+	return tree
 }
 
 // recent returns the cache of unpacked trees: that of the store, if there is one.

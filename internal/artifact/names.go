@@ -9,7 +9,6 @@ import (
 // wrong returns what is wrong with the names of the entries of a directory, or of the directories below it. It returns
 // an empty string if all names are valid. The entries must be sorted by name.
 func wrong(entries []Entry) string {
-	var folded map[string]string // names with upper-case letters, by their lower-case form
 	for i := range entries {
 		e := &entries[i]
 		switch {
@@ -20,16 +19,29 @@ func wrong(entries []Entry) string {
 		case i > 0 && entries[i-1].Name == e.Name:
 			return fmt.Sprintf("the name %.100q is used twice in a directory", e.Name)
 		}
+	}
+	return ""
+}
+
+// clash names two entries of a directory, or of a directory below it, whose names differ only in case. It returns an
+// empty string if there are none.
+func clash(entries []Entry) string {
+	var folded map[string]string // names with upper-case letters, by their lower-case form
+	for i := range entries {
+		e := &entries[i]
+		if e.Dir != nil && e.Dir.clash != "" {
+			return e.Dir.clash
+		}
 		lower := strings.ToLower(e.Name)
 		if lower == e.Name {
 			continue
 		}
-		other, clash := folded[lower]
+		other, found := folded[lower]
 		if _, plain := (&Dir{Entries: entries}).find(lower); plain {
-			other, clash = lower, true
+			other, found = lower, true
 		}
-		if clash {
-			return fmt.Sprintf("the names %.100q and %.100q differ in case only", other, e.Name)
+		if found {
+			return fmt.Sprintf("the names %.100q and %.100q differ only in case", other, e.Name)
 		}
 		if folded == nil {
 			folded = map[string]string{}

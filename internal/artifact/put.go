@@ -25,6 +25,9 @@ const latestPrefix = "latest@"
 // the same revision.
 func (s *Store) Put(ctx context.Context, key Key, tree *Tree, revision string, current *meta.Artifact) (*meta.Artifact,
 	error) {
+	if s.noLinks {
+		tree = tree.WithoutLinks()
+	}
 	if err := tree.Check(); err != nil {
 		return nil, fault.New(meta.StorageOperationFailedReason, "%s cannot be an artifact", named(revision)).
 			Because(err).

@@ -56,6 +56,7 @@ type Store struct {
 	unpacked  recent
 	remote    *remote    // nil without a backend
 	budget    *Budget    // nil without a bound
+	noLinks   bool       // whether symlinks are left out of artifacts
 	placing   sync.Mutex // held while an archive and its sidecar may not match
 
 	mu    sync.Mutex
@@ -78,6 +79,9 @@ func WithTLS() Option { return func(s *Store) { s.scheme = "https" } }
 
 // WithBudget bounds what the store writes.
 func WithBudget(b *Budget) Option { return func(s *Store) { s.budget = b } }
+
+// WithoutLinks leaves symlinks out of artifacts, and of the trees that consumers of them get, as Flux does.
+func WithoutLinks() Option { return func(s *Store) { s.noLinks = true } }
 
 // OpenStore opens the store in dir, and removes incomplete files of a process that was killed. Host is the host:port in
 // the URLs of artifacts.

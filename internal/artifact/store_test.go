@@ -284,9 +284,7 @@ func TestPutRefusesNamesThatMeanTwoThings(t *testing.T) {
 	s := openStore(t, t.TempDir(), newClock())
 	a := put(t, s, FromMap(map[string]string{"a": "x"}), "v1", nil)
 	for what, tree := range map[string]*Tree{
-		"case only. Rename the file. The last artifact stays " +
-			"available": FromMap(map[string]string{"dir/sub/A": "1", "dir/sub/a": "2"}),
-		"UTF-8": FromMap(map[string]string{"dir/\xff": "1"}),
+		"UTF-8 text. Rename the file. The last artifact stays available": FromMap(map[string]string{"dir/\xff": "1"}),
 	} {
 		_, err := s.Put(t.Context(), webapp, tree, "v2", a)
 		if f := fault.As(err); f == nil || !f.Terminal || !strings.Contains(err.Error(), what) {

@@ -40,6 +40,8 @@ type Dir struct {
 	Entries []Entry // sorted by name
 
 	wrong string // why it must not be part of an artifact; empty if it may be
+	clash string // two names that differ only in case; empty if there are none
+	links bool   // whether there is a symlink in it or below it
 }
 
 // Entry is a file, a directory or a symlink.
@@ -57,7 +59,10 @@ func NewDir(entries []Entry) *Dir {
 	for _, e := range entries {
 		fmt.Fprintf(h, "%o %s\x00%s\n", uint32(e.Mode), e.Name, e.ID)
 	}
-	return &Dir{ID: hex.EncodeToString(h.Sum(nil)), Entries: entries, wrong: wrong(entries)}
+	return &Dir{ID: hex.EncodeToString(h.Sum(nil)), Entries: entries, wrong: wrong(entries), clash: clash(entries),
+		links: slices.ContainsFunc(entries, func(e Entry) bool {
+			return e.Mode&fs.ModeSymlink != 0 || e.Dir != nil && e.Dir.links
+		})}
 }
 
 // Tree is a read-only view of a fetched revision, shared by every consumer and safe for concurrent use.
@@ -107,14 +112,18 @@ func (t *Tree) Content(name string) (string, error) {
 	return e.ID, nil
 }
 
-// Check returns an error if the tree must not become an artifact: if it has names that are not UTF-8, or names in one
-// directory that differ only in case. File systems do not agree on how to read such names.
+// Check returns an error if the tree must not become an artifact: if it has names that are not UTF-8, or two entries of
+// one name.
 func (t *Tree) Check() error {
 	if t.root.wrong != "" {
 		return errors.New(t.root.wrong)
 	}
 	return nil
 }
+
+// CaseClash names two entries of one directory whose names differ only in case, or returns "". A file system that
+// ignores case can hold only one of them.
+func (t *Tree) CaseClash() string { return t.root.clash }
 
 // Walk calls visit for every file, symlink and empty directory, in the order of their paths.
 func (t *Tree) Walk(visit func(name string, e *Entry) error) error { return walk("", t.root, visit) }

@@ -53,6 +53,8 @@ Kustomization from --kustomization-file. Values encrypted by SOPS are shown as
 func bindLocalBuild(f *pflag.FlagSet, o *localbuild.Options) {
 	f.StringVar(&o.Path, "path", "", "local directory to build instead of spec.path")
 	f.StringVar(&o.File, "kustomization-file", "", "file that declares the Kustomization, instead of the cluster")
+	f.BoolVar(&o.FollowSymlinks, "follow-symlinks", false,
+		"follow symlinks, as controllers with --feature-gates=FollowSymlinks=true do")
 	f.StringSliceVar(&o.IgnorePaths, "ignore-paths", nil, "paths to exclude, in .gitignore syntax")
 	f.StringToStringVar(&o.Sources, "local-sources", nil,
 		"local directories of other sources, as KIND/NAMESPACE/NAME=DIRECTORY")

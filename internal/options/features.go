@@ -19,6 +19,7 @@ const (
 	noDigestTrackingGate = "DisableChartDigestTracking"
 	retryOnFailureGate   = "DefaultToRetryOnFailure"
 	helm3DefaultsGate    = "UseHelm3Defaults"
+	symlinksGate         = "FollowSymlinks"
 )
 
 // featureGates describes the feature gates of these APIs.
@@ -36,6 +37,8 @@ var featureGates = map[string]string{
 		"remediation",
 	helm3DefaultsGate: "releases that set nothing else are applied client-side, wait for workloads only, and their " +
 		"hooks are not post-rendered",
+	symlinksGate: "artifacts keep symlinks, and builds follow those that stay inside the source; otherwise symlinks " +
+		"are left out of artifacts",
 
 	"AdoptLegacyReleases": "no effect: releases of Helm 3 and 4 are always adopted",
 	"CorrectDrift":        "no effect: spec.driftDetection.mode decides",
@@ -124,6 +127,9 @@ func (o *Options) UsesHelm3Defaults() bool { return o.enabled(helm3DefaultsGate)
 
 // ResetsPushBranch reports whether image updates may recreate a push branch by a forced push.
 func (o *Options) ResetsPushBranch() bool { return o.enabled(forcePushGate) }
+
+// FollowsSymlinks reports whether artifacts keep symlinks.
+func (o *Options) FollowsSymlinks() bool { return o.enabled(symlinksGate) }
 
 func (o *Options) enabled(gate string) bool {
 	on, err := strconv.ParseBool(o.FeatureGates[gate])

@@ -106,9 +106,19 @@ func (c *Controller[T, R]) finish(ctx context.Context, obj T, previous *meta.Art
 	o := reconcile.Ready(cmp.Or(fetched.Reason, meta.SucceededReason), "%s", message).WithArtifact(a).
 		WithMetadata("revision", revision).WithMetadata("digest", a.Digest)
 	if previous == nil || previous.Digest != a.Digest || !previous.HasRevision(a.Revision) {
+		o = warnOfCase(o, fetched.Tree)
 		return o.WithEvent(cmp.Or(fetched.Reason, sourcev1.NewArtifactReason))
 	}
 	return o
+}
+
+// warnOfCase adds a warning if names of a new artifact differ only in case.
+func warnOfCase(o reconcile.Outcome, tree *artifact.Tree) reconcile.Outcome {
+	if tree == nil || tree.CaseClash() == "" {
+		return o
+	}
+	return o.Warn(sourcev1.NamesDifferInCaseReason, "%s. Checkouts on file systems that ignore case have only one of "+
+		"the two. Rename one of them", tree.CaseClash())
 }
 
 // checkArtifact removes the artifact from the status if its file is missing or damaged, so that it is fetched again,

@@ -30,7 +30,7 @@ func Open(o options.Options, wrap func(http.RoundTripper) http.RoundTripper) (*S
 	if err != nil {
 		return nil, err
 	}
-	fetcher := &artifact.Fetcher{Client: servers, External: external}
+	fetcher := &artifact.Fetcher{Client: servers, External: external, WithoutLinks: !o.FollowsSymlinks()}
 	guard.Memory().OnPressure(fetcher.DropTrees)
 	budget := artifact.NewBudget(o.StoragePath, o.StorageLimit)
 	budget.Unshared = o.RuntimeNamespace
@@ -50,6 +50,9 @@ func Open(o options.Options, wrap func(http.RoundTripper) http.RoundTripper) (*S
 	advertised := o.StorageAdvAddr
 	if advertised == "" {
 		advertised = listener.Addr().String()
+	}
+	if !o.FollowsSymlinks() {
+		storeOptions = append(storeOptions, artifact.WithoutLinks())
 	}
 	fetcher.Store, err = artifact.OpenStore(filepath.Join(o.StoragePath, "artifacts"), advertised,
 		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount},

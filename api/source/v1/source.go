@@ -57,6 +57,8 @@ const (
 	CacheOperationFailedReason   = "CacheOperationFailed"
 	InvalidPathReason            = "InvalidPath"
 	NewArtifactReason            = "NewArtifact" // of events
+	// NamesDifferInCaseReason is the reason of events about artifacts with two such names in one directory.
+	NamesDifferInCaseReason = "NamesDifferInCase"
 	NewRevisionReason            = "NewRevision"
 	NoSourceArtifactReason       = "NoSourceArtifact"
 	ReadOperationFailedReason    = "ReadOperationFailed"

@@ -29,8 +29,11 @@ import (
 
 // Options say from which local files a Kustomization is built.
 type Options struct {
-	Path         string            // directory that replaces spec.path
-	File         string            // declares the Kustomization; if empty, it is read from the cluster
+	Path string // directory that replaces spec.path
+	File string // declares the Kustomization; if empty, it is read from the cluster
+	// FollowSymlinks keeps symlinks, as with the feature gate of that name. Artifacts of others do not have them.
+	FollowSymlinks bool
+
 	IgnorePaths  []string          // patterns in .gitignore syntax
 	Sources      map[string]string // directories of sources, by KIND/NAMESPACE/NAME
 	Recursive    bool              // also build the Kustomizations among the built objects

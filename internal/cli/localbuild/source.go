@@ -29,6 +29,9 @@ func sourceKey(obj *kustomizev1.Kustomization) string {
 
 // UseSource makes a tree the source of a Kustomization, and of the others that have the same source.
 func (b *Builder) UseSource(obj *kustomizev1.Kustomization, tree *artifact.Tree) {
+	if !b.options.FollowSymlinks {
+		tree = tree.WithoutLinks()
+	}
 	b.trees[sourceKey(obj)] = tree
 }
 
@@ -103,7 +106,10 @@ func (b *Builder) read(ctx context.Context, obj *kustomizev1.Kustomization, dir 
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", dir, err)
 	}
-	return tree, nil
+	if b.options.FollowSymlinks {
+		return tree, nil
+	}
+	return tree.WithoutLinks(), nil
 }
 
 // ignoreRules returns spec.ignore of a Kustomization's source. It returns nil if there is none or if the build is

@@ -11,7 +11,6 @@ import (
 
 // checkNames refuses objects that cannot be files of one tree on every file system. Objects must be sorted by name.
 func checkNames(objects []Object) error {
-	spelled := map[string]string{} // paths of files and directories, by their lower case form
 	files := make(map[string]bool, len(objects))
 	for _, o := range objects {
 		if problem := nameProblem(o.Name); problem != "" {
@@ -31,12 +30,6 @@ func checkNames(objects []Object) error {
 					shorten(path), shorten(o.Name)).
 					WithHint("Rename one of them")
 			}
-			folded := strings.ToLower(path)
-			if other, ok := spelled[folded]; ok && other != path {
-				return failed("the names '%s' and '%s' differ in case only", shorten(other), shorten(path)).
-					WithHint("Rename one of them")
-			}
-			spelled[folded] = path
 		}
 		files[o.Name] = true
 	}

@@ -214,9 +214,6 @@ func TestBuildRefuses(t *testing.T) {
 			{From: "@git/list.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "does not contain a mapping"},
 		"YAML with duplicate key": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a.yaml"},
 			{From: "@git/twice.yaml", To: "@artifact/a.yaml", Strategy: Merge}}, message: "already set"},
-		"names that differ in case": {copies: []Copy{{From: "@src/config.yaml", To: "@artifact/a"},
-			{From: "@src/config.yaml", To: "@artifact/A"}}, message: "case only. Exclude or rename one of the " +
-			"files. The last artifact stays available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Build(t.Context(), c.copies, sources(t))

@@ -132,9 +132,7 @@ func TestPullRefusesBadLayers(t *testing.T) {
 				"a .tar.gz, or set spec.layerSelector.operation to copy"},
 		"device": {layer: archive(t, nil,
 			tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), message: "only files"},
-		"archive bomb": {layer: bomb(t, 2<<30), message: "unpacks to more than"},
-		"names that differ in case": {layer: archive(t, map[string]string{"Deploy.yaml": "1", "deploy.yaml": "2"}),
-			message: "cannot be extracted"},
+		"archive bomb":           {layer: bomb(t, 2<<30), message: "unpacks to more than"},
 		"name that is not UTF-8": {layer: archive(t, map[string]string{"\xff": "1"}), message: "cannot be extracted"},
 	} {
 		t.Run(name, func(t *testing.T) {
