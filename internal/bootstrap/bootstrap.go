@@ -45,9 +45,11 @@ type Options struct {
 	Force             bool   // bootstrap a cluster again that manages itself from another path
 
 	Components []byte // manifests of the controllers
-	Commit     CommitOptions
-	Repository Repository
-	Login      Login // of the cluster
+	// WithRemoteBases returns Components for a repository whose kustomizations refer to bases by URL.
+	WithRemoteBases func() ([]byte, error)
+	Commit          CommitOptions
+	Repository      Repository
+	Login           Login // of the cluster
 
 	// Install applies the objects of the controllers, and waits until they run.
 	Install       func(ctx context.Context, objects []*unstructured.Unstructured) error

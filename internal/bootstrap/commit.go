@@ -42,6 +42,9 @@ func (r *run) tryCommit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.allowRemoteBases(ctx, base.Commit); err != nil {
+		return err
+	}
 	edits, isNew, err := r.edits(base.Commit)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -36,8 +37,10 @@ type Request struct {
 	IgnoreMissingComponents bool
 	BuildMetadata           []string
 
-	// Fetch downloads a manifest that a kustomization refers to by https:// URL. If nil, remote files are refused.
+	// Fetch downloads a manifest that a kustomization refers to by URL. If nil, remote files and bases are refused.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
+	// FetchBase fetches the repository of a base that a kustomization refers to by URL. If nil, they are refused.
+	FetchBase func(ctx context.Context, base remotebase.Base) (*artifact.Tree, error)
 
 	// Decryption holds the keys for files encrypted with SOPS. If nil, nothing is decrypted.
 	Decryption *decrypt.Keys
@@ -60,9 +63,14 @@ type Result struct {
 	// Origin returns the file that an object comes from, or "" if that is not known. It may need another build.
 	Origin func(*unstructured.Unstructured) string
 	// Locate returns the file and the line of a field of an object, the file alone, or "". It costs what Origin does.
-	Locate  func(o *unstructured.Unstructured, field string) string
-	Secrets []string // decrypted values, which diffs must not show
-	Empty   bool     // whether the kustomization file declares an empty list of resources
+	Locate func(o *unstructured.Unstructured, field string) string
+	// Warnings are about objects that were built, but perhaps not as meant.
+	Warnings []string
+	// TypeHint returns what to do if fields of an object are refused because of their types, or "" if variables did not
+	// change them.
+	TypeHint func(*unstructured.Unstructured) string
+	Secrets  []string // decrypted values, which diffs must not show
+	Empty    bool     // whether the kustomization file declares an empty list of resources
 	// Again reports whether another build of the same tree may have a different result: a key service failed, or
 	// something was fetched.
 	Again bool
@@ -74,6 +82,7 @@ type Result struct {
 func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
+	f.remote.fetchBase = req.FetchBase
 	var err error
 	if f.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the build", leaseStep); err != nil {
 		return &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate, Again: true}, err
@@ -108,11 +117,12 @@ func (f *filesystem) build(req Request) (*Result, error) {
 		err = f.decryptValues(result.Objects)
 	}
 	result.Secrets = f.secrets.values
-	result.Again, result.Empty = f.secrets.again || len(f.remote.brought) > 0 || f.remote.failed,
+	result.Again, result.Empty = f.secrets.again || f.remote.any(),
 		f.empty && len(result.Objects) == 0
 	if err == nil && req.Substitution != nil {
 		err = f.substitute(result.Objects, req.Substitution)
 	}
+	result.Warnings = f.warnings
 	if err != nil {
 		return result, err
 	}

@@ -170,17 +170,17 @@ var refusedSources = map[string]struct {
 	"a remote base": {files: map[string]string{
 		"kustomization.yaml": "resources: ['https://user:pw@example.com/x.yaml']\n"},
 		says: `"https://example.com/x.yaml", which is remote. Copy it into the repository, or create a separate ` +
-			"source for it. Only manifests at https:// URLs can be fetched, and only with " +
-			"--no-remote-bases=false; git repositories are never fetched. If it is a local directory, write ./ " +
+			"source for it. Manifests and git repositories at http:// and https:// URLs without credentials are " +
+			"fetched with the controller flag --no-remote-bases=false. If it is a local directory, write ./ " +
 			"before it"},
 	"a remote git base": {files: map[string]string{
 		"kustomization.yaml": "resources: ['github.com/a/b?ref=v1']\n"},
-		says: "is remote. Copy it into the repository, or create a separate source for it. Only manifests at " +
-			"https:// URLs can be fetched, and only with --no-remote-bases=false; git repositories are never " +
-			"fetched. If it is a local directory, write ./ before it"},
+		says: "is remote. Copy it into the repository, or create a separate source for it. Manifests and git " +
+			"repositories at http:// and https:// URLs without credentials are fetched with the controller flag " +
+			"--no-remote-bases=false"},
 	"a file that is missing": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"},
 		says: `names "a.yaml", which is not in the source. Correct the path, and check that spec.ignore and ` +
-			".sourceignore do not leave it out"},
+			".sourceignore do not leave it out. Artifacts have no symlinks"},
 	"a Helm chart": {files: map[string]string{"kustomization.yaml": "helmCharts: [{name: x}]\n"},
 		says: "which would run a program. Deliver the chart with a HelmRelease"},
 	"a directory of plugins that does more": {files: map[string]string{
@@ -229,7 +229,7 @@ var refusedSources = map[string]struct {
 		path: "app",
 		says: "app/kustomization.yaml cannot be read: error converting YAML to JSON: yaml: line 2"},
 	"two kustomization files": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\n",
-		"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, says: "multiple kustomization files"},
+		"kustomization.yml": "resources: [a.yaml]\n", "a.yaml": cm("a")}, says: "2 kustomization files"},
 	"a base without kustomization": {files: map[string]string{"kustomization.yaml": "resources: [base]\n",
 		"base/a.yaml": cm("a")}, says: "base"},
 	"a path to a file": {files: map[string]string{"a.yaml": cm("a")}, path: "a.yaml",

@@ -23,6 +23,12 @@ import (
 // disable that. Therefore every reference must be a file or a directory in this source, and must not look remote even
 // if it exists locally.
 func (f *filesystem) check(name string, k *types.Kustomization) error {
+	if err := checkType(name, k.TypeMeta); err != nil {
+		return err
+	}
+	if err := f.checkSingle(path.Dir(name)); err != nil {
+		return err
+	}
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
 		return inflatesHelm(name)
 	}
@@ -89,7 +95,7 @@ func (f *filesystem) checkNamed(file, dir, named string) error {
 		full = path.Clean(named)
 	}
 	inTree, err := inside(full)
-	if err != nil || path.IsAbs(named) {
+	if err != nil || path.IsAbs(named) || leavesBase(dir, inTree) {
 		return refusal("%s names %q, which reaches out of the source", file, named).
 			WithHint("A build sees its own repository only: copy it in")
 	}
@@ -101,7 +107,8 @@ func (f *filesystem) checkNamed(file, dir, named string) error {
 			WithHint("Keep everything that a build reads inside the repository")
 	}
 	return refusal("%s names %q, which is not in the source", file, named).
-		WithHint("Correct the path, and check that spec.ignore and .sourceignore do not leave it out")
+		WithHint("Correct the path, and check that spec.ignore and .sourceignore do not leave it out. Artifacts have " +
+			"no symlinks")
 }
 
 // inPlace reports whether the text is a YAML object instead of a file name.
@@ -119,9 +126,9 @@ func remote(file, named string) error {
 		named = fault.RedactURL(named)
 	}
 	return refusal("%s names %q, which is remote", file, named).
-		WithHint("Copy it into the repository, or create a separate source for it. Only manifests at https:// " +
-			"URLs can be fetched, and only with --no-remote-bases=false; git repositories are never fetched. " +
-			"If it is a local directory, write ./ before it")
+		WithHint("Copy it into the repository, or create a separate source for it. Manifests and git repositories at " +
+			"http:// and https:// URLs without credentials are fetched with the controller flag " +
+			"--no-remote-bases=false. If it is a local directory, write ./ before it")
 }
 
 var loginAt = regexp.MustCompile(`^[a-z][a-z0-9-]*@[^/]*[:/]`)

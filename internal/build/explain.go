@@ -69,6 +69,7 @@ func (f *filesystem) wrongFiles() (problems []error) {
 			problems = append(problems, syntaxError(name, b, err))
 			continue
 		}
+		problems = append(problems, malformed(name, b))
 		if f.resources.has[name] {
 			objects, _ := f.manifests(name) // the file was read above without an error
 			problems = append(problems, notObjects(objects)...)

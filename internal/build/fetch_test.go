@@ -47,7 +47,7 @@ func TestRemoteManifestsAreFetchedOnlyByWhoIsGivenForIt(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	for _, named := range []string{"http://example.com/a.yaml", "https://u:p@example.com/a.yaml",
+	for _, named := range []string{"ssh://git@example.com/a/b", "https://u:p@example.com/a.yaml",
 		"https://github.com/a/b//c?ref=v1", "https://example.com/a.tar.gz", "git@example.com:a/b.yaml"} {
 		req.Tree = artifact.FromMap(map[string]string{"kustomization.yaml": "resources: ['" + named + "']\n"})
 		if _, err := Build(t.Context(), req); err == nil || !strings.Contains(err.Error(), "which is remote") {

@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/substitute"
 )
 
 // mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.
@@ -49,15 +51,20 @@ type filesystem struct {
 	growing      growing
 	prepared     growing // by the kustomization file where kustomize starts
 	lease        *guard.Lease
-	most         int64   // bytes of memory that were needed at once so far
-	secrets      secrets // state of the decryption
-	remote       remotes // state of the fetches
-	root         string  // the directory of the build
+	most         int64                    // bytes of memory that were needed at once so far
+	secrets      secrets                  // state of the decryption
+	remote       remotes                  // state of the fetches
+	mountedBases map[remotebase.Base]bool // repositories in the tree, by base without a path
+	root         string                   // the directory of the build
 	origins      origins
 	track        bool // whether kustomize records the origin of objects
 	request      Request
 	built        []*unstructured.Unstructured
+	warnings     []string
 	annotate     bool // whether the objects keep the annotation that names their origin
+
+	// retyped are the fields that variables changed from text to another type.
+	retyped map[*unstructured.Unstructured][]substitute.Note
 }
 
 // nameSet holds names in the order in which they were added.
@@ -117,7 +124,7 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !isKustomization(path.Base(name)) {
+	if !isKustomization(path.Base(name)) || f.isResource(name, b) {
 		if err = f.weighEncrypted(name, b); err == nil {
 			b, err = f.decrypt(name, b)
 		}
@@ -176,15 +183,23 @@ func (f *filesystem) read(name string) ([]byte, error) {
 func parseKustomization(name string, content []byte) (*types.Kustomization, error) {
 	k := &types.Kustomization{}
 	if err := k.Unmarshal(content); err != nil {
+		var is types.TypeMeta
+		if yaml.Unmarshal(content, &is) == nil {
+			if err := checkType(name, is); err != nil {
+				return nil, err // which is why it has other fields
+			}
+		}
 		return nil, refusal("%s cannot be read", name).Because(err)
 	}
 	return k, nil
 }
 
 // parseEntry parses the kustomization file where a build starts. It is written again with the settings of the request,
-// so kustomize never reads it: as documented, unknown fields are ignored here, and numbers are taken for text.
+// so kustomize never reads it: as documented, unknown fields are ignored here, and numbers are taken for text. As Flux
+// does, fields of the type that are absent are those of a Kustomization, also beside kind: Component.
 func parseEntry(name string, content []byte) (*types.Kustomization, error) {
-	k := &types.Kustomization{}
+	k := &types.Kustomization{TypeMeta: types.TypeMeta{APIVersion: types.KustomizationVersion,
+		Kind: types.KustomizationKind}}
 	if err := yaml.Unmarshal(content, k); err != nil {
 		return nil, refusal("%s cannot be read", name).Because(err)
 	}

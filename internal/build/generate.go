@@ -1,6 +1,7 @@
 package build
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"strings"
@@ -79,7 +80,13 @@ func (g *generator) scan(at string) error {
 func (g *generator) addLinks() error {
 	for _, name := range g.links {
 		target, err := g.trace.resolve(g.tree, name)
-		if err != nil || !g.files[target] { // a symlink that leads nowhere is a problem of its own
+		if errors.Is(err, fs.ErrNotExist) {
+			to, _ := g.tree.ReadLink(name) // it was resolved above
+			g.problems = append(g.problems, refusal("%s is a symlink to %q, which is not in the source", name, to).
+				WithHint("Remove it, or add the file that it names"))
+			continue
+		}
+		if err != nil || !g.files[target] {
 			g.files[target] = err == nil
 			g.add(name)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -203,3 +204,21 @@ const templateHint = "It looks like a template of Helm: deliver the chart with a
 	"with .sourceignore or spec.ignore"
 
 func isTemplate(content []byte) bool { return bytes.Contains(content, []byte("{{")) }
+
+// malformed returns the error of the first document of a file that kustomize cannot read, with the line where it
+// starts: kustomize reads each document by itself, so the lines in its errors are not those of the file. It returns nil
+// if there is none.
+func malformed(name string, content []byte) error {
+	line := 1
+	for doc := range bytes.SplitSeq(content, []byte("\n---")) {
+		var node yaml.Node
+		if err := yaml.Unmarshal(doc, &node); err != nil {
+			said := lineOfDocument.ReplaceAllString(err.Error(), "")
+			return refusal("%s, in the document at line %d, is not valid YAML: %s", name, line, brief(errors.New(said)))
+		}
+		line += bytes.Count(doc, []byte("\n")) + 1
+	}
+	return nil
+}
+
+var lineOfDocument = regexp.MustCompile(`^yaml: (unmarshal errors:\s*)?(line \d+: )?`)

@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"reflect"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
 )
 
 // plain builds kustomizations that only list manifests, and at most set a namespace, without kustomize. Kustomize
@@ -22,7 +24,7 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 		return nil, false, nil
 	}
 	factory := provider.NewDefaultDepProvider().GetResourceFactory()
-	files := map[*unstructured.Unstructured]string{}
+	files, seen := map[*unstructured.Unstructured]string{}, map[resid.ResId]string{}
 	var problems []error
 	for _, full := range l.manifests {
 		content, err := f.ReadFile(full)
@@ -35,9 +37,16 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 		}
 		resources, err := factory.SliceFromBytes(content)
 		if err != nil {
-			problems = append(problems, refusal("%s cannot be read", show(full)).Because(brief(err)))
+			problems = append(problems, cmp.Or(malformed(show(full), content),
+				error(refusal("%s cannot be read", show(full)).Because(brief(err)))))
 		}
 		for _, r := range resources {
+			id := r.CurId()
+			id.Namespace = id.EffectiveNamespace()
+			if was, again := seen[id]; again && was != r.GetNamespace() {
+				return nil, false, nil // the same to kustomize, which takes no namespace for "default"
+			}
+			seen[id] = r.GetNamespace()
 			// as kustomize does: values become strings, and an empty map is removed
 			_ = r.SetAnnotations(r.GetAnnotations())
 			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
@@ -128,6 +137,9 @@ func (l *lister) base(full string) (dir string, k *types.Kustomization) {
 		}
 	}
 	k.FixKustomization()
+	if len(k.EnforceFields()) > 0 {
+		return "", nil
+	}
 	return dir, k
 }
 

@@ -36,6 +36,9 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	if f.empty = !generated && k.Resources != nil && len(k.Resources) == 0; f.empty {
 		k.Resources = nil // as after writing and reading the file
 	}
+	if !generated && len(k.Resources) == 0 {
+		k.BuildMetadata = []string{types.OriginAnnotations} // as Flux does, so that the file is never empty
+	}
 	k.FixKustomization()
 	if err := f.merge(k, req, dir); err != nil {
 		return nil, err
@@ -133,10 +136,8 @@ func (f *filesystem) merge(k *types.Kustomization, req Request, dir string) erro
 	for _, image := range req.Images {
 		k.Images = mergeImage(k.Images, image)
 	}
-	for _, option := range req.BuildMetadata {
-		if !slices.Contains(k.BuildMetadata, option) {
-			k.BuildMetadata = append(k.BuildMetadata, option)
-		}
+	if len(req.BuildMetadata) > 0 {
+		k.BuildMetadata = req.BuildMetadata
 	}
 	k.Patches = append(k.Patches, req.Patches...)
 	components, err := f.components(req, dir)
@@ -156,7 +157,7 @@ func mergeImage(images []types.Image, image types.Image) []types.Image {
 		merged.NewName = image.NewName
 	}
 	if image.NewTag != "" || image.Digest != "" {
-		merged.NewTag, merged.Digest, merged.TagSuffix = image.NewTag, image.Digest, image.TagSuffix
+		merged.NewTag, merged.Digest = image.NewTag, image.Digest
 	}
 	images = slices.Clone(images)
 	images[i] = merged

@@ -36,7 +36,9 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 		if disabled(substituteAnnotation, o.GetLabels(), o.GetAnnotations()) {
 			continue
 		}
-		for _, p := range substitute.Object(o.Object, variables, s.Strict, left, f.takeExpanded) {
+		found, notes := substitute.Object(o.Object, variables, s.Strict, left, f.takeExpanded)
+		f.noteTypes(o, notes)
+		for _, p := range found {
 			if guard.IsMemory(p.Err) {
 				return p.Err
 			}
@@ -52,6 +54,41 @@ func (f *filesystem) substitute(objects []*unstructured.Unstructured, s *Substit
 			"%s: disabled", substituteAnnotation))
 	}
 	return join(append(missing.errors(), problems...))
+}
+
+// noteTypes keeps what is said about the values of an object: warnings about values that YAML cut, and the fields that
+// changed from text to another type, for errors about it.
+func (f *filesystem) noteTypes(o *unstructured.Unstructured, notes []substitute.Note) {
+	for _, n := range notes {
+		if n.IsCut {
+			if len(f.warnings) < mostProblems {
+				f.warnings = append(f.warnings, fmt.Sprintf("%s of %s. To keep it, define the variable quote as "+
+					"'\"' and write %s", n, f.show(o), n.Keep()))
+			}
+			continue
+		}
+		if f.retyped == nil {
+			f.retyped = map[*unstructured.Unstructured][]substitute.Note{}
+		}
+		f.retyped[o] = append(f.retyped[o], n)
+	}
+}
+
+// maxTypeNotes is the number of fields that a hint about types names.
+const maxTypeNotes = 3
+
+// typeHint returns what to do about fields of an object that variables changed from text to another type, or "".
+func (f *filesystem) typeHint(o *unstructured.Unstructured, isField func(field string) bool) string {
+	var fields []string
+	for _, n := range f.retyped[o] {
+		if isField(n.Field) && len(fields) < maxTypeNotes {
+			fields = append(fields, fmt.Sprintf("%s; to keep text, write %s", n, n.Keep()))
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return strings.Join(fields, ". ") + " and define the variable quote as '\"'"
 }
 
 // takeExpanded takes memory for a text whose variables were replaced, before it is parsed. The values of all such texts

@@ -18,6 +18,11 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 	var problems []error
 	for _, o := range objects {
 		metadata, _ := o.Object["metadata"].(map[string]any) // kustomize rejects other types
+		for _, name := range []string{"name", "namespace"} {
+			if _, ok := metadata[name].(string); !ok && metadata[name] != nil {
+				problems = append(problems, refusal("metadata.%s of %s must be text. Quote it", name, f.show(o)))
+			}
+		}
 		for _, name := range []string{"labels", "annotations"} {
 			if metadata[name] == nil {
 				continue
@@ -28,13 +33,24 @@ func (f *filesystem) validateMetadata(objects []*unstructured.Unstructured) erro
 			}
 			for _, key := range slices.Sorted(maps.Keys(values)) {
 				if _, ok := values[key].(string); !ok {
-					problems = append(problems,
-						refusal("metadata.%s[%q] of %s must be text. Quote it", name, key, f.show(o)))
+					problems = append(problems, f.notText(o, name, key))
 				}
 			}
 		}
 	}
 	return join(problems)
+}
+
+// notText returns the error for a label or an annotation that is not text.
+func (f *filesystem) notText(o *unstructured.Unstructured, field, key string) error {
+	err := refusal("metadata.%s[%q] of %s must be text", field, key, f.show(o))
+	hint := f.typeHint(o, func(at string) bool {
+		return at == "metadata."+field+"."+key || at == fmt.Sprintf("metadata.%s[%q]", field, key)
+	})
+	if hint != "" {
+		return err.WithHint("%s", hint)
+	}
+	return err.WithHint("Quote it")
 }
 
 // validate checks the required fields of all objects and returns the digest of the objects. The error lists
@@ -52,10 +68,6 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 			problems = append(problems, refusal("%s has no apiVersion", id))
 		case id.name == "":
 			problems = append(problems, refusal("%s", nameless(gvk.Kind, o.GetGenerateName())))
-		case f.secrets.keys == nil && isSecret(o) && o.Object["sops"] != nil &&
-			!disabled(decryptAnnotation, o.GetLabels(), o.GetAnnotations()):
-			problems = append(problems, refusal("%s is encrypted with SOPS", f.show(o)).
-				WithHint("Set spec.decryption to provide the keys"))
 		case seen[id] == 1: // report each object once
 			var where []string
 			if len(problems) < mostProblems { // more are not shown, and finding a location reads all files
@@ -64,6 +76,7 @@ func (f *filesystem) validate(objects []*unstructured.Unstructured) (string, err
 			problems = append(problems, twice(id, where))
 		}
 		seen[id]++
+		problems = append(problems, f.checkCiphertext(o))
 		if at, found := imprecise("", o.Object); found {
 			problems = append(problems, refusal(
 				"%s of %s is a number beyond 64 bits, which would lose digits. Quote it", strings.TrimPrefix(at, "."),

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,10 @@ func (o *bootstrapCommand) options(repository bootstrap.Repository, login bootst
 	if err != nil {
 		return bootstrap.Options{}, err
 	}
+	withRemoteBases := func() ([]byte, error) {
+		o.install.Args = append(slices.Clone(o.install.Args), "--no-remote-bases=false")
+		return o.manifests()
+	}
 	sign, err := o.signing.signer(o.env)
 	if err != nil {
 		return bootstrap.Options{}, err
@@ -117,7 +122,7 @@ func (o *bootstrapCommand) options(repository bootstrap.Repository, login bootst
 	return bootstrap.Options{
 		Namespace: o.Namespace(), Path: o.path, Branch: o.branch, Interval: o.interval,
 		RecurseSubmodules: o.submodules, SecretName: cmp.Or(o.secretName, o.Namespace()), RotateKey: o.rotateKey,
-		Force: o.force, Components: components,
+		Force: o.force, Components: components, WithRemoteBases: withRemoteBases,
 		Commit:     bootstrap.CommitOptions{Author: o.author, Appendix: o.appendix, Sign: sign},
 		Repository: repository, Login: login, Client: cl, Timeout: o.Timeout, Output: o.UI,
 		Install: o.installObjects, AlwaysInstall: o.install.RegistryLogin != "",

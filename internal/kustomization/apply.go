@@ -3,6 +3,7 @@ package kustomization
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -52,11 +53,11 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.report.AddChanges(result.Changes)
-		r.warn(result.Warnings)
+		r.warn(append(slices.Clone(built.Warnings), result.Warnings...))
 		r.noteUnknownFields(result.Changes)
 	}
 	if err != nil {
-		return err
+		return explainTypes(err, built)
 	}
 	if err := r.prune(ctx, req.Previous.Without(result.Inventory), result.Inventory); err != nil {
 		return err

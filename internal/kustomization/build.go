@@ -88,7 +88,8 @@ func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomizati
 	if err != nil {
 		return nil, err
 	}
-	req.Tree, req.Fetch, req.Decryption, req.Substitution = tree, c.Options.FetchBase, in.keys, in.substitution
+	req.Tree, req.Fetch, req.FetchBase = tree, c.Options.FetchManifest, c.Options.FetchBase
+	req.Decryption, req.Substitution = in.keys, in.substitution
 	result, err := build.Build(ctx, req)
 	result.Secrets = append(result.Secrets, in.secrets...)
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/lru"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -70,8 +71,9 @@ type Options struct {
 	NoFailFast            bool // health checks wait for the timeout even if an object has failed
 	AdditiveReadyExpr     bool // dependencies with a readyExpr must also be Ready
 	Decryption            DecryptionOptions
-	// FetchBase fetches remote bases of kustomizations. Remote bases are rejected when it is nil.
-	FetchBase func(ctx context.Context, url string) ([]byte, error)
+	// FetchManifest and FetchBase fetch what kustomizations refer to by URL. If they are nil, it is refused.
+	FetchManifest func(ctx context.Context, url string) ([]byte, error)
+	FetchBase     func(ctx context.Context, base remotebase.Base) (*artifact.Tree, error)
 	// StrictSubstitutions rejects variables that are not set and have no default.
 	StrictSubstitutions bool
 	// StrictFields rejects objects of built-in kinds with unknown fields.

@@ -3,13 +3,17 @@ package manager
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 
 func (p *process) addKustomizations(ctx context.Context) error {
@@ -23,7 +27,14 @@ func (p *process) addKustomizations(ctx context.Context) error {
 		StrictSubstitutions: p.StrictSubstitutionsEnabled(), StrictFields: p.StrictFields, Resync: p.Resync,
 	}
 	if !p.NoRemoteBases {
-		o.FetchBase = remotebase.NewFetcher(p.transport)
+		bases := &access.Bases{Mirrors: git.NewMirrors(filepath.Join(p.StoragePath, "remote-bases")),
+			Egress: p.remotes.Egress}
+		bases.Mirrors.Budget = p.storage.Budget
+		guard.Memory().OnPressure(bases.Mirrors.DropCache)
+		if err := bases.Mirrors.Collect(func(string) bool { return false }); err != nil {
+			return err
+		}
+		o.FetchManifest, o.FetchBase = remotebase.NewFetcher(p.transport), bases.Fetch
 	}
 	controller := &kustomization.Controller{
 		Client: p.mgr.GetClient(), Cache: p.mgr.GetCache(), Live: p.mgr.GetAPIReader(),

@@ -134,7 +134,7 @@ func (o *Options) bindKustomizations(f *pflag.FlagSet) {
 	f.IntVar(&o.ConcurrentSSA, "concurrent-ssa", apply.DefaultConcurrency,
 		"number of objects of a Kustomization that are applied concurrently")
 	f.BoolVar(&o.NoRemoteBases, "no-remote-bases", true,
-		"refuse kustomizations that refer to manifests by https:// URL; git URLs are always refused")
+		"refuse kustomizations that refer to manifests or git repositories by URL")
 	f.StringVar(&o.SOPSAgeSecret, "sops-age-secret", "",
 		"Secret in --runtime-namespace with age keys, for Kustomizations without keys")
 	f.StringVar(&o.SOPSVaultConfigMap, "sops-vault-configmap", "",

@@ -150,6 +150,12 @@ func (e *expander) expression(s string, depth int) (string, error) {
 		}
 		return e.text(d.text, depth)
 	}
+	if message, ok := strings.CutPrefix(operation, ":?"); ok {
+		if value != "" {
+			return value, nil
+		}
+		return "", fmt.Errorf("variable %s is not set or empty: %s", variable, quote(message))
+	}
 	if !set && !e.isMissing[variable] {
 		e.isMissing[variable] = true
 		e.missing = append(e.missing, variable)
@@ -182,8 +188,10 @@ type fallback struct {
 	ifEmpty bool // also used if the variable is set but empty
 }
 
+// defaultOf returns the default of an operation that has one. As in Flux, :+ is one of them: the value of a variable
+// that is set is not replaced.
 func defaultOf(operation string) (fallback, bool) {
-	for prefix, ifEmpty := range map[string]bool{":=": true, ":-": true, "=": false, "-": false} {
+	for prefix, ifEmpty := range map[string]bool{":=": true, ":-": true, ":+": true, "=": false, "-": false} {
 		if text, ok := strings.CutPrefix(operation, prefix); ok {
 			return fallback{text, ifEmpty}, true
 		}
@@ -279,38 +287,51 @@ func (e *expander) strip(value, operation string, depth int) (string, error) {
 	return value, nil
 }
 
-// replace replaces matches of a pattern: the first match, all matches (/), or a match at the start (#) or the end (%).
+// replace replaces a text, not a pattern: its first occurrence, all of them (/), or the one at the start (#) or the end
+// (%).
 func (e *expander) replace(value, arguments string, depth int) (string, error) {
 	mode := byte(0)
 	if arguments != "" && strings.IndexByte("/#%", arguments[0]) >= 0 {
 		mode, arguments = arguments[0], arguments[1:]
 	}
 	at := unescapedSlash(arguments)
-	p, err := e.pattern(arguments[:at], depth)
+	old, err := e.text(unescape.Replace(arguments[:at]), depth)
 	if err != nil {
 		return "", err
 	}
 	replacement := ""
 	if at < len(arguments) {
-		if replacement, err = e.text(strings.ReplaceAll(arguments[at+1:], `\/`, "/"), depth); err != nil {
+		if replacement, err = e.text(unescape.Replace(arguments[at+1:]), depth); err != nil {
 			return "", err
 		}
 	}
 	switch mode {
 	case '#':
-		if n := p.prefix(value, true); n >= 0 {
-			return replacement + value[n:], nil
+		if rest, ok := strings.CutPrefix(value, old); ok {
+			return replacement + rest, nil
 		}
 		return value, nil
 	case '%':
-		if n := p.suffix(value, true); n >= 0 {
-			return value[:n] + replacement, nil
+		if rest, ok := strings.CutSuffix(value, old); ok {
+			return rest + replacement, nil
 		}
 		return value, nil
-	default:
-		return p.replace(value, replacement, mode == '/')
 	}
+	n := 1
+	if mode == '/' {
+		n = strings.Count(value, old)
+	}
+	if old == "" {
+		return value, nil
+	}
+	if len(value)+n*max(0, len(replacement)-len(old)) > maxText {
+		return "", errTooLong
+	}
+	return strings.Replace(value, old, replacement, n), nil
 }
+
+// unescape removes the backslashes that keep a slash or a backslash from having a meaning in replacements.
+var unescape = strings.NewReplacer(`\\`, `\`, `\/`, "/")
 
 // unescapedSlash returns the index of the slash that ends the pattern, or the length of s. Slashes in nested
 // expressions belong to the pattern.

@@ -20,19 +20,20 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Field + ": " + p.Err.Error() }
 
-// Object replaces the variables in all keys and values of an object, and returns the problems.
+// Object replaces the variables in all keys and values of an object, and returns the problems, and notes about values
+// that are other than their text.
 //
 // A value gets the type that its text would have in a YAML file: ${replicas} becomes a number if the variable
 // holds one, and "${quote}${replicas}${quote}" with a double quote as the variable quote stays a string. As in a
 // YAML file, a tag such as !!str gives the type, and a comment ends the value. Text that is not valid YAML, or that has
 // several lines, stays a string. Before a text is parsed, take is called with it; its error is that of the field.
 func Object(object map[string]any, variables map[string]string, strict bool, left *Budget,
-	take func(text []byte) error) []Problem {
+	take func(text []byte) error) ([]Problem, []Note) {
 	w := &walker{variables: variables, strict: strict, left: left, take: take}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		w.member(object, key, key)
 	}
-	return w.problems
+	return w.problems, w.notes
 }
 
 // Budget is what the objects of a build may still use together: variables are small, but may be used many times.
@@ -53,6 +54,7 @@ type walker struct {
 	left      *Budget
 	take      func(text []byte) error
 	problems  []Problem
+	notes     []Note
 }
 
 // errNoRoom ends a substitution that exceeds the size limit of a build.
@@ -97,6 +99,7 @@ func (w *walker) value(field string, v any) any {
 			w.report(field, err)
 			return v
 		}
+		w.note(field, v, text, read)
 		return read
 	}
 	return v

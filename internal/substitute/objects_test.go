@@ -66,7 +66,7 @@ colonDefault: '${none:=a: b}'
 script: echo $HOME $${HOME}
 nested: {"${image}-${id}": [{deep: "${id}"}, "${on}"]}
 `)
-	if problems := Object(got, variables, true, NewBudget(1<<20), anything); len(problems) > 0 {
+	if problems, _ := Object(got, variables, true, NewBudget(1<<20), anything); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	want := map[string]any{
@@ -92,7 +92,8 @@ metadata: {name: "${name}", labels: {app.io/region: "${region}", "${key}": x}}
 spec: {containers: [{image: "${image}"}, {image: "${1}"}], "${a}": 1, a: 2}
 `)
 	var got []string
-	for _, p := range Object(o, map[string]string{"image": "i", "a": "a"}, true, NewBudget(1<<20), anything) {
+	problems, _ := Object(o, map[string]string{"image": "i", "a": "a"}, true, NewBudget(1<<20), anything)
+	for _, p := range problems {
 		got = append(got, p.String())
 	}
 	want := []string{
@@ -111,7 +112,7 @@ func TestAliasBombInAVariableIsText(t *testing.T) {
 	bomb := "[&a [x,x,x,x,x,x,x,x,x],&b [*a,*a,*a,*a,*a,*a,*a,*a,*a],&c [*b,*b,*b,*b,*b,*b,*b,*b,*b],&d " +
 		"[*c,*c,*c,*c,*c,*c,*c,*c,*c],&e [*d,*d,*d,*d,*d,*d,*d,*d,*d],[*e,*e,*e,*e,*e,*e,*e,*e,*e]]"
 	o := map[string]any{"v": "${bomb}"}
-	problems := Object(o, map[string]string{"bomb": bomb}, true, NewBudget(1<<20), anything)
+	problems, _ := Object(o, map[string]string{"bomb": bomb}, true, NewBudget(1<<20), anything)
 	if len(problems) > 0 || o["v"] != bomb {
 		t.Errorf("%v, %T", problems, o["v"])
 	}
@@ -121,7 +122,7 @@ func TestAllObjectsShareTheirRoom(t *testing.T) {
 	left, big := NewBudget(100), map[string]string{"big": strings.Repeat("x", 60)}
 	for i, want := range []bool{true, true, false} {
 		o := map[string]any{"a": "${big}", "b": "plain"}
-		problems := Object(o, big, true, left, anything)
+		problems, _ := Object(o, big, true, left, anything)
 		if ok := len(problems) == 0; ok != want ||
 			!want && !strings.Contains(problems[0].String(), "a: the values of variables would take more room") {
 			t.Errorf("object %d: %v", i, problems)
@@ -132,12 +133,14 @@ func TestAllObjectsShareTheirRoom(t *testing.T) {
 // The limit of one text alone would allow each of the fields a second.
 func TestAllObjectsShareTheirTime(t *testing.T) {
 	left, big := NewBudget(1<<20), map[string]string{"big": strings.Repeat("a", 1<<20)}
-	for name, text := range map[string]string{"a pattern": "${big//a*b/x}", "lengths": strings.Repeat("${#big}", 300),
-		"parts": strings.Repeat("${big:0:1}", 300), "a set": "${big//[" + strings.Repeat("b", 1000) + "]/x}"} {
+	for name, text := range map[string]string{"a pattern": strings.Repeat("${big##a*b}", 100),
+		"lengths": strings.Repeat("${#big}", 300),
+		"parts":   strings.Repeat("${big:0:1}", 300), "a set": "${big##*[" + strings.Repeat("b", 1000) + "]}"} {
 		left.Steps = maxSteps
 		problems := 0
 		for range 1000 {
-			problems += len(Object(map[string]any{"a": text}, big, true, left, anything))
+			found, _ := Object(map[string]any{"a": text}, big, true, left, anything)
+			problems += len(found)
 		}
 		if problems < 999 {
 			t.Errorf("%s: %d problems", name, problems)
@@ -165,7 +168,7 @@ func TestTextsTakeMemoryBeforeTheyAreParsed(t *testing.T) {
 	none := errors.New("no memory")
 	taken := 0
 	o := map[string]any{"a": "${list}", "b": "${list}"}
-	problems := Object(o, map[string]string{"list": "[1, 2]"}, true, NewBudget(1<<20), func(text []byte) error {
+	problems, _ := Object(o, map[string]string{"list": "[1, 2]"}, true, NewBudget(1<<20), func(text []byte) error {
 		if taken += len(text); taken > len("v: [1, 2]\n") {
 			return none
 		}
@@ -189,7 +192,8 @@ func FuzzObject(f *testing.F) {
 		if err != nil || json.Unmarshal(b, &o) != nil {
 			return
 		}
-		for _, p := range Object(o, map[string]string{"v": value}, true, NewBudget(1<<20), anything) {
+		problems, _ := Object(o, map[string]string{"v": value}, true, NewBudget(1<<20), anything)
+		for _, p := range problems {
 			if value != "" && len(value) > 8 && strings.Contains(p.Err.Error(), value) &&
 				!strings.Contains(manifest, value) {
 				t.Errorf("the error contains the value of a variable: %s", p)

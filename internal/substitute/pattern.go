@@ -172,26 +172,3 @@ func reverse(s string) string {
 	}
 	return string(out)
 }
-
-// replace replaces the first or all longest matches. An empty match is not a match.
-func (p *pattern) replace(s, replacement string, all bool) (string, error) {
-	var out strings.Builder
-	for i := 0; i < len(s); {
-		if n := p.prefix(s[i:], true); n > 0 {
-			out.WriteString(replacement)
-			i += n
-			if !all {
-				out.WriteString(s[i:])
-				break
-			}
-		} else {
-			_, size := utf8.DecodeRuneInString(s[i:])
-			out.WriteString(s[i : i+size])
-			i += size
-		}
-		if out.Len() > maxText {
-			return "", errTooLong
-		}
-	}
-	return out.String(), nil
-}

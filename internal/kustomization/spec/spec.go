@@ -5,6 +5,7 @@ package spec
 import (
 	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 
@@ -17,6 +18,9 @@ import (
 // Request returns the build request of a Kustomization without the tree, keys and variables, which the caller adds.
 // Errors are faults with reason BuildFailed.
 func Request(obj *kustomizev1.Kustomization) (build.Request, error) {
+	if err := checkName(obj.Name); err != nil {
+		return build.Request{}, err
+	}
 	req := build.Request{
 		Path:                    obj.Spec.Path,
 		TargetNamespace:         obj.Spec.TargetNamespace,
@@ -50,6 +54,16 @@ func Request(obj *kustomizev1.Kustomization) (build.Request, error) {
 		req.Patches = append(req.Patches, types.Patch{Patch: string(operations), Target: selector(&p.Target)})
 	}
 	return req, nil
+}
+
+// checkName refuses a name that cannot be a label. The API server would refuse each object.
+func checkName(name string) error {
+	if n := len(name); n > content.LabelValueMaxLength {
+		return fault.New(meta.BuildFailedReason, "the name of the Kustomization has %d characters, and every object "+
+			"that it applies has the name as a label, which may have %d", n, content.LabelValueMaxLength).
+			WithHint("Create it under a shorter name, and delete this one").Final()
+	}
+	return nil
 }
 
 func selector(s *meta.Selector) *types.Selector {

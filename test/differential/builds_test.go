@@ -1,0 +1,273 @@
+package differential
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/provider"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
+)
+
+// entry is the directory of generated trees that is built.
+const entry = "app"
+
+// TestBuildsAreThoseOfKustomize compares builds of generated trees with those of kustomize's library, called as Flux
+// calls it.
+func TestBuildsAreThoseOfKustomize(t *testing.T) {
+	comparison[map[string]string]{
+		quick: 400, full: 20_000, generate: repository, compare: compareBuilds, smaller: smallerRepositories,
+		show: showRepository,
+	}.run(t)
+}
+
+func compareBuilds(t *testing.T, files map[string]string) string {
+	t.Helper()
+	if !hasEntry(files) {
+		return ""
+	}
+	return compareBuild(t, files, entry)
+}
+
+// compareBuild compares the build of a directory.
+func compareBuild(t *testing.T, files map[string]string, dir string) string {
+	t.Helper()
+	want, wantErr := kustomize(t, files, dir)
+	result, err := build.Build(t.Context(), build.Request{Tree: artifact.FromMap(files).WithoutLinks(), Path: dir})
+	if err != nil {
+		if wantErr == nil && !refusedOnPurpose(err) {
+			return fmt.Sprintf("kustomize builds it:\n%s\nrefused here: %v", want, err)
+		}
+		return ""
+	}
+	got, marshalErr := json.Marshal(result.Objects)
+	if marshalErr != nil {
+		return marshalErr.Error()
+	}
+	if len(result.Objects) == 0 {
+		got = []byte("[]")
+	}
+	if wantErr != nil {
+		return fmt.Sprintf("kustomize refuses it: %v\nbuilt here:\n%s", wantErr, got)
+	}
+	if string(got) != want {
+		return fmt.Sprintf("kustomize gives\n%s\nbuilt here:\n%s", want, got)
+	}
+	return ""
+}
+
+// hasEntry reports whether the directory that is built has a file.
+func hasEntry(files map[string]string) bool {
+	for name := range files {
+		if strings.HasPrefix(name, entry+"/") && !strings.HasPrefix(files[name], "symlink:") {
+			return true
+		}
+	}
+	return false
+}
+
+// refusals are parts of the messages of what only Sluice refuses. Each is a row of docs/comparison.md.
+var refusals = []string{
+	"is declared twice",
+	"this is not a Kubernetes object",
+	"Give it a metadata.name",
+	"must be text. Quote it",
+	"must be a map",
+	"is a number beyond 64 bits",
+	"has no apiVersion",
+}
+
+func refusedOnPurpose(err error) bool {
+	return slices.ContainsFunc(refusals, func(part string) bool { return strings.Contains(err.Error(), part) })
+}
+
+// kustomize builds with kustomize's library what Flux hands to it: the files of the tree without symlinks, and a
+// kustomization file that is generated if there is none, or else written again.
+func kustomize(t *testing.T, files map[string]string, entry string) (objects string, err error) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("kustomize panics: %v", p)
+		}
+	}()
+	root, err := os.MkdirTemp(t.TempDir(), "")
+	if err == nil {
+		err = os.Mkdir(filepath.Join(root, entry), 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(root) //nolint:errcheck // the test removes it again
+	for name, content := range files {
+		if strings.HasPrefix(content, "symlink:") {
+			continue
+		}
+		full := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755),
+			os.WriteFile(full, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(root, entry)
+	if err := writeEntry(dir); err != nil {
+		return "", err
+	}
+	options := &krusty.Options{LoadRestrictions: types.LoadRestrictionsNone, PluginConfig: types.DisabledPluginConfig()}
+	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return "", err
+	}
+	return objectsOf(built)
+}
+
+// objectsOf returns the objects of a build as JSON, read from its YAML as an apply reads them.
+func objectsOf(built resmap.ResMap) (string, error) {
+	list := []json.RawMessage{}
+	for _, r := range built.Resources() {
+		text, err := r.AsYAML()
+		if err != nil {
+			return "", err
+		}
+		b, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return "", err
+		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(b); err != nil {
+			return "", err
+		}
+		if b, err = o.MarshalJSON(); err != nil {
+			return "", err
+		}
+		list = append(list, b)
+	}
+	b, err := json.Marshal(list)
+	return string(b), err
+}
+
+// writeEntry writes the kustomization file of the entry as Flux does.
+func writeEntry(dir string) error {
+	k := types.Kustomization{TypeMeta: types.TypeMeta{APIVersion: types.KustomizationVersion,
+		Kind: types.KustomizationKind}}
+	file := ""
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err == nil && !info.IsDir() {
+			file = filepath.Join(dir, name)
+			break
+		}
+	}
+	if file == "" {
+		resources, err := manifestsBelow(dir)
+		if err != nil {
+			return err
+		}
+		if k.Resources = resources; len(resources) == 0 {
+			k.Namespace = "_placeholder"
+		}
+		file = filepath.Join(dir, konfig.DefaultKustomizationFileName())
+	} else {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := yaml.Unmarshal(content, &k); err != nil {
+			return err
+		}
+		if len(k.Resources) == 0 {
+			k.BuildMetadata = []string{types.OriginAnnotations}
+		}
+	}
+	b, err := yaml.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o600)
+}
+
+// manifestsBelow lists the manifests below a directory, and its directories with a kustomization file.
+func manifestsBelow(dir string) (names []string, err error) {
+	factory := provider.NewDefaultDepProvider().GetResourceFactory()
+	err = filepath.WalkDir(dir, func(full string, d fs.DirEntry, err error) error {
+		if err != nil || full == dir {
+			return err
+		}
+		name := "." + strings.TrimPrefix(full, dir)
+		if d.IsDir() {
+			for _, k := range konfig.RecognizedKustomizationFileNames() {
+				if info, err := os.Stat(filepath.Join(full, k)); err == nil && !info.IsDir() {
+					if !isComponent(filepath.Join(full, k)) {
+						names = append(names, name)
+					}
+					return fs.SkipDir
+				}
+			}
+			return nil
+		}
+		if ext := filepath.Ext(full); ext != ".yaml" && ext != ".yml" {
+			return nil
+		}
+		content, err := os.ReadFile(full)
+		if err != nil {
+			return err
+		}
+		if _, err := factory.SliceFromBytes(content); err != nil {
+			return err
+		}
+		names = append(names, name)
+		return nil
+	})
+	return names, err
+}
+
+// isComponent reports whether a kustomization file is one of a component. Generated kustomization files leave
+// components out, which is a row of docs/comparison.md: Flux fails.
+func isComponent(file string) bool {
+	var is types.TypeMeta
+	content, err := os.ReadFile(file)
+	return err == nil && yaml.Unmarshal(content, &is) == nil && is.Kind == types.ComponentKind
+}
+
+func showRepository(files map[string]string) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&out, "=== %s\n%s\n", name, files[name])
+	}
+	return out.String()
+}
+
+// smallerRepositories returns the tree without one of its files, and without one of the lines of a file.
+func smallerRepositories(files map[string]string) (all []map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		without := maps.Clone(files)
+		delete(without, name)
+		all = append(all, without)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		lines := strings.Split(files[name], "\n")
+		for size := len(lines) / 2; size > 0; size /= 2 {
+			for at := 0; at+size <= len(lines) && len(lines) > 1; at += size {
+				with := maps.Clone(files)
+				with[name] = strings.Join(slices.Delete(slices.Clone(lines), at, at+size), "\n")
+				all = append(all, with)
+			}
+		}
+	}
+	return all
+}
