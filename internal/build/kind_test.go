@@ -14,9 +14,10 @@ func TestFilesOfOtherTypesAreNoKustomizations(t *testing.T) {
 	for head, says := range map[string]string{
 		"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n": "file of another name, such as sync.yaml",
 		"apiVersion: v1\nkind: Kustomization\n":                             `has apiVersion "v1"`,
+		"apiVersion: x\n":                                                   "Correct apiVersion and kind, or give the file another name",
 		"apiVersion: kustomize.config.k8s.io/v1\n":                          `"kustomize.config.k8s.io/v1"`,
-		"kind: ConfigMap\n": `kind "ConfigMap"`,
-		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n": `kind "Component"`,
+		"kind: ConfigMap\n":                                                 `kind "ConfigMap"`,
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n":    `kind "Component"`,
 	} {
 		for where, dir := range map[string]string{"entry": "", "base": "base/", "generated": "below/"} {
 			files := map[string]string{dir + "kustomization.yaml": head + list, dir + "a.yaml": cm("a")}
@@ -44,7 +45,7 @@ func TestSeveralKustomizationFilesAreNamed(t *testing.T) {
 		}
 		_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
 		if err == nil || !strings.Contains(err.Error(), "2 kustomization files") ||
-			!strings.Contains(err.Error(), dir+"kustomization.yaml, "+dir+"Kustomization. Keep one") {
+			!strings.Contains(err.Error(), dir+"kustomization.yaml, "+dir+"Kustomization. Keep one of them") {
 			t.Errorf("%q: %v", dir, err)
 		}
 	}
@@ -95,7 +96,7 @@ func TestLabelsThatVariablesMakeNumbersNameTheVariable(t *testing.T) {
 		"kind: ConfigMap\nmetadata: {name: a, labels: {example.com/n: '${NUM}'}}\n"}),
 		Substitution: &Substitution{Variables: map[string]string{"NUM": "1"}, Strict: true}})
 	if err == nil || !strings.Contains(err.Error(), "variable NUM as a number") ||
-		!strings.Contains(err.Error(), "'${quote}${NUM}${quote}'") {
+		!strings.Contains(err.Error(), "'${quote}${NUM}${quote}' and define the variable quote as '\"'") {
 		t.Errorf("%v, %v", result.Warnings, err)
 	}
 }

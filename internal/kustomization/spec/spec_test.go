@@ -15,7 +15,8 @@ func TestNamesThatAreNoLabelsAreRefusedOnce(t *testing.T) {
 		obj := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", n)}}
 		_, err := Request(obj)
 		if (err != nil) != refused || err != nil && (!fault.As(err).Terminal ||
-			strings.Count(err.Error(), "63") != 1 || !strings.Contains(err.Error(), "the name of the Kustomization")) {
+			strings.Count(err.Error(), "63") != 1 || !strings.Contains(err.Error(), "the name of the Kustomization") ||
+			!strings.HasSuffix(err.Error(), "Create it under a shorter name, and delete this one")) {
 			t.Errorf("%d characters: %v", n, err)
 		}
 	}

@@ -25,9 +25,9 @@ func TestCheckNames(t *testing.T) {
 		"not UTF-8":                         {"a\xff"},
 		"a control character":               {"a\nb"},
 		"a name that is too long":           {strings.Repeat("a/", 600)},
-		"'a' conflicts with 'a/b'":          {"a", "a-b", "a/b"},
-		"'a/b' conflicts with":              {"a/b", "a/b/c"},
-		"'a' is listed twice":               {"a", "a"},
+		"'a' conflicts with 'a/b': a file cannot be a directory as well. Rename one of them": {"a", "a-b", "a/b"},
+		"'a/b' conflicts with": {"a/b", "a/b/c"},
+		"'a' is listed twice":  {"a", "a"},
 		"'.' has a name that is not a valid path: it contains '.', '..' or empty parts. Rename it, or exclude it " +
 			"with spec.ignore or a .sourceignore object": {"."},
 	} {

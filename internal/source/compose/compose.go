@@ -67,10 +67,6 @@ func Build(ctx context.Context, copies []Copy, trees map[string]*artifact.Tree) 
 			WithHint("Correct spec.artifacts[].copy or the source, or remove the artifact. The last artifact stays " +
 				"available")
 	}
-	if err := out.tree.Check(); err != nil {
-		return nil, fault.New(meta.BuildFailedReason, "the copied files conflict").Because(err).
-			WithHint("Exclude or rename one of the files. The last artifact stays available")
-	}
 	return out.tree, nil
 }
 
