@@ -110,7 +110,7 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	builder.UseSource(obj, tree)
 	var changes []apply.Change
 	err = builder.Build(ctx, key, func(r *localbuild.Result) error {
-		if err := spec.CheckNotEmpty(obj, r.Result); err != nil {
+		if err := spec.CheckNotEmpty(obj, r.Result, obj.Status.LastAttemptedRevision); err != nil {
 			return err
 		}
 		req, err := r.ApplyRequest(ctx, c.target, obj)
