@@ -141,7 +141,9 @@ func TestTokensOfSecretsStayAtTheirServer(t *testing.T) {
 			if err == nil || asked != test.asked {
 				t.Errorf("asked %q, want %q; error %v", asked, test.asked, err)
 			}
-			if test.asked == "" && (errors.Is(err, ErrService) || !strings.Contains(err.Error(), vaultAddressEntry)) {
+			if test.asked == "" && (errors.Is(err, ErrService) || !strings.Contains(err.Error(), "the Secret "+
+				"does not say that its sops.vault-token is for this server. Set its entry sops.vault-address to the "+
+				"address of the server, if the token is for it")) {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
 		})

@@ -27,6 +27,8 @@ func TestReceiversWithTheSamePath(t *testing.T) {
 		app(r)
 		r.SecretRef.Name = "longer"
 	}, meta.FailedReason)
+	h.NotReady(&notificationv1.Receiver{}, "hook", meta.FailedReason,
+		"Set another token in the Secret of spec.secretRef, or give the Receiver another name")
 	if second.Status.WebhookPath != "" {
 		t.Errorf("the newer Receiver has the path %q", second.Status.WebhookPath)
 	}

@@ -16,6 +16,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -88,6 +89,10 @@ func TestControllerWritesTheStatusOfOutputs(t *testing.T) {
 			LastUpdateTime: meta.TimeOf(time.Now())}, nil)
 		if published != allowed || (err == nil) != allowed {
 			t.Errorf("%s: published %t, %v", account, published, err)
+		}
+		if hint := "Grant it the verb patch on externalartifacts/status in namespace '" + s.Namespace + "'"; !allowed &&
+			(fault.As(err) == nil || fault.As(err).Hint != hint) {
+			t.Errorf("%s: %v", account, err)
 		}
 	}
 }
