@@ -60,6 +60,10 @@ type Admitted struct {
 	// +optional
 	Change string `json:"change,omitempty"`
 
+	// Decided is a keyed digest of all that rules of gates let through.
+	// +optional
+	Decided string `json:"decided,omitempty"`
+
 	// ReadyAt is the time at which the object was first Ready with the revision.
 	// +optional
 	ReadyAt *Time `json:"readyAt,omitempty"`

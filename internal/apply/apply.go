@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // Request describes the desired state of an owner's objects.
@@ -39,8 +40,8 @@ type Request struct {
 	// not dry-run, are compared with their declaration; those that it may not read are Hidden. Neither is an error.
 	Inspect bool
 
-	// Secrets are values that are masked in diffs, in any field.
-	Secrets []string
+	// Veil hides what comes from secrets in diffs. May be nil.
+	Veil *redact.Veil
 
 	// Origin returns the file that an object comes from, for error messages. May be nil.
 	Origin func(*unstructured.Unstructured) string

@@ -62,9 +62,9 @@ func (c *Cluster) runPreview(ctx context.Context, req Request, track bool) ([]Ch
 	return append(r.changes(), staleChanges(stale)...), join(problems, "%d problems")
 }
 
-// difference returns the diff of two objects, with secrets masked.
+// difference returns the diff of two objects, without what comes from secrets.
 func (r *run) difference(before, after *unstructured.Unstructured) string {
-	return diff.Text(before, after, r.req.Secrets...)
+	return diff.Text(r.req.Veil.Objects(before, after, r.req.SameDeclaration))
 }
 
 // reportsDiff reports whether the diff of one more object may be reported, and counts it.

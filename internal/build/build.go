@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // Request describes what to build.
@@ -48,6 +49,9 @@ type Request struct {
 	// Redact replaces values encrypted with SOPS by [decrypt.Redacted] and zeros, for builds without keys.
 	Redact bool
 
+	// Placeholders are used by Redact instead. May be nil.
+	Placeholders *redact.Placeholders
+
 	// Substitution replaces variables in the built objects. If nil, variables are not replaced.
 	Substitution *Substitution
 
@@ -69,8 +73,10 @@ type Result struct {
 	// TypeHint returns what to do if fields of an object are refused because of their types, or "" if variables did not
 	// change them.
 	TypeHint func(*unstructured.Unstructured) string
-	Secrets  []string // decrypted values, which diffs must not show
-	Empty    bool     // whether the kustomization file declares an empty list of resources
+	Secrets  []string // decrypted values and those of variables from Secrets, which messages must not contain
+	// Veil hides in the objects what comes from secrets, also if it was transformed.
+	Veil  *redact.Veil
+	Empty bool // whether the kustomization file declares an empty list of resources
 	// Again reports whether another build of the same tree may have a different result: a key service failed, or
 	// something was fetched.
 	Again bool
@@ -83,6 +89,7 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 	f := newFilesystem(ctx, req.Tree)
 	f.secrets.keys, f.secrets.redact, f.remote.fetch = req.Decryption, req.Redact, req.Fetch
 	f.remote.fetchBase = req.FetchBase
+	f.secrets.placeholders = req.Placeholders
 	var err error
 	if f.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the build", leaseStep); err != nil {
 		return &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate, Again: true}, err
@@ -98,9 +105,10 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 		return result, ctx.Err()
 	case len(f.secrets.failed) > 0:
 		return result, join(f.secrets.failed)
-	case err != nil && len(f.secrets.plain) > 0:
+	case err != nil && f.usesSecrets(req) && !f.secrets.redact:
 		return result, f.withoutSecrets(req)
 	default:
+		result.Veil = f.veil(req, result)
 		return result, err
 	}
 }
@@ -117,6 +125,11 @@ func (f *filesystem) build(req Request) (*Result, error) {
 		err = f.decryptValues(result.Objects)
 	}
 	result.Secrets = f.secrets.values
+	if s := req.Substitution; s.hasSecrets() {
+		for name := range s.Secret {
+			result.Secrets = append(result.Secrets, s.Variables[name])
+		}
+	}
 	result.Again, result.Empty = f.secrets.again || f.remote.any(),
 		f.empty && len(result.Objects) == 0
 	if err == nil && req.Substitution != nil {

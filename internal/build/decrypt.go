@@ -1,6 +1,7 @@
 package build
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
@@ -30,12 +32,15 @@ func disabled(what string, labels, annotations map[string]string) bool {
 // secrets is the state of the decryption in a build.
 type secrets struct {
 	keys   *decrypt.Keys
-	redact bool              // replace encrypted values by *** instead of decrypting them
-	leave  map[string]bool   // files that stay encrypted
-	plain  map[string][]byte // decrypted content, by file or by field and object
-	values []string          // decrypted values
-	failed []error           // decryption errors
-	again  bool              // whether a key service failed
+	redact bool // replace encrypted values by *** instead of decrypting them
+	// placeholders are used instead of ***; may be nil
+	placeholders *redact.Placeholders
+	redacted     bool              // something was redacted
+	leave        map[string]bool   // files that stay encrypted
+	plain        map[string][]byte // decrypted content, by file or by field and object
+	values       []string          // decrypted values
+	failed       []error           // decryption errors
+	again        bool              // whether a key service failed
 }
 
 func (s *secrets) active() bool { return s.keys != nil || s.redact }
@@ -59,7 +64,9 @@ func (f *filesystem) decrypt(name string, content []byte) ([]byte, error) {
 // does.
 func (f *filesystem) decrypted(where, name string, content []byte) ([]byte, error) {
 	if f.secrets.redact {
-		return decrypt.Redact(name, content)
+		plain, err := decrypt.Redact(name, content, f.secrets.placeholders)
+		f.secrets.redacted = f.secrets.redacted || !bytes.Equal(plain, content)
+		return plain, err
 	}
 	plain, err := f.secrets.keys.File(f.ctx, name, content)
 	switch {
@@ -179,17 +186,47 @@ func (f *filesystem) decryptValue(o *unstructured.Unstructured, field, key, text
 	return string(plain), nil
 }
 
-// withoutSecrets builds again with *** in place of decrypted values, and returns the error of that build. The error
-// cannot contain a secret, because nothing is decrypted.
-func (f *filesystem) withoutSecrets(req Request) error {
+// usesSecrets reports whether something in the build comes from a secret.
+func (f *filesystem) usesSecrets(req Request) bool {
+	return len(f.secrets.plain) > 0 || f.secrets.redacted || req.Substitution.hasSecrets()
+}
+
+// veiled builds again with placeholders for what comes from secrets. Nothing is decrypted.
+func (f *filesystem) veiled(req Request) (*Result, error) {
 	again := newFilesystem(f.ctx, req.Tree)
 	again.remote = f.remote
-	again.secrets = secrets{keys: f.secrets.keys, redact: true}
-	if _, err := again.build(req); err != nil {
+	again.secrets = secrets{keys: f.secrets.keys, redact: f.secrets.active()}
+	if f.secrets.redact {
+		again.secrets.placeholders = redact.NewPlaceholders() // to find what is made of ***
+	}
+	req.Substitution = req.Substitution.withPlaceholders()
+	return again.build(req)
+}
+
+// withoutSecrets builds again with placeholders, and returns the error of that build, which cannot contain a secret.
+func (f *filesystem) withoutSecrets(req Request) error {
+	if _, err := f.veiled(req); err != nil {
 		return err
+	}
+	if len(f.secrets.plain) == 0 && !f.secrets.redacted {
+		return refusal("the build fails because of variables from Secrets: %s. The error is not shown, because it may "+
+			"contain a secret", strings.Join(slices.Sorted(maps.Keys(req.Substitution.Secret)), ", ")).
+			WithHint("Check that their values fit where they are used")
 	}
 	return refusal("the build fails because of content decrypted from %s. The error is not shown, because it may "+
 		"contain a secret",
 		strings.Join(slices.Sorted(maps.Keys(f.secrets.plain)), ", ")).
 		WithHint("Decrypt the files and run the build locally to see the error")
+}
+
+// veil returns what hides the secrets of a result.
+func (f *filesystem) veil(req Request, result *Result) *redact.Veil {
+	veil := &redact.Veil{Secrets: result.Secrets}
+	if f.usesSecrets(req) {
+		veil.Render = func() (objects, placeholders []*unstructured.Unstructured, err error) {
+			veiled, err := f.veiled(req)
+			return result.Objects, veiled.Objects, err
+		}
+	}
+	return veil
 }

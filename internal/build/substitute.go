@@ -3,6 +3,7 @@ package build
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/substitute"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
@@ -17,7 +19,24 @@ import (
 // Substitution defines the variables that are replaced.
 type Substitution struct {
 	Variables map[string]string
-	Strict    bool // a variable that is not set and has no default is an error
+	Secret    map[string]bool // the variables that come from Secrets
+	Strict    bool            // a variable that is not set and has no default is an error
+}
+
+// hasSecrets reports whether a variable comes from a Secret.
+func (s *Substitution) hasSecrets() bool { return s != nil && len(s.Secret) > 0 }
+
+// withPlaceholders returns the substitution with placeholders for what comes from Secrets.
+func (s *Substitution) withPlaceholders() *Substitution {
+	if !s.hasSecrets() {
+		return s
+	}
+	placeholders := redact.Unlike()
+	out := &Substitution{Variables: maps.Clone(s.Variables), Strict: s.Strict}
+	for name := range s.Secret {
+		out.Variables[name] = placeholders.Of(name, s.Variables[name])
+	}
+	return out
 }
 
 // substituteAnnotation is a label or an annotation. Its value "disabled" excludes an object from substitution.

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/base64"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // masked replaces what is secret in printed values.
@@ -96,44 +95,24 @@ func (b *buildHelmRelease) run(ctx context.Context, name string) error {
 	objects := slices.Concat(result.CRDs, result.Hooks, result.Objects)
 	if !b.showSecrets {
 		for _, o := range objects {
-			maskSecrets(o, result.Secrets)
+			_, shown := result.Veil.Objects(nil, o, false)
+			o.Object, _ = redact.Plain(shown.Object).(map[string]any)
+			maskData(o)
 		}
 	}
 	return manifest.Encode(b.Out, objects...)
 }
 
-// maskSecrets replaces the data of a Secret, and secret texts in any object.
-func maskSecrets(o *unstructured.Unstructured, secrets []string) {
-	if o.GetKind() == "Secret" && o.GroupVersionKind().Group == "" {
-		for _, field := range []string{"data", "stringData"} {
-			if data, ok := o.Object[field].(map[string]any); ok {
-				for key := range data {
-					data[key] = masked
-				}
+// maskData replaces the data of a Secret.
+func maskData(o *unstructured.Unstructured) {
+	if o.GetKind() != "Secret" || o.GroupVersionKind().Group != "" {
+		return
+	}
+	for _, field := range []string{"data", "stringData"} {
+		if data, ok := o.Object[field].(map[string]any); ok {
+			for key := range data {
+				data[key] = redact.Masked
 			}
 		}
 	}
-	for key, v := range o.Object {
-		o.Object[key] = maskTexts(v, secrets)
-	}
-}
-
-func maskTexts(v any, secrets []string) any {
-	switch v := v.(type) {
-	case string:
-		for _, s := range secrets {
-			v = strings.ReplaceAll(v, s, masked)
-			v = strings.ReplaceAll(v, base64.StdEncoding.EncodeToString([]byte(s)), masked)
-		}
-		return v
-	case []any:
-		for i, item := range v {
-			v[i] = maskTexts(item, secrets)
-		}
-	case map[string]any:
-		for key, item := range v {
-			v[key] = maskTexts(item, secrets)
-		}
-	}
-	return v
 }

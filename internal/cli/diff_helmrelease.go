@@ -61,7 +61,7 @@ func (d *diffHelmRelease) run(ctx context.Context, name string) error {
 	case result.Object.Spec.KubeConfig != nil:
 		return fmt.Errorf("HelmRelease '%s' releases to another cluster, which this command cannot read", key)
 	}
-	req, err := result.ApplyRequest(ctx, target)
+	req, err := result.ApplyRequest(ctx, target, nil)
 	if err != nil {
 		return err
 	}

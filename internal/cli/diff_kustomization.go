@@ -101,7 +101,7 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 	case client.IgnoreNotFound(err) != nil:
 		return cluster.Explain(fmt.Sprintf("cannot get Kustomization '%s'", key), err)
 	}
-	req, err := built.ApplyRequest(ctx, c.target, live)
+	req, err := built.ApplyRequest(ctx, c.target, live, nil)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 		if err := spec.CheckNotEmpty(obj, r.Result, obj.Status.LastAttemptedRevision); err != nil {
 			return err
 		}
-		req, err := r.ApplyRequest(ctx, c.target, obj)
+		req, err := r.ApplyRequest(ctx, c.target, obj, nil)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (c *comparer) release(ctx context.Context, key types.NamespacedName, _ migr
 	if result.Object.Spec.KubeConfig != nil {
 		return nil, errOtherCluster
 	}
-	req, err := result.ApplyRequest(ctx, target)
+	req, err := result.ApplyRequest(ctx, target, nil)
 	if err != nil {
 		return nil, err
 	}

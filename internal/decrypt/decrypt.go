@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 func init() {
@@ -52,7 +54,11 @@ func (k *Keys) File(ctx context.Context, name string, content []byte) (*Plain, e
 		if err != nil {
 			return nil, err
 		}
-		plain.Secrets = append(plain.Secrets, revealed(p, tree)...)
+		if k.Placeholders != nil {
+			k.hide(name, p, tree)
+		} else {
+			plain.Secrets = append(plain.Secrets, revealed(p, tree)...)
+		}
 		if parts[i].content, err = p.format.EmitPlainFile(tree.Branches); err != nil {
 			return nil, damaged(name)
 		}
@@ -138,11 +144,45 @@ func between(sealed, plain any) []string {
 	return values
 }
 
+// hide replaces the values of a decrypted tree that were encrypted by placeholders.
+func (k *Keys) hide(name string, p part, plain *sops.Tree) {
+	sealed, err := p.format.LoadEncryptedFile(p.content)
+	if err != nil {
+		plain.Branches = nil // cannot happen: the same bytes were loaded before
+		return
+	}
+	for i, b := range sealed.Branches {
+		plain.Branches[i], _ = k.hidden("SOPS/"+name+"/"+strconv.Itoa(i), b, plain.Branches[i]).(sops.TreeBranch)
+	}
+}
+
+// hidden returns a plain value with placeholders where the sealed value of the same structure is encrypted.
+func (k *Keys) hidden(origin string, sealed, plain any) any {
+	switch s := sealed.(type) {
+	case sops.TreeBranch:
+		p, ok := plain.(sops.TreeBranch)
+		for i := 0; ok && i < min(len(s), len(p)); i++ {
+			p[i].Value = k.hidden(origin+"/"+fmt.Sprint(s[i].Key), s[i].Value, p[i].Value)
+		}
+	case []any:
+		p, ok := plain.([]any)
+		for i := 0; ok && i < min(len(s), len(p)); i++ {
+			p[i] = k.hidden(origin+"/"+strconv.Itoa(i), s[i], p[i])
+		}
+	case string:
+		if strings.HasPrefix(s, encryptedValue) {
+			return k.Placeholders.Value(origin, plain)
+		}
+	}
+	return plain
+}
+
 // Redacted replaces a secret string.
 const Redacted = "***"
 
-// Redact returns encrypted content in decrypted form, with secret values replaced by [Redacted] and zeros.
-func Redact(name string, content []byte) ([]byte, error) {
+// Redact returns encrypted content in decrypted form, with secret values replaced by placeholders, or by [Redacted] and
+// zeros if they are nil.
+func Redact(name string, content []byte, placeholders *redact.Placeholders) ([]byte, error) {
 	parts, err := split(name, content)
 	if err != nil || parts == nil {
 		return content, err
@@ -156,7 +196,7 @@ func Redact(name string, content []byte) ([]byte, error) {
 			return nil, damaged(name)
 		}
 		for _, b := range tree.Branches {
-			redactBranch(b)
+			redactBranch("SOPS/"+name, b, placeholders)
 		}
 		if parts[i].content, err = p.format.EmitPlainFile(tree.Branches); err != nil {
 			return nil, damaged(name)
@@ -165,23 +205,26 @@ func Redact(name string, content []byte) ([]byte, error) {
 	return join(parts), nil
 }
 
-func redactBranch(b sops.TreeBranch) {
+func redactBranch(origin string, b sops.TreeBranch, placeholders *redact.Placeholders) {
 	for i := range b {
-		b[i].Value = redact(b[i].Value)
+		b[i].Value = redacted(origin+"/"+fmt.Sprint(b[i].Key), b[i].Value, placeholders)
 	}
 }
 
-func redact(v any) any {
+func redacted(origin string, v any, placeholders *redact.Placeholders) any {
 	switch v := v.(type) {
 	case sops.TreeBranch:
-		redactBranch(v)
+		redactBranch(origin, v, placeholders)
 	case []any:
 		for i := range v {
-			v[i] = redact(v[i])
+			v[i] = redacted(origin+"/"+strconv.Itoa(i), v[i], placeholders)
 		}
 	case string:
 		if !strings.HasPrefix(v, encryptedValue) {
 			return v
+		}
+		if placeholders != nil {
+			return placeholders.Value(origin, redacted(origin, v, nil))
 		}
 		switch v = strings.TrimSuffix(v, "]"); v[strings.LastIndexByte(v, ':')+1:] {
 		case "int":

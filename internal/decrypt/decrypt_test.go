@@ -61,7 +61,7 @@ func TestEveryFormatDecrypts(t *testing.T) {
 			if strings.TrimSpace(string(plain)) != strings.TrimSpace(c.plain) {
 				t.Errorf("got %q, want %q", plain, c.plain)
 			}
-			redacted, err := Redact(c.name, content)
+			redacted, err := Redact(c.name, content, nil)
 			if err != nil || bytes.Contains(redacted, []byte("hunter")) {
 				t.Errorf("%s, %v", redacted, err)
 			}
@@ -292,7 +292,7 @@ func FuzzFile(f *testing.F) {
 		if plain, err := k.File(ctx, name, content); err != nil && plain != nil {
 			t.Error("got a plain text together with an error")
 		}
-		if _, err := Redact(name, content); err != nil && !strings.Contains(err.Error(), "SOPS") {
+		if _, err := Redact(name, content, nil); err != nil && !strings.Contains(err.Error(), "SOPS") {
 			t.Error(err)
 		}
 	})

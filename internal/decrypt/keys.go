@@ -18,6 +18,7 @@ import (
 	"golang.org/x/oauth2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-gitops/sluice/internal/redact"
 	trusted "github.com/sluice-gitops/sluice/internal/verify/openpgp"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
@@ -45,6 +46,9 @@ type Keys struct {
 	// IgnoreMAC accepts files whose plain parts were changed after encryption. Encrypted values are still
 	// authenticated one by one.
 	IgnoreMAC bool
+
+	// Placeholders replace the decrypted values, for renders of changes that nobody reviewed. May be nil.
+	Placeholders *redact.Placeholders
 
 	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil
 }

@@ -24,10 +24,9 @@ type Difference struct {
 
 // Objects returns the fields in which two objects differ, sorted by path, up to 1,000. An object that does not exist is
 // nil. A field that was added or removed with all its contents is one difference. The name of an object, its status and
-// other fields that the API server sets are left out. Values that contain one of the secrets are masked in
-// any field. If there are secrets, removed values are masked, too: they may contain an older secret.
-func Objects(before, after *unstructured.Unstructured, secrets ...string) []Difference {
-	c := &comparison{secret: isSecret(before) || isSecret(after), secrets: secrets}
+// other fields that the API server sets are left out. What may be shown is decided before: see [redact.Veil].
+func Objects(before, after *unstructured.Unstructured) []Difference {
+	c := &comparison{secret: isSecret(before) || isSecret(after)}
 	c.maps(nil, comparableFields(before), comparableFields(after))
 	return c.found
 }
@@ -58,9 +57,8 @@ func comparableFields(o *unstructured.Unstructured) map[string]any {
 
 // comparison collects the differences of two objects.
 type comparison struct {
-	secret  bool     // one of them is a Secret
-	secrets []string // values to mask in any field
-	found   []Difference
+	secret bool // one of them is a Secret
+	found  []Difference
 }
 
 func (c *comparison) add(at path, before, after any) {

@@ -1,16 +1,16 @@
 package diff
 
 import (
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 const (
-	masked       = "***"
+	masked       = redact.Masked
 	maskedBefore = "*** (before)" // used if the values differ only in what is masked
 	maskedAfter  = "*** (after)"
 )
@@ -33,34 +33,17 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
-// mask returns the two values of a field with secrets masked: the data of a Secret, values of fields that are
+// mask returns the two values of a field with secrets masked: seals, the data of a Secret, values of fields that are
 // named like a password or a token, and private keys, credentials in URLs and the like in any text. Values
 // that differ only in what is masked have different masks. A mask does not depend on the value or its length.
 func (c *comparison) mask(at path, before, after any) (any, any) {
 	sensitive := c.secret && (at[0].name == "data" || at[0].name == "stringData") ||
-		isSensitive(at) && !hasFields(before) && !hasFields(after) ||
-		len(c.secrets) > 0 && after == nil || c.containsSecret(before) || c.containsSecret(after)
+		isSensitive(at) && !hasFields(before) && !hasFields(after)
 	b, a := c.masked(before, sensitive, masked), c.masked(after, sensitive, masked)
 	if before != nil && after != nil && equal(a, b) {
 		return c.masked(before, sensitive, maskedBefore), c.masked(after, sensitive, maskedAfter)
 	}
 	return b, a
-}
-
-// minSecretLength is the minimum length of a secret that is searched in other values. Shorter ones occur by chance.
-const minSecretLength = 4
-
-// containsSecret reports whether a scalar value contains one of the secrets.
-func (c *comparison) containsSecret(v any) bool {
-	switch v.(type) {
-	case nil, map[string]any, []any:
-		return false
-	}
-	text := fmt.Sprint(v)
-	return slices.ContainsFunc(c.secrets, func(s string) bool {
-		return len(s) >= minSecretLength &&
-			strings.Contains(text, s)
-	})
 }
 
 // isSensitive reports whether a field is named like a secret.
@@ -80,7 +63,6 @@ func hasFields(v any) bool {
 
 // masked returns a copy of a value with secrets replaced by the mask. If sensitive is set, it replaces all values.
 func (c *comparison) masked(v any, sensitive bool, mask string) any {
-	sensitive = sensitive || c.containsSecret(v)
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
@@ -88,7 +70,7 @@ func (c *comparison) masked(v any, sensitive bool, mask string) any {
 		for k, item := range v {
 			secret := k == lastApplied || !hasFields(item) && secretKey.MatchString(k) ||
 				k == "value" && secretKey.MatchString(name)
-			out[k] = c.masked(item, sensitive || secret, mask)
+			out[redact.Text(k)] = c.masked(item, sensitive || secret, mask)
 		}
 		return out
 	case []any:
@@ -103,7 +85,7 @@ func (c *comparison) masked(v any, sensitive bool, mask string) any {
 	case nil, bool:
 		return v
 	case string:
-		if sensitive {
+		if sensitive || redact.IsSealed(v) {
 			return mask
 		}
 		v = privateKey.ReplaceAllString(v, mask)

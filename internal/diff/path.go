@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // path is the path of a field.
@@ -33,6 +35,7 @@ var unquoted = regexp.MustCompile(`^[\w-]+$`)
 func (p path) String() string {
 	var b strings.Builder
 	for n, s := range p {
+		s.name = redact.Text(s.name)
 		switch {
 		case s.item:
 			b.WriteString(s.name)
@@ -86,6 +89,9 @@ func named(list []any, key []string) ([]string, bool) {
 		for _, field := range key {
 			switch v := m[field].(type) {
 			case string:
+				if redact.IsSealed(v) {
+					v = redact.Masked + v[len(v)-4:] // items with different names stay different
+				}
 				if !unquoted.MatchString(strings.NewReplacer(".", "", "/", "", ":", "").Replace(v)) {
 					v = strconv.Quote(v)
 				}

@@ -26,9 +26,9 @@ const (
 // field changed, + if it was added and - if it was removed. The changed lines of a long value follow. The
 // text has at most 16 KiB, no control characters and no newline at its end. It is empty if there are no
 // differences.
-func Text(before, after *unstructured.Unstructured, secrets ...string) string {
+func Text(before, after *unstructured.Unstructured) string {
 	var lines []string
-	for _, d := range Objects(before, after, secrets...) {
+	for _, d := range Objects(before, after) {
 		lines = append(lines, d.lines()...)
 	}
 	return Cut(strings.Join(lines, "\n"), maxText)

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -118,6 +119,7 @@ type run struct {
 	worked  bool // an action was done
 	forced  bool // an action was requested by annotation, and not done yet
 	storage *releaseStorage
+	veil    *redact.Veil // of the objects of the release
 	// progress is the outcome of a pass that waits for the health of objects.
 	progress *reconcile.Outcome
 	leases   []*guard.Lease // of the memory for rendered charts
@@ -133,6 +135,7 @@ func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.He
 	}
 	r := &run{Controller: c, desired: d, pass: pass, obj: obj, target: target, state: c.stateOf(obj),
 		report: rollout.Report{Owner: refOf(obj)}}
+	r.veil = r.newVeil(ctx)
 	r.storage, err = openStorage(target, obj.GetStorageNamespace())
 	return r, err
 }

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -26,14 +29,24 @@ type dryRun struct {
 
 // dryRun renders the chart as an install or upgrade would.
 func (r *run) dryRun(ctx context.Context, o *observed) (*dryRun, error) {
+	loaded, result, err := r.renderFiles(ctx, r.nextRelease(o), r.values)
+	if err != nil {
+		return nil, err
+	}
+	return r.assemble(ctx, loaded, result)
+}
+
+// nextRelease returns what templates see of the release that an install or upgrade would store.
+func (r *run) nextRelease(o *observed) render.Release {
 	release := render.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Revision: 1, IsInstall: true}
 	if o.last != nil {
 		release.Revision, release.IsInstall, release.IsUpgrade = o.last.Version+1, false, true
 	}
-	loaded, result, err := r.renderFiles(ctx, release, r.values)
-	if err != nil {
-		return nil, err
-	}
+	return release
+}
+
+// assemble returns the release that is made of a rendered chart.
+func (r *run) assemble(ctx context.Context, loaded *loadedChart, result *render.Result) (*dryRun, error) {
 	files := map[string]string{}
 	for _, f := range result.Files {
 		if !strings.HasSuffix(f.Name, "NOTES.txt") {
@@ -70,13 +83,12 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 	if err != nil {
 		return nil, r.redact(err)
 	}
-	objects, err := r.objectsOf(&helmrelease.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(),
-		Manifest: next.manifest})
+	objects, err := r.objectsIn(next)
 	if err != nil {
 		return nil, err
 	}
 	request := apply.Request{Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, MaxDiffs: rollout.MaxDiffs,
-		Secrets: r.secrets, Inspect: true, KeepOthers: true}
+		Veil: r.veil, Inspect: true, KeepOthers: true}
 	if o.last != nil {
 		before, err := r.objectsOf(o.last)
 		if err != nil {
@@ -90,18 +102,45 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 	if err != nil {
 		return nil, r.redact(err)
 	}
-	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, planned, r.secrets...)
-	others, err := next.others(o.last)
+	p := rollout.NewProposal(refOf(r.obj), len(request.Previous), r.chart.version, planned, r.veil)
+	others, err := next.others(o.last, r.veil)
 	if err != nil {
 		return nil, r.redact(err)
 	}
 	p.Change.Objects = append(p.Change.Objects, others...)
+	if err := r.leaveOutRandom(ctx, o, objects, &p.Change); err != nil {
+		return nil, err
+	}
+	p.Change.Identify(r.pass.Seal, r.decision(r.obj))
 	return p, nil
+}
+
+// objectsIn returns the objects of a dry-run as Helm applies them.
+func (r *run) objectsIn(d *dryRun) ([]*unstructured.Unstructured, error) {
+	return r.objectsOf(&helmrelease.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Manifest: d.manifest})
+}
+
+// leaveOutRandom leaves random values of Secrets out of the digest of a change: it renders the chart again to find them.
+func (r *run) leaveOutRandom(ctx context.Context, o *observed, objects []*unstructured.Unstructured,
+	change *risk.Change) error {
+	if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" }) {
+		return nil
+	}
+	again, err := r.dryRun(ctx, o)
+	if err != nil {
+		return r.redact(err)
+	}
+	others, err := r.objectsIn(again)
+	if err != nil {
+		return err
+	}
+	change.LeaveOut(redact.Compare(objects, others))
+	return nil
 }
 
 // others returns the hooks and the definitions in the directory crds that the last release did not have. They are not
 // part of the manifest, but an action creates them.
-func (d *dryRun) others(last *helmrelease.Release) ([]risk.Object, error) {
+func (d *dryRun) others(last *helmrelease.Release, veil *redact.Veil) ([]risk.Object, error) {
 	known := map[string]bool{}
 	if last != nil {
 		for _, h := range last.Hooks {
@@ -130,7 +169,7 @@ func (d *dryRun) others(last *helmrelease.Release) ([]risk.Object, error) {
 			return nil, err
 		}
 		for _, o := range objects {
-			out = append(out, risk.NewObject(risk.Created, nil, o))
+			out = append(out, risk.NewObject(risk.Created, nil, o, veil))
 		}
 	}
 	return out, nil

@@ -58,7 +58,7 @@ func (r *run) newUninstall() *action.Run {
 		Capabilities: common.DefaultCapabilities, // not used: nothing is rendered
 		Client: kube.Options{
 			Target: r.target, Owner: refOf(r.obj), Namespace: r.obj.GetReleaseNamespace(), ReleaseName: r.name,
-			Secrets: r.secrets, MaxDiffs: rollout.MaxDiffs, NoFailFast: r.Options.NoFailFast,
+			Veil: r.veil, MaxDiffs: rollout.MaxDiffs, NoFailFast: r.Options.NoFailFast,
 		},
 	}
 }
@@ -95,6 +95,12 @@ func (r *run) postRenderOptions() postrender.Options {
 // renderFiles renders the chart in another process, and changes what it rendered as the spec says.
 func (r *run) renderFiles(ctx context.Context, release render.Release,
 	values map[string]any) (*loadedChart, *render.Result, error) {
+	loaded, result, err := r.renderWith(ctx, release, values, lookupIn(r.target, r.keep))
+	return loaded, result, r.withoutSecrets(ctx, release, err)
+}
+
+func (r *run) renderWith(ctx context.Context, release render.Release, values map[string]any,
+	lookup render.Lookup) (*loadedChart, *render.Result, error) {
 	loaded, err := loadChart(ctx, r.tree, r.desired.chart)
 	if err != nil {
 		return nil, nil, err
@@ -107,7 +113,7 @@ func (r *run) renderFiles(ctx context.Context, release render.Release,
 		Chart: loaded.archive, Release: release, Values: values,
 		KubeVersion: capabilities.KubeVersion.Version, KubeMajor: capabilities.KubeVersion.Major,
 		KubeMinor: capabilities.KubeVersion.Minor, APIVersions: slices.Clone(capabilities.APIVersions),
-		Lookup: lookupIn(r.target, r.keep), AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
+		Lookup: lookup, AllowDNS: r.Options.AllowDNS, SkipSchemaValidation: r.skipsSchema(release),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -241,27 +247,3 @@ func (r *run) foreignWait(rel *helmrelease.Release) time.Duration {
 	}
 	return rel.Info.LastDeployed.Add(r.obj.GetTimeout(nil)).Sub(r.Clock.Now())
 }
-
-// redact replaces the values of Secrets in an error.
-func (r *run) redact(err error) error {
-	text := err.Error()
-	redacted := text
-	slices.SortFunc(r.secrets, func(a, b string) int { return len(b) - len(a) }) // one may be part of another
-	for _, s := range r.secrets {
-		redacted = strings.ReplaceAll(redacted, s, "***")
-	}
-	if redacted == text {
-		return err
-	}
-	return redactedError{text: redacted, err: err}
-}
-
-// redactedError is an error whose text was redacted. The original is only used to classify it.
-type redactedError struct {
-	text string
-	err  error
-}
-
-func (e redactedError) Error() string { return e.text }
-
-func (e redactedError) Unwrap() error { return e.err }

@@ -69,6 +69,9 @@ func (r *run) perform(ctx context.Context, d decision, o *observed) (err error) 
 		r.pin(ctx, o)
 		r.forgetReleased(ctx, r.obj, r.state)
 	}
+	if d.step == stepInstall || d.step == stepUpgrade || d.step == stepRemediate {
+		defer func() { r.state.shown = r.veil.Kept(r.state.shown, false) }()
+	}
 	switch d.step {
 	case stepAdopt:
 		return r.adopt(ctx, o)

@@ -143,8 +143,8 @@ func (r *run) driftRequest(owner apply.Owner, rel *helmrelease.Release) (apply.R
 	return apply.Request{
 		Owner: owner, Objects: objects, Ignore: append(ignore, ignoreLabels(owner, objects)...),
 		SameDeclaration: true, KeepOthers: true, MaxDiffs: rollout.MaxDiffs,
-		Resync:  r.state.checked != r.comparison() || r.pass.Requested || r.needsResync(),
-		Secrets: r.secrets,
+		Resync: r.state.checked != r.comparison() || r.pass.Requested || r.needsResync(),
+		Veil:   r.veil,
 	}, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -35,6 +36,7 @@ type state struct {
 	waitTimeout time.Duration
 	// waitsForHealth reports whether the last action failed because objects did not become healthy. They are watched.
 	waitsForHealth bool
+	shown          *redact.Known // what may be shown of the last release; nil if nothing of it is secret
 }
 
 // stateOf returns the state of an object.

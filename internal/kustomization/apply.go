@@ -50,6 +50,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		r.forgetApplied(ctx, r.obj, r.state)
 	}
 	s.lastAppliedDigest = ""
+	defer func() { s.shown = built.Veil.Kept(s.shown, r.report.Corrected) }()
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.report.AddChanges(result.Changes)
@@ -153,7 +154,7 @@ func newApplyRequest(obj *kustomizev1.Kustomization, built *build.Result, o appl
 		Ignore:       ignore,
 		RerunExpired: o.requested,
 		MaxDiffs:     rollout.MaxDiffs,
-		Secrets:      built.Secrets,
+		Veil:         built.Veil,
 	}, err
 }
 

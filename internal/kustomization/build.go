@@ -50,6 +50,14 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 	if r.pass.HasRules() && !r.held && !r.reverts && !r.state.decided.Allows(decision(r.obj, "sha256:"+result.Digest)) {
 		return nil, errors.New("variables or keys changed while gates decided about the build: they will decide again")
 	}
+	if r.reverts && r.pass.HasRules() {
+		// No rule decides about what an object goes back to, so it must be what was healthy.
+		if healthy := r.Applied.Get(artifact.Healthy(string(r.obj.UID))); healthy == nil ||
+			healthy.Build != "sha256:"+result.Digest {
+			return nil, errors.New("variables or keys changed since the revision was healthy: the Kustomization cannot go " +
+				"back to it. Restore them, or approve a newer revision by its name")
+		}
+	}
 	r.recordBuild(in, result)
 	return result, nil
 }
@@ -91,7 +99,9 @@ func (c *Controller) buildTree(ctx context.Context, obj *kustomizev1.Kustomizati
 	req.Tree, req.Fetch, req.FetchBase = tree, c.Options.FetchManifest, c.Options.FetchBase
 	req.Decryption, req.Substitution = in.keys, in.substitution
 	result, err := build.Build(ctx, req)
-	result.Secrets = append(result.Secrets, in.secrets...)
+	if result.Veil != nil {
+		in.veil = result.Veil.After(c.stateOf(obj).apply.shown, result.Objects)
+	}
 	if err == nil {
 		err = spec.CheckNotEmpty(obj, result, revision)
 	}

@@ -113,8 +113,9 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 		return nil, p.inputs.redact(err)
 	}
 	out := rollout.NewProposal(refOf(obj), len(rollout.Inventory(obj.Status.Inventory)), source.Revision, planned,
-		p.result.Secrets...)
+		p.result.Veil)
 	c.describe(ctx, obj, source, p.tree, &out.Change)
+	out.Change.Identify(pass.Seal, decision(obj, p.digest))
 	return out, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -56,6 +57,7 @@ type applyState struct {
 	warnings          string          // the last reported ones
 	unknownFields     string          // that the last apply left out, one a line; empty if there are none
 	unknownNote       string          // what the condition says about them
+	shown             *redact.Known   // what may be shown of what was applied last; nil if nothing of it is secret
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
 	missing           string                       // the last reported promoted revision that is not stored

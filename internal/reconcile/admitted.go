@@ -48,6 +48,9 @@ func revertedOf(obj Object) *meta.Reverted {
 func sealedParts(gk schema.GroupKind, obj Object, a *meta.Admitted, reverted *meta.Reverted) []string {
 	parts := []string{"admitted", gk.String(), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()),
 		strconv.FormatInt(a.Generation, 10), a.Revision}
+	if a.Decided != "" {
+		parts = append(parts, "decided "+a.Decided)
+	}
 	if a.Change == "" && a.ReadyAt == nil && a.Failure == nil && reverted == nil {
 		return parts // as older versions sealed it
 	}

@@ -73,6 +73,8 @@ type Pass[T Object] struct {
 	reverted    *meta.Reverted // how it goes back in this pass
 
 	revision  string // the last one that Admit let through in this pass
+	decided   string // what rules of gates let through with it; see [Pass.Decide]
+	seals     *seal.Key
 	save      func(ctx context.Context, message string) error
 	admission *admission
 }
@@ -120,6 +122,17 @@ func (p *Pass[T]) record(revision string, held error) error {
 // earlier one. Unlike the fields of the status, this is true only if a controller has recorded it.
 func (p *Pass[T]) WasAdmitted(revision string) bool {
 	return p.admitted != nil && p.admitted.Revision == revision
+}
+
+// Seal returns a message authentication code of texts, with the key of the controllers. It is empty without a key.
+func (p *Pass[T]) Seal(parts ...string) string { return p.seals.Seal(parts...) }
+
+// Decide records what rules of gates let through, so that only this is applied, also by another process.
+func (p *Pass[T]) Decide(what string) { p.decided = p.Seal("decided", what) }
+
+// WasDecided reports whether rules of gates let this through before, with the last revision.
+func (p *Pass[T]) WasDecided(what string) bool {
+	return p.admitted != nil && p.admitted.Decided != "" && p.seals.Verify(p.admitted.Decided, "decided", what)
 }
 
 // IsGated reports whether a gate applies to the object, whether it is open or closed.

@@ -185,7 +185,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 // runStep runs the step, and records in the status which revision the gates let through.
 func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]) Outcome {
 	obj := pass.Object
-	pass.admitted = l.admittedOf(obj)
+	pass.admitted, pass.seals = l.admittedOf(obj), l.Seals
 	dropUnsealed(obj, pass.admitted)
 	pass.wasReverted = revertedOf(obj)
 	if pass.admission != nil && pass.admitted != nil {

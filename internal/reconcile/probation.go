@@ -159,7 +159,7 @@ func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
 	var a *meta.Admitted
 	switch before := pass.admitted; {
 	case pass.revision != "":
-		a = &meta.Admitted{Revision: pass.revision, Generation: obj.GetGeneration()}
+		a = &meta.Admitted{Revision: pass.revision, Generation: obj.GetGeneration(), Decided: pass.decided}
 		switch {
 		case pass.reverted != nil && pass.Variant != "":
 			a.Change = "before " + pass.reverted.Change

@@ -8,8 +8,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // Level is how much harm a change may do. The zero value is None.
@@ -85,9 +86,12 @@ type Object struct {
 	PreviousOwner string   `json:"previousOwner,omitempty"` // namespace/name of another owner that applied it before
 	UnknownFields []string `json:"unknownFields,omitempty"` // fields that the kind does not have; they are left out
 
-	// Old and New are the object before and after the change, without values of Secrets. Nil if it does not exist.
+	// Old and New are the object before and after the change, without what comes from secrets. Nil if it does not exist.
 	Old map[string]any `json:"-"`
 	New map[string]any `json:"-"`
+
+	content map[string]any // after the change, as it is: only for the digest
+	paths   []string       // of the changed fields, as they are: only for the digest
 }
 
 // String returns Kind/namespace/name.
@@ -128,6 +132,8 @@ type Change struct {
 	Message   string   // of the commit
 	Files     []string // that the commit changes
 	Secrets   []string // values that must not appear in messages
+
+	digest string // see [Change.Identify]
 }
 
 // Finding is what a rule says about a change.
@@ -167,19 +173,8 @@ func (a Assessment) LevelOf(object int) Level {
 	return None
 }
 
-// redact masks secrets in a text. Short ones occur by chance.
-func redact(text string, secrets []string) string {
-	const minSecretLength = 4
-	for _, s := range secrets {
-		if len(s) >= minSecretLength {
-			text = strings.ReplaceAll(text, s, "***")
-		}
-	}
-	return text
-}
-
 // Redact masks the secrets of the change in a text.
-func (c *Change) Redact(text string) string { return redact(text, c.Secrets) }
+func (c *Change) Redact(text string) string { return redact.Text(text, c.Secrets...) }
 
 // defaults are the built-in rules, compiled once.
 var defaults = sync.OnceValue(Default)

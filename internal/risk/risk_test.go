@@ -151,7 +151,7 @@ func TestBuiltinRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			change := &risk.Change{Objects: []risk.Object{
-				risk.NewObject(c.action, object(t, c.before), object(t, c.after)),
+				risk.NewObject(c.action, object(t, c.before), object(t, c.after), nil),
 			}}
 			a := risk.Default().Classify(t.Context(), change)
 			var rules, messages []string
@@ -172,7 +172,7 @@ func TestBuiltinRules(t *testing.T) {
 }
 
 func TestWholeChange(t *testing.T) {
-	deleted := risk.NewObject(risk.Deleted, object(t, named("ConfigMap", "v1")), nil)
+	deleted := risk.NewObject(risk.Deleted, object(t, named("ConfigMap", "v1")), nil, nil)
 	for name, c := range map[string]struct {
 		inventory, deleted int
 		want               bool
@@ -203,7 +203,7 @@ func TestFromPlan(t *testing.T) {
 			PreviousOwner: apply.Owner{Namespace: "flux-system", Name: "old"}},
 		{Ref: ref, Action: apply.Created, Recreated: true, Before: before, After: after},
 		{Ref: ref, Action: apply.Deleted, Before: before}, {Ref: ref, Action: apply.Hidden},
-	})
+	}, nil)
 	var actions []string
 	for _, o := range got {
 		actions = append(actions, string(o.Action)+" "+o.String())
@@ -230,7 +230,7 @@ func TestUnknownFieldsAreARisk(t *testing.T) {
 		if unknown {
 			planned[0].Unknown = []apply.UnknownField{{Path: "unknown", Where: "a.yaml, line 1"}}
 		}
-		a := risk.Default().Classify(t.Context(), &risk.Change{Objects: risk.FromPlan(planned)})
+		a := risk.Default().Classify(t.Context(), &risk.Change{Objects: risk.FromPlan(planned, nil)})
 		f := a.Of(0)
 		found := len(f) == 1 && f[0].Rule == "unknown-fields" && strings.HasSuffix(f[0].Message, ": unknown")
 		if found != unknown {
@@ -252,7 +252,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		"data: {a: aHVudGVyMg==}\n")
 	other := object(t, "apiVersion: x/v1\nkind: X\nmetadata: {name: s}\nspec: {x: is hunter2}\n")
 	a := rules.Classify(t.Context(), &risk.Change{Secrets: []string{"hunter2"}, Objects: []risk.Object{
-		risk.NewObject(risk.Configured, secret, secret.DeepCopy()), risk.NewObject(risk.Created, nil, other),
+		risk.NewObject(risk.Configured, secret, secret.DeepCopy(), nil), risk.NewObject(risk.Created, nil, other, nil),
 	}})
 	if got := a.Of(0)[0].Message + a.Of(1)[0].Message; got != "***is ***" {
 		t.Errorf("messages %q", got)

@@ -153,7 +153,7 @@ type classification struct {
 func (c *classification) isFull() bool { return len(c.findings) >= maxFindings }
 
 func (c *classification) add(f Finding) {
-	f.Message = redact(excerpt.Line(f.Message, maxMessage), c.change.Secrets)
+	f.Message = excerpt.Line(c.change.Redact(f.Message), maxMessage)
 	c.findings = append(c.findings, f)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/diff"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -27,12 +28,13 @@ type Proposal struct {
 	Change  risk.Change    // has no objects if nothing changes
 }
 
-// NewProposal returns the proposal of an owner, which applied a number of objects before, to move to a revision.
+// NewProposal returns the proposal of an owner, which applied a number of objects before, to move to a revision. The
+// caller adds what is known of the change, and then identifies it.
 func NewProposal(owner reconcile.Ref, inventory int, revision string, planned []apply.Change,
-	secrets ...string) *Proposal {
+	veil *redact.Veil) *Proposal {
 	return &Proposal{Planned: planned, Change: risk.Change{
 		Owner:     risk.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
-		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, secrets...), Secrets: secrets,
+		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, veil), Secrets: veil.Texts(),
 	}}
 }
 
@@ -107,7 +109,8 @@ func Admit[T reconcile.Object](d *Decided, pass *reconcile.Pass[T], revision str
 		if asked, err = what(); err != nil {
 			return nil, err
 		}
-		if asked == d.what || d.what == "" && pass.InProgress && pass.WasAdmitted(revision) {
+		if asked == d.what ||
+			d.what == "" && pass.InProgress && pass.WasAdmitted(revision) && pass.WasDecided(asked) {
 			return nil, nil // also if an earlier process began with it
 		}
 		proposed, err := propose()
@@ -118,6 +121,9 @@ func Admit[T reconcile.Object](d *Decided, pass *reconcile.Pass[T], revision str
 	})
 	if err == nil {
 		d.what = asked
+		if asked != "" {
+			pass.Decide(asked)
+		}
 	}
 	return err
 }

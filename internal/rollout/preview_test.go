@@ -8,12 +8,13 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 func TestPendingShowsWhatChangesWithinBounds(t *testing.T) {
 	const secret = "s3cr3t-registry"
-	p := NewProposal(reconcile.Ref{}, 1, "main@sha1:1", nil, secret)
+	p := NewProposal(reconcile.Ref{}, 1, "main@sha1:1", nil, &redact.Veil{Secrets: []string{secret}})
 	p.Planned = []apply.Change{
 		{Ref: apply.Ref{Kind: "ConfigMap", Namespace: "a", Name: "b"}, Action: apply.Configured, Diff: "~ data.x"},
 		{Ref: apply.Ref{Kind: "ConfigMap", Namespace: "a", Name: "new"}, Action: apply.Created},

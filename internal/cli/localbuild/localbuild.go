@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
@@ -25,6 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // Options say from which local files a Kustomization is built.
@@ -40,6 +44,8 @@ type Options struct {
 	Strict       bool              // variables without a value and a default are errors
 	StrictFields bool              // unknown fields of built-in kinds are errors
 	Offline      bool              // do not read the cluster
+	// Placeholders replace values of Secrets before anything is built, for changes that nobody reviewed.
+	Placeholders *redact.Placeholders
 
 	// Fetch downloads remote manifests, as [build.Request] says; nil if they are refused.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
@@ -69,6 +75,9 @@ func (o Options) Validate() error {
 type Result struct {
 	*build.Result
 	Kustomization *kustomizev1.Kustomization
+
+	twin *Result // built with other placeholders; nil without placeholders
+	live []string
 }
 
 // Builder builds Kustomizations.
@@ -79,6 +88,7 @@ type Builder struct {
 	onSkip  func(message string)      // called for each Kustomization that is left out
 	trees   map[string]*artifact.Tree // of sources, by sourceKey
 	seen    map[types.NamespacedName]bool
+	twin    *Builder // with other placeholders; nil without placeholders
 }
 
 // New returns a Builder. The cluster may be nil if the options say Offline.
@@ -88,7 +98,16 @@ func New(o Options, cluster client.Reader, onSkip func(message string)) *Builder
 		b.cluster = cluster
 		b.configs = newConfigOverlay(cluster)
 	}
+	if o.Placeholders != nil {
+		b.twin = New(o.withoutTwin(), cluster, onSkip)
+		b.twin.options.Placeholders, b.twin.trees = redact.NewPlaceholders(), b.trees
+	}
 	return b
+}
+
+func (o Options) withoutTwin() Options {
+	o.Placeholders = nil
+	return o
 }
 
 // Build builds a Kustomization, and with Recursive those among its objects too. It passes each result to use.
@@ -157,7 +176,7 @@ func (b *Builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use
 	if err := use(result); err != nil || !b.options.Recursive {
 		return err
 	}
-	b.AddConfigs(result.Objects)
+	b.AddConfigs(result)
 	return b.buildNested(ctx, result.Objects, use)
 }
 
@@ -178,38 +197,79 @@ func (b *Builder) BuildObject(ctx context.Context, obj *kustomizev1.Kustomizatio
 	}
 	result, err := build.Build(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("Kustomization '%s': %w", key, redacted(err, secrets))
+		return nil, fmt.Errorf("Kustomization '%s': %w", key, redact.Error(err, secrets...))
 	}
-	result.Secrets = append(result.Secrets, secrets...)
-	return &Result{result, obj}, nil
-}
-
-// redacted returns an error without values of variables that come from Secrets.
-func redacted(err error, secrets []string) error {
-	text := err.Error()
-	for _, s := range secrets {
-		if len(s) >= minSecret {
-			text = strings.ReplaceAll(text, s, decrypt.Redacted)
+	built := &Result{Result: result, Kustomization: obj}
+	if b.twin != nil && b.options.Placeholders.Used() {
+		if built.twin, err = b.twin.BuildObject(ctx, obj); err != nil {
+			return nil, err
+		}
+		built.Veil = &redact.Veil{}
+		if differ(built.Objects, built.twin.Objects) {
+			built.Veil.Render = func() (objects, placeholders []*unstructured.Unstructured, err error) {
+				return built.Objects, built.twin.Objects, nil
+			}
 		}
 	}
-	if text == err.Error() {
-		return err
-	}
-	return errors.New(text)
+	return built, nil
 }
 
-// minSecret is the length of the shortest secret that is searched in texts. Shorter ones occur by chance.
-const minSecret = 4
+// differ reports whether two renders of the same objects with different placeholders differ.
+func differ(a, b []*unstructured.Unstructured) bool {
+	return !slices.EqualFunc(a, b, func(a, b *unstructured.Unstructured) bool { return meta.Equal(a.Object, b.Object) })
+}
+
+// Known returns what may be shown of the objects of a build; nil if nothing comes from secrets.
+func (r *Result) Known() *redact.Known {
+	if r == nil || r.Result == nil {
+		return nil
+	}
+	return r.Veil.Known()
+}
+
+// Renders returns the objects of a build with placeholders, and the same objects with other placeholders.
+func (r *Result) Renders() (objects, others []*unstructured.Unstructured, err error) {
+	switch {
+	case r == nil || r.Result == nil:
+		return nil, nil, nil
+	case r.twin == nil:
+		return r.Objects, r.Objects, nil // nothing comes from secrets
+	}
+	return r.Objects, r.twin.Objects, nil
+}
 
 // AddConfigs makes built ConfigMaps and Secrets visible to the builds after it, as if they were applied.
-func (b *Builder) AddConfigs(objects []*unstructured.Unstructured) {
+func (b *Builder) AddConfigs(r *Result) {
 	if b.configs != nil {
-		b.configs.add(objects)
+		b.configs.add(r.Objects)
+	}
+	switch {
+	case b.twin == nil:
+	case r.twin != nil:
+		b.twin.AddConfigs(r.twin)
+	default:
+		b.twin.AddConfigs(r) // nothing comes from secrets
 	}
 }
 
 // Configs reads ConfigMaps and Secrets as they are once the built objects are applied.
 func (b *Builder) Configs() client.Reader { return b.configs }
+
+// placeholderSecrets reads Secrets with placeholders for their values.
+type placeholderSecrets struct {
+	client.Reader
+	placeholders *redact.Placeholders
+}
+
+// Get implements [client.Reader].
+func (p placeholderSecrets) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	o ...client.GetOption) error {
+	err := p.Reader.Get(ctx, key, obj, o...)
+	if secret, ok := obj.(*corev1.Secret); ok && err == nil {
+		secret.Data = p.placeholders.Data(key.Namespace, key.Name, secret.Data)
+	}
+	return err
+}
 
 // request returns the build that the controller would run, and the values of its variables that come from Secrets.
 // Without keys, encrypted values are masked.
@@ -221,6 +281,9 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	var configs client.Reader
 	if b.configs != nil {
 		configs = b.configs
+	}
+	if b.options.Placeholders != nil && configs != nil {
+		configs = placeholderSecrets{configs, b.options.Placeholders}
 	}
 	variables, err := spec.ReadVariables(ctx, configs, obj)
 	if err != nil {
@@ -238,9 +301,15 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 		if req.Decryption, err = b.options.Keys(ctx, obj); err != nil {
 			return req, nil, err
 		}
+		if req.Decryption != nil {
+			req.Decryption.Placeholders = b.options.Placeholders
+		}
 	}
-	req.Redact = obj.Spec.Decryption != nil && req.Decryption == nil
-	return req, variables.Secret, nil
+	req.Redact, req.Placeholders = obj.Spec.Decryption != nil && req.Decryption == nil, b.options.Placeholders
+	for name := range variables.Secret {
+		secrets = append(secrets, variables.Values[name])
+	}
+	return req, secrets, nil
 }
 
 // OwnerOf returns a Kustomization as the owner of what it applies.

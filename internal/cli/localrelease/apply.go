@@ -12,11 +12,14 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// ApplyRequest returns the apply of the action that the controller would run.
-func (result *Result) ApplyRequest(ctx context.Context, target *apply.Cluster) (apply.Request, error) {
+// ApplyRequest returns the apply of the action that the controller would run. before is what is rendered without the
+// change, for a render with placeholders; it may be nil.
+func (result *Result) ApplyRequest(ctx context.Context, target *apply.Cluster, before *Result) (apply.Request, error) {
 	obj := result.Object
 	ignore, err := rollout.IgnoreRules(nil, obj.Spec.DriftDetection)
 	if err != nil {
@@ -26,11 +29,28 @@ func (result *Result) ApplyRequest(ctx context.Context, target *apply.Cluster) (
 	if err != nil {
 		return apply.Request{}, err
 	}
+	objects := result.Objects
+	if result.twin != nil {
+		l := localbuild.Live{Target: target, Known: result.Veil.Known(), MayChange: before != nil}
+		if before != nil {
+			l.Before = before.all()
+			if result.Veil.Before = before.Veil.Known(); result.Veil.Before == nil {
+				result.Veil.Before = redact.Compare(l.Before, l.Before) // nothing of it comes from secrets
+			}
+		}
+		if objects, result.live, err = l.Fill(ctx, objects); err != nil {
+			return apply.Request{}, err
+		}
+	}
 	return apply.Request{
-		Owner: OwnerOf(obj), Objects: slices.Concat(definitions, result.Objects), Ignore: ignore,
-		Secrets: result.Secrets, Previous: withoutDefinitions(rollout.Inventory(obj.Status.Inventory)),
+		Owner: OwnerOf(obj), Objects: slices.Concat(definitions, objects), Ignore: ignore,
+		Veil: result.Veil, Previous: withoutDefinitions(rollout.Inventory(obj.Status.Inventory)),
 	}, nil
 }
+
+// LiveSecrets returns values of the cluster that the last [Result.ApplyRequest] used in place of placeholders. Messages
+// must not contain them.
+func (result *Result) LiveSecrets() []string { return result.live }
 
 // definitions returns the CustomResourceDefinitions of the directories crds/ that the action would write.
 func (result *Result) definitions(ctx context.Context, target *apply.Cluster) ([]*unstructured.Unstructured,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	helmaction "helm.sh/helm/v4/pkg/action"
@@ -32,6 +33,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // Options say from where a HelmRelease is rendered.
@@ -42,6 +44,10 @@ type Options struct {
 
 	Chart    *artifact.Tree // that was read already
 	Revision string         // of the chart, if it is part of the version; see [Tracked]
+
+	// Placeholders replace values of Secrets before the chart is rendered, and lookup finds nothing: for changes that
+	// nobody reviewed. May be nil.
+	Placeholders *redact.Placeholders
 }
 
 // Validate checks that the options agree. Its errors name the flags.
@@ -67,7 +73,10 @@ type Result struct {
 	Objects []*unstructured.Unstructured // of the release, as they are applied
 	Hooks   []*unstructured.Unstructured
 	CRDs    []*unstructured.Unstructured // of the directories crds/
-	Secrets []string                     // values of the Secrets that spec.valuesFrom refers to
+	Veil    *redact.Veil                 // hides what comes from secrets
+
+	twin *Result // rendered with other placeholders; nil without placeholders
+	live []string
 }
 
 // Builder renders HelmReleases.
@@ -95,32 +104,78 @@ func (b *Builder) Build(ctx context.Context, key types.NamespacedName) (*Result,
 // BuildObject renders a HelmRelease that was read already. live says whether it is in the cluster.
 func (b *Builder) BuildObject(ctx context.Context, obj *helmv2.HelmRelease, live bool) (*Result, error) {
 	result := &Result{Object: obj, Live: live}
-	if err := b.build(ctx, result); err != nil {
-		return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj), err)
+	secrets, err := b.build(ctx, result, b.options.Placeholders)
+	if err != nil {
+		return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj), b.withoutSecrets(ctx, result, err))
+	}
+	result.Veil = &redact.Veil{Secrets: secrets}
+	if p := b.options.Placeholders; p != nil && !p.Used() {
+		return result, nil
+	}
+	render := func() (*Result, error) {
+		twin := &Result{Object: obj, Live: live}
+		placeholders := redact.Unlike()
+		if b.options.Placeholders != nil {
+			placeholders = redact.NewPlaceholders()
+		}
+		_, err := b.build(ctx, twin, placeholders)
+		return twin, err
+	}
+	if b.options.Placeholders != nil {
+		if result.twin, err = render(); err != nil {
+			return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj), err)
+		}
+		render = func() (*Result, error) { return result.twin, nil }
+	}
+	result.Veil.Render = func() (objects, placeholders []*unstructured.Unstructured, err error) {
+		twin, err := render()
+		if err != nil {
+			return nil, nil, err
+		}
+		return result.all(), twin.all(), nil
 	}
 	return result, nil
 }
 
-func (b *Builder) build(ctx context.Context, result *Result) error {
+// all returns all objects of a release.
+func (result *Result) all() []*unstructured.Unstructured {
+	return slices.Concat(result.CRDs, result.Hooks, result.Objects)
+}
+
+// withoutSecrets returns the error of a render without values of Secrets, which a template may have put into it.
+func (b *Builder) withoutSecrets(ctx context.Context, result *Result, err error) error {
+	if b.options.Placeholders != nil || !errors.As(err, new(*render.Error)) || b.cluster == nil {
+		return err
+	}
+	_, other := b.build(ctx, &Result{Object: result.Object, Live: result.Live}, redact.Unlike())
+	if !errors.As(other, new(*render.Error)) {
+		return errors.New("rendering fails because of values from Secrets. The error is not shown, because it may " +
+			"contain a secret")
+	}
+	return other
+}
+
+// build renders a HelmRelease, with placeholders for values of Secrets unless they are nil. It returns these values.
+func (b *Builder) build(ctx context.Context, result *Result, placeholders *redact.Placeholders) (secrets []string,
+	err error) {
 	obj := result.Object
 	ch, archive, err := b.chart(ctx, obj)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	composed, err := b.values(ctx, obj)
+	composed, err := b.values(ctx, obj, placeholders)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer composed.Memory.Release()
-	result.Secrets = composed.Secrets
 	request := render.Request{Chart: archive, Values: composed.Values, Release: b.release(result),
 		SkipSchemaValidation: skipsSchema(obj, result.Live)}
 	capabilities := common.DefaultCapabilities
 	if b.cluster != nil {
 		if capabilities, err = helmrelease.Capabilities(b.cluster.Target); err != nil {
-			return cluster.Explain("cannot read what the cluster serves", err)
+			return nil, cluster.Explain("cannot read what the cluster serves", err)
 		}
-		request.Lookup = helmrelease.Lookup(b.cluster.Target)
+		request.Lookup = b.lookup(placeholders)
 	}
 	request.KubeVersion, request.APIVersions = capabilities.KubeVersion.Version, capabilities.APIVersions
 	request.KubeMajor, request.KubeMinor = capabilities.KubeVersion.Major, capabilities.KubeVersion.Minor
@@ -128,17 +183,32 @@ func (b *Builder) build(ctx context.Context, result *Result) error {
 	defer renderer.Close()
 	rendered, err := renderer.Render(ctx, request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	options := helmrelease.PostRenderOptions(obj, obj.Spec.PostRenderStrategy)
 	if rendered.Files, err = postrender.Change(ctx, rendered.Files, options); err != nil {
-		return err
+		return nil, err
 	}
 	rel, err := template(obj, render.Prerendered(ch, rendered), composed.Values, capabilities)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return b.decode(result, ch, rel)
+	return composed.Secrets, b.decode(result, ch, rel)
+}
+
+// lookup returns the function lookup of templates; nil if it finds nothing.
+func (b *Builder) lookup(placeholders *redact.Placeholders) render.Lookup {
+	lookup := helmrelease.Lookup(b.cluster.Target)
+	switch {
+	case b.options.Placeholders != nil:
+		return nil // whoever proposes a change could look up all that its reviewer may read
+	case placeholders == nil:
+		return lookup
+	}
+	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+		found, err := lookup(ctx, apiVersion, kind, namespace, name)
+		return placeholders.Found(found), err
+	}
 }
 
 // release returns what templates see as .Release.
@@ -266,7 +336,8 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (ob
 }
 
 // values composes the values of a HelmRelease. Without a cluster, those of other objects are left out.
-func (b *Builder) values(ctx context.Context, obj *helmv2.HelmRelease) (*values.Composed, error) {
+func (b *Builder) values(ctx context.Context, obj *helmv2.HelmRelease,
+	placeholders *redact.Placeholders) (*values.Composed, error) {
 	refs := obj.Spec.ValuesFrom
 	if b.cluster == nil {
 		if len(refs) > 0 {
@@ -274,7 +345,11 @@ func (b *Builder) values(ctx context.Context, obj *helmv2.HelmRelease) (*values.
 		}
 		return values.Compose(ctx, nil, obj.Namespace, nil, obj.Spec.Values)
 	}
-	return values.Compose(ctx, reader{b.cluster.Client}, obj.Namespace, refs, obj.Spec.Values)
+	var read values.Reader = reader{b.cluster.Client}
+	if placeholders != nil {
+		read = values.WithPlaceholders(read, refs, placeholders)
+	}
+	return values.Compose(ctx, read, obj.Namespace, refs, obj.Spec.Values)
 }
 
 // TraceValues composes the values of a HelmRelease in a cluster, and says where they come from.

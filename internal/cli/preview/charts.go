@@ -119,14 +119,18 @@ func (r *run) chartVersion(ctx context.Context, side *Snapshot, c *chart) string
 // if it has the declared one, or else it is fetched.
 func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmRelease, n *node[*helmv2.HelmRelease],
 	c *chart) (*localrelease.Result, error) {
-	options := localrelease.Options{Offline: r.Cluster == nil}
+	options := localrelease.Options{Offline: r.Cluster == nil, Placeholders: r.placeholders}
 	var access *localrelease.Cluster
 	if r.Cluster != nil {
 		target, err := r.Cluster.releaseTarget()
 		if err != nil {
 			return nil, err
 		}
-		access = &localrelease.Cluster{Client: r.after.Configs(), Config: r.Cluster.Config, Target: target}
+		configs := r.after.Configs()
+		if side == r.From {
+			configs = r.before.Configs()
+		}
+		access = &localrelease.Cluster{Client: configs, Config: r.Cluster.Config, Target: target}
 	}
 	tree, revision, err := r.chartTree(ctx, side, obj, c)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +16,8 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -45,7 +44,8 @@ func (r *run) live(ctx context.Context) error {
 	if err := r.findSources(ctx); err != nil {
 		return err
 	}
-	options := localbuild.Options{Strict: r.Strict, Keys: localbuild.KeysOf(r.Cluster.Client, r.note)}
+	options := localbuild.Options{Strict: r.Strict, Keys: localbuild.KeysOf(r.Cluster.Client, r.note),
+		Placeholders: r.placeholders}
 	r.before = localbuild.New(options, r.Cluster.Client, nil)
 	r.after = localbuild.New(options, r.Cluster.Client, nil)
 	g, err := r.readGraph(ctx)
@@ -147,11 +147,11 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	}
 	owner.add(planned)
 	if err != nil {
-		owner.Error = redacted(err, owner.secrets)
+		owner.Error = redact.Text(err.Error(), owner.secrets...)
 		owner.Before = r.failsBefore(ctx, n)
 	}
 	r.addOwner(owner)
-	r.declare(g, planned)
+	r.declare(g, planned, owner.restore)
 	return true, nil
 }
 
@@ -203,21 +203,36 @@ func (r *run) planKustomization(ctx context.Context, n *node[*kustomizev1.Kustom
 	if err != nil {
 		return nil, false, err
 	}
-	owner.secrets = built.Secrets
+	owner.veil, owner.restore = built.Veil, built.Restore
 	checked := obj.DeepCopy()
 	checked.Status = n.live.Status
 	if err := spec.CheckNotEmpty(checked, built.Result, ""); err != nil {
 		owner.Note = "its build has no objects: the controller deletes nothing until the annotation " +
 			kustomizev1.AllowEmptyAnnotation + " names the revision"
 	}
-	req, err := built.ApplyRequest(ctx, r.Cluster.Target, n.live)
+	req, err := built.ApplyRequest(ctx, r.Cluster.Target, n.live, r.builtBefore(ctx, n, built))
 	if err != nil {
 		return nil, false, err
 	}
+	owner.secrets = built.LiveSecrets()
 	req.Inspect = true
 	planned, err = r.Cluster.Target.Diff(ctx, req)
-	r.after.AddConfigs(built.Objects)
+	r.after.AddConfigs(built)
 	return planned, false, err
+}
+
+// builtBefore returns what a Kustomization builds without the change, to compare what comes from secrets; nil if that is
+// not known, or if nothing does.
+func (r *run) builtBefore(ctx context.Context, n *node[*kustomizev1.Kustomization],
+	built *localbuild.Result) *localbuild.Result {
+	if !n.exists || built.Veil.IsOpen() && !r.placeholders.Used() || r.sources[sourceKey(n.live)] == nil {
+		return nil
+	}
+	before, err := r.build(ctx, r.From, n.live)
+	if err != nil {
+		return nil // it is repaired by the change
+	}
+	return before
 }
 
 // deletion returns what the deletion of a Kustomization deletes.
@@ -232,7 +247,8 @@ func (r *run) deletion(ctx context.Context, n *node[*kustomizev1.Kustomization],
 
 // declare adds the Kustomizations and HelmReleases among planned changes to the graph, and records which ConfigMaps and
 // Secrets change.
-func (r *run) declare(g *graph, planned []apply.Change) {
+func (r *run) declare(g *graph, planned []apply.Change,
+	restore func(*unstructured.Unstructured) *unstructured.Unstructured) {
 	for _, c := range planned {
 		key := types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}
 		if c.Action != apply.Created && c.Action != apply.Configured && c.Action != apply.Deleted {
@@ -242,11 +258,11 @@ func (r *run) declare(g *graph, planned []apply.Change) {
 		case c.Ref.Group == "" && (c.Ref.Kind == "ConfigMap" || c.Ref.Kind == "Secret"):
 			r.configs[c.Ref.Kind+"/"+key.String()] = true
 		case c.Ref.Group == kustomizev1.GroupVersion.Group && c.Ref.Kind == kustomizev1.KustomizationKind:
-			if declareNode(g.kustomizations, key, c) {
+			if declareNode(g.kustomizations, key, c, restore) {
 				g.queue = append(g.queue, key)
 			}
 		case c.Ref.Group == helmv2.GroupVersion.Group && c.Ref.Kind == helmv2.HelmReleaseKind:
-			declareNode(g.releases, key, c)
+			declareNode(g.releases, key, c, restore)
 		case c.Ref.Group == sourcev1.GroupVersion.Group && slices.Contains(sourceKinds, c.Ref.Kind) &&
 			c.Action != apply.Deleted:
 			if !meta.Equal(specOf(c.Before), specOf(c.After)) && r.declareSource(c.Ref.Kind, key, c.After) {
@@ -269,7 +285,8 @@ func (g *graph) buildAgain(source string) {
 func declareNode[T any, P interface {
 	*T
 	client.Object
-}](nodes map[types.NamespacedName]*node[P], key types.NamespacedName, c apply.Change) bool {
+}](nodes map[types.NamespacedName]*node[P], key types.NamespacedName, c apply.Change,
+	restore func(*unstructured.Unstructured) *unstructured.Unstructured) bool {
 	n := nodes[key]
 	isNew := n == nil
 	if isNew {
@@ -288,7 +305,7 @@ func declareNode[T any, P interface {
 		n.deleted, n.done = false, false
 	}
 	declared := P(new(T))
-	if err := decode(c.After, declared); err != nil {
+	if err := decode(restore(c.After), declared); err != nil {
 		return isNew // the dry-run reports what does not decode
 	}
 	if declared.GetNamespace() == "" {
@@ -304,15 +321,4 @@ func specOf(o *unstructured.Unstructured) any {
 		return nil
 	}
 	return o.Object["spec"]
-}
-
-// redacted returns the text of an error without secrets.
-func redacted(err error, secrets []string) string {
-	text := err.Error()
-	for _, s := range secrets {
-		if len(s) >= 4 {
-			text = strings.ReplaceAll(text, s, decrypt.Redacted)
-		}
-	}
-	return text
 }

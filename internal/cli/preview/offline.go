@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // noCluster stands for a cluster whose ConfigMaps and Secrets are empty.
@@ -45,7 +46,7 @@ type rendered struct {
 func (r *run) offline(ctx context.Context) error {
 	r.note("rendered without a cluster: values from ConfigMaps and Secrets outside of the repository are empty, and " +
 		"changes are not dry-run")
-	options := localbuild.Options{Keys: localbuild.KeysOf(nil, r.note)}
+	options := localbuild.Options{Keys: localbuild.KeysOf(nil, r.note), Placeholders: r.placeholders}
 	r.before = localbuild.New(options, noCluster{}, nil)
 	r.after = localbuild.New(options, noCluster{}, nil)
 	r.sources = map[string]*source{}
@@ -195,7 +196,7 @@ func (r *run) renderAll(ctx context.Context, side *Snapshot, roots []*kustomizev
 		if out[key].err != nil {
 			continue
 		}
-		builder.AddConfigs(out[key].built.Objects)
+		builder.AddConfigs(out[key].built)
 		for _, o := range out[key].built.Objects {
 			nested := &kustomizev1.Kustomization{}
 			if isKustomization(o) && decode(o, nested) == nil {
@@ -217,24 +218,48 @@ func (r *run) compareRendered(key types.NamespacedName, before, after *rendered)
 			continue
 		}
 		owner.source = sourceKey(side.obj)
-		if side.built != nil {
-			owner.secrets = append(owner.secrets, side.built.Secrets...)
-		}
 		if side.obj.Spec.Suspend && side == after {
 			owner.Note = "suspended: nothing is applied until it is resumed"
 		}
 	}
 	switch {
 	case after != nil && after.err != nil:
-		owner.Error, owner.Before = redacted(after.err, owner.secrets), before != nil && before.err != nil
+		owner.Error, owner.Before = redact.Text(after.err.Error()), before != nil && before.err != nil
 		old, now = nil, nil
 	case before != nil && before.err != nil:
 		owner.Note = "it could not be built before the change, so all its objects are shown as created"
 	case owner.Note != "" && (before == nil || before.obj.Spec.Suspend):
 		return
 	}
-	owner.add(compareObjects(old, now, owner.secrets, after != nil && !after.obj.Spec.Prune))
+	owner.veil = veilOf(before, after)
+	owner.add(compareObjects(old, now, owner.veil, after != nil && !after.obj.Spec.Prune))
 	r.addOwner(owner)
+}
+
+// veilOf returns what hides what comes from secrets before and after the change.
+func veilOf(before, after *rendered) *redact.Veil {
+	var was, is *localbuild.Result
+	if before != nil {
+		was = before.built
+	}
+	if after != nil {
+		is = after.built
+	}
+	if was.Known() == nil && is.Known() == nil {
+		return nil
+	}
+	return &redact.Veil{Before: knownOf(was), Render: func() (objects, placeholders []*unstructured.Unstructured,
+		err error) {
+		return is.Renders()
+	}}
+}
+
+// knownOf returns what may be shown of a build.
+func knownOf(r *localbuild.Result) *redact.Known {
+	if known := r.Known(); known != nil || r == nil {
+		return known
+	}
+	return redact.Compare(r.Objects, r.Objects) // nothing of it comes from secrets
 }
 
 func objectsOf(x *rendered) map[apply.Ref]*unstructured.Unstructured {
@@ -254,7 +279,8 @@ func refOf(o *unstructured.Unstructured) apply.Ref {
 }
 
 // compareObjects returns the changes between two sets of rendered objects.
-func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, secrets []string, keeps bool) []apply.Change {
+func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, veil *redact.Veil,
+	keeps bool) []apply.Change {
 	all := maps.Clone(old)
 	maps.Copy(all, now)
 	refs := slices.SortedFunc(maps.Keys(all), func(a, b apply.Ref) int {
@@ -274,12 +300,12 @@ func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, secrets [
 			c.Action = apply.Deleted
 		default:
 			c.Action = apply.Unchanged
-			if c.Diff = diff.Text(before, after, secrets...); c.Diff != "" {
+			if c.Diff = diff.Text(veil.Objects(before, after, false)); c.Diff != "" {
 				c.Action = apply.Configured
 			}
 		}
 		if c.Action == apply.Created {
-			c.Diff = diff.Text(nil, after, secrets...)
+			c.Diff = diff.Text(veil.Objects(nil, after, false))
 		}
 		out = append(out, c)
 	}
@@ -309,7 +335,7 @@ func (r *run) offlineReleases(ctx context.Context, before, after map[types.Names
 			}
 			built, err := r.render(ctx, side, obj, nil, c)
 			if err != nil {
-				owner.Error = redacted(err, nil)
+				owner.Error = redact.Text(err.Error())
 				continue
 			}
 			sides[side] = objectsOf(&rendered{built: asBuilt(built.Objects)})

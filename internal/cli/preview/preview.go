@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/localsource"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -66,8 +67,8 @@ func (c *Cluster) Close() {
 // Run computes a preview. Owners that cannot be computed are part of the result, with their error.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
-		result:  &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
-		configs: map[string]bool{}, declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
+		result:       &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
+		placeholders: redact.NewPlaceholders(), configs: map[string]bool{}, declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
 	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
 	for _, s := range o.To.submodules {
@@ -101,10 +102,12 @@ type run struct {
 	result  *Result
 	sources map[string]*source // by KIND/NAMESPACE/NAME
 	named   []namedSource      // of --source
-	before  *localbuild.Builder
-	after   *localbuild.Builder
-	reader  *localsource.Reader // of sources that are not this repository
-	configs map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
+	// placeholders stand for all values of Secrets: nobody reviewed the change, so nothing that it may contain sees one.
+	placeholders *redact.Placeholders
+	before       *localbuild.Builder
+	after        *localbuild.Builder
+	reader       *localsource.Reader // of sources that are not this repository
+	configs      map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
 
 	// Sources that the change creates or changes, by KIND/NAMESPACE/NAME, and their specs.
 	declared      map[string]client.Object
@@ -238,7 +241,8 @@ func isHelmRelease(o *unstructured.Unstructured) bool {
 }
 
 func newOwner(kind string, key types.NamespacedName) *Owner {
-	return &Owner{Owner: risk.Owner{Kind: kind, Namespace: key.Namespace, Name: key.Name}}
+	return &Owner{Owner: risk.Owner{Kind: kind, Namespace: key.Namespace, Name: key.Name},
+		restore: func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }}
 }
 
 // sameRepository reports whether two addresses name the same repository, by https or by ssh.

@@ -11,6 +11,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -44,7 +45,7 @@ func (r *run) helmReleases(ctx context.Context, g *graph) error {
 		}
 		owner.add(planned)
 		if err != nil {
-			owner.Error = redacted(err, owner.secrets)
+			owner.Error = redact.Text(err.Error(), owner.secrets...)
 		}
 		r.addOwner(owner)
 	}
@@ -88,11 +89,32 @@ func (r *run) planRelease(ctx context.Context, n *node[*helmv2.HelmRelease], own
 	if err != nil {
 		return nil, err
 	}
-	owner.secrets = built.Secrets
-	req, err := built.ApplyRequest(ctx, target)
+	owner.veil = built.Veil
+	req, err := built.ApplyRequest(ctx, target, r.renderedBefore(ctx, built, n, c))
 	if err != nil {
 		return nil, err
 	}
+	owner.secrets = built.LiveSecrets()
 	req.Inspect = true
 	return target.Diff(ctx, req)
+}
+
+// renderedBefore returns what a HelmRelease renders without the change, to compare what comes from secrets; nil if that
+// is not known, or if nothing does.
+func (r *run) renderedBefore(ctx context.Context, built *localrelease.Result, n *node[*helmv2.HelmRelease],
+	c *chart) *localrelease.Result {
+	if !n.exists || built.Veil.IsOpen() {
+		return nil
+	}
+	if !equalCharts(n.declared, n.live) {
+		var err error
+		if c, err = r.chartOf(ctx, n.live); err != nil {
+			return nil
+		}
+	}
+	before, err := r.render(ctx, r.From, n.live, n, c)
+	if err != nil {
+		return nil // what comes from secrets counts as unchanged
+	}
+	return before
 }

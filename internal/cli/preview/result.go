@@ -5,8 +5,11 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -34,8 +37,10 @@ type Owner struct {
 	Before   bool           `json:"errorBefore,omitempty"`
 
 	inventory int
-	secrets   []string
-	declared  map[apply.Ref]bool // the objects that the owner declares after the change
+	secrets   []string // of the cluster, which messages of others must not contain
+	veil      *redact.Veil
+	restore   func(*unstructured.Unstructured) *unstructured.Unstructured // puts placeholders in place of secrets
+	declared  map[apply.Ref]bool                                          // the objects that the owner declares after the change
 	source    string
 	dependsOn []risk.Owner
 
@@ -91,7 +96,7 @@ func (o *Owner) add(planned []apply.Change) {
 		if c.Action != apply.Deleted {
 			o.declared[keyOf(c.Ref)] = true
 		}
-		if objects := risk.FromPlan([]apply.Change{c}, o.secrets...); len(objects) == 1 {
+		if objects := risk.FromPlan([]apply.Change{c}, o.veil); len(objects) == 1 {
 			o.Objects = append(o.Objects, Object{Object: objects[0], Diff: c.Diff})
 		}
 	}

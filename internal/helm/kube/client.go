@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
@@ -61,7 +62,7 @@ type Options struct {
 	Stored    []string
 	IsRemoval bool
 	Ignore    []apply.Ignored
-	Secrets   []string // values that are masked in changes
+	Veil      *redact.Veil // hides what comes from secrets in changes; may be nil
 	MaxDiffs  int
 
 	Checks     []*health.Check // instead of kstatus

@@ -208,7 +208,7 @@ func (c *Client) record(result *helmkube.Result) {
 // apply makes the cluster match the target, and deletes what is only in the original.
 func (c *Client) apply(original, target helmkube.ResourceList) (*helmkube.Result, error) {
 	result := &helmkube.Result{}
-	request := apply.Request{Owner: rollout.OwnerOf(c.Owner), Force: c.Force, Ignore: c.Ignore, Secrets: c.Secrets,
+	request := apply.Request{Owner: rollout.OwnerOf(c.Owner), Force: c.Force, Ignore: c.Ignore, Veil: c.Veil,
 		MaxDiffs: c.MaxDiffs, Resync: true, KeepOthers: true}
 	byRef := map[apply.Ref]*resource.Info{}
 	for _, info := range target {

@@ -20,9 +20,9 @@ import (
 // Variables are the variables of spec.postBuild.
 type Variables struct {
 	Values map[string]string
-	Secret []string // the values that were read from Secrets
-	always bool     // substitute even without variables
-	bytes  int      // of the names and values that were read from objects
+	Secret map[string]bool // the names of those that were read from Secrets
+	always bool            // substitute even without variables
+	bytes  int             // of the names and values that were read from objects
 }
 
 // maxVariables is the maximum size, in bytes, of the names and values that all references of spec.postBuild have: an
@@ -33,7 +33,7 @@ const maxVariables = 4 << 20
 // spec.postBuild.substitute overrides all. References are ignored if configs is nil. Errors are faults with
 // reason BuildFailed.
 func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.Kustomization) (*Variables, error) {
-	v := &Variables{Values: map[string]string{}}
+	v := &Variables{Values: map[string]string{}, Secret: map[string]bool{}}
 	post := obj.Spec.PostBuild
 	if post == nil {
 		return v, nil
@@ -52,6 +52,7 @@ func ReadVariables(ctx context.Context, configs client.Reader, obj *kustomizev1.
 			return nil, invalidName(fmt.Sprintf("%q in spec.postBuild.substitute", name)).Final()
 		}
 		v.Values[name] = trimmed(value)
+		delete(v.Secret, name)
 	}
 	return v, nil
 }
@@ -61,7 +62,7 @@ func (v *Variables) Substitution(strict bool) *build.Substitution {
 	if len(v.Values) == 0 && !v.always {
 		return nil
 	}
-	return &build.Substitution{Variables: v.Values, Strict: strict}
+	return &build.Substitution{Variables: v.Values, Secret: v.Secret, Strict: strict}
 }
 
 func (v *Variables) add(ctx context.Context, configs client.Reader, namespace string,
@@ -79,10 +80,11 @@ func (v *Variables) add(ctx context.Context, configs client.Reader, namespace st
 				"MiB together", maxVariables>>20).
 				WithHint("Remove references, or put the variables into smaller objects").Final()
 		}
-		if from.Kind == "Secret" {
-			v.Secret = append(v.Secret, trimmed(value))
+		if v.Values[name] = trimmed(value); from.Kind == "Secret" {
+			v.Secret[name] = true
+		} else {
+			delete(v.Secret, name)
 		}
-		v.Values[name] = trimmed(value)
 	}
 	return nil
 }

@@ -1,0 +1,70 @@
+package redact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+)
+
+// TestErrorKeepsWhatItIs checks that an error without its secrets has the same chain and attributes.
+func TestErrorKeepsWhatItIs(t *testing.T) {
+	cause := fmt.Errorf("waiting for hunter2: %w", context.DeadlineExceeded)
+	original := fault.New("Progressing", "object 'x' has hunter2").Because(cause).WithHint("Wait for hunter2").
+		Passing(time.Minute)
+	for name, err := range map[string]error{"fault": original, "wrapped": fmt.Errorf("hunter2: %w", original)} {
+		clean := Error(err, "hunt", "hunter2")
+		f := fault.As(clean)
+		if strings.Contains(clean.Error(), "hunt") || !strings.Contains(clean.Error(), Masked) {
+			t.Errorf("%s: %s", name, clean)
+		}
+		if f == nil || f.Reason != "Progressing" || !f.Temporary || f.RetryAfter != time.Minute ||
+			!errors.Is(clean, context.DeadlineExceeded) {
+			t.Errorf("%s: it became another error: %+v", name, f)
+		}
+	}
+	if got := Error(original, "other"); got != error(original) {
+		t.Error("an error without secrets was changed")
+	}
+	if Error(nil, "x") != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestPlaceholders(t *testing.T) {
+	one, two := NewPlaceholders(), NewPlaceholders()
+	for value, valid := range map[string]func(string) bool{
+		"hunter2": func(s string) bool { return len(s) == 24 }, "8080": func(s string) bool { return len(s) < 6 },
+		`{"auths":{"r.io":{}}}`: func(s string) bool { return strings.HasPrefix(s, `{"`) && !strings.Contains(s, "r.io") },
+		"":                      func(s string) bool { return s == "" }, "true": func(s string) bool { return s == "true" },
+	} {
+		p := one.Of("Secret/a/b/c", value)
+		if !valid(p) {
+			t.Errorf("%q has the placeholder %q", value, p)
+		}
+		if len(value) < 5 {
+			continue
+		}
+		if one.Of("Secret/a/b/c", value) != p || one.Of("Secret/a/b/d", value) == p || two.Of("Secret/a/b/c", value) == p {
+			t.Errorf("%q: a placeholder does not stand for one value of one origin", value)
+		}
+	}
+	for _, value := range []string{"hunter2", "abcdefghijklmnopqrstuvwxy"} {
+		if p := Unlike().Of("a", value); strings.ContainsAny(p, value) {
+			t.Errorf("the placeholder %q has letters of %q", p, value)
+		}
+	}
+	document := one.Document("Secret/a/b/values.yaml", "db: {password: hunter2, port: 5432}\nflags: [x1, x2]\nis: true\n")
+	for _, secret := range []string{"hunter2", "5432", "x1"} {
+		if strings.Contains(document, secret) {
+			t.Errorf("%s is in %s", secret, document)
+		}
+	}
+	if !strings.Contains(document, "password:") || !strings.Contains(document, "is: true") {
+		t.Errorf("the structure is lost: %s", document)
+	}
+}
