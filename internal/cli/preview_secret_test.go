@@ -29,7 +29,7 @@ data:
   sum: {{ .Values.password | sha256sum | quote }}
   {{ .Values.password }}: key
   found: {{ (lookup "v1" "Secret" .Release.Namespace "vars").data | toJson | quote }}
-  first: {{ if hasPrefix "h" .Values.password }}guessed{{ else }}no{{ end }}
+  first: {{ if hasPrefix "h" .Values.password }}guessed{{ else }}other{{ end }}
 `
 
 // TestPreviewShowsNoSecretToItsAuthor previews a branch that prints values of Secrets of the cluster, transformed in
@@ -38,7 +38,8 @@ func TestPreviewShowsNoSecretToItsAuthor(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	const secret = "hunter2-Zq7Kw9Xy4Tz1"
 	object := metav1.ObjectMeta{Namespace: namespace}
-	vars := &corev1.Secret{ObjectMeta: withName(object, "vars"), Data: map[string][]byte{"PASSWORD": []byte(secret),
+	vars := &corev1.Secret{ObjectMeta: withName(object, "vars"), Data: map[string][]byte{"PASSWORD": []byte(secret)}}
+	chartValues := &corev1.Secret{ObjectMeta: withName(object, "values"), Data: map[string][]byte{
 		"values.yaml": []byte("password: " + secret + "\n")}}
 	live := &corev1.ConfigMap{ObjectMeta: withName(object, "app"), Data: map[string]string{"key": secret[:14],
 		"kept": secret, "encoded": base64.StdEncoding.EncodeToString([]byte(secret))}}
@@ -52,10 +53,10 @@ func TestPreviewShowsNoSecretToItsAuthor(t *testing.T) {
 	hr.Spec.Interval.Duration = 3600e9
 	hr.Spec.Chart = &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{Chart: "chart",
 		SourceRef: &helmv2.SourceReference{Kind: "GitRepository", Name: "fleet"}}}
-	hr.Spec.ValuesFrom = []meta.ValuesReference{{Kind: "Secret", Name: "vars"}}
+	hr.Spec.ValuesFrom = []meta.ValuesReference{{Kind: "Secret", Name: "values"}}
 	source := &sourcev1.GitRepository{ObjectMeta: withName(object, "fleet")}
 	source.Spec.URL, source.Spec.Interval.Duration = "https://example.com/fleet", 3600e9
-	for _, o := range []client.Object{vars, live, ks, hr, source} {
+	for _, o := range []client.Object{vars, chartValues, live, ks, hr, source} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}

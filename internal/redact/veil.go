@@ -308,7 +308,7 @@ func hide(o *unstructured.Unstructured, known, before *Known,
 			for key, item := range v {
 				below := append(path, key)
 				shown := key
-				if !known.has(knownKey, ref, below, "") && !before.has(knownKey, old, below, "") && !isNamed(below) {
+				if !isSecretKey(o, below) && !known.has(knownKey, ref, below, "") && !before.has(knownKey, old, below, "") && !isNamed(below) {
 					shown = Seal(key)
 				}
 				out[shown] = hidden(item, below)
@@ -330,6 +330,13 @@ func hide(o *unstructured.Unstructured, known, before *Known,
 	}
 	out, _ := hidden(o.Object, nil).(map[string]any)
 	return &unstructured.Unstructured{Object: out}
+}
+
+// isSecretKey reports whether a path is that of the data of a Secret, or of one of its keys. They are what people know it
+// by, and its values are always hidden.
+func isSecretKey(o *unstructured.Unstructured, path []string) bool {
+	return o.GetKind() == "Secret" && o.GetAPIVersion() == "v1" && len(path) <= 2 &&
+		(path[0] == "data" || path[0] == "stringData")
 }
 
 // isNamed reports whether a path is part of what names an object, or what the API server sets. The status is that of
