@@ -288,8 +288,8 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		{files: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "kind: [", "deploy/c.md": "-"},
 			reason:  "BuildFailed",
 			message: "deploy/b.yaml"},
-		{files: map[string]string{"deploy/b.yaml": ""}, reason: "BuildFailed", message: "If this is intended, add a " +
-			"kustomization.yaml with 'resources: []' at spec.path; otherwise check spec.path, and which files the " +
+		{files: map[string]string{"deploy/b.yaml": ""}, reason: "BuildFailed", message: "; or add a " +
+			"kustomization.yaml with 'resources: []' at spec.path. Otherwise check spec.path, and which files the " +
 			"source ignores"},
 		{files: map[string]string{"deploy/c.md": "", "other": "-"}, reason: "ArtifactFailed",
 			message: "kustomization path not found"},
