@@ -72,6 +72,8 @@ func TestHintFitsTheError(t *testing.T) {
 		"SSH service": {err: &sshRefusal{stderr: "no such repository"},
 			want: "Check spec.url, and that the SSH key has permission to read the repository"},
 		"web page": {err: errNotGit, want: "Check spec.url: it may be the address of a web page or a login page"},
+		"SHA-256": {err: errObjectFormat, want: "Push to a repository that was created by 'git init " +
+			"--object-format=sha1', or use an OCIRepository"},
 		"redirect": {err: errRedirect, want: "Set spec.url to the address that the server redirects to"},
 		"large pack": {err: fmt.Errorf("%w of more than 1 MiB", errTooLarge),
 			want: "Make the repository smaller, or use another source"},
