@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -244,8 +245,28 @@ func (w *world) applyRecorded() {
 	if err := w.Create(w.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
 		w.Fatal(err)
 	}
+	w.Cleanup(w.removeRecorded)
 	w.sources(fluxlive.Namespace)
 	w.kustomization(fluxlive.Namespace, fluxlive.Name, "./recorded", entries, nil)
+}
+
+// removeRecorded deletes the objects of Flux in the namespace of the recorded Kustomization, which no test owns.
+func (w *world) removeRecorded() {
+	ctx := context.Background()
+	for _, gvk := range fluxKinds {
+		u := &unstructured.UnstructuredList{}
+		u.SetGroupVersionKind(gvk)
+		if err := w.List(ctx, u, client.InNamespace(fluxlive.Namespace)); err != nil {
+			w.Error(err)
+		}
+		for i := range u.Items {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			_ = w.Patch(ctx, &u.Items[i], patch) // the deletion fails if this does
+			if err := w.Delete(ctx, &u.Items[i]); client.IgnoreNotFound(err) != nil {
+				w.Error(err)
+			}
+		}
+	}
 }
 
 // applyAsFlux applies objects as kustomize-controller does, in the form of their types, and returns their inventory.
