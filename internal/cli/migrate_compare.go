@@ -68,7 +68,7 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 		result.Warnings = append(result.Warnings, result.Skipped+", so it was not compared")
 		return result
 	case err != nil:
-		result.Failed = err.Error()
+		result.Failed = strings.TrimPrefix(err.Error(), fmt.Sprintf("%s '%s': ", o.Kind, key)) // the report names it
 		return result
 	}
 	for _, change := range changes {

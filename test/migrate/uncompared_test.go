@@ -47,7 +47,7 @@ func (w *world) broken(team, revision string) {
 	w.Helper()
 	w.archives["/broken.tar.gz"] = system.Archive(w.T, map[string]string{
 		"helm/kustomization.yaml": "helmCharts: [{name: x, repo: https://charts.example.com}]\n",
-		"role/role.yaml":          "x: y\n", "typo/.sourceignore": ""})
+		"role/role.yaml":          "x: y\n", "typo/.sourceignore": "", "later.md": "x"})
 	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "GitRepository", team, "broken",
 		object{"url": w.git.URL + "/broken", "interval": "1h", "ref": object{"branch": "main"}},
 		ready("Succeeded", "stored", object{"artifact": w.artifact("/broken.tar.gz", revision)}))
