@@ -177,7 +177,7 @@ func compareArchives(t *testing.T, files map[string]string) string {
 		return err.Error()
 	}
 	dir := t.TempDir()
-	run(t, dir, packed.Bytes(), "tar", "-xzf", "-")
+	runProgram(t, dir, packed.Bytes(), "tar", "-xzf", "-")
 	rules, err := ignore.New(new(string))
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func compareArchives(t *testing.T, files map[string]string) string {
 	if longest(files) > 90 && strings.HasSuffix(format, "ustar") {
 		format = "--format=pax" // ustar has no long names
 	}
-	read, err := artifact.ReadArchive(t.Context(), bytes.NewReader(run(t, dir, nil, "tar", format, "-czf", "-", ".")))
+	read, err := artifact.ReadArchive(t.Context(), bytes.NewReader(runProgram(t, dir, nil, "tar", format, "-czf", "-", ".")))
 	if err != nil {
 		return "packed by tar: " + err.Error()
 	}
@@ -210,7 +210,7 @@ func longest(files map[string]string) (most int) {
 	return most
 }
 
-func run(t *testing.T, dir string, input []byte, name string, args ...string) []byte {
+func runProgram(t *testing.T, dir string, input []byte, name string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(input)
