@@ -12,12 +12,13 @@ import (
 func TestFilesOfOtherTypesAreNoKustomizations(t *testing.T) {
 	const list = "resources: [a.yaml]\n"
 	for head, says := range map[string]string{
-		"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n": "file of another name, such as sync.yaml",
-		"apiVersion: v1\nkind: Kustomization\n":                             `has apiVersion "v1"`,
-		"apiVersion: x\n":                                                   "Correct apiVersion and kind, or give the file another name",
-		"apiVersion: kustomize.config.k8s.io/v1\n":                          `"kustomize.config.k8s.io/v1"`,
-		"kind: ConfigMap\n":                                                 `kind "ConfigMap"`,
-		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n":    `kind "Component"`,
+		"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n": "A Kustomization object needs a file of another " +
+			"name, such as sync.yaml: kustomize reads files of this name as its own configuration",
+		"apiVersion: v1\nkind: Kustomization\n":                          `has apiVersion "v1"`,
+		"apiVersion: x\n":                                                "Correct apiVersion and kind, or give the file another name",
+		"apiVersion: kustomize.config.k8s.io/v1\n":                       `"kustomize.config.k8s.io/v1"`,
+		"kind: ConfigMap\n":                                              `kind "ConfigMap"`,
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n": `kind "Component"`,
 	} {
 		for where, dir := range map[string]string{"entry": "", "base": "base/", "generated": "below/"} {
 			files := map[string]string{dir + "kustomization.yaml": head + list, dir + "a.yaml": cm("a")}
@@ -126,5 +127,14 @@ func TestMalformedDocumentsAreFoundByTheirLine(t *testing.T) {
 				t.Errorf("%s, line %s: %v", file, line, err)
 			}
 		}
+	}
+}
+
+func TestDanglingSymlinksNameTheirTarget(t *testing.T) {
+	_, err := Build(t.Context(), Request{Tree: artifact.FromMap(map[string]string{"a.yaml": cm("a"),
+		"b.yaml": "symlink:nowhere"})})
+	if err == nil || !strings.Contains(err.Error(), `b.yaml is a symlink to "nowhere", which is not in the source. `+
+		"Remove it, or add the file that it names") {
+		t.Error(err)
 	}
 }
