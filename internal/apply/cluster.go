@@ -108,8 +108,9 @@ func NewCluster(cfg *rest.Config, o ClusterOptions) (*Cluster, error) {
 // newCluster returns a cluster with watches, but without clients.
 func newCluster(o ClusterOptions, client kubewatch.Client[*metav1.PartialObjectMetadata]) *Cluster {
 	c := &Cluster{
-		options: o, managers: managers{own: o.FieldManager, overridden: o.OverrideManagers}, notifier: newNotifier(o.OnDrift),
-		tracked: map[Owner]map[Ref]*trackedObject{}, corrections: map[Owner]map[Ref]*correctionHistory{},
+		options: o, managers: managers{own: o.FieldManager, overridden: o.OverrideManagers},
+		notifier: newNotifier(o.OnDrift),
+		tracked:  map[Owner]map[Ref]*trackedObject{}, corrections: map[Owner]map[Ref]*correctionHistory{},
 		deletable: map[schema.GroupVersionResource]bool{}, refused: map[Owner]bool{},
 	}
 	c.watches = c.newWatches(client)

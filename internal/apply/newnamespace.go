@@ -50,8 +50,8 @@ func (r *run) createNamespaces(ctx context.Context) error {
 	return refused(problems)
 }
 
-// createNamespace creates a namespace, after one of the same name is deleted. If another client has created it since the
-// check, it is not ours to delete: its outcome stays nil, and its stage applies it.
+// createNamespace creates a namespace, after one of the same name is deleted. If another client has created it since
+// the check, it is not ours to delete: its outcome stays nil, and its stage applies it.
 func (r *run) createNamespace(ctx context.Context, s *step) error {
 	if s.plan.terminating {
 		if err := r.waitDeleted(ctx, s.resource, s.ref); err != nil {

@@ -33,8 +33,8 @@ func TestCiphertextIsNotApplied(t *testing.T) {
 			files["f.enc"] = encrypted
 			_, err := Build(t.Context(), Request{Tree: artifact.FromMap(files)})
 			if err == nil || !strings.Contains(err.Error(), "encrypted with SOPS") ||
-				!strings.Contains(err.Error(), "Set spec.decryption to provide the keys. To apply them encrypted, set the "+
-					"annotation") {
+				!strings.Contains(err.Error(), "Set spec.decryption to provide the keys. To apply them encrypted, "+
+					"set the annotation") {
 				t.Errorf("%s, %s: %v", format, way, err)
 			}
 			if name := "kustomization.yaml"; strings.Contains(way, "Generator files") {

@@ -12,10 +12,11 @@ import (
 func TestFilesOfOtherTypesAreNoKustomizations(t *testing.T) {
 	const list = "resources: [a.yaml]\n"
 	for head, says := range map[string]string{
-		"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n": "A Kustomization object needs a file of another " +
-			"name, such as sync.yaml: kustomize reads files of this name as its own configuration",
-		"apiVersion: v1\nkind: Kustomization\n":                          `has apiVersion "v1"`,
-		"apiVersion: x\n":                                                "Correct apiVersion and kind, or give the file another name",
+		"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n": "A Kustomization object needs " +
+			"a file of another name, such as sync.yaml: kustomize reads files of this name as its own configuration",
+		"apiVersion: v1\nkind: Kustomization\n": `has apiVersion "v1"`,
+		"apiVersion: x\n": "Correct apiVersion and kind, " +
+			"or give the file another name",
 		"apiVersion: kustomize.config.k8s.io/v1\n":                       `"kustomize.config.k8s.io/v1"`,
 		"kind: ConfigMap\n":                                              `kind "ConfigMap"`,
 		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n": `kind "Component"`,

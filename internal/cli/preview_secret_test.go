@@ -48,7 +48,8 @@ func TestPreviewShowsNoSecretToItsAuthor(t *testing.T) {
 	ks.Spec.SourceRef = kustomizev1.SourceReference{Kind: "GitRepository"}
 	ks.Spec.SourceRef.Name = "fleet"
 	ks.Spec.Interval.Duration = 3600e9
-	ks.Spec.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{{Kind: "Secret", Name: "vars"}}}
+	ks.Spec.PostBuild = &kustomizev1.PostBuild{
+		SubstituteFrom: []meta.SubstituteReference{{Kind: "Secret", Name: "vars"}}}
 	hr := &helmv2.HelmRelease{ObjectMeta: withName(object, "r")}
 	hr.Spec.Interval.Duration = 3600e9
 	hr.Spec.Chart = &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{Chart: "chart",

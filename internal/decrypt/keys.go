@@ -47,7 +47,7 @@ type Keys struct {
 	// authenticated one by one.
 	IgnoreMAC bool
 
-	// Placeholders replace the decrypted values, for renders of changes that nobody reviewed. May be nil.
+	// Placeholders replace the decrypted values, for renders of changes that were not reviewed. May be nil.
 	Placeholders *redact.Placeholders
 
 	Transport http.RoundTripper // of all requests; http.DefaultTransport when nil

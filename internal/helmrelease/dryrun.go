@@ -120,7 +120,8 @@ func (r *run) objectsIn(d *dryRun) ([]*unstructured.Unstructured, error) {
 	return r.objectsOf(&helmrelease.Release{Name: r.name, Namespace: r.obj.GetReleaseNamespace(), Manifest: d.manifest})
 }
 
-// leaveOutRandom leaves random values of Secrets out of the digest of a change: it renders the chart again to find them.
+// leaveOutRandom leaves random values of Secrets out of the digest of a change: it renders the chart again to find
+// them.
 func (r *run) leaveOutRandom(ctx context.Context, o *observed, objects []*unstructured.Unstructured,
 	change *risk.Change) error {
 	if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" }) {

@@ -130,7 +130,7 @@ func (r *run) failed(ctx context.Context, d decision, err error) reconcile.Outco
 	}
 }
 
-// failedWith returns the outcome of an error. If there is no release to roll back to, Ready keeps saying what failed.
+// failedWith returns the outcome of an error. If a rollback has no target, Ready keeps saying what failed.
 func (r *run) failedWith(err error) reconcile.Outcome {
 	if fault.Reason(err, "") != helmv2.MissingRollbackTargetReason {
 		return reconcile.Failed(err)

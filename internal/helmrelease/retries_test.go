@@ -31,7 +31,8 @@ func TestFailuresBeforeAReleaseExistsAreRetried(t *testing.T) {
 	group := testenv.Namespace(t) + ".example.com"
 	for name, template := range map[string]string{
 		"kind": fmt.Sprintf("apiVersion: %s/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n", group),
-		"capabilities": fmt.Sprintf(`{{ if not (.Capabilities.APIVersions.Has "%s/v1") }}{{ fail "too early" }}{{ end }}`,
+		"capabilities": fmt.Sprintf(
+			`{{ if not (.Capabilities.APIVersions.Has "%s/v1") }}{{ fail "too early" }}{{ end }}`,
 			group),
 		"lookup": `# {{ (lookup "v1" "ConfigMap" .Release.Namespace "late").data.k | required "too early" }}`,
 	} {

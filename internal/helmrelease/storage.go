@@ -78,7 +78,7 @@ func isRecorded(obj *helmv2.HelmRelease, rel *helmrelease.Release) bool {
 	return hasVersionOf(s, rel) && s.Digest == digest.Release(rel, s.OCIDigest)
 }
 
-// isSnapshotOf reports whether a snapshot is of a stored release, in whatever state. A release that was uninstalled and
+// isSnapshotOf reports whether a snapshot is of a stored release, in any state. A release that was uninstalled and
 // installed again has the same name and version, but another time of its install.
 func isSnapshotOf(s helmv2.Snapshot, rel *helmrelease.Release) bool {
 	return hasVersionOf(s, rel) && rel.Info != nil &&
@@ -103,7 +103,9 @@ func (o *observed) previous(before int, history []helmv2.Snapshot) *helmrelease.
 
 // testsFailed reports whether the tests of a release failed.
 func testsFailed(rel *helmrelease.Release, history []helmv2.Snapshot) bool {
-	return slices.ContainsFunc(history, func(s helmv2.Snapshot) bool { return isSnapshotOf(s, rel) && hasFailedTest(s) })
+	return slices.ContainsFunc(history, func(s helmv2.Snapshot) bool {
+		return isSnapshotOf(s, rel) && hasFailedTest(s)
+	})
 }
 
 func hasFailedTest(s helmv2.Snapshot) bool {

@@ -139,7 +139,8 @@ func (h *harness) installAsFlux(t *testing.T, name string, serverSide bool) *hel
 	i := helmaction.NewInstall(h.helm())
 	i.ReleaseName, i.Namespace, i.ServerSideApply, i.WaitStrategy = name, h.Namespace, serverSide,
 		helmkube.HookOnlyStrategy
-	i.PostRenderer = fluxLabels{"helm.toolkit.fluxcd.io/name: " + name, "helm.toolkit.fluxcd.io/namespace: " + h.Namespace}
+	i.PostRenderer = fluxLabels{"helm.toolkit.fluxcd.io/name: " + name,
+		"helm.toolkit.fluxcd.io/namespace: " + h.Namespace}
 	chart := h.loadChart("1.0.0", map[string]string{"templates/test.yaml": testTemplate})
 	if _, err := i.Run(chart, map[string]any{"color": "blue"}); err != nil {
 		t.Fatal(err)

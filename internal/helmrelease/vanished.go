@@ -27,8 +27,8 @@ func (r *run) deleteInventory(ctx context.Context, s helmv2.Snapshot) error {
 	r.report.AddPruned(pruned)
 	if err != nil {
 		left := rollout.NameObjects(inventory.Without(rollout.DeletedOf(pruned)))
-		return fault.New(helmv2.UninstallFailedReason, "release '%s/%s' is not stored any more, and its objects cannot "+
-			"be deleted by the inventory: %s", s.Namespace, s.Name, left).Because(err)
+		return fault.New(helmv2.UninstallFailedReason, "release '%s/%s' is not stored any more, and its objects "+
+			"cannot be deleted by the inventory: %s", s.Namespace, s.Name, left).Because(err)
 	}
 	return nil
 }

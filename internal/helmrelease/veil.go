@@ -136,8 +136,8 @@ func (r *run) withoutSecrets(ctx context.Context, release render.Release, err er
 		}
 	}
 	_, _, other := r.renderPlaceholders(ctx, release)
-	text := "rendering fails because of values from Secrets. The error is not shown, because it may contain a secret. " +
-		"Run `sluice build helmrelease " + r.obj.Name + "` to see it"
+	text := "rendering fails because of values from Secrets. The error is not shown, because it may contain a " +
+		"secret. Run `sluice build helmrelease " + r.obj.Name + "` to see it"
 	if errors.As(other, new(*render.Error)) {
 		text = other.Error()
 	}

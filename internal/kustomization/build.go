@@ -54,8 +54,8 @@ func (r *run) build(ctx context.Context, in *inputs) (*build.Result, error) {
 		// No rule decides about what an object goes back to, so it must be what was healthy.
 		if healthy := r.Applied.Get(artifact.Healthy(string(r.obj.UID))); healthy == nil ||
 			healthy.Build != "sha256:"+result.Digest {
-			return nil, errors.New("variables or keys changed since the revision was healthy: the Kustomization cannot go " +
-				"back to it. Restore them, or approve a newer revision by its name")
+			return nil, errors.New("variables or keys changed since the revision was healthy: the Kustomization " +
+				"cannot go back to it. Restore them, or approve a newer revision by its name")
 		}
 	}
 	r.recordBuild(in, result)

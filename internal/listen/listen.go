@@ -1,6 +1,6 @@
 // Package listen is how the process serves HTTP: listeners that bound the connections of everyone and of each address,
-// and servers that bound the header of a request. All clients are unknown when a connection is accepted, so nothing that
-// a client sends before its first complete request may cost much memory.
+// and servers that bound the header of a request. All clients are unknown when a connection is accepted, so nothing
+// that a client sends before its first complete request may cost much memory.
 package listen
 
 import (

@@ -7,8 +7,8 @@ import (
 )
 
 // identities lists the fields that may identify the items of a list.
-var identities = []string{"name", "key", "containerPort", "port", "mountPath", "devicePath", "topologyKey", "ip", "host",
-	"path", "id"}
+var identities = []string{"name", "key", "containerPort", "port", "mountPath", "devicePath", "topologyKey", "ip",
+	"host", "path", "id"}
 
 // namesOf returns a name for each item of a list: by the first field that all items have, with different values, or
 // else by position.

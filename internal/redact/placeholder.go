@@ -27,7 +27,7 @@ type Placeholders struct {
 	avoids bool // the letters of the value
 }
 
-// NewPlaceholders returns placeholders that nobody can predict.
+// NewPlaceholders returns placeholders that cannot be predicted.
 func NewPlaceholders() *Placeholders {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never returns an error
@@ -105,7 +105,7 @@ func (p *Placeholders) Value(origin string, v any) any {
 	return v
 }
 
-// Document returns a YAML document with placeholders for its values, and with its keys. A text that is no map is
+// Document returns a YAML document with placeholders for its values, and with its keys. A text that is not a map is
 // replaced as a whole.
 func (p *Placeholders) Document(origin, text string) string {
 	var values map[string]any

@@ -38,9 +38,13 @@ func TestErrorKeepsWhatItIs(t *testing.T) {
 func TestPlaceholders(t *testing.T) {
 	one, two := NewPlaceholders(), NewPlaceholders()
 	for value, valid := range map[string]func(string) bool{
-		"hunter2": func(s string) bool { return len(s) == 24 }, "8080": func(s string) bool { return len(s) < 6 },
-		`{"auths":{"r.io":{}}}`: func(s string) bool { return strings.HasPrefix(s, `{"`) && !strings.Contains(s, "r.io") },
-		"":                      func(s string) bool { return s == "" }, "true": func(s string) bool { return s == "true" },
+		"hunter2": func(s string) bool { return len(s) == 24 },
+		"8080":    func(s string) bool { return len(s) < 6 },
+		`{"auths":{"r.io":{}}}`: func(s string) bool {
+			return strings.HasPrefix(s, `{"`) && !strings.Contains(s, "r.io")
+		},
+		"":     func(s string) bool { return s == "" },
+		"true": func(s string) bool { return s == "true" },
 	} {
 		p := one.Of("Secret/a/b/c", value)
 		if !valid(p) {
@@ -49,7 +53,8 @@ func TestPlaceholders(t *testing.T) {
 		if len(value) < 5 {
 			continue
 		}
-		if one.Of("Secret/a/b/c", value) != p || one.Of("Secret/a/b/d", value) == p || two.Of("Secret/a/b/c", value) == p {
+		if one.Of("Secret/a/b/c", value) != p || one.Of("Secret/a/b/d", value) == p ||
+			two.Of("Secret/a/b/c", value) == p {
 			t.Errorf("%q: a placeholder does not stand for one value of one origin", value)
 		}
 	}
@@ -58,7 +63,8 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("the placeholder %q has letters of %q", p, value)
 		}
 	}
-	document := one.Document("Secret/a/b/values.yaml", "db: {password: hunter2, port: 5432}\nflags: [x1, x2]\nis: true\n")
+	document := one.Document("Secret/a/b/values.yaml",
+		"db: {password: hunter2, port: 5432}\nflags: [x1, x2]\nis: true\n")
 	for _, secret := range []string{"hunter2", "5432", "x1"} {
 		if strings.Contains(document, secret) {
 			t.Errorf("%s is in %s", secret, document)

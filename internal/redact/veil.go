@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Known is what may be shown of objects: the fields whose values are no secrets, found by comparing two renders. It
+// Known is what may be shown of objects: the fields whose values are not secret, found by comparing two renders. It
 // holds no values, so that it may be kept.
 type Known struct {
 	seed   maphash.Seed
@@ -22,7 +22,7 @@ type Known struct {
 // What a hash is of, together with an object and a path.
 const (
 	knownKey   = "key"   // a key of a map
-	knownField = "field" // a value that is no secret
+	knownField = "field" // a value that is not secret
 	knownValue = "value" // and which value it is
 	knownOther = "other" // a value that differs between the renders
 )
@@ -48,7 +48,7 @@ func Compare(objects, placeholders []*unstructured.Unstructured) *Known {
 
 func newKnown() *Known { return &Known{seed: maphash.MakeSeed(), hashes: map[uint64]struct{}{}} }
 
-// compare records which fields of an object are no secrets.
+// compare records which fields of an object are not secret.
 func (k *Known) compare(o, other *unstructured.Unstructured) {
 	values := map[string]any{}
 	if other != nil {
@@ -119,7 +119,7 @@ func (k *Known) has(what, ref string, path []string, value string) bool {
 	return ok
 }
 
-// Shows reports whether the value of a field may be shown, as it is no secret in the renders.
+// Shows reports whether the value of a field may be shown, as it is not secret in the renders.
 func (k *Known) Shows(o *unstructured.Unstructured, path []string) bool {
 	return k.has(knownField, k.refOf(o), path, "")
 }
@@ -225,8 +225,8 @@ func (v *Veil) Known() *Known {
 	return v.known
 }
 
-// After sets what may be shown of what was applied before. If something of that came from secrets, its values are hidden
-// also when nothing of the objects does now.
+// After sets what may be shown of what was applied before. If something of that came from secrets, its values are
+// hidden also when nothing of the objects does now.
 func (v *Veil) After(before *Known, objects []*unstructured.Unstructured) *Veil {
 	if v.Before = before; before != nil && v.Render == nil {
 		v.isClean = true
@@ -254,7 +254,7 @@ func (v *Veil) IsOpen() bool { return v.Known() == nil }
 
 // Objects returns the objects before and after a change with seals in place of what must not be shown. They share
 // values with the originals. isDrift says that the declaration did not change: then what others wrote to a field that
-// is no secret may be shown.
+// is not secret may be shown.
 func (v *Veil) Objects(before, after *unstructured.Unstructured, isDrift bool) (b, a *unstructured.Unstructured) {
 	if v.IsOpen() {
 		return before, after
@@ -284,8 +284,8 @@ var imageRef = regexp.MustCompile(`^[a-z0-9][\w.-]*(:[0-9]+)?(/[\w.-]+)*(:[\w.-]
 // belongs there: anybody who sees a pod sees its image.
 func isImage(path []string, v any) bool {
 	text, ok := v.(string)
-	return ok && len(path) > 2 && path[len(path)-1] == "image" && strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers") &&
-		imageRef.MatchString(text)
+	return ok && len(path) > 2 && path[len(path)-1] == "image" &&
+		strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers") && imageRef.MatchString(text)
 }
 
 // isIdentity reports whether a value names the item of a list that a path goes through.
@@ -308,7 +308,8 @@ func hide(o *unstructured.Unstructured, known, before *Known,
 			for key, item := range v {
 				below := append(path, key)
 				shown := key
-				if !isSecretKey(o, below) && !known.has(knownKey, ref, below, "") && !before.has(knownKey, old, below, "") && !isNamed(below) {
+				if !isSecretKey(o, below) && !known.has(knownKey, ref, below, "") &&
+					!before.has(knownKey, old, below, "") && !isNamed(below) {
 					shown = Seal(key)
 				}
 				out[shown] = hidden(item, below)
@@ -332,8 +333,8 @@ func hide(o *unstructured.Unstructured, known, before *Known,
 	return &unstructured.Unstructured{Object: out}
 }
 
-// isSecretKey reports whether a path is that of the data of a Secret, or of one of its keys. They are what people know it
-// by, and its values are always hidden.
+// isSecretKey reports whether a path is that of the data of a Secret, or of one of its keys. They are what people know
+// it by, and its values are always hidden.
 func isSecretKey(o *unstructured.Unstructured, path []string) bool {
 	return o.GetKind() == "Secret" && o.GetAPIVersion() == "v1" && len(path) <= 2 &&
 		(path[0] == "data" || path[0] == "stringData")

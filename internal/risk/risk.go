@@ -86,7 +86,8 @@ type Object struct {
 	PreviousOwner string   `json:"previousOwner,omitempty"` // namespace/name of another owner that applied it before
 	UnknownFields []string `json:"unknownFields,omitempty"` // fields that the kind does not have; they are left out
 
-	// Old and New are the object before and after the change, without what comes from secrets. Nil if it does not exist.
+	// Old and New are the object before and after the change, without what comes from secrets. Nil if it does not
+	// exist.
 	Old map[string]any `json:"-"`
 	New map[string]any `json:"-"`
 

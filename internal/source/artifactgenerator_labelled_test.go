@@ -85,7 +85,8 @@ func TestControllerWritesTheStatusOfOutputs(t *testing.T) {
 		}
 		outputs := source.Outputs{Client: refusing(c), Reader: s.Client, Status: s.Client}
 		published, err := outputs.Publish(t.Context(), o.DeepCopy(), &meta.Artifact{Path: "p/" + account,
-			URL: "http://x/p", Revision: account, Digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000",
+			URL: "http://x/p", Revision: account,
+			Digest:         "sha256:0000000000000000000000000000000000000000000000000000000000000000",
 			LastUpdateTime: meta.TimeOf(time.Now())}, nil)
 		if published != allowed || (err == nil) != allowed {
 			t.Errorf("%s: published %t, %v", account, published, err)

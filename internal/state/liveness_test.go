@@ -29,7 +29,8 @@ func TestProblems(t *testing.T) {
 		want    []string
 	}{
 		"nothing is installed": {},
-		"works":                {objects: []client.Object{lease("sluice-leader-election", 20*time.Second), deployment(1)}},
+		"works": {
+			objects: []client.Object{lease("sluice-leader-election", 20*time.Second), deployment(1)}},
 		"a replica ended, others work": {
 			objects: []client.Object{lease("sluice-replica-a", time.Hour),
 				lease("sluice-replica-b", time.Second)}},

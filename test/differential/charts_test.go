@@ -34,9 +34,12 @@ var scalars = []string{
 	"on", "yes", "no", "OFF", "y", "N", "~", "null", "", "true", "0777", "0o17", "0b11", "0x1F", "1_000", "1:30", ".5",
 	"+1", "-0", "1.0", "1.10", "1e3", "1e+06", "1e21", "=", "2024-01-01", "2024-01-01T10:00:00Z", "9007199254740993",
 	"-9007199254740993", "9223372036854775807", "1000000", "12345678", "'it''s'", "''", "'on'", "'2024-01-01'", "'1e3'",
-	`"\u00e9 \U0001F600"`, `"a\tb\n  c: d\n"`, `"a\r\nb"`, `"\u2028"`, `"line \` + "\n      cont\"", `"---"`, `"\n---\n"`,
-	`" lead"`, `"trail "`, `"x\n\n"`, "aaa bbb\n      ccc\n\n      ddd", "é 😀", "[1, on, {x: 2024-01-01}]", "{}", "[]",
-	">\n      bin/init \\\n        --cluster x \\\n        --end\n\n      done", ">-\n      aaaa\n      bbbb\n       cccc\n      dddd",
+	`"\u00e9 \U0001F600"`, `"a\tb\n  c: d\n"`, `"a\r\nb"`, `"\u2028"`, `"line \` + "\n      cont\"", `"---"`,
+	`"\n---\n"`,
+	`" lead"`, `"trail "`, `"x\n\n"`, "aaa bbb\n      ccc\n\n      ddd", "é 😀",
+	"[1, on, {x: 2024-01-01}]", "{}", "[]",
+	">\n      bin/init \\\n        --cluster x \\\n        --end\n\n      done",
+	">-\n      aaaa\n      bbbb\n       cccc\n      dddd",
 	">+\n      a\n\n      b\n\n", ">2\n        a\n      b", "|\n      x\n\n      y", "|+\n      x\n\n      y\n\n",
 	"|-\n      # no comment\n      ---x", "|2-\n       lead\n      x", "|\n      trailing   \n      echo \"---\"",
 	"!!str 123", "!!str on", "\"" + strings.Repeat("long ", 60) + "\"",
@@ -80,8 +83,8 @@ func newChartCase(r *rand.Rand) chartCase {
 				o.entries = append(o.entries, fmt.Sprintf("%s: &a%d\n      v: %s\n%s-alias: *a%d\n", key, i,
 					strings.ReplaceAll(value, "\n", "\n  "), key, i))
 			case 1:
-				o.entries = append(o.entries, fmt.Sprintf("%s: &m%d {x: 1, y: on}\n%s-merge:\n      <<: *m%d\n      z: 2\n",
-					key, i, key, i))
+				o.entries = append(o.entries, fmt.Sprintf("%s: &m%d {x: 1, y: on}\n%s-merge:\n      <<: *m%d\n"+
+					"      z: 2\n", key, i, key, i))
 			default:
 				o.entries = append(o.entries, fmt.Sprintf("%s: %s\n", key, value))
 			}
@@ -279,7 +282,7 @@ func TestScalarsOfChartsAreKept(t *testing.T) {
 		for _, scalar := range scalars {
 			c := chartCase{{entries: []string{"    k: " + scalar + "\n"}}}
 			if _, err := helmAlone(c.text()); err != nil {
-				t.Errorf("%q is no YAML: %v", scalar, err)
+				t.Errorf("%q is not YAML: %v", scalar, err)
 			}
 			if diff := chartDifference(t, c.text(), o); diff != "" {
 				t.Errorf("%s: %q: %s", name, scalar, diff)

@@ -193,7 +193,8 @@ func compareArchives(t *testing.T, files map[string]string) string {
 	if longest(files) > 90 && strings.HasSuffix(format, "ustar") {
 		format = "--format=pax" // ustar has no long names
 	}
-	read, err := artifact.ReadArchive(t.Context(), bytes.NewReader(runProgram(t, dir, nil, "tar", format, "-czf", "-", ".")))
+	read, err := artifact.ReadArchive(t.Context(), bytes.NewReader(runProgram(t, dir, nil, "tar", format,
+		"-czf", "-", ".")))
 	if err != nil {
 		return "packed by tar: " + err.Error()
 	}

@@ -32,7 +32,7 @@ type plainVersion struct {
 	pre     []string
 }
 
-// plainVersionOf reads a tag. Tags of one or two numbers are no versions.
+// plainVersionOf reads a tag. Tags of one or two numbers are not versions.
 func plainVersionOf(tag string) (v plainVersion, ok bool) {
 	v.tag = tag
 	rest, build, hasBuild := strings.Cut(strings.TrimPrefix(tag, "v"), "+")

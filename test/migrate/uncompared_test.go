@@ -16,7 +16,8 @@ func TestWhatCannotBeAppliedBlocks(t *testing.T) {
 	w.git.Commit("broken", map[string]string{
 		"helm/kustomization.yaml": "helmCharts: [{name: x, repo: https://charts.example.com}]\n",
 		"role/role.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n" +
-			"metadata: {name: r, namespace: " + team + "}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get], resourceName: [one]}]\n",
+			"metadata: {name: r, namespace: " + team + "}\n" +
+			"rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get], resourceName: [one]}]\n",
 		"typo/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, namespace: " + team + "}\nunknown: x\n",
 	})
 	commit := w.git.Commit("broken", map[string]string{"later.md": "x"})

@@ -44,7 +44,7 @@ type Options struct {
 	Strict       bool              // variables without a value and a default are errors
 	StrictFields bool              // unknown fields of built-in kinds are errors
 	Offline      bool              // do not read the cluster
-	// Placeholders replace values of Secrets before anything is built, for changes that nobody reviewed.
+	// Placeholders replace values of Secrets before anything is built, for changes that were not reviewed.
 	Placeholders *redact.Placeholders
 
 	// Fetch downloads remote manifests, as [build.Request] says; nil if they are refused.

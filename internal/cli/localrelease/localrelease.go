@@ -46,7 +46,7 @@ type Options struct {
 	Revision string         // of the chart, if it is part of the version; see [Tracked]
 
 	// Placeholders replace values of Secrets before the chart is rendered, and lookup finds nothing: for changes that
-	// nobody reviewed. May be nil.
+	// were not reviewed. May be nil.
 	Placeholders *redact.Placeholders
 }
 
@@ -106,7 +106,8 @@ func (b *Builder) BuildObject(ctx context.Context, obj *helmv2.HelmRelease, live
 	result := &Result{Object: obj, Live: live}
 	secrets, err := b.build(ctx, result, b.options.Placeholders)
 	if err != nil {
-		return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj), b.withoutSecrets(ctx, result, err))
+		return nil, fmt.Errorf("HelmRelease '%s': %w", client.ObjectKeyFromObject(obj),
+			b.withoutSecrets(ctx, result, err))
 	}
 	result.Veil = &redact.Veil{Secrets: secrets}
 	if p := b.options.Placeholders; p != nil && !p.Used() {

@@ -221,8 +221,8 @@ func (r *run) planKustomization(ctx context.Context, n *node[*kustomizev1.Kustom
 	return planned, false, err
 }
 
-// builtBefore returns what a Kustomization builds without the change, to compare what comes from secrets; nil if that is
-// not known, or if nothing does.
+// builtBefore returns what a Kustomization builds without the change, to compare what comes from secrets; nil if that
+// is not known, or if nothing does.
 func (r *run) builtBefore(ctx context.Context, n *node[*kustomizev1.Kustomization],
 	built *localbuild.Result) *localbuild.Result {
 	if !n.exists || built.Veil.IsOpen() && !r.placeholders.Used() || r.sources[sourceKey(n.live)] == nil {

@@ -68,7 +68,8 @@ func (c *Cluster) Close() {
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
 		result:       &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
-		placeholders: redact.NewPlaceholders(), configs: map[string]bool{}, declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
+		placeholders: redact.NewPlaceholders(), configs: map[string]bool{},
+		declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
 	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
 	for _, s := range o.To.submodules {
@@ -102,7 +103,7 @@ type run struct {
 	result  *Result
 	sources map[string]*source // by KIND/NAMESPACE/NAME
 	named   []namedSource      // of --source
-	// placeholders stand for all values of Secrets: nobody reviewed the change, so nothing that it may contain sees one.
+	// placeholders stand for all values of Secrets: the change was not reviewed, so nothing in it may see a value.
 	placeholders *redact.Placeholders
 	before       *localbuild.Builder
 	after        *localbuild.Builder

@@ -39,8 +39,10 @@ type Owner struct {
 	inventory int
 	secrets   []string // of the cluster, which messages of others must not contain
 	veil      *redact.Veil
-	restore   func(*unstructured.Unstructured) *unstructured.Unstructured // puts placeholders in place of secrets
-	declared  map[apply.Ref]bool                                          // the objects that the owner declares after the change
+	// restore puts placeholders in place of secrets.
+	restore func(*unstructured.Unstructured) *unstructured.Unstructured
+	// declared are the objects that the owner declares after the change.
+	declared  map[apply.Ref]bool
 	source    string
 	dependsOn []risk.Owner
 

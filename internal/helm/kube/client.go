@@ -58,7 +58,8 @@ type Options struct {
 	// they are not part of the next release.
 	Abandoned []string
 	// Stored are manifests of earlier releases that the action compares with. An object of a kind that the cluster no
-	// longer serves does not exist: it is left out of them, and a warning names it. IsRemoval does so for all manifests.
+	// longer serves does not exist: it is left out of them, and a warning names it. IsRemoval does so for all
+	// manifests.
 	Stored    []string
 	IsRemoval bool
 	Ignore    []apply.Ignored
@@ -173,8 +174,8 @@ func (c *Client) isGone(gvk schema.GroupVersionKind) bool {
 
 // warnGone warns of an object of a kind that the cluster no longer serves.
 func (c *Client) warnGone(gvk schema.GroupVersionKind, name string) {
-	text := fmt.Sprintf("%s '%s' of the release is left out: the cluster no longer serves kind %s of %s", gvk.Kind, name,
-		gvk.Kind, gvk.GroupVersion())
+	text := fmt.Sprintf("%s '%s' of the release is left out: the cluster no longer serves kind %s of %s", gvk.Kind,
+		name, gvk.Kind, gvk.GroupVersion())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.warnings, text) {
@@ -263,8 +264,8 @@ type notServedError struct {
 }
 
 func (e *notServedError) Error() string {
-	return fmt.Sprintf("the cluster does not serve kind %s of %s: install its CustomResourceDefinition first, such as by "+
-		"another HelmRelease in spec.dependsOn", e.gvk.Kind, e.gvk.GroupVersion())
+	return fmt.Sprintf("the cluster does not serve kind %s of %s: install its CustomResourceDefinition first, such as "+
+		"by another HelmRelease in spec.dependsOn", e.gvk.Kind, e.gvk.GroupVersion())
 }
 
 func (e *notServedError) Unwrap() error { return e.err }

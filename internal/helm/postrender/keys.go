@@ -27,8 +27,8 @@ func (d *document) warn(warn func(string)) {
 	}
 	if key := switchKey(&root); key != "" {
 		o := unstructured.Unstructured{Object: d.object}
-		warn(fmt.Sprintf("%s '%s' in %s has the key %s without quotes, which YAML reads as true or false: write \"%s\" in "+
-			"the template of the chart", o.GetKind(), o.GetName(), d.file, key, key))
+		warn(fmt.Sprintf("%s '%s' in %s has the key %s without quotes, which YAML reads as true or false: write "+
+			"\"%s\" in the template of the chart", o.GetKind(), o.GetName(), d.file, key, key))
 	}
 }
 

@@ -200,8 +200,8 @@ func (s source) setsOthers(content string) string {
 	if s.set(content, alone) != nil || alone[root] == nil || len(alone) == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%s: the value for targetPath '%s' sets other values too, because ',' and '=' have a meaning in "+
-		"the syntax of --set. Set literal: true to take it as it is", s, s.ref.TargetPath)
+	return fmt.Sprintf("%s: the value for targetPath '%s' sets other values too, because ',' and '=' have a meaning "+
+		"in the syntax of --set. Set literal: true to take it as it is", s, s.ref.TargetPath)
 }
 
 func isQuoted(text, quote string) bool {

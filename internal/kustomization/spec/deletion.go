@@ -34,8 +34,8 @@ func CheckNotEmpty(obj *kustomizev1.Kustomization, built *build.Result, revision
 	}
 	return fault.New(meta.BuildFailedReason,
 		"the build has no objects, and pruning would delete all %d applied objects: nothing was changed", n).
-		WithHint("If this is intended, allow it for this revision: kubectl -n %s annotate kustomization %s --overwrite "+
-			"%s=%s %s=%s; or add a kustomization.yaml with 'resources: []' at spec.path. Otherwise check spec.path, and "+
-			"which files the source ignores", obj.Namespace, obj.Name,
+		WithHint("If this is intended, allow it for this revision: kubectl -n %s annotate kustomization %s "+
+			"--overwrite %s=%s %s=%s; or add a kustomization.yaml with 'resources: []' at spec.path. Otherwise check "+
+			"spec.path, and which files the source ignores", obj.Namespace, obj.Name,
 			kustomizev1.AllowEmptyAnnotation, revision, meta.ReconcileRequestAnnotation, revision)
 }

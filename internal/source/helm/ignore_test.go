@@ -18,8 +18,8 @@ func TestHelmIgnoreIsBounded(t *testing.T) {
 		"many rules":   {text: strings.Repeat("a\n", 5001), want: `"app/.helmignore" has more than 5000 lines`},
 		"most rules":   {text: strings.Repeat("a\n", 5000)},
 		"largest file": {text: large},
-		"negation": {text: "!templates/", want: "Chart.yaml exists, but .helmignore leaves it out: remove the rule. A rule " +
-			"with '!'"},
+		"negation": {text: "!templates/", want: "Chart.yaml exists, but .helmignore leaves it out: remove the rule. " +
+			"A rule with '!'"},
 		"ignored chart":   {text: "*.yaml", want: "Chart.yaml exists, but .helmignore leaves it out"},
 		"unsupported one": {text: "**", want: ".helmignore: double-star (**) syntax is not supported"},
 	} {

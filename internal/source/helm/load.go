@@ -252,8 +252,8 @@ func loadDir(ctx context.Context, tree *artifact.Tree, dir string, l Limits) (*c
 	}
 	c, err := w.files.chart()
 	if err != nil && w.ignores(chartFileName) {
-		return nil, fmt.Errorf("%s exists, but %s leaves it out: remove the rule. A rule with '!' leaves out all that it "+
-			"does not match: %w", chartFileName, ignore.HelmIgnore, err)
+		return nil, fmt.Errorf("%s exists, but %s leaves it out: remove the rule. A rule with '!' leaves out all that "+
+			"it does not match: %w", chartFileName, ignore.HelmIgnore, err)
 	}
 	return c, err
 }
