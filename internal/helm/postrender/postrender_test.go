@@ -142,11 +142,13 @@ func TestRefusals(t *testing.T) {
 			{Patch: "apiVersion: v1\nkind: Service\nmetadata: {name: none}\n"}}}), text: account,
 			says: []string{"spec.postRenderers[1].kustomize failed: ", "none"}},
 		"hook and object": {step: nothing, text: hook + "---\n" + account, says: []string{"ServiceAccount 'a'",
-			"x/templates/a.yaml", "Set spec.postRenderStrategy: separate"}},
+			"x/templates/a.yaml",
+			"Set spec.postRenderStrategy: separate, so that hooks are changed on their own"}},
 		"object and hook": {step: nothing, text: account + "---\n" + hook, says: []string{
 			"Set spec.postRenderStrategy: separate"}},
 		"duplicate key": {step: nothing, text: account + "kind: ServiceAccount\n", says: []string{
-			"ServiceAccount 'a' in x/templates/a.yaml has the key 'kind' twice", "template of the chart"}},
+			"ServiceAccount 'a' in x/templates/a.yaml has the key 'kind' twice",
+			"Remove one of them from the template of the chart: kustomize does not accept both"}},
 		"duplicate inner key": {step: nothing, text: account + "x: [{b: 1, b: 1}]\n", says: []string{"'b' twice"}},
 	} {
 		t.Run(name, func(t *testing.T) {
