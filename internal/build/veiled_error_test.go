@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
-// TestErrorsOfSecretVariablesAreHidden has a build that fails with the value of a Secret, and not with a placeholder: the
-// error names the variable, and does not quote the value.
+// TestErrorsOfSecretVariablesAreHidden has a build that fails with the value of a Secret, and not with a placeholder:
+// the error names the variable, and does not quote the value.
 func TestErrorsOfSecretVariablesAreHidden(t *testing.T) {
 	tree := artifact.FromMap(map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  k: ${PASSWORD}\n"})
