@@ -105,8 +105,8 @@ func TestSurface(t *testing.T) {
 // records are the kinds that are not reconciled and have no status.
 var records = []string{gatingv1alpha1.GateApprovalKind}
 
-// storedAs are the kinds that are not stored as v1: the definitions of Flux 2.9 have no v1 of them, and can only replace
-// ours if no object is stored as such.
+// storedAs are the kinds that are not stored as v1: the definitions of Flux 2.9 have no v1 of them, and can only
+// replace ours if no object is stored as such.
 var storedAs = map[string]string{notificationv1.AlertKind: "v1beta3", notificationv1.ProviderKind: "v1beta3"}
 
 // TestVersions checks that every version is served with a status subresource, and which version is stored.

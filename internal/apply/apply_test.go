@@ -31,8 +31,7 @@ func TestApplyCreatesAndChangesObjects(t *testing.T) {
 	assertLines(t, "requests", f.verbs(), nil)
 
 	assertLines(t, "changed", f.apply(strings.ReplaceAll(text, `"1"`, `"2"`)), []string{"ConfigMap/one configured"})
-	// the only object that changes is applied without a dry-run
-	assertLines(t, "requests", f.verbs(), []string{"GET", "PATCH"})
+	assertLines(t, "requests", f.verbs(), []string{"DRY PATCH", "PATCH"})
 	if got := f.get(configMaps, "one").Object["data"].(map[string]any)["a"]; got != "2" {
 		t.Errorf("data is %v", got)
 	}

@@ -41,7 +41,7 @@ func failed(problems []error) error { return join(problems, "%d objects could no
 func join(problems []error, title string) error {
 	var texts, hints []string
 	var first error
-	seen, waits := map[string]bool{}, true
+	seen, waits, silent := map[string]bool{}, true, false
 	for _, p := range problems {
 		if p == nil {
 			continue
@@ -49,7 +49,7 @@ func join(problems []error, title string) error {
 		if first == nil {
 			first = p
 		}
-		waits = waits && IsWaiting(p)
+		waits, silent = waits && IsWaiting(p), silent || IsUnreachable(p)
 		if text := p.Error(); !seen[text] {
 			seen[text] = true
 			hint := ""
@@ -74,10 +74,27 @@ func join(problems []error, title string) error {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	joined := problem("%s: %s", all, strings.Join(texts, "; "))
-	if waits {
+	switch {
+	case waits:
 		return waitingError{joined}
+	case silent:
+		return silentError{joined}
 	}
 	return joined
+}
+
+// silentError is the error of several problems, for one of which the API server did not respond.
+type silentError struct{ error }
+
+func (e silentError) Unwrap() error { return e.error }
+
+// As implements the interface of [errors.As].
+func (e silentError) As(target any) bool {
+	u, ok := target.(*unreachableError)
+	if ok {
+		*u = unreachableError(e)
+	}
+	return ok
 }
 
 func show(o *unstructured.Unstructured) string {

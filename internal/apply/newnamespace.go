@@ -168,7 +168,10 @@ func (r *run) saveExisting(ctx context.Context, failure error) error {
 		}
 	}
 	owned, err := r.Owned(ctx, r.req.Owner, maybe)
-	if err != nil {
+	switch {
+	case IsUnreachable(err):
+		return nil
+	case err != nil:
 		owned = maybe
 	}
 	return r.save(r.req.Previous.With(exist).With(owned))

@@ -20,7 +20,7 @@ import (
 // HelmRelease. No worker waits, and a restart continues.
 func (r *run) finish(ctx context.Context, o *observed) error {
 	name := action.ActionOf(o.last)
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ const maxDiscoveryAge = time.Minute
 const maxRetryDiscoveryAge = 2 * time.Second
 
 // newAction returns what all actions on the release need.
-func (r *run) newAction(ctx context.Context) (*action.Run, error) {
+func (r *run) newAction() (*action.Run, error) {
 	checks, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs)
 	if err != nil {
 		return nil, err

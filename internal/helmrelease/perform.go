@@ -54,7 +54,7 @@ func (r *run) attempt(ctx context.Context, name string, release render.Release, 
 	}
 	start := r.Clock.Now()
 	var client *kube.Client
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err == nil {
 		var c action.Chart
 		if c, err = r.render(ctx, release, values); err == nil {
@@ -120,7 +120,7 @@ func (r *run) actionTimeout(name string) time.Duration {
 
 // test runs the tests of the last release.
 func (r *run) test(ctx context.Context, o *observed) error {
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (r *run) rollback(ctx context.Context, last, to *helmrelease.Release, name 
 	if err := r.takeReleases(ctx, to); err != nil {
 		return err
 	}
-	a, err := r.newAction(ctx)
+	a, err := r.newAction()
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestReceiversWithTheSamePath(t *testing.T) {
 	h.RequestReconcile(second, "hook")
 	testenv.Eventually(t, "the newer Receiver has the path", func() error {
 		if err := h.Get(second, "hook"); err != nil || second.Status.WebhookPath == "" {
-			return fmt.Errorf("%v, %+v", err, second.Status)
+			return fmt.Errorf("%w, %+v", err, second.Status)
 		}
 		return nil
 	})

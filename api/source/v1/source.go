@@ -58,13 +58,13 @@ const (
 	InvalidPathReason            = "InvalidPath"
 	NewArtifactReason            = "NewArtifact" // of events
 	// NamesDifferInCaseReason is the reason of events about artifacts with two such names in one directory.
-	NamesDifferInCaseReason = "NamesDifferInCase"
-	NewRevisionReason            = "NewRevision"
-	NoSourceArtifactReason       = "NoSourceArtifact"
-	ReadOperationFailedReason    = "ReadOperationFailed"
-	SourceUnavailableReason      = "SourceUnavailable"
-	UnsupportedSourceKindReason  = "UnsupportedSourceKind"
-	VerificationErrorReason      = "VerificationError"
+	NamesDifferInCaseReason     = "NamesDifferInCase"
+	NewRevisionReason           = "NewRevision"
+	NoSourceArtifactReason      = "NoSourceArtifact"
+	ReadOperationFailedReason   = "ReadOperationFailed"
+	SourceUnavailableReason     = "SourceUnavailable"
+	UnsupportedSourceKindReason = "UnsupportedSourceKind"
+	VerificationErrorReason     = "VerificationError"
 
 	BucketOperationFailedReason        = "BucketOperationFailed"
 	BucketOperationSucceededReason     = "BucketOperationSucceeded"
