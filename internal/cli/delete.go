@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,21 +95,29 @@ func (d deleter) run(ctx context.Context, key types.NamespacedName) error {
 // awaitMade waits until the objects that a deleted object made are gone, except those that were kept. It names what
 // holds those that are left.
 func (d deleter) awaitMade(ctx context.Context, c client.Client, made []apply.Ref, what string) error {
-	left := map[apply.Ref][]string{} // with their finalizers
+	left := map[apply.Ref][]string{} // with their finalizers, as of the last time that all were read
 	err := wait.PollUntilContextCancel(ctx, deletionInterval, true, func(ctx context.Context) (bool, error) {
-		clear(left)
+		now := map[apply.Ref][]string{}
 		for _, ref := range made {
 			o := &metav1.PartialObjectMetadata{}
 			o.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
 			err := c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, o)
-			if err == nil && o.DeletionTimestamp != nil {
-				left[ref] = o.Finalizers
+			switch {
+			case err == nil && o.DeletionTimestamp != nil:
+				now[ref] = o.Finalizers
+			case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err), apimeta.IsNoMatchError(err):
+			default:
+				return false, nil // the API server did not answer: the wait goes on
 			}
 		}
+		left = now
 		return len(left) == 0, nil
 	})
 	if err == nil {
 		return nil
+	}
+	if len(left) == 0 {
+		return cluster.Explain("cannot check the deletion of what "+what+" made", err)
 	}
 	var names []string
 	for ref, finalizers := range left {

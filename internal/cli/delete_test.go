@@ -61,8 +61,8 @@ func TestDeleteNamesWhatHolds(t *testing.T) {
 	if err := c.Status().Patch(t.Context(), made, statusOf(t, made)); err != nil {
 		t.Fatal(err)
 	}
-	sluice("delete", "ks", "app", "--silent", "--timeout", "3s").wants(t, exitFailed,
-		"is deleted, but 1 object that it made is not gone after 3s: ConfigMap/"+namespace+"/held (finalizers: "+
+	sluice("delete", "ks", "app", "--silent", "--timeout", "10s").wants(t, exitFailed,
+		"is deleted, but 1 object that it made is not gone after 10s: ConfigMap/"+namespace+"/held (finalizers: "+
 			finalizer+")")
 	held.Finalizers = nil
 	if err := c.Patch(t.Context(), held, client.RawPatch("application/merge-patch+json",

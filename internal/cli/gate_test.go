@@ -22,6 +22,7 @@ func TestGateRequests(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "release"}}
 	g.Spec.Interval.Duration = gatingv1.DefaultInterval
+	g.Spec.Approvals = &gatingv1.Approvals{Required: 1}
 	if err := c.Create(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,8 @@ func TestGateStatusAndSimulation(t *testing.T) {
 	kustomization("free")
 	k.Status.Gates = []string{namespace + "/release"}
 	k.Status.Pending = &meta.Pending{Revision: "main@sha1:def", Created: 3,
-		Changes: []string{"ConfigMap/apps/settings created"}}
+		Changes: []string{"ConfigMap/apps/settings created"},
+		Diff:    "ConfigMap/apps/colors:\n  ~ data.color: red → blue"}
 	if err := c.Status().Patch(t.Context(), k, statusOf(t, k)); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func testGateStatus(t *testing.T, namespace string) {
 	for _, want := range []string{
 		"Europe/Berlin", "closes 'fridays'", "Gate closed by schedule 'fridays'", "Fri ", "00:00 CE",
 		"Gate opened by default", "(3 created, 0 configured, 0 deleted)",
-		"ConfigMap/apps/settings created", "and 2 more", "sluice diff kustomization app -n " + namespace + " --path",
+		"ConfigMap/apps/settings created", "and 2 more", "ConfigMap/apps/colors:", "~ data.color: red → blue",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status lacks %q:\n%s", want, out)
