@@ -63,7 +63,7 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 	}
 	changes, err := diff(ctx, key, s, &result)
 	switch {
-	case errors.Is(err, errOtherCluster):
+	case errors.Is(err, errOtherCluster), errors.As(err, &unreadableSource{}):
 		result.Skipped = err.Error()
 		result.Warnings = append(result.Warnings, result.Skipped+", so it was not compared")
 		return result
@@ -82,6 +82,10 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 	}
 	return result
 }
+
+// unreadableSource is why neither the artifact of Flux nor the source itself can be read from here. It says nothing of
+// what the controllers can read.
+type unreadableSource struct{ error }
 
 var errOtherCluster = errors.New("it applies to another cluster")
 
@@ -172,14 +176,19 @@ func (c *comparer) tree(ctx context.Context, obj *kustomizev1.Kustomization, res
 	key := types.NamespacedName{Name: obj.Spec.SourceRef.Name,
 		Namespace: cmp.Or(obj.Spec.SourceRef.Namespace, obj.Namespace)}
 	flux := localrelease.Cluster{Client: c.client, Config: c.config}
-	theirs, revision, err := localrelease.Fetch(ctx, flux, kind, key)
-	if err != nil {
-		return nil, err
-	}
+	theirs, revision, unreadable := localrelease.Fetch(ctx, flux, kind, key)
 	if kind != sourcev1.GitRepositoryKind && kind != sourcev1.OCIRepositoryKind {
-		return theirs, nil
+		return theirs, unreadable
 	}
 	ours, err := c.sources.Fetched(ctx, kind, key)
+	if unreadable != nil {
+		if err != nil {
+			return nil, unreadableSource{unreadable}
+		}
+		result.Warnings = append(result.Warnings, fmt.Sprintf("%s '%s' was compared by the files that Sluice fetches "+
+			"alone, since the artifact of Flux cannot be read: %v", kind, key, unreadable))
+		return ours.Tree, nil
+	}
 	if err == nil && ours.Revision != revision {
 		err = fmt.Errorf("it is at %s, and the artifact at %s", ours.Revision, revision)
 	}

@@ -144,7 +144,7 @@ func TestRefusedBuilds(t *testing.T) {
 	for name, message := range map[string][]string{
 		"alias": {"alias/a.yaml, line 4: ", "the alias *a is recursive"},
 		"helm":  {"helm/templates/a.yaml is not valid YAML", "HelmRelease"},
-		"exec":  {"would run a program"}, "chart": {"HelmRelease"}, "remote": {"which is remote"},
+		"exec":  {"would run a program"}, "chart": {"HelmRelease"},
 		"passwd": {"reaches out of the source"}, "loop": {"cycle"},
 		"many": {"many/a.yaml, line 1: ConfigMap has metadata.generateName", "ConfigMap/twice is declared twice",
 			"many/c.yaml, line 1: this is not a Kubernetes object"},

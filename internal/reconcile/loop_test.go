@@ -49,8 +49,8 @@ func TestRequeueAfter(t *testing.T) {
 		}
 	}
 	timeout := func(k *kustomizev1.Kustomization) time.Duration { return k.Schedule().Timeout }
-	if got := timeout(plain); got != 3*time.Second {
-		t.Errorf("the default timeout is %s, want the interval", got)
+	if got := timeout(plain); got != kustomizev1.MinTimeout {
+		t.Errorf("the default timeout is %s, want the minimum, as the interval is shorter", got)
 	}
 	plain.Spec.Timeout = &meta.Duration{Duration: time.Minute}
 	if got := timeout(plain); got != time.Minute {

@@ -2,6 +2,7 @@ package localrelease
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,11 @@ func newServiceTransport(cfg *rest.Config) (*serviceTransport, error) {
 		return nil, err
 	}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
-	return &serviceTransport{server: server, proxy: proxy}, err
+	if err != nil {
+		return nil, err
+	}
+	server.Path = cmp.Or(server.Path, "/") // else JoinPath returns a relative path, which no server accepts
+	return &serviceTransport{server: server, proxy: proxy}, nil
 }
 
 // RoundTrip implements [http.RoundTripper].
