@@ -39,8 +39,9 @@ func TestTargetNamespaceRenamesNoNamespace(t *testing.T) {
 		case c.refused != "" && name != "two" &&
 			!strings.Contains(err.Error(), "spec.targetNamespace 't3' would rename"):
 			t.Errorf("%s: %v", name, err)
-		case c.refused != "" && name != "two" && !strings.Contains(err.Error(), "Remove the Namespace from the source, "+
-			"name it 't3', or remove spec.targetNamespace"):
+		case c.refused != "" && name != "two" &&
+			!strings.Contains(err.Error(), "Remove the Namespace from the source, "+
+				"name it 't3', or remove spec.targetNamespace"):
 			t.Errorf("%s: the error does not say what to do: %v", name, err)
 		case c.refused == "" && len(result.Objects) == 0:
 			t.Errorf("%s: no objects", name)

@@ -225,8 +225,9 @@ func TestEventSummarizesApply(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
 	s.Ready("app", commit)
+	// with "Reconciliation finished": events of one reason are counted together
 	if n := s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit+"\n30 created\n",
-		"ConfigMap/"+s.Namespace+"/c19 created", "and 10 more"); n != 2 { // with "Reconciliation finished": events of one reason are counted together
+		"ConfigMap/"+s.Namespace+"/c19 created", "and 10 more"); n != 2 {
 		t.Errorf("%d events", n)
 	}
 	commit = s.Git.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": system.ConfigMap("c01", "2"),
