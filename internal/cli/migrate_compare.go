@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -64,7 +63,7 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 	}
 	changes, err := diff(ctx, key, s, &result)
 	switch {
-	case errors.Is(err, errOtherCluster), errors.Is(err, errDeploysFlux), errors.As(err, &unreadableSource{}):
+	case errors.Is(err, errOtherCluster), errors.As(err, &unreadableSource{}):
 		result.Skipped = err.Error()
 		result.Warnings = append(result.Warnings, result.Skipped+", so it was not compared")
 		return result
@@ -88,16 +87,7 @@ func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Sett
 // what the controllers can read.
 type unreadableSource struct{ error }
 
-var (
-	errOtherCluster = errors.New("it applies to another cluster")
-	errDeploysFlux  = errors.New("it deploys Flux itself, and is suspended until its repository deploys Sluice")
-)
-
-// deploysFlux reports whether a Kustomization has applied a controller of Flux.
-func deploysFlux(obj *kustomizev1.Kustomization) bool {
-	return obj.Status.Inventory != nil && slices.ContainsFunc(obj.Status.Inventory.Entries,
-		func(e meta.ResourceRef) bool { return strings.HasSuffix(e.ID, "-controller_apps_Deployment") })
-}
+var errOtherCluster = errors.New("it applies to another cluster")
 
 // kustomization returns what applying a Kustomization would change.
 func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, s migrate.Settings,
@@ -108,9 +98,6 @@ func (c *comparer) kustomization(ctx context.Context, key types.NamespacedName, 
 	}
 	if obj.Spec.KubeConfig != nil {
 		return nil, errOtherCluster
-	}
-	if deploysFlux(obj) {
-		return nil, errDeploysFlux
 	}
 	if err := c.connect(s); err != nil {
 		return nil, err

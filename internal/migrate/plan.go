@@ -139,6 +139,8 @@ func (e *Engine) compare(ctx context.Context, p *Plan) {
 			c.Skipped = "suspended"
 		case o.Ready != "True":
 			c.Skipped = "not Ready"
+		case !e.isSharded() && slices.ContainsFunc(p.Syncs, func(s Sync) bool { return s.Ref == o.Ref }):
+			c.Skipped = "deploys Flux: it stays suspended until its repository deploys Sluice"
 		default:
 			e.waiting("comparing " + o.String())
 			c = e.Compare(ctx, o, p.Starts)
