@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -109,6 +110,9 @@ func (c *Cluster) contentOf(ctx context.Context, namespace string) (string, erro
 			// Three objects at most come with a namespace.
 			found, err := c.metadata.Resource(gv.WithResource(resource.Name)).Namespace(namespace).
 				List(ctx, metav1.ListOptions{Limit: 5})
+			if apierrors.IsNotFound(err) {
+				continue // its definition was deleted since the discovery, and its objects with it
+			}
 			if err != nil {
 				return "", err
 			}

@@ -149,6 +149,43 @@ func TestNamespaceWithObjectsOfOthersIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// TestNamespaceIsTakenBackWhileADefinitionIsDeleted deletes a definition once the cluster has discovered it.
+func TestNamespaceIsTakenBackWhileADefinitionIsDeleted(t *testing.T) {
+	t.Parallel()
+	var f *fixture
+	listed := 0
+	f = newFixture(t, func(c *rest.Config) {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if !strings.HasSuffix(r.URL.Path, "-new/gadgets") {
+					return next.RoundTrip(r)
+				}
+				if listed++; listed == 1 {
+					_ = f.client(crds, "").Delete(r.Context(), "gadgets."+f.ns+".example.com", metav1.DeleteOptions{})
+				}
+				for { // until the API server does not serve it
+					response, err := next.RoundTrip(r)
+					if err != nil || response.StatusCode == http.StatusNotFound {
+						return response, err
+					}
+					_ = response.Body.Close()
+				}
+			})
+		})
+	})
+	t.Cleanup(f.pruneAll)
+	f.apply(definition + "---\n" + gadget)
+	f.inventory = nil
+	_, err := f.try(f.request(strings.Replace(newSet, "port: 80", "port: 0", 1)))
+	if err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") || strings.Contains(err.Error(), "was created") {
+		t.Errorf("the namespace was kept: %v", err)
+	}
+	if listed == 0 {
+		t.Error("the objects of the definition were not listed")
+	}
+	f.waitWithout(f.ns + "-new")
+}
+
 // TestRefusalsOfAllKindsLeaveNothing applies objects with values that the API server cannot decode, convert or accept,
 // after new objects that need no dry-run. It answers some of them with status 500.
 func TestRefusalsOfAllKindsLeaveNothing(t *testing.T) {

@@ -134,8 +134,9 @@ metadata: {name: %s-new}
 `
 	invalid := text + "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: %s-new}\n" +
 		"spec: {ports: [{port: 99999}]}"
-	if _, err := f.try(f.request(invalid)); err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") {
-		t.Fatalf("the invalid object was not refused: %v", err)
+	if _, err := f.try(f.request(invalid)); err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") ||
+		strings.Contains(err.Error(), "was created") {
+		t.Fatalf("the invalid object was not refused, or its namespace was kept: %v", err)
 	}
 	f.waitWithout(f.ns + "-new")
 	assertLines(t, "first", f.apply(text), []string{
