@@ -104,6 +104,7 @@ type step struct {
 	deferred  bool     // cannot be checked before other objects of the set are written
 	direct    bool     // created without a dry-run, before all other objects
 	inNew     bool     // in a namespace of the set that does not exist yet
+	inCreated bool     // in a namespace that this call created
 	refused   bool     // the API server refused to create the object directly
 	attempted bool     // a write was sent
 	plan      *plan    // what the check decided; nil before it

@@ -67,7 +67,7 @@ func (r *run) checkStep(ctx context.Context, s *step) (err error) {
 		s.plan, err = r.estimate(ctx, s)
 		return err
 	}
-	p, err := r.checkObject(ctx, s.object)
+	p, err := r.checkInCreated(ctx, s)
 	switch {
 	case err == nil:
 		s.plan = p

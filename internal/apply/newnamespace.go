@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// namespaceLag is how long the API server may take for a namespace that was created again.
+const namespaceLag = 5 * time.Second
 
 // createNamespaces creates the namespaces of the set that do not exist, then checks the objects in them where they
 // belong: quotas, policies and webhooks may depend on the namespace. If an object is refused, the namespaces are
@@ -37,7 +42,7 @@ func (r *run) createNamespaces(ctx context.Context) error {
 		return err
 	}
 	for _, s := range inside {
-		s.inNew = false
+		s.inNew, s.inCreated = false, true
 	}
 	problems := each(ctx, r.options.Concurrency, inside, r.checkInside)
 	if err := refused(problems); err == nil || IsUnreachable(err) {
@@ -71,6 +76,24 @@ func (r *run) checkInside(ctx context.Context, s *step) error {
 		return nil
 	}
 	return err
+}
+
+// checkInCreated checks an object. In a namespace that this call created in the place of a deleted one, the API server
+// may still refuse it: its admission reads namespaces from a cache.
+func (r *run) checkInCreated(ctx context.Context, s *step) (*plan, error) {
+	p, err := r.checkObject(ctx, s.object)
+	if !s.inCreated {
+		return p, err
+	}
+	for end := time.Now().Add(namespaceLag); apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
+		time.Now().Before(end); p, err = r.checkObject(ctx, s.object) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(namespaceLag / 50):
+		}
+	}
+	return p, err
 }
 
 // takeBack deletes a namespace that was created, if it is still empty.

@@ -3,8 +3,10 @@ package apply
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,6 +186,33 @@ func TestNamespaceIsTakenBackWhileADefinitionIsDeleted(t *testing.T) {
 		t.Error("the objects of the definition were not listed")
 	}
 	f.waitWithout(f.ns + "-new")
+}
+
+// TestAdmissionMaySeeACreatedNamespaceLate answers the first checks as an API server whose cache still has the deleted
+// namespace of the same name.
+func TestAdmissionMaySeeACreatedNamespaceLate(t *testing.T) {
+	t.Parallel()
+	const answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+		`"message":"the namespace is being terminated","details":{"causes":[{"reason":"NamespaceTerminating"}]}}`
+	var refusals atomic.Int32
+	f := newFixture(t, func(c *rest.Config) {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(r.URL.Path, "-new/services/") && r.URL.Query().Get("dryRun") != "" &&
+					refusals.Add(1) <= 3 {
+					return &http.Response{StatusCode: http.StatusForbidden, Request: r,
+						Header: http.Header{"Content-Type": {"application/json"}},
+						Body:   io.NopCloser(strings.NewReader(answer))}, nil
+				}
+				return next.RoundTrip(r)
+			})
+		})
+	})
+	t.Cleanup(f.pruneAll)
+	f.apply(newSet)
+	if n := refusals.Load(); n != 4 {
+		t.Errorf("the Service was checked %d times, want 4", n)
+	}
 }
 
 // TestRefusalsOfAllKindsLeaveNothing applies objects with values that the API server cannot decode, convert or accept,
