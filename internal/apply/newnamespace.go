@@ -12,8 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// namespaceLag is how long the API server may take for a namespace that was created again.
-const namespaceLag = 5 * time.Second
+// The admission of the API server gets so many attempts to see a namespace that was created again, with a pause before
+// each.
+const (
+	namespaceAttempts = 50
+	namespacePause    = 100 * time.Millisecond
+)
 
 // createNamespaces creates the namespaces of the set that do not exist, then checks the objects in them where they
 // belong: quotas, policies and webhooks may depend on the namespace. If an object is refused, the namespaces are
@@ -82,16 +86,14 @@ func (r *run) checkInside(ctx context.Context, s *step) error {
 // may still refuse it: its admission reads namespaces from a cache.
 func (r *run) checkInCreated(ctx context.Context, s *step) (*plan, error) {
 	p, err := r.checkObject(ctx, s.object)
-	if !s.inCreated {
-		return p, err
-	}
-	for end := time.Now().Add(namespaceLag); apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
-		time.Now().Before(end); p, err = r.checkObject(ctx, s.object) {
+	for n := 0; s.inCreated && n < namespaceAttempts &&
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause); n++ {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(namespaceLag / 50):
+		case <-time.After(namespacePause):
 		}
+		p, err = r.checkObject(ctx, s.object)
 	}
 	return p, err
 }
