@@ -68,6 +68,7 @@ func (f *fenced) define() {
 
 // TestAStandbyThatIsBehindDoesNotTakeTheLease has a standby that was cut off, and gets events later than the lease.
 func TestAStandbyThatIsBehindDoesNotTakeTheLease(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t)
 	f.hold(f.lock.Create, f.lock.Identity()) // to write as another leader
 	f.define()

@@ -29,8 +29,6 @@ func newStoring(t *testing.T) *storing {
 	t.Helper()
 	server := testenv.NewS3(t)
 	server.MakeBucket("artifacts")
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
 	s := &storing{T: t, clock: testclock.NewFakeClock(time.Now())}
 	s.fence = NewFence(options.Options{LeaderElection: true, RenewDeadline: 30 * time.Second, Clock: s.clock})
 	var err error
@@ -105,6 +103,7 @@ func (s *storing) delete(when, name string, want error) {
 
 // TestOnlyTheHolderOfTheLeaseWritesToTheBucket stores files in one request, and one in several parts.
 func TestOnlyTheHolderOfTheLeaseWritesToTheBucket(t *testing.T) {
+	t.Parallel()
 	const small, large = 1 << 20, 40 << 20
 	s := newStoring(t)
 	s.put("before the election", "a", small, ErrNoLease)

@@ -98,6 +98,7 @@ func (f *fenced) writes(when string, own, others bool) {
 }
 
 func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t)
 	f.writes("before the election", false, true)
 	f.hold(f.lock.Create, f.lock.Identity())
@@ -119,6 +120,7 @@ func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 
 // TestFormerLeaderKeepsTheLeaseOfTheNext has an election that releases a lease which another process has since.
 func TestFormerLeaderKeepsTheLeaseOfTheNext(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t)
 	f.hold(f.lock.Create, f.lock.Identity())
 	next, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace,
@@ -147,6 +149,7 @@ func TestFormerLeaderKeepsTheLeaseOfTheNext(t *testing.T) {
 
 // TestLeaseIsCheckedWhenTheBodyIsSent has a process that is stopped between the first check and the request.
 func TestLeaseIsCheckedWhenTheBodyIsSent(t *testing.T) {
+	t.Parallel()
 	clock := testclock.NewFakeClock(time.Now())
 	fence := NewFence(options.Options{LeaderElection: true, RenewDeadline: time.Second, Clock: clock})
 	fence.renew(clock.Now())
@@ -173,6 +176,7 @@ func TestLeaseIsCheckedWhenTheBodyIsSent(t *testing.T) {
 
 // TestLeaseIsRenewedNoMoreOftenThanWanted has an election that asks every moment.
 func TestLeaseIsRenewedNoMoreOftenThanWanted(t *testing.T) {
+	t.Parallel()
 	f := newFenced(t)
 	f.lock.(*fencedLock).renew = 5 * time.Second
 	f.hold(f.lock.Create, f.lock.Identity())

@@ -50,6 +50,7 @@ func connectWithoutKustomizations(s *system.System, responses int64) (func(conte
 }
 
 func TestConnectWaitsForDefinitions(t *testing.T) {
+	t.Parallel()
 	connect, requests := connectWithoutKustomizations(system.Prepare(t), 2)
 	if err := connect(t.Context()); err != nil || requests.Load() < 3 {
 		t.Errorf("%d requests, error %v; want at least 3 requests and no error", requests.Load(), err)
@@ -57,6 +58,7 @@ func TestConnectWaitsForDefinitions(t *testing.T) {
 }
 
 func TestConnectNamesMissingDefinitions(t *testing.T) {
+	t.Parallel()
 	connect, _ := connectWithoutKustomizations(system.Prepare(t), 1<<60)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // a process that is stopped does not wait
@@ -68,6 +70,7 @@ func TestConnectNamesMissingDefinitions(t *testing.T) {
 }
 
 func TestReadyzNamesMissingDefinitions(t *testing.T) {
+	t.Parallel()
 	s := system.Prepare(t)
 	addr := system.FreeAddress(t)
 	s.Configure = append(s.Configure, func(o *options.Options) { o.HealthAddr = addr })

@@ -1,6 +1,22 @@
 package kubeclient
 
-import "github.com/sluice-gitops/sluice/internal/testenv"
+import (
+	"os"
+	"testing"
 
-// These tests measure how fast a replica takes over, with no other load on the API server.
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// These tests run many replicas, some of which must not lose their leases.
 func init() { testenv.OwnCluster() }
+
+// TestMain sets the login of the S3 servers of all tests, so that they can run in parallel.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": testenv.S3AccessKey,
+		"AWS_SECRET_ACCESS_KEY": testenv.S3SecretKey} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err) // no name is invalid
+		}
+	}
+	os.Exit(m.Run())
+}

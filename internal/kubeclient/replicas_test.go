@@ -34,8 +34,6 @@ func newReplicas(t *testing.T, n int) *replicas {
 	t.Helper()
 	server := testenv.NewS3(t)
 	server.MakeBucket("artifacts")
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
 	s := system.Prepare(t, func(o *options.Options) {
 		o.AutoShards, o.StorageAdvAddr = true, "sluice.example"
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 30*time.Second, 25*time.Second, 2*time.Second
@@ -149,6 +147,7 @@ func (r *replicas) writers(name string) (found []int) {
 // TestReplicasShareAllObjects has three replicas. One is asked to stop, and two more start. Each object is reconciled
 // by exactly one of them, whichever reconciles its source, and one of them has the mirror of a repository.
 func TestReplicasShareAllObjects(t *testing.T) {
+	t.Parallel()
 	const apps = 24
 	r := newReplicas(t, 3)
 	commit := r.apps(apps)
@@ -204,6 +203,7 @@ func TestReplicasShareAllObjects(t *testing.T) {
 // TestReplicaForgetsObjectsThatMoveAway lets objects move to another replica, which changes them, and back. The first
 // replica drops what it keeps about them, such as mirrors, and does not take what it applied before for what is there.
 func TestReplicaForgetsObjectsThatMoveAway(t *testing.T) {
+	t.Parallel()
 	const apps = 8
 	r := newReplicas(t, 1)
 	r.allReady(apps, r.apps(apps))
@@ -245,6 +245,7 @@ func TestReplicaForgetsObjectsThatMoveAway(t *testing.T) {
 
 // TestGatesKnowWhatWaitsOnOtherReplicas has a closed gate before objects of three replicas.
 func TestGatesKnowWhatWaitsOnOtherReplicas(t *testing.T) {
+	t.Parallel()
 	const apps = 9
 	r := newReplicas(t, 3)
 	r.Gate("release", func(g *gatingv1.Gate) {
@@ -264,6 +265,7 @@ func TestGatesKnowWhatWaitsOnOtherReplicas(t *testing.T) {
 // TestGatesKnowWhatWaitsOnOtherShards has a closed gate before objects of two shards, which labels divide. Both
 // processes reconcile the gate, and say the same.
 func TestGatesKnowWhatWaitsOnOtherShards(t *testing.T) {
+	t.Parallel()
 	const key = "sharding.fluxcd.io/key"
 	first := system.Prepare(t, func(o *options.Options) { o.WatchLabelSelector = key + "=first" })
 	second := first.For(t)
@@ -310,6 +312,7 @@ func (r *replicas) waits(gate string, n int64) {
 
 // TestReplicaThatLostItsLease has a Lease that is deleted. The replica takes part again with another.
 func TestReplicaThatLostItsLease(t *testing.T) {
+	t.Parallel()
 	r := newReplicas(t, 2)
 	commit := r.apps(6)
 	r.allReady(6, commit)
@@ -335,6 +338,7 @@ func TestReplicaThatLostItsLease(t *testing.T) {
 // TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds has a Lease of a replica that claims all objects, and whose process
 // does nothing. The other replica leaves them alone while the Lease is renewed, and has them when it ended.
 func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
+	t.Parallel()
 	r := newReplicas(t, 1)
 	commit := r.apps(3)
 	r.allReady(3, commit)
@@ -375,6 +379,7 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 
 // TestAutoShardsNeedABucket checks what a process without a storage backend says.
 func TestAutoShardsNeedABucket(t *testing.T) {
+	t.Parallel()
 	s := system.Prepare(t, func(o *options.Options) { o.AutoShards = true })
 	o := s.Options()
 	const want = "--auto-shards needs a bucket from which each replica gets the artifacts of the others: set " +

@@ -162,6 +162,7 @@ func (r *restored) mustWrite(when, failure string) {
 
 // TestNothingIsWrittenAfterARestore has lists with an old resource version: once, and then always.
 func TestNothingIsWrittenAfterARestore(t *testing.T) {
+	t.Parallel()
 	r := newRestored(t)
 	r.mustWrite("before the first watch", "")
 	r.watches(1)
@@ -189,6 +190,7 @@ func TestNothingIsWrittenAfterARestore(t *testing.T) {
 
 // TestARestoreIsDetectedByWatches has a process that writes nothing.
 func TestARestoreIsDetectedByWatches(t *testing.T) {
+	t.Parallel()
 	r := newRestored(t)
 	r.watches(1)
 	r.set(1000, false)

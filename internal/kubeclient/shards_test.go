@@ -12,6 +12,7 @@ import (
 // TestConsumerOnAnotherShard has two processes, each with a label selector. The source is on one shard, and a
 // Kustomization that uses it on the other. What is on neither shard is left alone.
 func TestConsumerOnAnotherShard(t *testing.T) {
+	t.Parallel()
 	const key = "sharding.fluxcd.io/key"
 	first := system.Prepare(t, func(o *options.Options) { o.WatchLabelSelector = key + "=first" })
 	second := first.For(t)

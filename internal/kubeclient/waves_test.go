@@ -13,6 +13,7 @@ import (
 // TestWavesOverReplicas has a gate with waves before objects of three replicas. The objects of the last wave wait for
 // one of the first, which is suspended, whichever replica has it.
 func TestWavesOverReplicas(t *testing.T) {
+	t.Parallel()
 	const apps = 9
 	r := newReplicas(t, 3)
 	r.Gate("release", func(g *gatingv1.Gate) {
