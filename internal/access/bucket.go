@@ -145,7 +145,11 @@ func (b *Buckets) transport(at Bucket, cert secretData) (http.RoundTripper, erro
 			return nil, err
 		}
 	}
-	return b.Egress.Transport(options)
+	transport, err := b.Egress.Transport(options)
+	if err != nil {
+		return nil, err
+	}
+	return egress.Unquoted(transport), nil
 }
 
 // checkIdentity returns a fault if no token of a workload identity may be sent to the endpoint.

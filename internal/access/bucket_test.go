@@ -3,7 +3,9 @@ package access
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,33 @@ func TestRemoteRefusesInvalidLogins(t *testing.T) {
 		_, err := b.Remote(t.Context(), c.bucket)
 		if fault.Reason(err, "") != c.reason || c.reason == "" && err != nil {
 			t.Errorf("%s: got %v, want %q", name, err, c.reason)
+		}
+	}
+}
+
+// TestPrivateServersThatAreNoBucketsAreNotQuoted names a server of the cluster as the endpoint of a bucket.
+func TestPrivateServersThatAreNoBucketsAreNotQuoted(t *testing.T) {
+	b := Buckets{Connector: Connector{Egress: &egress.Policy{HidePrivate: true},
+		Identities: &auth.Identities{Accounts: accounts{}}}, Metadata: http.DefaultTransport}
+	for _, answer := range []string{"internal", "<Error><Code>internal</Code><Message>internal</Message></Error>",
+		`{"error":{"message":"internal"}}`} {
+		for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, answer)
+			}))
+			t.Cleanup(server.Close)
+			spec := sourcev1.BucketSpec{Provider: "generic", Insecure: true, BucketName: "apps",
+				Endpoint: strings.TrimPrefix(server.URL, "http://")}
+			remote, err := b.Remote(t.Context(), Bucket{spec: spec,
+				login: secretData{"accesskey": []byte("x"), "secretkey": []byte("y")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = remote.List(t.Context(), "", func(bucket.Object) error { return nil })
+			if err == nil || strings.Contains(err.Error(), "internal") {
+				t.Errorf("status %d, answer %s: %v", status, answer, err)
+			}
 		}
 	}
 }

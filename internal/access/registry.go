@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
@@ -52,7 +53,7 @@ func (r *Registries) Access(ctx context.Context, spec Registry) (access oci.Acce
 	if err != nil {
 		return oci.Access{}, "", err
 	}
-	transport = r.Egress.Unquoted(transport)
+	transport = egress.Unquoted(transport)
 	if spec.usesIdentity() {
 		account := r.Identities.Account(spec.Namespace, spec.ServiceAccount)
 		if err := auth.CheckAuthorities(account, options.TLS, "spec.certSecretRef"); err != nil {

@@ -35,6 +35,13 @@ func (k *Keys) client() *http.Client {
 	return &http.Client{Transport: egress.Bounded{Next: cmp.Or(k.Transport, http.DefaultTransport), Bytes: maxAnswer}}
 }
 
+// unquoted returns a client for Azure, whose library quotes failed answers: a file names the server.
+func (k *Keys) unquoted() *http.Client {
+	client := k.client()
+	client.Transport = egress.Unquoted(client.Transport)
+	return client
+}
+
 // addAWS reads static credentials.
 func (k *Keys) addAWS(text []byte) error {
 	var c struct {
@@ -105,7 +112,7 @@ func (k *Keys) addAzure(text []byte) error {
 	if err := read(text, &c); err != nil {
 		return err
 	}
-	options := azcore.ClientOptions{Transport: k.client()}
+	options := azcore.ClientOptions{Transport: k.unquoted()}
 	if c.AuthorityHost != "" {
 		options.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: c.AuthorityHost}
 	}
@@ -158,7 +165,7 @@ func (k *Keys) withAzure(ctx context.Context, key *keyservice.AzureKeyVaultKey, 
 	master := azkv.NewMasterKey(key.VaultUrl, key.Name, key.Version)
 	master.EncryptedKey = string(ciphertext)
 	azkv.NewTokenCredential(credential).ApplyToMasterKey(master)
-	azkv.NewClientOptions(&azkeys.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: k.client()}}).
+	azkv.NewClientOptions(&azkeys.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: k.unquoted()}}).
 		ApplyToMasterKey(master)
 	return master.DecryptContext(ctx)
 }

@@ -178,7 +178,7 @@ func (k *Keys) hidden(origin string, sealed, plain any) any {
 }
 
 // Redacted replaces a secret string.
-const Redacted = "***"
+const Redacted = redact.Masked
 
 // Redact returns encrypted content in decrypted form, with secret values replaced by placeholders, or by [Redacted] and
 // zeros if they are nil.

@@ -8,13 +8,14 @@ import (
 )
 
 // reserved are the mounts of Vault that hold no keys for encryption, but the administration and the logins of Vault.
+// They exist in each namespace of Vault, which a path may begin with.
 var reserved = []string{"sys", "auth", "identity", "cubbyhole"}
 
 // decryptPath returns the path of the API that decrypts with a key of a transit engine. Files name the engine and the
 // key, so a path that would mean something else to the server is refused.
 func decryptPath(engine, key string) (string, error) {
 	mounts := strings.Split(strings.Trim(engine, "/"), "/")
-	if slices.Contains(reserved, mounts[0]) {
+	if slices.ContainsFunc(mounts, func(m string) bool { return slices.Contains(reserved, m) }) {
 		return "", errors.New("engine_path names no transit engine")
 	}
 	path, err := escapeSegments(mounts)

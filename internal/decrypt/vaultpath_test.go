@@ -22,6 +22,8 @@ func TestDecryptPathsStayInTheirEngine(t *testing.T) {
 		{engine: "/auth/token", key: "k"},
 		{engine: "//auth/token", key: "k"},
 		{engine: "sys/seal#", key: "k"},
+		{engine: "ns1/auth/token/revoke-self", key: "k"},
+		{engine: "ns1/ns2/sys", key: "k"},
 		{engine: "sys", key: "k"},
 		{engine: "../../secret/victim?", key: "k"},
 		{engine: "transit/../sys", key: "k"},

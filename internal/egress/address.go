@@ -13,6 +13,7 @@ import (
 
 var (
 	errLinkLocal = errors.New("it is link-local, where clouds serve instance metadata")
+	errClosed    = errors.New("it is in a network of --closed-networks")
 	errLoopback  = errors.New("it is a loopback address, which is the controller's own host")
 )
 
@@ -118,6 +119,8 @@ func (p *Policy) checkOne(ip netip.Addr) error {
 		return errLinkLocal
 	case p.RefuseLoopback && (ip.IsLoopback() || ip.IsUnspecified()):
 		return errLoopback
+	case slices.ContainsFunc(p.Closed, func(n netip.Prefix) bool { return n.Contains(ip) }):
+		return errClosed
 	}
 	return nil
 }

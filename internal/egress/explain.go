@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -16,7 +17,9 @@ import (
 )
 
 // IsRefused reports whether a request failed because the policy does not allow the address of its host.
-func IsRefused(err error) bool { return errors.Is(err, errLinkLocal) || errors.Is(err, errLoopback) }
+func IsRefused(err error) bool {
+	return errors.Is(err, errLinkLocal) || errors.Is(err, errLoopback) || errors.Is(err, errClosed)
+}
 
 // summary is an error with a short message. The message of the cause may contain ports and addresses that change with
 // each request, or repeat the rest of the message.
@@ -42,8 +45,14 @@ func explain(ctx context.Context, err error, r hostguard.Route) error {
 			return f
 		}
 	}
-	return failed("the request to %s failed", host).Because(err)
+	return failed("the request to %s failed", host).Because(summary{withoutQuotes(err.Error()), err})
 }
+
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// withoutQuotes returns the message of an error of net/http without what it quotes: a header, or the answer of a server
+// that does not speak HTTP.
+func withoutQuotes(message string) string { return quoted.ReplaceAllString(message, `"..."`) }
 
 // clientCertificate is a hint. A host that wants a certificate may also just close the connection.
 const clientCertificate = "If the host requires a client certificate, set tls.crt and tls.key in the Secret"
@@ -99,6 +108,9 @@ func explainNetwork(err error, host string) *fault.Fault {
 	case errors.Is(err, errLoopback):
 		return failed("the address of %s is not allowed", host).Because(errLoopback).
 			WithHint("Use the name of a Service, such as HOST.NAMESPACE.svc")
+	case errors.Is(err, errClosed):
+		return failed("the address of %s is not allowed", host).Because(errClosed).
+			WithHint("Use a host outside of these networks, or ask who runs the controllers")
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return failed("cannot connect to %s", host).Because(summary{"DNS has no record of '" + dns.Name + "'", err}).
 			WithHint("Check the URL and the cluster's DNS")

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -35,7 +36,9 @@ type Policy struct {
 	RefuseLinkLocal bool
 	// RefuseLoopback rejects connections to the process's own host and, in a pod, to its other containers.
 	RefuseLoopback bool
-	// HidePrivate hides what servers at private addresses answer, see [Policy.Unquoted].
+	// Closed are further networks that connections are refused to.
+	Closed []netip.Prefix
+	// HidePrivate says that what servers at private addresses answer must not be quoted, see [MayQuote].
 	HidePrivate bool
 	// Timeouts bound the steps of a request; a zero field has the documented default.
 	Timeouts Timeouts

@@ -1,11 +1,13 @@
 package egress
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -32,7 +34,7 @@ func TestFailedAnswersOfPrivateServersHaveNoBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // the second request uses the connection of the first one
-			resp, err := (&http.Client{Transport: p.Unquoted(transport)}).Get(server.URL + test.path)
+			resp, err := (&http.Client{Transport: Unquoted(transport)}).Get(server.URL + test.path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,5 +61,69 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 	if isPublic(nil) || isPublic(&net.UnixAddr{Name: "/run/x"}) {
 		t.Error("an unknown address is public")
+	}
+}
+
+// TestServersThatAreNotOfHTTPAreNotQuoted has servers of other protocols, whose first line is not shown, and a server
+// that answers with a text in place of the standard one.
+func TestServersThatAreNotOfHTTPAreNotQuoted(t *testing.T) {
+	for _, answer := range []string{"SSH-2.0-internal\r\n", "-ERR unknown command 'internal'\r\n",
+		"HTTP/1.1 internal internal\r\n\r\n", "HTTP/1.1 200 OK\r\ninternal\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: internal\r\n\r\n", "HTTP/1.1 500 internal\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: internal \"internal\r\n\r\n"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = http.ReadRequest(bufio.NewReader(c))
+				_, _ = io.WriteString(c, answer)
+				_ = c.Close()
+			}
+		}()
+		p := &Policy{HidePrivate: true}
+		transport, err := p.Transport(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: transport}).Get("http://" + l.Addr().String() + "/")
+		text := ""
+		if err == nil {
+			text = resp.Status
+			_ = resp.Body.Close()
+		} else {
+			text = err.Error()
+		}
+		if strings.Contains(text, "internal") {
+			t.Errorf("%q is quoted: %s", answer, text)
+		}
+	}
+}
+
+// TestServersDoNotMarkThemselves has a server that sends the header of the mark.
+func TestServersDoNotMarkThemselves(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(privateHeader, "true")
+	}))
+	t.Cleanup(server.Close)
+	for _, hide := range []bool{false, true} {
+		transport, err := (&Policy{HidePrivate: hide}).Transport(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: transport}).Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if MayQuote(resp) == hide {
+			t.Errorf("hide %t: the response may be quoted: %t", hide, MayQuote(resp))
+		}
 	}
 }

@@ -68,7 +68,7 @@ func newTransport(p *Policy, guard *hostguard.Guard, o Options) (*transport, err
 // Dialer returns a dialer that connects to allowed addresses only, for requests that the policy does not carry out.
 func (p *Policy) Dialer() *net.Dialer {
 	dialer := &net.Dialer{Timeout: p.Timeouts.orDefault().Connect}
-	if p.RefuseLinkLocal || p.RefuseLoopback {
+	if p.RefuseLinkLocal || p.RefuseLoopback || len(p.Closed) > 0 {
 		dialer.Control = p.checkAddress
 	}
 	return dialer
@@ -98,12 +98,14 @@ func (t *transport) roundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	end := func() { admitted.Release(); cancel() }
-	resp, err := t.send(out.WithContext(ctx), admitted)
+	var peer net.Addr
+	resp, err := t.send(out.WithContext(t.policy.observePeer(ctx, &peer)), admitted)
 	if err != nil {
 		end()
 		return nil, explain(req.Context(), err, route)
 	}
 	admitted.RateLimited(RetryAfter(resp, t.policy.now()))
+	t.policy.mark(resp, peer)
 	resp.Request = req // the next request of a chain of redirects refers to it
 	resp.Body = t.newBody(resp, route, admitted, cancel, end)
 	return resp, nil

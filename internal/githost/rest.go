@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 const (
@@ -73,11 +74,12 @@ func checkRedirect(next *http.Request, past []*http.Request) error {
 type rejection struct {
 	status int
 	text   string // error message from the host; may be empty
+	hidden bool   // the text must not be shown
 	scopes string // of the token, if the host tells them
 }
 
 func (r *rejection) Error() string {
-	if r.text == "" {
+	if r.text == "" || r.hidden {
 		return fmt.Sprintf("status %d", r.status)
 	}
 	return fmt.Sprintf("status %d, %q", r.status, r.text)
@@ -189,6 +191,7 @@ const otherHostHint = "Check the address and the type of the host, and the login
 func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.GitCredentials) error {
 	basic := base64.StdEncoding.EncodeToString([]byte(login.Username + ":" + login.Password))
 	why := &rejection{status: resp.StatusCode, text: errorText(raw, login.Password, login.BearerToken, basic),
+		hidden: !egress.MayQuote(resp),
 		scopes: excerpt.Chars(singleLine(resp.Header.Get("X-Oauth-Scopes")), maxErrorText)}
 	wait := egress.RetryAfter(resp, r.clock.Now())
 	f := failed("%s refused %s", r.api.Host, what).Because(why)
@@ -233,13 +236,8 @@ func errorText(raw []byte, secrets ...string) string {
 	}
 	var found []string
 	collect(body, &found, 0)
-	text := singleLine(strings.Join(found, "; "))
-	for _, s := range secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "***")
-		}
-	}
-	return excerpt.Chars(anyURL.ReplaceAllString(text, "***"), maxErrorText)
+	text := redact.Text(singleLine(strings.Join(found, "; ")), secrets...)
+	return excerpt.Chars(anyURL.ReplaceAllString(text, redact.Masked), maxErrorText)
 }
 
 // collect gathers the texts in the fields message, error and errors, which are texts, lists, or lists by field.

@@ -1,6 +1,11 @@
 package options
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-gitops/sluice/internal/egress"
+)
 
 // TestLoopbackIsClosedInACluster checks the policies for the hosts that objects name.
 func TestLoopbackIsClosedInACluster(t *testing.T) {
@@ -37,5 +42,30 @@ func TestLoopbackIsClosedInACluster(t *testing.T) {
 				t.Error("what private servers answer is shown")
 			}
 		})
+	}
+}
+
+// TestClosedNetworks closes the networks of a cluster for the hosts that objects name.
+func TestClosedNetworks(t *testing.T) {
+	o := &Options{ClosedNetworks: []string{"10.96.0.0/12", "fd00:10::/64"}}
+	for _, p := range []*egress.Policy{o.TenantEgress(), o.SourceEgress()} {
+		for host, closed := range map[string]bool{"10.96.0.1": true, "10.111.255.255": true, "0x0a600001": true,
+			"::ffff:10.96.0.1": true, "64:ff9b::10.96.0.1": true, "fd00:10::5": true, "10.112.0.0": false,
+			"10.10.0.1": false, "registry.example.com": false} {
+			err := p.CheckHost(host)
+			if (err != nil) != closed || closed && !strings.Contains(err.Error(), "the address of host '"+host+
+				"' is not allowed: it is in a network of --closed-networks. Use a host outside of these networks, or "+
+				"ask who runs the controllers") {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+		if dialer := p.Dialer(); dialer.Control == nil || dialer.Control("tcp", "10.96.0.1:443", nil) == nil {
+			t.Error("names that resolve to a closed network are open")
+		}
+	}
+	invalid := &Options{Controllers: AllControllers, Concurrent: 1, ClosedNetworks: []string{"10.96.0.1"}}
+	if err := invalid.Validate(); err == nil || !strings.Contains(err.Error(),
+		`--closed-networks has "10.96.0.1": write a network as 10.96.0.0/12`) {
+		t.Error(err)
 	}
 }

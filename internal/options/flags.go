@@ -106,6 +106,9 @@ func (o *Options) bindRemotes(f *pflag.FlagSet) {
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-checks", false,
 		"allow sources, key services, gate checks and notifications at loopback addresses in a cluster, such as a "+
 			"sidecar")
+	f.StringSliceVar(&o.ClosedNetworks, "closed-networks", nil,
+		"networks that objects cannot name hosts in, such as those of the pods and Services of a cluster with "+
+			"tenants: 10.244.0.0/16,10.96.0.0/12")
 	f.IntVar(&o.TokenCacheSize, "token-cache-max-size", 10_000,
 		"maximum number of cached workload identity credentials, per type; 0 disables the cache")
 	f.StringSliceVar(&o.SSHHostKeys, "ssh-hostkey-algos", nil,

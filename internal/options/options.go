@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -73,6 +74,7 @@ type Options struct {
 	RequestsPerHost      int
 	AllowLinkLocal       bool
 	AllowLoopback        bool
+	ClosedNetworks       []string
 	KubeAPIQPS           float32
 	KubeAPIBurst         int
 	Retry                reconcile.Retry
@@ -173,7 +175,17 @@ func (o *Options) HostLimit() int {
 func (o *Options) TenantEgress() *egress.Policy {
 	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
 	return &egress.Policy{PerHost: o.HostLimit(), RefuseLinkLocal: true, RefuseLoopback: inCluster && !o.AllowLoopback,
-		HidePrivate: inCluster}
+		HidePrivate: inCluster, Closed: closedNetworks(o.ClosedNetworks)}
+}
+
+// closedNetworks parses networks that are valid.
+func closedNetworks(texts []string) (out []netip.Prefix) {
+	for _, text := range texts {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // SourceEgress returns the policy for requests to the hosts of sources.

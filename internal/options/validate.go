@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,11 @@ func (o *Options) checkNumbers() error {
 	}
 	if o.RateLimit < 0 {
 		return fmt.Errorf("--rate-limit-interval is %s: choose 0 or more", o.RateLimit)
+	}
+	for _, text := range o.ClosedNetworks {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("--closed-networks has %q: write a network as 10.96.0.0/12", text)
+		}
 	}
 	if _, err := apply.ParseKinds(o.CustomStage); err != nil {
 		return fmt.Errorf("--custom-apply-stage-kinds: %w", err)

@@ -120,7 +120,7 @@ func (l *limitedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err := l.egress.CheckHost(req.URL.Hostname()); err != nil {
 		return nil, err
 	}
-	resp, err := l.RoundTripper.RoundTrip(req) //nolint:bodyclose // the caller closes it
+	resp, err := l.egress.WithoutText(l.RoundTripper).RoundTrip(req) //nolint:bodyclose // the caller closes it
 	if err == nil {
 		guard.LimitAnswer(req, resp)
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
@@ -232,6 +235,33 @@ func TestAnswersOfClustersAreBounded(t *testing.T) {
 	}
 	if err := get("watch=true&sendInitialEvents=true"); !errors.Is(err, guard.ErrInitialList) {
 		t.Errorf("the error of a watch that begins with a list is %v", err)
+	}
+}
+
+// TestPrivateServersThatAreNoClustersAreNotQuoted names a server of the cluster in a kubeconfig: client-go quotes
+// answers in text, also those without a type.
+func TestPrivateServersThatAreNoClustersAreNotQuoted(t *testing.T) {
+	for _, contentType := range []string{"text/plain", "text/html", ""} {
+		for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = []string{contentType}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "internal")
+			}))
+			t.Cleanup(server.Close)
+			cfg, err := NewTransports(&egress.Policy{HidePrivate: true}, nil).configure(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := kubernetes.NewForConfig(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.CoreV1().ConfigMaps("apps").Get(t.Context(), "app", metav1.GetOptions{})
+			if err == nil || strings.Contains(fmt.Sprintf("%v %#v", err, err), "internal") {
+				t.Errorf("%q, status %d: %v", contentType, status, err)
+			}
+		}
 	}
 }
 

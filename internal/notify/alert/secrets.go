@@ -96,7 +96,6 @@ func (r *Resolver) options(p *notificationv1.Provider, s secretData) (provider.O
 	if err != nil {
 		return o, invalidCertificates(err)
 	}
-	o.Transport = r.Egress.Unquoted(o.Transport)
 	return o, nil
 }
 

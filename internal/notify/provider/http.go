@@ -68,6 +68,15 @@ type response struct {
 	body   []byte // at most maxResponse bytes
 	status int
 	wait   time.Duration // from Retry-After; zero if absent
+	hidden bool          // the body must not be quoted
+}
+
+// quote returns a part of the body for an error message.
+func (r response) quote(text string) string {
+	if r.hidden {
+		return "its answer is not shown, because the server has a private address"
+	}
+	return excerpt.Chars(singleLine(text), maxErrorText)
 }
 
 // postJSON sends a value as JSON. Headers are pairs of name and value; they override those of the Provider.
@@ -121,7 +130,8 @@ func (c *client) send(ctx context.Context, method string, to *url.URL, body []by
 	if err != nil && resp.StatusCode < 300 {
 		content = nil // the event was accepted; a retry would duplicate it
 	}
-	a := response{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now())}
+	a := response{body: content, status: resp.StatusCode, wait: egress.RetryAfter(resp, c.clock.Now()),
+		hidden: !egress.MayQuote(resp)}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return a, statusFault(to.Host, resp, c.redacted(a, req.Header))
 	}
@@ -158,6 +168,9 @@ func transportFault(ctx context.Context, err error, host string) error {
 // statusFault returns the fault of a response whose status is not 2xx.
 func statusFault(host string, resp *http.Response, a response) *fault.Fault {
 	text, wait := parseError(resp.Header.Get("Content-Type"), a.body)
+	if a.hidden {
+		text = ""
+	}
 	f := fault.New(SendFailed, "%s returned %s", host, statusText(a.status)).After(max(a.wait, wait))
 	if text != "" {
 		f = f.Because(errors.New(text))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -150,7 +149,7 @@ func (l *lark) checkResponse(a response) error {
 		result.Code = result.Old
 	}
 	f := fault.New(SendFailed, "Lark rejected the message with code %d: %s", result.Code,
-		excerpt.Chars(singleLine(result.Message), maxErrorText))
+		a.quote(result.Message))
 	switch result.Code {
 	case 0:
 		return nil

@@ -14,7 +14,6 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -51,7 +50,7 @@ func (p *otel) Send(ctx context.Context, e event.Event) error {
 	var result collector.ExportTraceServiceResponse
 	if proto.Unmarshal(a.body, &result) == nil && result.GetPartialSuccess().GetRejectedSpans() > 0 {
 		return fault.New(SendFailed, "%s rejected the span: %s", p.client.address.Host,
-			excerpt.Chars(singleLine(result.GetPartialSuccess().GetErrorMessage()), maxErrorText)).
+			a.quote(result.GetPartialSuccess().GetErrorMessage())).
 			WithHint("Check the configuration of the collector").Final()
 	}
 	return nil

@@ -8,20 +8,18 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
-// minSecretLength is the minimum length in bytes of a value to redact: shorter ones occur in any text.
-const minSecretLength = 4
-
 // redactor removes the credentials of a Provider from texts.
-type redactor struct{ replace *strings.Replacer }
+type redactor struct{ secrets []string }
 
 // newRedactor returns a redactor for the values of the Secret and the headers, and for the parts of the address
 // after the host.
 func newRedactor(o Options) redactor {
 	var secrets []string
 	add := func(s string) {
-		if s = strings.TrimSpace(s); len(s) >= minSecretLength {
+		if s = strings.TrimSpace(s); len(s) >= redact.MinLength {
 			secrets = append(secrets, s, url.QueryEscape(s), url.PathEscape(s),
 				base64.StdEncoding.EncodeToString([]byte(s)))
 		}
@@ -54,12 +52,7 @@ func newRedactor(o Options) redactor {
 	if o.Type == "pagerduty" { // the channel is the integration key
 		add(o.Channel)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer uses the first match
-	pairs := make([]string, 0, 2*len(secrets))
-	for _, s := range slices.Compact(secrets) {
-		pairs = append(pairs, s, "***")
-	}
-	return redactor{strings.NewReplacer(pairs...)}
+	return redactor{secrets}
 }
 
 // publicHeaders are not redacted.
@@ -98,7 +91,7 @@ func addAddress(address string, add func(string)) {
 	}
 }
 
-func (r redactor) text(s string) string { return r.replace.Replace(s) }
+func (r redactor) text(s string) string { return redact.Text(s, r.secrets...) }
 
 // fault returns err as a fault without credentials. The original error is kept for errors.Is only.
 func (r redactor) fault(err error) error {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
@@ -100,6 +101,35 @@ func TestErrorsWithStatusOK(t *testing.T) {
 				t.Errorf("got Terminal %v, RetryAfter %s, reason %s: %s", f.Terminal, f.RetryAfter, f.Reason, f)
 			}
 		})
+	}
+}
+
+// TestAnswersOfPrivateServersAreNotQuoted has a server of the cluster that answers each service with its texts. None of
+// them is in the error, which goes into the status of a Provider.
+func TestAnswersOfPrivateServersAreNotQuoted(t *testing.T) {
+	setups := webSetups()
+	setups["teams-connector"] = teamsConnector
+	for kind, s := range setups {
+		for _, body := range []string{"internal", `{"ok":false,"error":"internal","message":"internal",` +
+			`"description":"internal","code":19021,"msg":"internal","errors":["internal"]}`,
+			connectorError + "429 internal"} {
+			for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusInternalServerError} {
+				server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, body)
+				})
+				o := s.options(server)
+				transport, err := (&egress.Policy{HidePrivate: true}).Transport(egress.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Transport = redirected{redirectTo(server), transport}
+				if err := newProvider(t, o).Send(testContext(t), failure()); err != nil &&
+					strings.Contains(err.Error(), "internal") {
+					t.Errorf("%s, status %d, body %s: %v", kind, status, body, err)
+				}
+			}
+		}
 	}
 }
 

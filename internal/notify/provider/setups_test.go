@@ -207,13 +207,23 @@ func (i identity) Token(_ context.Context, cloud, scope string) (string, error) 
 type redirectTo string
 
 func (server redirectTo) RoundTrip(r *http.Request) (*http.Response, error) {
-	u, err := url.Parse(string(server))
+	return redirected{server, http.DefaultTransport}.RoundTrip(r)
+}
+
+// redirected sends all requests to a server, by another transport.
+type redirected struct {
+	server redirectTo
+	next   http.RoundTripper
+}
+
+func (to redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	u, err := url.Parse(string(to.server))
 	if err != nil {
 		return nil, err
 	}
 	out := r.Clone(r.Context())
 	out.Host, out.URL.Scheme, out.URL.Host = r.URL.Host, u.Scheme, u.Host
-	resp, err := http.DefaultTransport.RoundTrip(out)
+	resp, err := to.next.RoundTrip(out)
 	if err == nil {
 		resp.Request = r
 	}

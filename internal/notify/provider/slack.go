@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -175,7 +174,7 @@ func (s *slack) checkResponse(a response) error {
 	if result.OK {
 		return nil
 	}
-	f := fault.New(SendFailed, "Slack rejected the message: %s", excerpt.Chars(singleLine(result.Error), maxErrorText)).
+	f := fault.New(SendFailed, "Slack rejected the message: %s", a.quote(result.Error)).
 		After(a.wait)
 	switch {
 	case slices.Contains(slackTemporary, result.Error):

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -213,8 +212,7 @@ func checkConnectorResponse(a response) error {
 		return fault.New(SendFailed, "Microsoft Teams rejected the message: the response is not that of a connector").
 			WithHint("Check the address of the Provider")
 	}
-	f := fault.New(SendFailed, "Microsoft Teams rejected the message: %s",
-		excerpt.Chars(singleLine(result), maxErrorText))
+	f := fault.New(SendFailed, "Microsoft Teams rejected the message: %s", a.quote(result))
 	switch {
 	case strings.Contains(result, "429"):
 		return f.After(max(a.wait, time.Minute)).WithHint("The event will be retried")

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
@@ -82,7 +81,7 @@ func (t *telegram) Send(ctx context.Context, e event.Event) error {
 	}
 	if json.Unmarshal(a.body, &result) != nil || !result.OK {
 		return fault.New(SendFailed, "%s rejected the message: %s", t.to.Host,
-			excerpt.Chars(singleLine(result.Description), maxErrorText)).
+			a.quote(result.Description)).
 			WithHint("Check the address of the Provider").Final()
 	}
 	return nil

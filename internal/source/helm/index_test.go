@@ -224,6 +224,18 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
+// TestErrorsOfAnIndexQuoteNoValue reads documents of a server that is no repository.
+func TestErrorsOfAnIndexQuoteNoValue(t *testing.T) {
+	for _, document := range []string{"apiVersion: v1\nentries: internal", "apiVersion: v1\nentries: {a: internal}",
+		"apiVersion: v1\nentries: {a: [{urls: internal}]}", "apiVersion: v1\nentries: {a: [{version: {internal: 1}}]}",
+		"internal", "{\"apiVersion\": internal"} {
+		_, err := ParseIndex(t.Context(), strings.NewReader(document), 1<<20)
+		if err == nil || strings.Contains(err.Error(), "internal") {
+			t.Errorf("%q: %v", document, err)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	i := parse(t, `apiVersion: v1
 entries:

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // ParseIndex parses the index of a repository, in YAML or JSON, of at most limit bytes. Apart from the [Index] it needs
@@ -23,10 +25,16 @@ func ParseIndex(ctx context.Context, r io.Reader, limit int64) (*Index, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot parse the index: %w", err)
+		return nil, redact.Rewrite(fmt.Errorf("cannot parse the index: %w", err), withoutValues)
 	}
 	return index, nil
 }
+
+var yamlValue = regexp.MustCompile("`[^`]*` ?")
+
+// withoutValues returns a message of the YAML library without the values that it quotes: the server may be an internal
+// one that serves something else.
+func withoutValues(message string) string { return yamlValue.ReplaceAllString(message, "") }
 
 func parseIndex(ctx context.Context, r *bufio.Reader) (*Index, error) {
 	if bom, _ := r.Peek(3); string(bom) == "\xEF\xBB\xBF" {
