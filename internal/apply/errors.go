@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 const (
@@ -184,8 +185,8 @@ func withoutLongValue(message string) string {
 
 // mask replaces what may be a value of a Secret in a message.
 func mask(message string, secret *unstructured.Unstructured) string {
-	message = dumped.ReplaceAllString(message, "{***}")
-	message = quoted.ReplaceAllString(message, `"***"`)
+	message = dumped.ReplaceAllString(message, "{"+redact.Masked+"}")
+	message = quoted.ReplaceAllString(message, `"`+redact.Masked+`"`)
 	for _, field := range []string{"data", "stringData"} {
 		values, ok := secret.Object[field].(map[string]any)
 		if !ok {
@@ -193,7 +194,7 @@ func mask(message string, secret *unstructured.Unstructured) string {
 		}
 		for _, v := range values {
 			if text := fmt.Sprint(v); text != "" {
-				message = strings.ReplaceAll(message, text, "***")
+				message = strings.ReplaceAll(message, text, redact.Masked)
 			}
 		}
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
-// masked replaces what is secret in printed values.
-const masked = "***"
-
 // buildHelmRelease is `sluice build helmrelease`.
 type buildHelmRelease struct {
 	*env

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // debugHelmRelease is `sluice debug helmrelease`.
@@ -67,7 +68,7 @@ func (d *debugHelmRelease) run(ctx context.Context, name string) error {
 	}
 	if d.values {
 		if !d.secrets {
-			composed = values.Mask(composed, origins, masked)
+			composed = values.Mask(composed, origins, redact.Masked)
 		}
 		if err := d.printAs("yaml", composed); err != nil {
 			return err

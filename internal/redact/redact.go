@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,11 +49,17 @@ func IsSealed(v any) bool {
 
 var seals = regexp.MustCompile(`\*\*\*\x00[0-9a-f]*`)
 
-// Text returns a text with seals and with whole secrets replaced. It is for texts that others compose, such as messages
-// of an API server, in addition to what a [Veil] hides.
+// Text returns a text with seals and with whole secrets replaced, also as Go quotes them. It is for texts that others
+// compose, such as messages of an API server, in addition to what a [Veil] hides.
 func Text(text string, secrets ...string) string {
 	text = seals.ReplaceAllString(text, Masked)
-	longestFirst := slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return len(b) - len(a) })
+	all := slices.Clone(secrets)
+	for _, s := range secrets {
+		if quoted := strconv.Quote(s); len(quoted) != len(s)+2 {
+			all = append(all, quoted[1:len(quoted)-1])
+		}
+	}
+	longestFirst := slices.SortedFunc(slices.Values(all), func(a, b string) int { return len(b) - len(a) })
 	for _, s := range longestFirst { // one may be part of another
 		if len(s) >= MinLength {
 			text = strings.ReplaceAll(text, s, Masked)

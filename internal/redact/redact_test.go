@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +37,18 @@ func TestErrorKeepsWhatItIs(t *testing.T) {
 	}
 	if Error(nil, "x") != nil {
 		t.Error("no error became one")
+	}
+}
+
+// TestQuotedSecretsAreReplaced has messages that quote a secret as Go does, which API servers do.
+func TestQuotedSecretsAreReplaced(t *testing.T) {
+	for _, secret := range []string{"hunter2", "hun\"ter2", "hun\\ter2", "hunter2\nhunter3\n",
+		"hunter\x00\x1b\u202e", "é\xffhunter"} {
+		for _, format := range []string{"value: %s", "Invalid value: %q: must not be", "%#v"} {
+			if text := Text(fmt.Sprintf(format, secret), secret); strings.Contains(text, "hun") {
+				t.Errorf("%q is in %q", secret, text)
+			}
+		}
 	}
 }
 
@@ -72,5 +89,37 @@ func TestPlaceholders(t *testing.T) {
 	}
 	if !strings.Contains(document, "password:") || !strings.Contains(document, "is: true") {
 		t.Errorf("the structure is lost: %s", document)
+	}
+}
+
+// TestOnlyThisPackageMasks finds code that has a mask of its own: what hides values uses this package.
+func TestOnlyThisPackageMasks(t *testing.T) {
+	files := 0
+	for _, root := range []string{"..", "../../cmd", "../../api"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasPrefix(path, "../redact/") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			files++
+			ast.Inspect(file, func(n ast.Node) bool {
+				l, ok := n.(*ast.BasicLit)
+				if ok && l.Kind == token.STRING && strings.Trim(l.Value, "`\"{}") == Masked {
+					t.Errorf("%s has the mask %s: use redact.Masked", path, l.Value)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 100 {
+		t.Errorf("%d files were read", files)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
-const masked = "***"
+const masked = redact.Masked
 
 // pattern matches what looks like a credential. Each match contains one of the literals, ignoring case. Most
 // texts contain none, and searching for literals takes a hundredth of the time of the expression.

@@ -257,3 +257,36 @@ func TestServiceAccountLogsInByToken(t *testing.T) {
 		t.Error("the log contains the token")
 	}
 }
+
+// TestStreamEndsWithTheSession checks that a stream which is open when the session ends does not go on.
+func TestStreamEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	mine := testenv.Namespace(t)
+	s.team(mine)
+	user := s.as("tenant-"+mine, "team-"+mine)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/api/v1/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := user.http.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	if !lines.Scan() || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v", resp.StatusCode, lines.Err())
+	}
+	s.advance(sessionTTL)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "ping") {
+			t.Errorf("the stream of an ended session sends %s", lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("the stream does not end: %v", err)
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 var (
@@ -312,12 +313,7 @@ func (r Remote) withoutSecrets(text string) string {
 			secrets = append(secrets, password)
 		}
 	}
-	for _, secret := range secrets {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "***")
-		}
-	}
-	return text
+	return redact.Text(text, secrets...)
 }
 
 // maxPrinted is the maximum size, in bytes, of a quoted message of a remote.
