@@ -224,7 +224,7 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
-// TestErrorsOfAnIndexQuoteNoValue reads documents of a server that is no repository.
+// TestErrorsOfAnIndexQuoteNoValue reads documents of a server that serves something else.
 func TestErrorsOfAnIndexQuoteNoValue(t *testing.T) {
 	for _, document := range []string{"apiVersion: v1\nentries: internal", "apiVersion: v1\nentries: {a: internal}",
 		"apiVersion: v1\nentries: {a: [{urls: internal}]}", "apiVersion: v1\nentries: {a: [{version: {internal: 1}}]}",
