@@ -1,7 +1,11 @@
 package artifact_test
 
 import (
+	"net/http/httptest"
 	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/artifact/backendtest"
@@ -36,4 +40,30 @@ func TestS3BackendContract(t *testing.T) {
 			}.Run(t)
 		})
 	}
+}
+
+// TestS3BackendContractOfAnotherServer runs the suite against gofakes3, which has no code in common with the server of
+// the playground.
+func TestS3BackendContractOfAnotherServer(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	storage := s3mem.New()
+	if err := storage.CreateBucket("artifacts"); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gofakes3.New(storage).Server())
+	t.Cleanup(server.Close)
+	backendtest.Suite{
+		Open: func() artifact.Backend {
+			b, err := artifact.NewS3Backend(artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts",
+				Region: "us-east-1"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Stop:    server.Close,
+		Page:    1000,
+		Secrets: []string{testenv.S3SecretKey, "X-Amz-Signature"},
+	}.Run(t)
 }

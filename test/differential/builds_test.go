@@ -48,7 +48,15 @@ func compareBuilds(t *testing.T, files map[string]string) string {
 // compareBuild compares the build of a directory.
 func compareBuild(t *testing.T, files map[string]string, dir string) string {
 	t.Helper()
-	want, wantErr := kustomize(t, files, dir)
+	root := writeTree(t, files)
+	defer os.RemoveAll(root) //nolint:errcheck // the test removes it again
+	want, wantErr := kustomize(filepath.Join(root, filepath.FromSlash(dir)))
+	return compareWith(t, files, dir, want, wantErr)
+}
+
+// compareWith compares the build of a directory with what kustomize gives.
+func compareWith(t *testing.T, files map[string]string, dir, want string, wantErr error) string {
+	t.Helper()
 	result, err := build.Build(t.Context(), build.Request{Tree: artifact.FromMap(files).WithoutLinks(), Path: dir})
 	if err != nil {
 		if wantErr == nil && !refusedOnPurpose(err) {
@@ -97,15 +105,9 @@ func refusedOnPurpose(err error) bool {
 	return slices.ContainsFunc(refusals, func(part string) bool { return strings.Contains(err.Error(), part) })
 }
 
-// kustomize builds with kustomize's library what Flux hands to it: the files of the tree without symlinks, and a
-// kustomization file that is generated if there is none, or else written again.
-func kustomize(t *testing.T, files map[string]string, entry string) (objects string, err error) {
+// writeTree writes the files of a tree without symlinks, and returns the directory.
+func writeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("kustomize panics: %v", p)
-		}
-	}()
 	root, err := os.MkdirTemp(t.TempDir(), "")
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(root, entry), 0o755)
@@ -113,7 +115,6 @@ func kustomize(t *testing.T, files map[string]string, entry string) (objects str
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(root) //nolint:errcheck // the test removes it again
 	for name, content := range files {
 		if strings.HasPrefix(content, "symlink:") {
 			continue
@@ -124,7 +125,17 @@ func kustomize(t *testing.T, files map[string]string, entry string) (objects str
 			t.Fatal(err)
 		}
 	}
-	dir := filepath.Join(root, entry)
+	return root
+}
+
+// kustomize builds a directory with kustomize's library as Flux does: with a kustomization file that is generated if
+// there is none, or else written again.
+func kustomize(dir string) (objects string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("kustomize panics: %v", p)
+		}
+	}()
 	if err := writeEntry(dir); err != nil {
 		return "", err
 	}
@@ -212,7 +223,11 @@ func manifestsBelow(dir string) (names []string, err error) {
 		if d.IsDir() {
 			for _, k := range konfig.RecognizedKustomizationFileNames() {
 				if info, err := os.Stat(filepath.Join(full, k)); err == nil && !info.IsDir() {
-					if !isComponent(filepath.Join(full, k)) {
+					is, err := isComponent(filepath.Join(full, k))
+					if err != nil {
+						return err
+					}
+					if !is {
 						names = append(names, name)
 					}
 					return fs.SkipDir
@@ -237,11 +252,26 @@ func manifestsBelow(dir string) (names []string, err error) {
 }
 
 // isComponent reports whether a kustomization file is one of a component. Generated kustomization files leave
-// components out, which is a row of docs/comparison.md: Flux fails.
-func isComponent(file string) bool {
+// components out, which is a row of docs/comparison.md: Flux fails. Both fail if the file of a component is broken.
+func isComponent(file string) (bool, error) {
 	var is types.TypeMeta
 	content, err := os.ReadFile(file)
-	return err == nil && yaml.Unmarshal(content, &is) == nil && is.Kind == types.ComponentKind
+	if err != nil || yaml.Unmarshal(content, &is) != nil || is.Kind != types.ComponentKind {
+		return false, nil
+	}
+	return true, (&types.Kustomization{}).Unmarshal(content)
+}
+
+// TestBrokenComponentsAreRefused has a component with an unknown field that no kustomization file lists.
+func TestBrokenComponentsAreRefused(t *testing.T) {
+	files := map[string]string{"app/base/kustomization.yaml": "kind: Component\nunknownField: 1\n"}
+	if difference := compareBuilds(t, files); difference != "" {
+		t.Error(difference)
+	}
+	_, err := build.Build(t.Context(), build.Request{Tree: artifact.FromMap(files), Path: entry})
+	if err == nil || !strings.Contains(err.Error(), "unknownField") {
+		t.Errorf("got %v, want an error that names the field", err)
+	}
 }
 
 func showRepository(files map[string]string) string {

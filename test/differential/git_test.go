@@ -223,10 +223,29 @@ func TestGitSparse(t *testing.T) {
 			directories = append(directories, fmt.Sprintf("%c/%c", 'a'+rune(r.IntN(3)), 'a'+rune(r.IntN(4))))
 		}
 		view := git.NewMirrors(t.TempDir()).View("sparse")
+		of := filepath.Join(g.Root, repo+".git")
+		if missing := slices.IndexFunc(directories, func(dir string) bool {
+			return len(filesByGit(t, of, commit, dir)) == 0
+		}); missing >= 0 { // git matches nothing, and here it is an error, as in Flux
+			refusesDirectory(t, view, g.URL+"/"+repo, directories, directories[missing])
+			continue
+		}
 		tree := treeOf(t, repo, view, g.URL+"/"+repo, git.Reference{Branch: "main"}, commit,
 			git.Options{Ignore: &everything, Directories: directories})
-		wantFiles(t, fmt.Sprint(repo, directories), filesOf(t, tree), filesByGit(t, filepath.Join(g.Root, repo+".git"),
-			commit, directories...))
+		wantFiles(t, fmt.Sprint(repo, directories), filesOf(t, tree), filesByGit(t, of, commit, directories...))
+	}
+}
+
+// refusesDirectory checks that a sparse checkout of a directory that does not exist is refused.
+func refusesDirectory(t *testing.T, view *git.View, url string, directories []string, missing string) {
+	t.Helper()
+	revision, err := view.Update(t.Context(), git.Remote{URL: url}, git.Reference{Branch: "main"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = view.Tree(t.Context(), revision, git.Options{Ignore: &everything, Directories: directories})
+	if err == nil || !strings.Contains(err.Error(), "'"+missing+"' of spec.sparseCheckout does not exist") {
+		t.Errorf("%v: got %v, want a refusal of %s", directories, err, missing)
 	}
 }
 

@@ -2,7 +2,9 @@ package differential
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,10 +50,41 @@ func TestSubstitutionFollowsTheDocumentedGrammar(t *testing.T) {
 	}
 }
 
-// expression is an expression whose result is known by its construction.
+// expression is an expression of parts, whose results are known by their construction.
 type expression struct {
-	text, want string
-	variables  map[string]string
+	parts     []part
+	variables map[string]string
+}
+
+type part struct{ text, want string }
+
+func (e expression) text() (text string) {
+	for _, p := range e.parts {
+		text += p.text
+	}
+	return text
+}
+
+func (e expression) want() (want string) {
+	for _, p := range e.parts {
+		want += p.want
+	}
+	return want
+}
+
+// smaller returns the expression without each of its parts, and without each of its variables.
+func (e expression) smaller() (all []expression) {
+	for i := range e.parts {
+		all = append(all, expression{slices.Delete(slices.Clone(e.parts), i, i+1), e.variables})
+	}
+	for name := range e.variables {
+		if !strings.Contains(e.text(), name) {
+			without := maps.Clone(e.variables)
+			delete(without, name)
+			all = append(all, expression{e.parts, without})
+		}
+	}
+	return all
 }
 
 func TestSubstitutionGivesWhatWasConstructed(t *testing.T) {
@@ -65,14 +98,14 @@ func TestSubstitutionGivesWhatWasConstructed(t *testing.T) {
 			return e
 		},
 		compare: func(_ *testing.T, e expression) string {
-			got, err := substitute.Expand(e.text, e.variables, true)
-			if err != nil || got != e.want {
+			got, err := substitute.Expand(e.text(), e.variables, true)
+			if err != nil || got != e.want() {
 				return fmt.Sprintf("is %q, %v", got, err)
 			}
 			return ""
 		},
-		smaller: func(expression) []expression { return nil },
-		show:    func(e expression) string { return fmt.Sprintf("%s with %q, want %q", e.text, e.variables, e.want) },
+		smaller: expression.smaller,
+		show:    func(e expression) string { return fmt.Sprintf("%s with %q, want %q", e.text(), e.variables, e.want()) },
 	}.run(t)
 }
 
@@ -126,10 +159,10 @@ func (e *expression) add(r *rand.Rand, depth int) {
 		if depth > 0 {
 			inner.add(r, depth-1)
 		}
-		e.append("${unset"+pick(r, ":=", ":-", ":+")+inner.text+"}", inner.want)
+		e.append("${unset"+pick(r, ":=", ":-", ":+")+inner.text()+"}", inner.want())
 	default:
 		e.append(a+"$$"+b, a+"$"+b)
 	}
 }
 
-func (e *expression) append(text, want string) { e.text, e.want = e.text+text, e.want+want }
+func (e *expression) append(text, want string) { e.parts = append(e.parts, part{text, want}) }

@@ -96,6 +96,7 @@ func (v plainVersion) compare(w plainVersion) int {
 type plainRange struct {
 	text  string
 	holds func(plainVersion) bool
+	parts []plainRange // nil for a range about one version
 }
 
 // rangeFrom makes a range about a version. Prereleases are in it only if its own version is one.
@@ -137,7 +138,7 @@ func rangeFrom(r *rand.Rand, v plainVersion) plainRange {
 	}
 	slices.Sort(texts)
 	text := texts[r.IntN(len(texts))]
-	return plainRange{text, func(w plainVersion) bool { return (w.pre == nil || pre != "") && kinds[text](w) }}
+	return plainRange{text, func(w plainVersion) bool { return (w.pre == nil || pre != "") && kinds[text](w) }, nil}
 }
 
 // generateRange makes a range, or two of which one or both must hold, about versions of the tags.
@@ -147,13 +148,14 @@ func generateRange(r *rand.Rand, versions []plainVersion) plainRange {
 	switch r.IntN(4) {
 	case 0:
 		b := one()
-		return plainRange{a.text + " || " + b.text, func(v plainVersion) bool { return a.holds(v) || b.holds(v) }}
+		return plainRange{a.text + " || " + b.text, func(v plainVersion) bool { return a.holds(v) || b.holds(v) },
+			[]plainRange{a, b}}
 	case 1: // both have prereleases or none, as one with a prerelease includes those of the other
 		b := rangeFrom(r, versions[r.IntN(len(versions))])
 		if strings.Contains(a.text, "-") == strings.Contains(b.text, "-") {
 			separator := []string{" ", ", ", ","}[r.IntN(3)]
 			return plainRange{a.text + separator + b.text,
-				func(v plainVersion) bool { return a.holds(v) && b.holds(v) }}
+				func(v plainVersion) bool { return a.holds(v) && b.holds(v) }, []plainRange{a, b}}
 		}
 	}
 	return a
@@ -213,12 +215,16 @@ func checkSelections(t *testing.T, seed uint64, count int, tags []string, select
 	selected := 0
 	for range count {
 		in := generateRange(r, versions)
-		want := highestByRule(versions, in)
-		got, err := selects(in.text)
-		if (err == nil) != (len(want) > 0) || err == nil && !slices.Contains(want, got) {
-			t.Errorf("range %q: got %q and %v, want one of %q", in.text, got, err, want)
+		isSelected, difference := compareSelection(in, versions, selects)
+		if difference != "" {
+			for _, part := range in.parts {
+				if _, smaller := compareSelection(part, versions, selects); smaller != "" {
+					difference = smaller
+				}
+			}
+			t.Error(difference)
 		}
-		if err == nil {
+		if isSelected {
 			selected++
 		}
 	}
@@ -318,4 +324,14 @@ func TestVersionsOfGitRepositories(t *testing.T) {
 			})
 		})
 	}
+}
+
+// compareSelection reports whether a range selects a tag, and says how that differs from the rule.
+func compareSelection(in plainRange, versions []plainVersion, selects selector) (isSelected bool, difference string) {
+	want := highestByRule(versions, in)
+	got, err := selects(in.text)
+	if (err == nil) != (len(want) > 0) || err == nil && !slices.Contains(want, got) {
+		difference = fmt.Sprintf("range %q: got %q and %v, want one of %q", in.text, got, err, want)
+	}
+	return err == nil, difference
 }

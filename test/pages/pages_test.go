@@ -1,4 +1,4 @@
-// Package pages runs the guides of docs as a reader does: from an empty directory, with only the binaries on the path
+// Package pages runs the pages of docs as a reader does: from an empty directory, with only the binaries on the path
 // and a control plane of their own, with exactly the commands of the page, in their order.
 package pages
 
@@ -21,25 +21,110 @@ import (
 // link to it.
 const playground = "playground.md"
 
-// guides are the pages that run from the playground.
-var guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "oci-artifacts.md",
-	"preview.md", "promotion.md", "remote-clusters.md"}
+// The pages by what they start from. Each page says on it what it needs.
+var (
+	// alone are the pages that start all that they need.
+	alone = []string{"get-started.md", playground}
+
+	// guides start from the control plane of the playground, to which they have a link.
+	guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "oci-artifacts.md",
+		"preview.md", "promotion.md", "remote-clusters.md"}
+
+	// installations start from a cluster without Sluice.
+	installations = []string{"install.md", "high-availability.md", "ui.md", "upgrade-and-backup.md"}
+)
+
+// prepared is what a person has done before pages that say so.
+var prepared = map[string]string{"upgrade-and-backup.md": "sluice install\n"}
 
 // TestGuides runs each guide after the commands of the playground. Only ports differ from the page.
 func TestGuides(t *testing.T) {
 	for _, page := range guides {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath("kubectl"); err != nil && page == "remote-clusters.md" {
-				t.Skip("kubectl is not installed, which this guide needs")
+			if strings.Contains(commands(testenv.Page(t, page)), "kubectl ") {
+				kubectl(t)
 			}
 			if !strings.Contains(testenv.Page(t, page), "]("+playground+")") {
 				t.Fatalf("%s does not say that it starts from %s", page, playground)
 			}
 			start := testenv.Blocks(t, playground, "sh")
-			steps := strings.Join(start[:len(start)-1], "") + commands(testenv.Page(t, page)) + start[len(start)-1]
-			run(t, steps)
+			run(t, strings.Join(start[:len(start)-1], "")+commands(testenv.Page(t, page))+start[len(start)-1])
 		})
+	}
+}
+
+// TestGetStarted runs docs/get-started.md, and compares what its commands print with what the page shows. Only ports
+// differ from the page, and the binaries are those that are built already.
+func TestGetStarted(t *testing.T) {
+	t.Parallel()
+	script := commands(testenv.Page(t, "get-started.md"))
+	if _, err := exec.LookPath("kubectl"); err != nil { // one step needs it
+		script = regexp.MustCompile(`(?m)^kubectl .*\n`).ReplaceAllString(script, "")
+	}
+	out := run(t, strings.NewReplacer("make build\n", "", "$PWD/bin:", "").Replace(script))
+	if !strings.Contains(out, "'flux-system/web' is held by a gate") {
+		t.Error("reconcile does not name the gate")
+	}
+	compareShown(t, "get-started.md", script, out)
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
+
+// changing matches what differs between runs: hashes of commits, times, and the address of the git server.
+var changing = regexp.MustCompile(`sha1:[0-9a-f]+|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|127[.\d]+:\d+`)
+
+// compareShown compares the output that a page shows with that of its commands.
+func compareShown(t *testing.T, page, script, out string) {
+	t.Helper()
+	out = changing.ReplaceAllString(out, "…")
+	commands := 0
+	for _, block := range testenv.Blocks(t, page, "console") {
+		for _, shown := range strings.Split("\n"+block, "\n$ ")[1:] {
+			command, want, _ := strings.Cut(shown, "\n")
+			commands++
+			if !strings.Contains(script, command+"\n") {
+				t.Errorf("the page shows the output of another command: %s", command)
+			}
+			want = strings.TrimRight(changing.ReplaceAllString(want, "…"), "\n")
+			if !strings.Contains(out, "\n"+want+"\n") {
+				t.Errorf("%s does not print what the page shows:\n%s", command, want)
+			}
+		}
+	}
+	const least = 5
+	if commands < least {
+		t.Errorf("the page shows the output of %d commands", commands)
+	}
+}
+
+// TestInstallations runs the pages that install Sluice, one after the other in one cluster. Sluice is removed between.
+func TestInstallations(t *testing.T) {
+	t.Parallel()
+	kubectl(t)
+	steps := "playground cluster --kubeconfig kubeconfig > cluster.log 2>&1 &\n" +
+		"until grep -q ready cluster.log; do sleep 1; done\nexport KUBECONFIG=$PWD/kubeconfig\n"
+	for i, page := range installations {
+		if i > 0 {
+			steps += "sluice uninstall --silent\n"
+		}
+		steps += "mkdir " + page + "\npushd " + page + "\n" + prepared[page] + commands(testenv.Page(t, page)) + "popd\n"
+	}
+	run(t, steps+"kill $(jobs -p)\n")
+}
+
+// TestDemo runs the demo, which deploys the examples istio, webapp and pipeline until all is Ready.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, "DEMO_EXIT=1 playground demo --sluice \"$(command -v sluice)\" --examples '"+
+		filepath.Join(root, "examples")+"'\n")
+	if !strings.Contains(out, "webapp") {
+		t.Errorf("the demo prints\n%s", out)
 	}
 }
 
@@ -115,37 +200,49 @@ func TestExampleOfPromotion(t *testing.T) {
 	}
 }
 
-// run runs commands in one shell, in an empty directory.
-func run(t *testing.T, steps string) {
+// kubectl skips a test that needs kubectl.
+func kubectl(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"sluice", "playground"} {
-		if _, err := testenv.Binary(name); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed, which commands of these pages need")
+	}
+}
+
+// binary returns the path of sluice. The playground is beside it.
+func binary(t *testing.T) string {
+	t.Helper()
+	if _, err := testenv.Binary("playground"); err != nil {
+		t.Fatal(err)
 	}
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sluice
+}
+
+// run runs commands in one shell, in an empty directory, and returns what they print.
+func run(t *testing.T, steps string) string {
+	t.Helper()
 	steps = strings.NewReplacer("127.0.0.1:8088", system.FreeAddress(t), "127.0.0.1:5050", system.FreeAddress(t),
 		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
 			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(steps)
 	const limit = 5 * time.Minute // of a guide on a loaded machine; most take half a minute
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", "set -euxo pipefail\n"+steps)
+	cmd := exec.CommandContext(ctx, "bash", "-c", "PS4='+ $SECONDS s: '\nset -euxo pipefail\n"+steps)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(sluice)+":"+os.Getenv("PATH"), "HOME="+cmd.Dir,
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"), "HOME="+cmd.Dir,
 		"GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com", "GIT_COMMITTER_NAME=me",
 		"GIT_COMMITTER_EMAIL=me@example.com", "SLUICE_NAMESPACE=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the page starts ends with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return
+	if err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nothing may be left
+		log, _ := os.ReadFile(filepath.Join(cmd.Dir, "try", "controller.log"))
+		t.Fatalf("%v\n%s\nlog of the controllers:\n%s", err, out, log)
 	}
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nothing may be left
-	log, _ := os.ReadFile(filepath.Join(cmd.Dir, "try", "controller.log"))
-	t.Fatalf("%v\n%s\nlog of the controllers:\n%s", err, out, log)
+	return string(out)
 }

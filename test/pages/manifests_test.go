@@ -1,18 +1,17 @@
-package e2e
+package pages
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/config"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -58,44 +57,42 @@ func TestDocumentationExamples(t *testing.T) {
 }
 
 // pageObjects returns the manifests of a page, for a namespace and the user of the tests.
-func pageObjects(t *testing.T, page, namespace string) []*unstructured.Unstructured {
+func pageObjects(t *testing.T, page, namespace string) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	var objects []*unstructured.Unstructured
 	for _, block := range testenv.Blocks(t, page, "yaml") {
-		for _, document := range strings.Split(block, "\n---\n") {
-			o := &unstructured.Unstructured{}
-			if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
-				t.Errorf("%s: %v", page, err)
-				continue
-			}
-			if o.GroupVersionKind().Group == "kustomize.config.k8s.io" {
-				continue // a file of kustomize, not an object
-			}
-			o.SetNamespace(namespace)
-			if o.GetKind() == "GateApproval" { // approvals are in the name of who creates them
-				_ = unstructured.SetNestedField(o.Object, "admin", "spec", "user")
-				unstructured.RemoveNestedField(o.Object, "spec", "groups")
-			}
-			objects = append(objects, o)
-		}
+		objects = append(objects, objectsOf(t, page, block, namespace)...)
 	}
 	return objects
 }
 
+// objectsOf returns the manifests of a block.
+func objectsOf(t *testing.T, page, block, namespace string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, document := range strings.Split(block, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+			t.Errorf("%s: %v", page, err)
+			continue
+		}
+		if o.GroupVersionKind().Group == "kustomize.config.k8s.io" {
+			continue // a file of kustomize, not an object
+		}
+		o.SetNamespace(namespace)
+		if o.GetKind() == "GateApproval" { // approvals are in the name of who creates them
+			_ = unstructured.SetNestedField(o.Object, "admin", "spec", "user")
+			unstructured.RemoveNestedField(o.Object, "spec", "groups")
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// installDefinitions installs the definitions and the admission policies.
 func installDefinitions(t *testing.T) {
 	t.Helper()
-	objects, err := config.Definitions()
-	if err != nil {
-		t.Fatal(err)
+	cmd := exec.CommandContext(t.Context(), binary(t), "install", "--crds-only")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+testenv.Kubeconfig(t))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	cluster, err := apply.NewCluster(testenv.Cluster(t), apply.ClusterOptions{WaitTimeout: 3 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cluster.Close()
-	testenv.Eventually(t, "the definitions are served", func() error {
-		_, err := cluster.Apply(context.Background(),
-			apply.Request{Owner: apply.Owner{Group: "test.io", Namespace: "x", Name: "x"}, Objects: objects})
-		return err
-	})
 }
