@@ -47,8 +47,8 @@ type contents struct {
 	ignore  *string
 }
 
-// TestBucketsOfS3ServersGiveTheSame puts the same objects into buckets of two S3 servers, and compares the revisions and
-// the files that a Bucket reads.
+// TestBucketsOfS3ServersGiveTheSame puts the same objects into buckets of two S3 servers, and compares the revisions
+// and the files that a Bucket reads.
 func TestBucketsOfS3ServersGiveTheSame(t *testing.T) {
 	t.Parallel()
 	stores, n := objectStores(t), 0

@@ -105,7 +105,9 @@ func TestSubstitutionGivesWhatWasConstructed(t *testing.T) {
 			return ""
 		},
 		smaller: expression.smaller,
-		show:    func(e expression) string { return fmt.Sprintf("%s with %q, want %q", e.text(), e.variables, e.want()) },
+		show: func(e expression) string {
+			return fmt.Sprintf("%s with %q, want %q", e.text(), e.variables, e.want())
+		},
 	}.run(t)
 }
 

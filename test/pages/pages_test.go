@@ -109,7 +109,8 @@ func TestInstallations(t *testing.T) {
 		if i > 0 {
 			steps += "sluice uninstall --silent\n"
 		}
-		steps += "mkdir " + page + "\npushd " + page + "\n" + prepared[page] + commands(testenv.Page(t, page)) + "popd\n"
+		steps += "mkdir " + page + "\npushd " + page + "\n" + prepared[page] + commands(testenv.Page(t, page)) +
+			"popd\n"
 	}
 	run(t, steps+"kill $(jobs -p)\n")
 }
@@ -208,7 +209,7 @@ func kubectl(t *testing.T) {
 	}
 }
 
-// binary returns the path of sluice. The playground is beside it.
+// binary returns the path of sluice, whose directory has the playground as well.
 func binary(t *testing.T) string {
 	t.Helper()
 	if _, err := testenv.Binary("playground"); err != nil {

@@ -37,8 +37,8 @@ func TestLoginAtAnotherProvider(t *testing.T) {
 	if me := b.me(); me.User != "anna@example.com" {
 		t.Errorf("logged in as %q", me.User)
 	}
-	provider.QueueUser(&mockoidc.MockUser{Subject: "2", Email: "eve@example.com"}) // not verified
-	if r := s.browser().oidc("", "/"); r.status == http.StatusOK && r.url.Path == "/" {
-		t.Error("an email that is not verified logs in")
+	provider.QueueError(&mockoidc.ServerError{Code: http.StatusForbidden, Error: "access_denied"})
+	if r := s.browser().oidc("", "/"); r.status == http.StatusOK {
+		t.Errorf("a login that the provider refuses got %d at %s", r.status, r.url)
 	}
 }
