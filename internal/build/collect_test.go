@@ -31,7 +31,7 @@ func randomReplacements(r *rand.Rand) string {
 				"metadata.name", "data.j", "x.new"))
 		for range 1 + r.IntN(2) {
 			path := pick(r, "data.a", "data.b", "data.c", "x.l.*", "x.l.[n=1].v", "x.l.*.v",
-				"x.*", "data.j.k", "data.j.l.*",
+				"x.l.0", "x.l.1", "x.*", "data.j.k", "data.j.l.*",
 				"x.y", "metadata.labels.team", "data.j")
 			options := pick(r, "", "", "create: true", "delimiter: '-', index: 9",
 				"delimiter: '-', index: -1",
@@ -290,6 +290,13 @@ func ofLittle() map[string]multiplied {
 			"kustomization.yaml": listed + "replacements:\n" + into(1, "data.y", "data.x",
 				"create: false") +
 				into(1, "data.y", "data.x.k", "create: false")},
+			"replacements write the field \"x\" as a whole, and also a part of its text. " +
+				"What the text is made of is not known before. Write the parts only, or use a patch"},
+		"an entry of a list as a whole and in part": {map[string]string{"a.yaml": cm("a") +
+			"data: {x: ['{}'], y: '{k: 1}'}\n",
+			"kustomization.yaml": listed + "replacements:\n" + into(1, "data.y", "data.x.0",
+				"create: false") +
+				into(1, "data.y", "data.x.0.k", "create: false")},
 			"replacements write the field \"x\" as a whole, and also a part of its text. " +
 				"What the text is made of is not known before. Write the parts only, or use a patch"},
 		"too many targets": {map[string]string{"a.yaml": many(1500),

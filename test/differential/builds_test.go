@@ -276,6 +276,26 @@ func TestBrokenComponentsAreRefused(t *testing.T) {
 	}
 }
 
+// TestReplacementsOfCertificates has the replacements that kubebuilder writes: the name and the namespace of a Service
+// become parts of the entries of a list. Cluster API has them.
+func TestReplacementsOfCertificates(t *testing.T) {
+	replacement := func(field, index string) string {
+		return "- source: {kind: Service, fieldPath: metadata." + field + "}\n  targets:\n" +
+			"  - select: {kind: Certificate}\n    fieldPaths: [.spec.dnsNames.0, .spec.dnsNames.1]\n" +
+			"    options: {delimiter: '.', index: " + index + ", create: true}\n"
+	}
+	difference := compareBuilds(t, map[string]string{
+		"app/kustomization.yaml": "namespace: system\nnamePrefix: team-\nresources: [a.yaml]\nreplacements:\n" +
+			replacement("name", "0") + replacement("namespace", "1"),
+		"app/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\n" +
+			"apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: web}\n" +
+			"spec: {dnsNames: [NAME.NAMESPACE.svc, NAME.NAMESPACE.svc.cluster.local, localhost]}\n",
+	})
+	if difference != "" {
+		t.Error(difference)
+	}
+}
+
 func showRepository(files map[string]string) string {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -58,7 +58,7 @@ func TestBucketsOfS3ServersGiveTheSame(t *testing.T) {
 			in := contents{objects: map[string]string{}, prefix: pick(r, "", "", "a/", "deploy", "none/")}
 			for range r.IntN(12) {
 				// Not empty: gofakes3 wants the header Content-Length, which the client leaves out of an empty upload.
-				in.objects[filePath(r)] = pick(r, "x", "y\n", strings.Repeat("text\n", r.IntN(5000)), "\x00\xff")
+				in.objects[filePath(r)] = pick(r, "x", "y\n", strings.Repeat("text\n", 1+r.IntN(5000)), "\x00\xff")
 			}
 			maps.DeleteFunc(in.objects, func(name, _ string) bool { // versitygw stores objects as files
 				return slices.ContainsFunc(slices.Collect(maps.Keys(in.objects)), func(other string) bool {

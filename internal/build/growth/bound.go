@@ -126,7 +126,7 @@ func (s *simulation) selected(kind, name string) int64 {
 	if kind != allKinds {
 		number = s.numberOf(kind, "")
 	}
-	if s.renamed || s.affixes > 0 || s.isWritten("name") || !plainName.MatchString(name) {
+	if s.renamed || s.affixes > 0 || s.isWritten("name", anyLevel) || !plainName.MatchString(name) {
 		return number
 	}
 	return min(number, s.numberOf("", name))
@@ -221,7 +221,7 @@ func (s *simulation) grow(to target, value growth, more size) {
 			s.any.tree = s.any.tree.plus(more)
 		}
 		if i >= last {
-			s.written[part] = true
+			s.written.add(part, len(path)-1-i)
 		}
 		for _, id := range written(to.kind, part) {
 			g := s.grown[id]

@@ -1,7 +1,5 @@
 package growth
 
-import "maps"
-
 // field is what is known of the values under a key. Elements of a list are under the key of the list too.
 type field struct {
 	text     int64 // bytes of the longest text
@@ -74,10 +72,26 @@ type contents struct {
 	references       int64 // '$(' in all objects
 	sharedReferences int64 // '$(' in patches and settings, which may be part of each object
 
-	any     growth          // of fields whose keys are not known
-	copied  int64           // values that were copied as part of maps and lists, and may have any key
-	refers  int64           // bytes that were written and may refer to vars
-	written map[string]bool // keys of fields that were written as a whole
+	any     growth // of fields whose keys are not known
+	copied  int64  // values that were copied as part of maps and lists, and may have any key
+	refers  int64  // bytes that were written and may refer to vars
+	written writes // fields that were written as a whole
+}
+
+// writes are the fields that were written as a whole: their keys, with the least number of levels of lists between the
+// field of the key and the value.
+type writes map[string]int
+
+func (w writes) add(key string, levels int) {
+	if before, known := w[key]; !known || levels < before {
+		w[key] = levels
+	}
+}
+
+func (w writes) merge(others writes) {
+	for key, levels := range others {
+		w.add(key, levels)
+	}
 }
 
 // growth is what replacements made of the fields of a key.
@@ -94,7 +108,7 @@ func (g growth) and(h growth) growth {
 
 func newContents() contents {
 	return contents{fields: map[id]*field{}, kinds: map[string]int64{}, names: map[string]int64{},
-		written: map[string]bool{}}
+		written: writes{}}
 }
 
 func (c *contents) clone() contents {
@@ -133,7 +147,7 @@ func (c *contents) merge(listed *contents) {
 	c.sharedReferences = sum(c.sharedReferences, listed.sharedReferences)
 	c.any, c.copied = c.any.and(listed.any), sum(c.copied, listed.copied)
 	c.refers = sum(c.refers, listed.refers)
-	maps.Copy(c.written, listed.written)
+	c.written.merge(listed.written)
 }
 
 // grow adds what replacements made of the objects.
@@ -147,5 +161,5 @@ func (c *contents) grow(s *simulation) {
 	}
 	c.largest = c.largest.and(s.largest)
 	c.any, c.copied, c.refers = c.any.and(s.any), sum(c.copied, s.copied), sum(c.refers, s.refers)
-	maps.Copy(c.written, s.written)
+	c.written.merge(s.written)
 }

@@ -16,10 +16,14 @@ const (
 
 // parse adds the work and the growth of texts that the path of a target leads into.
 func (s *simulation) parse(to target, each size) {
-	for _, part := range to.path[:max(0, len(to.path)-1)] {
+	for i, part := range to.path[:max(0, len(to.path)-1)] {
+		levels := anyLevel
+		if i >= lastKey(to.path) { // only entries of lists follow, and the last of them is not parsed but written
+			levels = len(to.path) - 1 - i
+		}
 		for _, id := range read(to.kind, part) {
 			if f := s.find(id); f.text > 0 {
-				if s.isWritten(part) {
+				if s.isWritten(part, levels) {
 					s.bound.Nested = part
 				}
 				s.parseField(to, id, f, each)

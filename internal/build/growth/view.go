@@ -1,6 +1,9 @@
 package growth
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // lookAt makes the objects of kustomizations those that replacements may select.
 func (s *simulation) lookAt(view []*Kustomization) {
@@ -48,7 +51,15 @@ func (s *simulation) numberOf(kind, name string) int64 {
 	return number
 }
 
-// isWritten reports whether fields of a key were written as a whole.
-func (s *simulation) isWritten(key string) bool {
-	return s.written[key] || slices.ContainsFunc(s.view, func(k *Kustomization) bool { return k.written[key] })
+// anyLevel is more levels of lists than a path has.
+const anyLevel = math.MaxInt
+
+// isWritten reports whether values at less than a number of levels of lists below fields of a key were written as a
+// whole.
+func (s *simulation) isWritten(key string, levels int) bool {
+	above := func(w writes) bool {
+		at, known := w[key]
+		return known && at < levels
+	}
+	return above(s.written) || slices.ContainsFunc(s.view, func(k *Kustomization) bool { return above(k.written) })
 }
