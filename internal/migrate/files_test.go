@@ -1,8 +1,10 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,11 +79,36 @@ func TestFilesRewritesOnlyVersions(t *testing.T) {
 	}
 }
 
+// TestVersionsOfFlux compares the newest version of each kind with the definitions of Flux's releases.
 func TestVersionsOfFlux(t *testing.T) {
-	alert := schema.GroupKind{Group: "notification.toolkit.fluxcd.io", Kind: "Alert"}
-	for flux, want := range map[string]string{"2.0": "v1beta2", "2.1.3": "v1beta3", "v2.8": "v1beta3", "2.9": "v1"} {
-		if versions, err := VersionsOfFlux(flux); err != nil || versions[alert] != want {
-			t.Errorf("%s: got %s, %v, want %s", flux, versions[alert], err, want)
+	for _, c := range []struct {
+		kind     schema.GroupKind
+		versions []string // of Flux 2.0, 2.1 and so on
+	}{
+		{sourceKind("GitRepository"), every("v1")},
+		{sourceKind("HelmChart"), since(3, "v1beta2", "v1")},
+		{sourceKind("HelmRepository"), since(3, "v1beta2", "v1")},
+		{sourceKind("Bucket"), since(4, "v1beta2", "v1")},
+		{sourceKind("OCIRepository"), since(6, "v1beta2", "v1")},
+		{sourceKind("ExternalArtifact"), since(7, "", "v1")},
+		{schema.GroupKind{Group: "source.extensions.fluxcd.io", Kind: "ArtifactGenerator"}, since(7, "", "v1beta1")},
+		{schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}, every("v1")},
+		{schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
+			[]string{"v2beta1", "v2beta1", "v2beta2", "v2", "v2", "v2", "v2", "v2", "v2", "v2"}},
+		{notificationKind("Receiver"), every("v1")},
+		{notificationKind("Alert"), since(2, "v1beta2", "v1beta3")},
+		{notificationKind("Provider"), since(2, "v1beta2", "v1beta3")},
+		{imageKind("ImagePolicy"), since(7, "v1beta2", "v1")},
+		{imageKind("ImageRepository"), since(7, "v1beta2", "v1")},
+		{imageKind("ImageUpdateAutomation"), []string{"v1beta1", "v1beta1", "v1beta1", "v1beta2", "v1beta2", "v1beta2",
+			"v1beta2", "v1", "v1", "v1"}},
+	} {
+		for minor, want := range c.versions {
+			for _, flux := range []string{fmt.Sprintf("2.%d", minor), fmt.Sprintf("v2.%d.4", minor)} {
+				if versions, err := VersionsOfFlux(flux); err != nil || versions[c.kind] != want {
+					t.Errorf("%s of Flux %s: got %q, %v, want %q", c.kind.Kind, flux, versions[c.kind], err, want)
+				}
+			}
 		}
 	}
 	for _, flux := range []string{"", "latest", "1.9", "3.0"} {
@@ -89,6 +116,25 @@ func TestVersionsOfFlux(t *testing.T) {
 			t.Errorf("%q is accepted", flux)
 		}
 	}
+}
+
+func sourceKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: "source.toolkit.fluxcd.io", Kind: kind}
+}
+
+func notificationKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: "notification.toolkit.fluxcd.io", Kind: kind}
+}
+
+func imageKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: "image.toolkit.fluxcd.io", Kind: kind}
+}
+
+func every(version string) []string { return since(0, "", version) }
+
+// since returns the versions of a kind in Flux 2.0 to 2.9 that had another one before a minor version.
+func since(minor int, before, version string) []string {
+	return append(slices.Repeat([]string{before}, minor), slices.Repeat([]string{version}, 10-minor)...)
 }
 
 func TestIsOlder(t *testing.T) {

@@ -28,7 +28,7 @@ var promotions = []promotion{
 	{minor: 0, group: "notification.toolkit.fluxcd.io", version: "v1beta2", kinds: []string{"Alert", "Provider"}},
 	{minor: 0, group: "image.toolkit.fluxcd.io", version: "v1beta2", kinds: []string{"ImagePolicy", "ImageRepository"}},
 	{minor: 0, group: "image.toolkit.fluxcd.io", version: "v1beta1", kinds: []string{"ImageUpdateAutomation"}},
-	{minor: 1, group: "notification.toolkit.fluxcd.io", version: "v1beta3", kinds: []string{"Alert", "Provider"}},
+	{minor: 2, group: "notification.toolkit.fluxcd.io", version: "v1beta3", kinds: []string{"Alert", "Provider"}},
 	{minor: 2, group: "helm.toolkit.fluxcd.io", version: "v2beta2", kinds: []string{"HelmRelease"}},
 	{minor: 3, group: "helm.toolkit.fluxcd.io", version: "v2", kinds: []string{"HelmRelease"}},
 	{minor: 3, group: "source.toolkit.fluxcd.io", version: "v1", kinds: []string{"HelmChart", "HelmRepository"}},
@@ -39,7 +39,6 @@ var promotions = []promotion{
 	{minor: 7, group: "source.extensions.fluxcd.io", version: "v1beta1", kinds: []string{"ArtifactGenerator"}},
 	{minor: 7, group: "image.toolkit.fluxcd.io", version: "v1",
 		kinds: []string{"ImagePolicy", "ImageRepository", "ImageUpdateAutomation"}},
-	{minor: 9, group: "notification.toolkit.fluxcd.io", version: "v1", kinds: []string{"Alert", "Provider"}},
 }
 
 // VersionsOfFlux returns the newest API version of each kind in a version of Flux, such as "2.6" or "v2.6.1".
