@@ -97,6 +97,8 @@ type ReceiverSpec struct {
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 
 	// OIDCProviders whose tokens a generic-oidc Receiver accepts.
+	// +listType=map
+	// +listMapKey=issuerURL
 	// +optional
 	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
 

@@ -145,7 +145,7 @@ type OCIRepositoryStatus struct {
 
 // OCIRepository makes the content of an OCI artifact available, at the revision that its reference resolves to.
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="has(self.spec) && has(self.spec.url) && has(self.spec.interval)",
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || (has(self.spec.url) && has(self.spec.interval))",
 // +> message="spec.url and spec.interval are required"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
