@@ -85,6 +85,25 @@ func TestDigestsOfChartsCanBeIgnored(t *testing.T) {
 	}
 }
 
+// TestEventsOfHelmCharts compares reasons and messages with those of helm-controller.
+func TestEventsOfHelmCharts(t *testing.T) {
+	t.Parallel()
+	h := sharedHarness(t)
+	h.publish("1.0.0", nil)
+	h.HelmChart("shared")
+	h.release("app")
+	h.ready("app", 1)
+	chart := h.Namespace + "/" + h.Namespace + "-app"
+	h.HasEvent("app", "HelmChartCreated",
+		"Created HelmChart/"+chart+" with SourceRef 'HelmRepository/"+h.Namespace+"/charts'")
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = "1.x" })
+	h.HasEvent("app", "HelmChartConfigured", "Configured HelmChart/"+chart+" with SourceRef ")
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) {
+		s.Chart, s.ChartRef = nil, &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "shared"}
+	})
+	h.HasEvent("app", "HelmChartDeleted", "deleted HelmChart '"+chart+"'")
+}
+
 func TestAChartIsReferenced(t *testing.T) {
 	t.Parallel()
 	h := sharedHarness(t)

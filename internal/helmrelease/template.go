@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -108,13 +109,24 @@ func (c *Controller) writeTemplate(ctx context.Context, reader client.Reader, ob
 	return c.announce(obj, "Configured", c.Client.Update(ctx, wanted))
 }
 
-// announce emits an event about the source object that status.helmChart names, unless the write failed. The reasons are
-// those of Flux, such as HelmChartCreated.
+// announce emits an event about the source object that status.helmChart names, unless the write failed. Reasons and
+// messages are those of Flux, such as HelmChartCreated. Like there, Alerts do not get it.
 func (c *Controller) announce(obj *helmv2.HelmRelease, action string, err error) error {
-	if kind, key, ok := parseTemplateStatus(obj.Status.HelmChart); ok && err == nil {
-		c.emit(obj, corev1.EventTypeNormal, kind+action, fmt.Sprintf("%s %s '%s'", strings.ToLower(action), kind, key))
+	kind, key, ok := parseTemplateStatus(obj.Status.HelmChart)
+	if !ok || err != nil {
+		return err
 	}
-	return err
+	message := fmt.Sprintf("%s %s/%s/%s", action, kind, key.Namespace, key.Name)
+	switch ref := obj.Spec.Chart; {
+	case action == "Deleted":
+		message = fmt.Sprintf("deleted %s '%s'", kind, key)
+	case ref.Spec.SourceRef != nil:
+		message += fmt.Sprintf(" with SourceRef '%s/%s/%s'", ref.Spec.SourceRef.Kind, key.Namespace,
+			ref.Spec.SourceRef.Name)
+	}
+	c.Events.Emit(GroupKind.Group, obj, reconcile.Event{Type: corev1.EventTypeNormal, Reason: kind + action,
+		Message: message, ClusterOnly: true})
+	return nil
 }
 
 // checkTemplateOwner returns an error if a source object belongs to another HelmRelease: namespace 'a' with name 'b-c'

@@ -1,10 +1,13 @@
 package kustomization_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -62,7 +65,50 @@ func TestEventsThatAlertsRelyOn(t *testing.T) {
 	s.Kustomization("app", "app", "", system.WaitForHealth(system.NoTimeout))
 	s.Ready("app", commit)
 	s.HasEvent("app", "Progressing", "Health check passed in ")
-	s.HasEvent("app", meta.ReconciliationSucceededReason, "Applied revision: ")
+	s.HasEvent("app", meta.ReconciliationSucceededReason, "Applied revision: main@sha1:"+commit)
+	s.HasEvent("app", meta.ReconciliationSucceededReason, "Reconciliation finished in ", ", next run in 1h0m0s")
+	const commitStatus = "kustomize.toolkit.fluxcd.io/commit_status"
+	finished := 0
+	for _, e := range events(s, "app") {
+		want := ""
+		if strings.HasPrefix(e.Note, "Reconciliation finished in ") {
+			want = "update"
+			finished++
+		}
+		if e.Annotations[commitStatus] != want || e.Type != corev1.EventTypeNormal {
+			t.Errorf("%s event '%s' has %s %q, want %q", e.Type, e.Note, commitStatus, e.Annotations[commitStatus],
+				want)
+		}
+	}
+	if finished != 1 {
+		t.Errorf("%d events that the reconciliation finished", finished)
+	}
+}
+
+// events returns the events of the cluster about an object.
+func events(s *harness, name string) (found []eventsv1.Event) {
+	s.Helper()
+	var list eventsv1.EventList
+	if err := s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
+		s.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Regarding.Name == name {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// countEvents returns how many events of the cluster about an object contain a text.
+func countEvents(s *harness, name, text string) (n int) {
+	s.Helper()
+	for _, e := range events(s, name) {
+		if strings.Contains(e.Note, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestEmptiedDirectoryIsPrunedOnceAllowed follows the message of the refusal.

@@ -45,6 +45,7 @@ func (r *run) unhealthy(err error) reconcile.Outcome {
 
 // succeeded reports that the revision is applied and healthy.
 func (r *run) succeeded() reconcile.Outcome {
+	before := r.obj.Status.LastAppliedRevision
 	r.obj.Status.LastAppliedRevision = r.source.Revision
 	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
 	started := r.state.started
@@ -57,7 +58,7 @@ func (r *run) succeeded() reconcile.Outcome {
 		message += "; " + note
 	}
 	ready := reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message)
-	if r.worked && !r.confirmed() {
+	if r.worked && !r.confirmed() || before != r.source.Revision || !reconcile.IsReady(r.obj) {
 		ready = ready.Finished(r.Clock.Since(started), r.obj.Spec.Interval.Duration)
 	}
 	return r.outcome(ready)

@@ -25,6 +25,7 @@ type Event struct {
 	Type, Reason, Message string
 	Metadata              map[string]string // keys have no group prefix, such as revision
 	Minor                 bool              // nothing was changed; for commit statuses only
+	ClusterOnly           bool              // not for alerts, as Flux's events of type Trace
 
 	// Summary is what the pass changed, for an event of the cluster. Alerts have it by the event before.
 	Summary string

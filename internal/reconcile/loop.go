@@ -325,6 +325,8 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	announced := o.state == ready && is != nil && is.Status == metav1.ConditionTrue &&
 		(o.eventReason != "" || l.isNews(obj, was, is, o))
 	summary := ""
+	minor := o.unchanged && was != nil && was.Status == metav1.ConditionTrue &&
+		is != nil && is.Status == metav1.ConditionTrue
 	for _, n := range o.notes {
 		if is != nil && n.reason == is.Reason && n.message == explain.WithoutCode(is.Message) {
 			o.eventReason = is.Reason // one event for both
@@ -343,7 +345,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 			maps.Copy(metadata, o.metadata)
 		}
 		l.Events.Emit(l.GroupKind.Group, obj, Event{Type: n.eventType, Reason: n.reason, Message: n.message,
-			Metadata: metadata, Summarized: summarized})
+			Metadata: metadata, Summarized: summarized, Minor: n.isMinor && minor})
 	}
 	if is == nil || o.eventReason == "" && !announced && !l.isNews(obj, was, is, o) {
 		return
@@ -355,7 +357,7 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 	l.Events.Emit(l.GroupKind.Group, obj, Event{
 		Type: eventType, Reason: cmp.Or(o.eventReason, is.Reason), Message: is.Message, Metadata: o.metadata,
 		Summary: summary,
-		Minor:   o.unchanged && was != nil && was.Status == metav1.ConditionTrue && is.Status == metav1.ConditionTrue,
+		Minor:   minor,
 	})
 }
 

@@ -56,6 +56,7 @@ type Outcome struct {
 type note struct {
 	eventType, reason, message string
 	isSummary                  bool              // of the objects that the pass changed
+	isMinor                    bool              // if nothing was changed
 	metadata                   map[string]string // in addition to that of the outcome
 }
 
@@ -124,10 +125,12 @@ func (o Outcome) Note(reason, format string, args ...any) Outcome {
 }
 
 // Finished adds an event that the pass has reached the declared state, with the time that it took. Its metadata says
-// that it is for commit statuses: other providers do not send it.
+// that it is for commit statuses: providers for people do not send it. It is minor if nothing was changed.
 func (o Outcome) Finished(took, next time.Duration) Outcome {
 	o = o.Note(o.reason, "Reconciliation finished in %s, next run in %s", took.Round(time.Millisecond), next)
-	o.notes[len(o.notes)-1].metadata = map[string]string{meta.EventCommitStatusKey: meta.EventCommitStatusUpdate}
+	n := &o.notes[len(o.notes)-1]
+	n.metadata = map[string]string{meta.EventCommitStatusKey: meta.EventCommitStatusUpdate}
+	n.isMinor = true
 	return o
 }
 

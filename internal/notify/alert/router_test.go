@@ -259,11 +259,12 @@ func TestProvidersGetSupportedEventsOnly(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ event, want string }{
-		"no metadata":          {event: "", want: "generic slack"},
-		"revision":             {event: "revision=main@sha1:abc", want: "azuredevops generic github slack"},
-		"origin revision":      {event: "originRevision=main@sha1:abc", want: "azuredevops generic github slack"},
-		"commit annotation":    {event: "event.toolkit.fluxcd.io/commit=abc", want: "azuredevops generic github slack"},
-		"commit status update": {event: "revision=main@sha1:abc commit_status=update", want: "azuredevops github"},
+		"no metadata":       {event: "", want: "generic slack"},
+		"revision":          {event: "revision=main@sha1:abc", want: "azuredevops generic github slack"},
+		"origin revision":   {event: "originRevision=main@sha1:abc", want: "azuredevops generic github slack"},
+		"commit annotation": {event: "event.toolkit.fluxcd.io/commit=abc", want: "azuredevops generic github slack"},
+		"commit status update": {event: "revision=main@sha1:abc commit_status=update",
+			want: "azuredevops generic github"},
 		"change request": {event: "event.toolkit.fluxcd.io/change_request=7",
 			want: "generic gitlabmergerequestcomment slack"},
 		"change request and revision": {event: "change_request=7 revision=main@sha1:abc",
@@ -271,7 +272,7 @@ func TestProvidersGetSupportedEventsOnly(t *testing.T) {
 		"unknown commit status": {event: "commit_status=other", want: "generic slack"},
 		"change request and commit status update": {
 			event: "change_request=7 commit_status=update revision=main@sha1:abc",
-			want:  "azuredevops github"},
+			want:  "azuredevops generic github"},
 	} {
 		e := newEvent("Kustomization", "ops", "web")
 		for pair := range strings.FieldsSeq(c.event) {

@@ -232,6 +232,8 @@ func supports(providerType string, metadata map[string]string) bool {
 	switch {
 	case slices.Contains(statusTypes, providerType):
 		return metadata[event.Revision] != "" || metadata[event.OriginRevision] != "" || metadata[event.Commit] != ""
+	case providerType == notificationv1.GenericProvider, providerType == notificationv1.GenericHMACProvider:
+		return true // for programs, which choose by the metadata
 	case metadata[event.CommitStatus] == event.CommitStatusUpdate:
 		return false
 	case slices.Contains(commentTypes, providerType):

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -29,13 +28,8 @@ type kernelEvents struct {
 
 // Emit implements [reconcile.Events]. It writes to a file but does not wait for the disk.
 func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Event) {
-	fromEvent := e.Metadata
-	if e.Minor {
-		if !setsCommitStatus(e) {
-			return
-		}
-		fromEvent = maps.Clone(e.Metadata)
-		fromEvent[event.CommitStatus] = event.CommitStatusUpdate
+	if e.ClusterOnly || e.Minor && !setsCommitStatus(e) {
+		return
 	}
 	gvk, err := apiutil.GVKForObject(obj, k.scheme)
 	if err == nil {
@@ -49,7 +43,7 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 			Timestamp:           metav1.NewTime(k.dispatcher.Clock.Now().UTC()),
 			Message:             e.Message,
 			Reason:              e.Reason,
-			Metadata:            metadata(obj, fromEvent),
+			Metadata:            metadata(obj, e.Metadata),
 			ReportingController: controllerOf(group, gvk.Kind),
 			ReportingInstance:   k.instance,
 		}.Clean())
@@ -63,7 +57,7 @@ func (k *kernelEvents) Emit(group string, obj reconcile.Object, e reconcile.Even
 // setsCommitStatus reports whether a minor event gives a commit the status that its object has: a revision that changes
 // nothing is applied as well.
 func setsCommitStatus(e reconcile.Event) bool {
-	return e.Reason == meta.ReconciliationSucceededReason &&
+	return e.Metadata[event.CommitStatus] == event.CommitStatusUpdate &&
 		(e.Metadata[event.Revision] != "" || e.Metadata[event.OriginRevision] != "")
 }
 
