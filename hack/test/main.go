@@ -71,13 +71,17 @@ func runAll(ctx context.Context, packages []string, full bool, budget time.Durat
 	return err
 }
 
+// longest are the packages whose tests take longest. They start first, so that the others run next to them.
+var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./internal/apply", "./internal/helmrelease",
+	"./internal/kubeclient", "./internal/gate", "./internal/source"}
+
 // runDefault runs the tests of all modules. A later module runs even if the tests of an earlier one fail.
 func runDefault(ctx context.Context, root string, env []string, s *summary) error {
 	var err error
 	for _, r := range []run{
 		// its results depend on files of the main module, which go test does not know
 		{dir: "hack/site", args: []string{"-count=1", "./..."}},
-		{dir: ".", args: []string{"-timeout", "25m", "./..."}},
+		{dir: ".", args: slices.Concat([]string{"-timeout", "25m"}, longest, []string{"./..."})},
 		{dir: "playground", args: []string{"-timeout", "15m", "./..."}},
 	} {
 		r.env = env

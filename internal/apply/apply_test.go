@@ -208,6 +208,7 @@ var refusedObjects = map[string]struct {
 }
 
 func TestRefusedObjectLeavesClusterUnchanged(t *testing.T) {
+	t.Parallel()
 	for name, c := range refusedObjects {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -218,6 +218,7 @@ func failing(times int, matches func(*http.Request) bool, status string) func(*r
 }
 
 func TestTransientErrorsAreRetried(t *testing.T) {
+	t.Parallel()
 	patches := func(r *http.Request) bool { return r.Method == http.MethodPatch }
 	for _, status := range []string{"500 InternalError", "503 ServiceUnavailable", "504 Timeout",
 		"429 TooManyRequests"} {

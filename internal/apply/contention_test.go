@@ -150,6 +150,7 @@ func TestNewDeclarationEndsPause(t *testing.T) {
 }
 
 func TestContentionNamesFieldsAndManagers(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change           edit
 		fields, managers []string

@@ -45,6 +45,7 @@ func (f *fixture) maps() []string {
 }
 
 func TestInertObjectsAreCreatedWithoutDryRun(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	result, err := f.try(f.request(threeMaps))
 	if err != nil || len(result.Changes) != 3 {
@@ -66,6 +67,7 @@ func TestInertObjectsAreCreatedWithoutDryRun(t *testing.T) {
 }
 
 func TestRefusalRollsBackDirectCreation(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
@@ -141,6 +143,7 @@ func TestRefusedObjectIsInNoInventory(t *testing.T) {
 }
 
 func TestOnlyWhatTakesEffectIsDryRun(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	if _, err := f.try(f.request(newApp)); err != nil {
 		t.Fatal(err)
@@ -160,6 +163,7 @@ func TestOnlyWhatTakesEffectIsDryRun(t *testing.T) {
 }
 
 func TestRefusedAppLeavesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	bad := strings.ReplaceAll(newApp, "name: main", "name: NO")
 	for attempt := range 3 {
@@ -222,6 +226,7 @@ func TestInertObjects(t *testing.T) {
 }
 
 func TestRefusalsOfDirectObjectsAreReportedWithOthers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	text := strings.ReplaceAll(threeMaps, "KEY", "no key") + `
 ---
@@ -253,6 +258,7 @@ func TestDirectCreationNeedsRightToDelete(t *testing.T) {
 }
 
 func TestExistingObjectIsNotCreatedDirectly(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	force := true
 	_, err := f.Dynamic().Resource(configMaps).Namespace(f.ns).Patch(context.Background(), "b", types.ApplyPatchType,
@@ -322,6 +328,7 @@ func TestObjectChangedByOthersAndByTheDeclaration(t *testing.T) {
 // TestFailureThatIsNoRefusalRollsNothingBack loses the connection while a Service is created. The next pass continues
 // with what was created.
 func TestFailureThatIsNoRefusalRollsNothingBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *rest.Config) {
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -145,6 +145,7 @@ var driftCases = map[string]struct {
 }
 
 func TestDriftIsDetectedAndCorrected(t *testing.T) {
+	t.Parallel()
 	for name, c := range driftCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -72,6 +72,7 @@ var handovers = map[string]struct {
 }
 
 func TestHandoverBetweenOwners(t *testing.T) {
+	t.Parallel()
 	// Owner a declares two objects. Then one of them moves to owner b.
 	for name, c := range handovers {
 		t.Run(name, func(t *testing.T) {

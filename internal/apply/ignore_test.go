@@ -20,6 +20,7 @@ var ignoredFieldEdits = map[string]struct {
 }
 
 func TestIgnoredFieldsAreNotOverwritten(t *testing.T) {
+	t.Parallel()
 	rules := []Ignored{{
 		Matches: func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" },
 		Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/image",

@@ -109,6 +109,7 @@ var otherManagers = map[string]struct {
 }
 
 func TestFieldsOfOtherManagersAreTakenOver(t *testing.T) {
+	t.Parallel()
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	const clientSide = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","annotations":{"` + lastApplied +
 		`":"{}"}},"data":{"a":"0","old":"x"}}`

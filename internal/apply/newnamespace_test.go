@@ -85,6 +85,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]
 // TestNewNamespaceIsWhereItsObjectsAreChecked has a policy that denies the namespace default, and one that reads the
 // labels of the namespace. The first does not refuse the set, and the second does only if the label differs.
 func TestNewNamespaceIsWhereItsObjectsAreChecked(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)
 	f.policy(`{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [default, `+f.ns+`-new]}]}`,
@@ -120,6 +121,7 @@ func TestNewNamespaceIsWhereItsObjectsAreChecked(t *testing.T) {
 
 // TestNamespaceWithObjectsOfOthersIsNotTakenBack creates an object in the namespace between the stages.
 func TestNamespaceWithObjectsOfOthersIsNotTakenBack(t *testing.T) {
+	t.Parallel()
 	var f *fixture
 	f = newFixture(t, func(c *rest.Config) {
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -218,6 +220,7 @@ func TestAdmissionMaySeeACreatedNamespaceLate(t *testing.T) {
 // TestRefusalsOfAllKindsLeaveNothing applies objects with values that the API server cannot decode, convert or accept,
 // after new objects that need no dry-run. It answers some of them with status 500.
 func TestRefusalsOfAllKindsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	const good = `{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: "%s"}, data: {a: b}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: good, namespace: "%s"}}
@@ -248,6 +251,7 @@ func TestRefusalsOfAllKindsLeaveNothing(t *testing.T) {
 		"time": configMap(`, deletionTimestamp: never}`),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFixture(t)
 			for range 2 {
 				_, err := f.try(f.request(good + bad))

@@ -81,6 +81,7 @@ var webhookCases = map[string]struct {
 }
 
 func TestWebhooks(t *testing.T) {
+	t.Parallel()
 	for name, c := range webhookCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
