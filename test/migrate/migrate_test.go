@@ -128,7 +128,7 @@ func TestMigrationAndRollback(t *testing.T) {
 	f := newFlux(t)
 	w := f.fill()
 	f.settle()
-	want := 60
+	want := 62
 	if w.recorded != nil {
 		want += 3
 	}

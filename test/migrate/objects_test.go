@@ -1,35 +1,24 @@
 package migrate
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	helmaction "helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	helmkube "helm.sh/helm/v4/pkg/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/internal/helm/digest"
-	"github.com/sluice-gitops/sluice/internal/helm/storage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/fluxlive"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -48,11 +37,14 @@ type world struct {
 	*flux
 	git      *testenv.Git
 	registry *testenv.Registry
+	charts   *testenv.Helm
 	revision string
 	server   *httptest.Server // of artifacts
 	archives map[string][]byte
 	count    int                 // of Flux's objects
 	recorded *fluxlive.Recording // nil without SLUICE_REALWORLD
+
+	chartDigest string // of the OCI artifact with the chart
 }
 
 // builtInKinds returns manifests of built-in kinds, in which %s is the namespace.
@@ -80,9 +72,10 @@ func (f *flux) world() *world {
 	w.registry.Push("app", "1.0.0", nil)
 	files := map[string]string{
 		"charts/app/Chart.yaml":           "apiVersion: v2\nname: app\nversion: 1.0.0\n",
-		"charts/app/values.yaml":          "color: red\n",
-		"charts/app/templates/web.yaml":   chartTemplate,
 		"clusters/images/deployment.yaml": "image: x\n",
+	}
+	for name, content := range chartFiles {
+		files["charts/app/"+name] = content
 	}
 	for n := range appsPerTeam {
 		files[fmt.Sprintf("apps/app-%d/all.yaml", n)] = manifests(fmt.Sprintf("app-%d", n))
@@ -95,8 +88,7 @@ func (f *flux) world() *world {
 	}
 	w.revision = "main@sha1:" + w.git.Commit("fleet", files)
 	w.archives["/fleet.tar.gz"] = system.Archive(f.T, files)
-	w.archives["/chart.tgz"] = testenv.ChartArchive(f, "app", "1.0.0", map[string]string{
-		"values.yaml": "color: red\n", "templates/web.yaml": chartTemplate})
+	w.chartRepositories()
 	return w
 }
 
@@ -106,11 +98,12 @@ func (f *flux) fill() *world {
 	w := f.world()
 	for _, team := range f.teams {
 		w.sources(team)
+		w.chartSourcesOf(team)
 		for n := range appsPerTeam {
 			w.app(team, fmt.Sprintf("app-%d", n))
 		}
 		for n := range releasesPerTeam {
-			w.release(team, fmt.Sprintf("release-%d", n))
+			w.release(team, n)
 		}
 		w.kinds(team)
 		w.images(team)
@@ -118,6 +111,9 @@ func (f *flux) fill() *world {
 	}
 	if w.recorded != nil {
 		w.applyRecorded()
+	}
+	if w.runsFlux() {
+		w.runFlux()
 	}
 	return w
 }
@@ -160,10 +156,8 @@ func manifests(name string) string {
 	return strings.NewReplacer("NAME", name, "LABELS", "{}", "COLOR", "blue").Replace(workload)
 }
 
-var chartTemplate = strings.NewReplacer("NAME", "{{ .Release.Name }}", "COLOR", "{{ .Values.color }}", "LABELS",
-	`{helm.toolkit.fluxcd.io/name: "{{ .Release.Name }}",
-		helm.toolkit.fluxcd.io/namespace: "{{ .Release.Namespace }}"}`).
-	Replace(workload)
+var chartTemplate = strings.NewReplacer("NAME", "{{ .Release.Name }}", "COLOR", "{{ .Values.color }}",
+	"LABELS", "{}").Replace(workload)
 
 // put creates an object and its status, with the field managers of a controller of Flux.
 func (w *world) put(controller, apiVersion, kind, namespace, name string, spec, status object) {
@@ -215,7 +209,7 @@ func (w *world) sources(team string) {
 		ready("Succeeded", "stored artifact for revision '"+w.revision+"'",
 			object{"artifact": w.artifact("/fleet.tar.gz", w.revision)}))
 	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "HelmRepository", team, "oci",
-		object{"type": "oci", "interval": "1h", "url": w.registry.OCI + "/charts"}, nil)
+		object{"type": "oci", "interval": "1h", "insecure": true, "url": w.registry.OCI + "/charts"}, nil)
 }
 
 // app creates a Kustomization, and what it applied.
@@ -285,9 +279,11 @@ func (w *world) applyAsFlux(team, owner, namespace, text string) (entries []any)
 		u.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/name": owner,
 			"kustomize.toolkit.fluxcd.io/namespace": team})
 		entries = append(entries, entry(u))
-		if err := w.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
-			client.FieldOwner("kustomize-controller")); err != nil {
-			w.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		if !w.runsFlux() {
+			if err := w.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+				client.FieldOwner("kustomize-controller")); err != nil {
+				w.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+			}
 		}
 		if u.GetNamespace() == "" {
 			w.Cleanup(func() { _ = w.Delete(context.Background(), u) }) // a test may have pruned it
@@ -307,57 +303,13 @@ func (w *world) kustomization(team, name, path string, entries []any, more objec
 	spec := object{"interval": "1h", "path": path, "prune": true,
 		"sourceRef": object{"kind": "GitRepository", "name": "fleet"}}
 	maps.Copy(spec, more)
-	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", team, name, spec,
-		ready("ReconciliationSucceeded", "Applied revision: "+w.revision, object{"lastAppliedRevision": w.revision,
-			"lastAttemptedRevision": w.revision, "inventory": object{"entries": entries}}))
-}
-
-// release installs a chart as helm-controller does, and creates its HelmRelease and HelmChart.
-func (w *world) release(team, name string) {
-	w.Helper()
-	flags := genericclioptions.NewConfigFlags(true)
-	flags.KubeConfig, flags.Namespace = ptr.To(testenv.Kubeconfig(w)), ptr.To(team)
-	cfg := helmaction.NewConfiguration(helmaction.ConfigurationSetLogger(slog.DiscardHandler))
-	if err := cfg.Init(flags, team, "secret"); err != nil {
-		w.Fatal(err)
+	status := ready("ReconciliationSucceeded", "Applied revision: "+w.revision, object{
+		"lastAppliedRevision": w.revision, "lastAttemptedRevision": w.revision,
+		"inventory": object{"entries": entries}})
+	if w.runsFlux() {
+		status = nil
 	}
-	chart, err := loader.LoadArchive(bytes.NewReader(w.archives["/chart.tgz"]))
-	if err != nil {
-		w.Fatal(err)
-	}
-	i := helmaction.NewInstall(cfg)
-	i.ReleaseName, i.Namespace, i.WaitStrategy, i.ServerSideApply = name, team, helmkube.HookOnlyStrategy, true
-	values := object{"color": "blue"}
-	if _, err := i.Run(chart, values); err != nil {
-		w.Fatal(err)
-	}
-	typed, err := kubernetes.NewForConfig(testenv.Cluster(w))
-	if err != nil {
-		w.Fatal(err)
-	}
-	history, err := storage.New(typed.CoreV1().Secrets(team)).History(w.Context(), name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	rel := history[0]
-	w.put("source-controller", "source.toolkit.fluxcd.io/v1", "HelmChart", team, team+"-"+name,
-		object{"interval": "1h", "chart": "./charts/app", "version": "*", "reconcileStrategy": "ChartVersion",
-			"sourceRef": object{"kind": "GitRepository", "name": "fleet"}},
-		ready("ChartPackageSucceeded", "packaged 'app' chart with version '1.0.0'",
-			object{"artifact": w.artifact("/chart.tgz", "1.0.0"), "observedChartName": "app"}))
-	w.put("helm-controller", "helm.toolkit.fluxcd.io/v2", "HelmRelease", team, name,
-		object{"interval": "1h", "values": values, "driftDetection": object{"mode": "enabled"},
-			"chart": object{"spec": object{"chart": "./charts/app",
-				"sourceRef": object{"kind": "GitRepository", "name": "fleet"}}}},
-		ready("InstallSucceeded", "Helm install succeeded", object{
-			"helmChart": team + "/" + team + "-" + name, "storageNamespace": team, "lastAttemptedGeneration": int64(1),
-			"lastAttemptedRevision": "1.0.0", "lastAttemptedReleaseAction": "install",
-			"lastAttemptedConfigDigest": digest.Config(values), "history": []any{object{
-				"digest": digest.Release(rel, ""), "name": name, "namespace": team, "version": int64(1),
-				"status": "deployed", "chartName": "app", "chartVersion": "1.0.0",
-				"configDigest":  digest.Config(values),
-				"firstDeployed": rel.Info.FirstDeployed.UTC().Format(time.RFC3339),
-				"lastDeployed":  rel.Info.LastDeployed.UTC().Format(time.RFC3339)}}}))
+	w.put("kustomize-controller", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", team, name, spec, status)
 }
 
 func (w *world) images(team string) {
