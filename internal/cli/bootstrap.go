@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -209,7 +208,7 @@ func (o *bootstrapCommand) secretValue(flag, value, variable, prompt string) (st
 	if value != "" && value != "-" {
 		return value, nil
 	}
-	if fromEnv := strings.TrimSpace(os.Getenv(variable)); value == "" && fromEnv != "" {
+	if fromEnv := strings.TrimSpace(o.getenv(variable)); value == "" && fromEnv != "" {
 		return fromEnv, nil
 	}
 	line, err := o.ReadSecret(prompt)

@@ -55,6 +55,7 @@ func app(name string) string {
 // TestBootstrap bootstraps a cluster over HTTP and over SSH until it manages itself: then a commit adds an app, and
 // a second run makes no commit.
 func TestBootstrap(t *testing.T) {
+	t.Parallel()
 	overSSH, key := sshGit(t)
 	overHTTP := testenv.NewGit(t, "--username", "me", "--password", "s3cret-password")
 	for name, c := range map[string]struct {
@@ -67,14 +68,12 @@ func TestBootstrap(t *testing.T) {
 		"ssh": {git: overSSH, url: overSSH.SSHURL, args: []string{"--private-key-file", key}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("GIT_PASSWORD", c.password)
-			cl := without(t)
-			at(t, "install", "--crds-only").wants(t, exitOK)
-			controllers(t)
+			variables := environment{"GIT_PASSWORD": c.password}
+			cl, _ := withControllers(t)
 			c.git.Init("fleet")
 			args := append([]string{"bootstrap", "git", "--url", c.url + "/fleet.git", "--path", "clusters/one",
 				"--author-email", "me@example.com"}, c.args...)
-			first := at(t, args...).wants(t, exitOK, "committed the manifests to 'clusters/one/flux-system'",
+			first := variables.at(t, args...).wants(t, exitOK, "committed the manifests to 'clusters/one/flux-system'",
 				"the cluster manages itself")
 			files := c.git.Run("fleet", "ls-tree", "-r", "--name-only", "main")
 			if want := "clusters/one/flux-system/gotk-components.yaml\nclusters/one/flux-system/gotk-sync.yaml\n" +
@@ -82,7 +81,7 @@ func TestBootstrap(t *testing.T) {
 				t.Errorf("files are\n%s\nwant\n%s", files, want)
 			}
 			head := c.git.Run("fleet", "rev-parse", "main")
-			second := at(t, args...).wants(t, exitOK, "are up to date")
+			second := variables.at(t, args...).wants(t, exitOK, "are up to date")
 			if after := c.git.Run("fleet", "rev-parse", "main"); after != head {
 				t.Errorf("a second run made a commit:\n%s", second.err)
 			}

@@ -12,28 +12,26 @@ import (
 )
 
 // TestBootstrapPage runs the commands of docs/bootstrap.md in their order and in one shell. Only the hosts of their
-// URLs are replaced.
+// URLs and the directory of its files are replaced.
 func TestBootstrapPage(t *testing.T) {
 	blocks := testenv.Blocks(t, "bootstrap.md", "sh")
 	h := newGitHost(t, "my-org/fleet", "s3cret-token")
 	for _, repository := range []string{"org/fleet", "fleet"} {
 		h.git.Init(repository)
 	}
-	c := without(t)
-	at(t, "install", "--crds-only").wants(t, exitOK)
-	controllers(t)
-	t.Chdir(filepath.Dir(h.keyFile)) // the page names ./id_ed25519 and ./ring.gpg
-	writeRing(t, "ring.gpg")
-	t.Setenv("GITHUB_TOKEN", "") // removes them at the end
-	t.Setenv("GIT_PASSWORD", "")
+	c, _ := withControllers(t)
+	dir := filepath.Dir(h.keyFile)
+	exported := environment{"GITHUB_TOKEN": "", "GIT_PASSWORD": ""}
+	writeRing(t, filepath.Join(dir, "ring.gpg"))
 	hosts := strings.NewReplacer("ssh://git@example.com", h.git.SSHURL, "ssh://git@git.internal", h.git.SSHURL,
-		"https://example.com", "https://"+h.address)
+		"https://example.com", "https://"+h.address,
+		"./id_ed25519", h.keyFile, "./ring.gpg", filepath.Join(dir, "ring.gpg"))
 	count := 0
 	for _, block := range blocks {
 		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 			if variable, ok := strings.CutPrefix(line, "export "); ok {
 				name, _, _ := strings.Cut(variable, "=")
-				t.Setenv(name, h.token)
+				exported[name] = h.token
 				continue
 			}
 			words, ok := strings.CutPrefix(line, "sluice ")
@@ -48,7 +46,7 @@ func TestBootstrapPage(t *testing.T) {
 			if args[1] == "github" {
 				args = append(args, "--hostname", h.address)
 			}
-			at(t, args...).wants(t, exitOK, "the cluster manages itself")
+			exported.at(t, args...).wants(t, exitOK, "the cluster manages itself")
 			count++
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -104,7 +103,7 @@ func (g *bootstrapGit) overSSH(ctx context.Context, u *url.URL) error {
 			"https")
 	}
 	passphrase := ""
-	if g.keyFile != "" && (g.password != "" || os.Getenv(gitPasswordEnv) != "") {
+	if g.keyFile != "" && (g.password != "" || g.getenv(gitPasswordEnv) != "") {
 		var err error
 		if passphrase, err = g.secretValue("passphrase", g.password, gitPasswordEnv,
 			"Passphrase of the key"); err != nil {
@@ -124,7 +123,7 @@ func (g *bootstrapGit) overSSH(ctx context.Context, u *url.URL) error {
 		}
 		keys = append(keys, key)
 	} else {
-		socket := os.Getenv("SSH_AUTH_SOCK")
+		socket := g.getenv("SSH_AUTH_SOCK")
 		if socket == "" {
 			return usagef("no SSH key to push with: set --private-key-file, or start an SSH agent")
 		}

@@ -24,9 +24,11 @@ func (h *gitHost) gitlabArgs(more ...string) []string {
 }
 
 // optionsOf returns the options of `bootstrap gitlab` with arguments.
-func optionsOf(t *testing.T, args ...string) bootstrap.Options {
+func (h *gitHost) optionsOf(t *testing.T, args ...string) bootstrap.Options {
 	t.Helper()
-	o := &bootstrapCommand{env: newEnv(strings.NewReader(""), io.Discard, io.Discard)}
+	e := newEnv(strings.NewReader(""), io.Discard, io.Discard)
+	e.getenv = h.environment().get
+	o := &bootstrapCommand{env: e}
 	b := &bootstrapHost{bootstrapCommand: o, hostCommand: &hostCommands[1]}
 	f := pflag.NewFlagSet("gitlab", pflag.ContinueOnError)
 	o.AddFlags(f)
@@ -62,13 +64,10 @@ func loginSecret(t *testing.T, c client.Client) map[string][]byte {
 // continues it, then rotates each kind of login.
 func TestBootstrapAtAHost(t *testing.T) {
 	h := newGitHost(t, "org/fleet", "s3cret-token")
-	c := without(t)
-	at(t, "install", "--crds-only").wants(t, exitOK)
-	controllers(t)
-	t.Setenv("GITLAB_TOKEN", h.token)
+	c, _ := withControllers(t)
 	gitlab := func(more ...string) result {
 		t.Helper()
-		return at(t, append([]string{"bootstrap", "gitlab"}, h.gitlabArgs(more...)...)...)
+		return h.environment().at(t, append([]string{"bootstrap", "gitlab"}, h.gitlabArgs(more...)...)...)
 	}
 	h.set(func() { h.scopes = "read_user" })
 	gitlab().wants(t, exitFailed, "insufficient_scope", "Give the token the scope api", "it has the scopes: read_user")
@@ -98,9 +97,10 @@ func TestBootstrapAtAHost(t *testing.T) {
 	}
 	h.follows(t, c, "with-deploy-token")
 
+	expired := h.environment()
 	h.set(func() { h.token = "s3cret-rotated" })
-	gitlab("--token-auth").wants(t, exitFailed, "The token is wrong or has expired: create a new one")
-	t.Setenv("GITLAB_TOKEN", h.token)
+	expired.at(t, append([]string{"bootstrap", "gitlab"}, h.gitlabArgs("--token-auth")...)...).
+		wants(t, exitFailed, "The token is wrong or has expired: create a new one")
 	gitlab("--token-auth").wants(t, exitOK, "the cluster manages itself")
 	h.follows(t, c, "with-token")
 }
@@ -113,7 +113,7 @@ func (h *gitHost) stopAfterEachStep(t *testing.T) {
 	t.Helper()
 	args := h.gitlabArgs("--kubeconfig", testenv.Kubeconfig(t))
 	for _, last := range bootstrap.StepNames() {
-		o := optionsOf(t, args...)
+		o := h.optionsOf(t, args...)
 		o.AfterStep = func(step string) error {
 			if step == last {
 				return errStopped
@@ -124,7 +124,7 @@ func (h *gitHost) stopAfterEachStep(t *testing.T) {
 			t.Fatalf("until step %s: got %v", last, err)
 		}
 	}
-	if err := bootstrap.Run(t.Context(), optionsOf(t, args...)); err != nil {
+	if err := bootstrap.Run(t.Context(), h.optionsOf(t, args...)); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.git.Run(h.repository, "rev-list", "--count", "main"); n != "1" {

@@ -24,8 +24,8 @@ func TestBootstrapOfAProtectedBranch(t *testing.T) {
 		t.Fatal(err)
 	}
 	without(t)
-	t.Setenv("GIT_PASSWORD", "none")
-	at(t, "bootstrap", "git", "--url", git.URL+"/fleet.git", "--path", "clusters/one", "--allow-insecure-http").
+	environment{"GIT_PASSWORD": "none"}.at(t, "bootstrap", "git", "--url", git.URL+"/fleet.git",
+		"--path", "clusters/one", "--allow-insecure-http").
 		wants(t, exitFailed, "declined the push to 'refs/heads/main'", "Allow this login to push to branch 'main', or "+
 			"bootstrap another branch with --branch and merge it")
 	if after := git.Run("fleet", "rev-parse", "main"); after != before {
@@ -48,17 +48,14 @@ patches:
 // runs, and which is changed between two runs.
 func TestBootstrapKeepsTheWorkOfOthers(t *testing.T) {
 	h := newGitHost(t, "fleet", "s3cret-token")
-	c := without(t)
-	at(t, "install", "--crds-only").wants(t, exitOK)
-	controllers(t)
-	t.Setenv("GIT_PASSWORD", h.token)
+	c, _ := withControllers(t)
 	file := "clusters/one/flux-system/kustomization.yaml"
 	h.git.Commit("fleet", map[string]string{"README.md": "hello", file: mine,
 		"clusters/one/flux-system/quota.yaml": app("of-the-team")})
 	h.beforePush = func() { h.git.Commit("fleet", map[string]string{"clusters/one/other.yaml": app("of-another")}) }
 	args := []string{"bootstrap", "git", "--url", "https://" + h.address + "/fleet.git", "--ca-file", h.caFile,
 		"--path", "clusters/one"}
-	at(t, args...).wants(t, exitOK, "branch 'main' moved meanwhile", "the cluster manages itself")
+	h.environment().at(t, args...).wants(t, exitOK, "branch 'main' moved meanwhile", "the cluster manages itself")
 	if n := h.git.Run("fleet", "rev-list", "--count", "main"); n != "3" {
 		t.Errorf("the branch has %s commits, want those of both and ours", n)
 	}
@@ -75,7 +72,7 @@ func TestBootstrapKeepsTheWorkOfOthers(t *testing.T) {
 	}
 	changed := strings.Replace(want, `"yes"`, `"again"`, 1)
 	h.git.Commit("fleet", map[string]string{file: changed})
-	at(t, args...).wants(t, exitOK, "are up to date")
+	h.environment().at(t, args...).wants(t, exitOK, "are up to date")
 	h.hasFile(t, file, changed)
 }
 

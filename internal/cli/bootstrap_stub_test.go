@@ -43,6 +43,11 @@ type gitHost struct {
 	beforePush func() // called once
 }
 
+// environment returns the variables with the token of the person.
+func (h *gitHost) environment() environment {
+	return environment{"GIT_PASSWORD": h.token, "GITLAB_TOKEN": h.token}
+}
+
 // newGitHost starts a host. It has the repository after a bootstrap created it.
 func newGitHost(t *testing.T, repository, token string) *gitHost {
 	t.Helper()

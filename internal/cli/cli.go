@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,17 +34,21 @@ const helpWidth = 80
 type env struct {
 	*term.UI
 	*cluster.Connection
+	getenv func(name string) string
 }
 
 func newEnv(in io.Reader, out, errOut io.Writer) *env {
-	e := &env{term.New(in, out, errOut), cluster.NewConnection()}
+	e := &env{term.New(in, out, errOut), cluster.NewConnection(), os.Getenv}
 	e.OnRequest = func(method, uri, result string) { e.Debug("%s %s: %s", method, uri, result) }
 	return e
 }
 
 // Main runs a command line and returns the exit code of the process. Results go to out, everything else to errOut.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	e := newEnv(in, out, errOut)
+	return newEnv(in, out, errOut).main(ctx, args, in, out, errOut)
+}
+
+func (e *env) main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := newRootCommand(e)
 	root.SetIn(in)
 	root.SetOut(out)

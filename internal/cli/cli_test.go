@@ -34,8 +34,25 @@ func run(t *testing.T, args ...string) result {
 }
 
 func runWith(ctx context.Context, in string, args ...string) result {
+	return environment(nil).run(ctx, in, args...)
+}
+
+// environment are variables that commands see in place of those of the process.
+type environment map[string]string
+
+func (v environment) get(name string) string {
+	if value, ok := v[name]; ok {
+		return value
+	}
+	return os.Getenv(name)
+}
+
+func (v environment) run(ctx context.Context, in string, args ...string) result {
 	var out, errOut bytes.Buffer
-	code := Main(ctx, args, strings.NewReader(in), &out, &errOut)
+	input := strings.NewReader(in)
+	e := newEnv(input, &out, &errOut)
+	e.getenv = v.get
+	code := e.main(ctx, args, input, &out, &errOut)
 	return result{code: code, out: out.String(), err: errOut.String()}
 }
 

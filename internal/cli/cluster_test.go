@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +32,12 @@ import (
 // at runs a command line against the test cluster.
 func at(t *testing.T, args ...string) result {
 	t.Helper()
-	return run(t, append(args, "--kubeconfig", testenv.Kubeconfig(t))...)
+	return environment(nil).at(t, args...)
+}
+
+func (v environment) at(t *testing.T, args ...string) result {
+	t.Helper()
+	return v.run(t.Context(), "", append(args, "--kubeconfig", testenv.Kubeconfig(t))...)
 }
 
 func clusterClient(t *testing.T) client.Client {
@@ -45,17 +51,32 @@ func clusterClient(t *testing.T) client.Client {
 	return c
 }
 
-// withDefinitions installs the CustomResourceDefinitions, and returns a new namespace. Tests run one after another,
-// in any order.
+var installDefinitions sync.Once
+
+// withDefinitions returns a new namespace of a cluster that has the CustomResourceDefinitions and no controllers. Other
+// tests use the cluster at the same time.
 func withDefinitions(t *testing.T) (client.Client, string) {
 	t.Helper()
-	at(t, "install", "--crds-only").wants(t, exitOK)
+	t.Parallel()
+	installDefinitions.Do(func() { at(t, "install", "--crds-only").wants(t, exitOK) })
 	return clusterClient(t), testenv.Namespace(t)
 }
 
-// without uninstalls Sluice.
+// withControllers returns a new namespace of a cluster that only the test uses. The controllers run until it ends.
+func withControllers(t *testing.T) (client.Client, string) {
+	t.Helper()
+	c := without(t)
+	at(t, "install", "--crds-only").wants(t, exitOK)
+	namespace := testenv.Namespace(t)
+	controllers(t)
+	return c, namespace
+}
+
+// without returns a cluster that only the test uses, and in which Sluice is not installed.
 func without(t *testing.T) client.Client {
 	t.Helper()
+	t.Parallel()
+	testenv.Exclusive(t)
 	at(t, "uninstall", "--silent").wants(t, exitOK)
 	return clusterClient(t)
 }

@@ -197,8 +197,7 @@ func TestCreateUpdates(t *testing.T) {
 // TestCreateWaits runs with real controllers: over HTTP, over SSH with host keys from the server, and for a
 // bucket with a secret key from standard input.
 func TestCreateWaits(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	git, identity := sshServer(t)
 	commit := git.Commit("app", map[string]string{"a": "1"})
 	create := func(in, flags string) result {

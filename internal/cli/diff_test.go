@@ -28,8 +28,7 @@ type diffTest struct {
 
 // TestDiffKustomization checks that the output is empty for what the controller applied, until a file changes.
 func TestDiffKustomization(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	d := newDiffTest(t, c, namespace)
 	defer func() {
 		for _, name := range []string{"app", "child"} {

@@ -51,8 +51,7 @@ func directory(t *testing.T, files map[string]string) string {
 
 // TestHelmReleaseCommands runs all commands on a release, with real controllers and a git server.
 func TestHelmReleaseCommands(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	git := testenv.NewGit(t)
 	files := map[string]string{}
 	for name, content := range shop {

@@ -64,7 +64,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: cluster.DefaultNamespace}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the namespace was deleted: %v", err)
 	}
-	without(t)
+	at(t, "uninstall", "--silent").wants(t, exitOK)
 	if err := c.Get(t.Context(), client.ObjectKey{Name: cluster.DefaultNamespace},
 		&corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace remains: %v", err)

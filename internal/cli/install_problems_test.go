@@ -49,8 +49,9 @@ func createNamespace(t *testing.T, c client.Client, labels map[string]string) {
 
 // TestInstallUnderRestrictedPodSecurity checks that the admission of the API server takes the pods of both layouts.
 func TestInstallUnderRestrictedPodSecurity(t *testing.T) {
+	c := without(t)
 	for _, args := range [][]string{nil, {"--split", "--profile", "multi-tenant", "--flux-compatible"}} {
-		c := without(t)
+		at(t, "uninstall", "--silent").wants(t, exitOK)
 		createNamespace(t, c, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 		r := at(t, append([]string{"install"}, args...)...).wants(t, exitOK, "is available")
 		if strings.Contains(r.err, "PodSecurity") {
@@ -115,6 +116,7 @@ func TestInstallNeedsRights(t *testing.T) {
 
 // TestInstallSaysWhichKubernetesItNeeds asks an API server through a proxy that states an old version.
 func TestInstallSaysWhichKubernetesItNeeds(t *testing.T) {
+	t.Parallel()
 	cfg := testenv.Cluster(t)
 	target, err := url.Parse(cfg.Host)
 	if err != nil {

@@ -46,8 +46,7 @@ func (x lineageTest) ask(t *testing.T, line string) result {
 
 // TestLineageCommands runs the commands that explain objects, with real controllers.
 func TestLineageCommands(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	git := testenv.NewGit(t)
 	kustomization := func(name, source string) *kustomizev1.Kustomization {
 		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -42,8 +42,7 @@ type fleetTest struct {
 // TestPreviewIsTrue previews generated commits, lands each one, and compares what the preview said with what changed in
 // the cluster, and with what the audit log of the API server says was applied.
 func TestPreviewIsTrue(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	f := newFleet(t, c, namespace)
 	defer f.remove()
 	edits := f.edits()

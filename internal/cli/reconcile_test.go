@@ -39,8 +39,7 @@ const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata
 
 // TestReconcile runs the commands that wait, with real controllers and a git server.
 func TestReconcile(t *testing.T) {
-	c, namespace := withDefinitions(t)
-	controllers(t)
+	c, namespace := withControllers(t)
 	git := testenv.NewGit(t)
 	git.Commit("app", map[string]string{"deploy/app.yaml": configMap + `"1"`})
 	in := metav1.ObjectMeta{Namespace: namespace, Name: "app"}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -47,6 +48,9 @@ var startOnce = sync.OnceValues(startCluster)
 
 func use(tb testing.TB) *shared {
 	tb.Helper()
+	if c := exclusiveOf(tb); c != nil {
+		return c
+	}
 	c, err := startOnce()
 	if err != nil {
 		tb.Fatalf("cannot start the playground: %v", err)
@@ -90,8 +94,16 @@ func startCluster() (*shared, error) {
 		}
 		return c, err
 	}
+	return startAnother()
+}
+
+// started counts the clusters of this process.
+var started atomic.Int32
+
+func startAnother() (*shared, error) {
 	// The name is unique to this process. The playground removes the file when it stops.
-	c := &shared{kubeconfig: filepath.Join(os.TempDir(), fmt.Sprintf("sluice-test-%d.kubeconfig", os.Getpid()))}
+	c := &shared{kubeconfig: filepath.Join(os.TempDir(),
+		fmt.Sprintf("sluice-test-%d-%d.kubeconfig", os.Getpid(), started.Add(1)))}
 	audit := c.kubeconfig + ".audit"
 	cluster, err := start("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit)
 	if err != nil {
