@@ -181,7 +181,8 @@ func TestNamespaceIsTakenBackWhileADefinitionIsDeleted(t *testing.T) {
 	f.apply(definition + "---\n" + gadget)
 	f.inventory = nil
 	_, err := f.try(f.request(strings.Replace(newSet, "port: 80", "port: 0", 1)))
-	if err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") || strings.Contains(err.Error(), "was created") {
+	if err == nil || !strings.Contains(err.Error(), "spec.ports[0].port") ||
+		strings.Contains(err.Error(), "was created") {
 		t.Errorf("the namespace was kept: %v", err)
 	}
 	if listed == 0 {
