@@ -28,6 +28,8 @@ type Change struct {
 	Diff            string // changed fields of an object that existed, in the format of [diff.Text]; may be empty
 	PreviousOwner   Owner  // another owner that applied the object before; zero if there is none
 	Recreated       bool   // the object was created after it was deleted, as an immutable field changes
+	// HeldBy are the finalizers of an object whose deletion was requested: it exists until they are removed.
+	HeldBy []string
 	// Unknown are fields that the kind does not have. They were left out.
 	Unknown []UnknownField
 

@@ -20,6 +20,7 @@ type staleObject struct {
 	ref      Ref
 	resource schema.GroupVersionResource
 	action   Action                     // Deleted or Skipped; empty if there is nothing to do
+	heldBy   []string                   // finalizers of a deleted object, which exists until they are removed
 	before   *unstructured.Unstructured // of a preview that inspects
 }
 
@@ -29,7 +30,7 @@ func staleChanges(stale []*staleObject) []Change {
 	var out []Change
 	for _, o := range stale {
 		if o.action != "" {
-			out = append(out, Change{Ref: o.ref, Action: o.action, Before: o.before})
+			out = append(out, Change{Ref: o.ref, Action: o.action, HeldBy: o.heldBy, Before: o.before})
 		}
 	}
 	return out
@@ -114,6 +115,7 @@ func (c *Cluster) prune(ctx context.Context, owner Owner, o *staleObject) error 
 		})
 		switch {
 		case err == nil:
+			o.heldBy = live.Finalizers
 			return nil
 		case apierrors.IsNotFound(err):
 			o.action = ""

@@ -31,7 +31,7 @@ func TestBootstrapOfAProtectedBranch(t *testing.T) {
 	if after := git.Run("fleet", "rev-parse", "main"); after != before {
 		t.Errorf("the branch is at %s, want %s", after, before)
 	}
-	if objects := at(t, "uninstall", "--dry-run").wants(t, exitOK).err; objects != "" {
+	if objects := at(t, "uninstall", "--dry-run").wants(t, exitOK).err; strings.Contains(objects, "would be") {
 		t.Errorf("the cluster has\n%s", objects)
 	}
 }

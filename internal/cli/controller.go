@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,8 @@ func newControllerCommand(e *env) *cobra.Command {
 		Long: `Run the controllers until SIGINT or SIGTERM.
 
 In a cluster they use the service account of the Pod. Outside of a cluster they
-use --kubeconfig, $KUBECONFIG or ~/.kube/config.`,
+use --kubeconfig, $KUBECONFIG or ~/.kube/config, and listen on 127.0.0.1 where
+no flag sets an address.`,
 		Example: `  sluice controller --kubeconfig ~/.kube/config --storage-path /tmp/sluice
   sluice controller --controllers source-controller`,
 		Args: noArgs,
@@ -29,6 +31,9 @@ use --kubeconfig, $KUBECONFIG or ~/.kube/config.`,
 			}
 			if !cmd.Flags().Changed("runtime-namespace") {
 				o.RuntimeNamespace = cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), e.Namespace())
+			}
+			if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+				e.Step("serving %s", strings.Join(o.ListenLocally(cmd.Flags()), ", "))
 			}
 			o.Version = Version
 			return manager.Run(cmd.Context(), cfg, o)

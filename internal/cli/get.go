@@ -71,15 +71,29 @@ func newGetKindCommand(e *env, k *kind.Kind, o *getOptions) *cobra.Command {
 
 // newGetAllCommand returns the command that lists the objects of several kinds, below the command with the given path.
 func newGetAllCommand(e *env, parent string, ks []*kind.Kind, o *getOptions) *cobra.Command {
-	return &cobra.Command{
+	var only []string
+	c := &cobra.Command{
 		Use: "all", Short: "List objects of all these kinds", Args: noArgs,
 		Example: "  sluice " + strings.TrimPrefix(parent+" all -A --status-selector ready=false", "sluice "),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			overview := *o
 			overview.overview = true
-			return runGet(cmd.Context(), e, ks, args, overview)
+			chosen := ks
+			if len(only) > 0 {
+				chosen = nil
+			}
+			for _, word := range only {
+				k := kind.ByWord(word)
+				if !slices.Contains(ks, k) {
+					return usagef("unknown kind %q: use words such as ks, hr or gitrepo", word)
+				}
+				chosen = append(chosen, k)
+			}
+			return runGet(cmd.Context(), e, chosen, args, overview)
 		},
 	}
+	c.Flags().StringSliceVar(&only, "kind", nil, "only objects of these kinds; 'get ks,hr' is short for --kind ks,hr")
+	return c
 }
 
 // withClusters adds the list of clusters to the command that lists objects of all kinds.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -143,6 +144,9 @@ no effect. Running it with other flags removes what they leave out.`,
 	return c
 }
 
+// printChange prints what a dry-run would change.
+func (e *env) printChange(text string) { fmt.Fprintln(e.Out, text) }
+
 // defaultTag returns the image tag that belongs to this binary.
 func defaultTag() string {
 	if Version == devVersion {
@@ -166,7 +170,7 @@ func (o *installCommand) run(ctx context.Context) error {
 	ctx, cancel := o.WithTimeout(ctx)
 	defer cancel()
 	if err := install.Run(ctx, cfg, o.Options, install.Request{Progress: o.UI, Wait: o.wait, Force: o.force,
-		DryRun: o.dryRun, Timeout: o.Timeout}); err != nil || o.dryRun || o.CRDsOnly {
+		DryRun: o.dryRun, Changes: o.printChange, Timeout: o.Timeout}); err != nil || o.dryRun || o.CRDsOnly {
 		return err
 	}
 	if !o.wait {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,16 +52,26 @@ func commandOf(verb *cobra.Command, k *kind.Kind) *cobra.Command {
 	return nil
 }
 
-// expandObject rewrites `VERB KIND/NAME` to `VERB KIND NAME`, such as `get ks/app` to `get kustomization app`.
+// areKinds reports whether an argument is a list of several kinds, such as ks,hr.
+func areKinds(arg string) bool {
+	words := strings.Split(arg, ",")
+	return len(words) > 1 && !slices.ContainsFunc(words, func(w string) bool { return kind.ByWord(w) == nil })
+}
+
+// expandObject rewrites `VERB KIND/NAME` to `VERB KIND NAME`, such as `get ks/app` to `get kustomization app`, and `VERB
+// KIND` to `VERB PARENT KIND`, such as `get gitrepos` to `get source git`. `get ks,hr` becomes `get all --kind ks,hr`.
 func expandObject(root *cobra.Command, args []string) []string {
 	verb, _, err := root.Find(args)
 	if err != nil || !verb.HasSubCommands() {
 		return args // an unknown command is reported when it is executed
 	}
 	for i, arg := range args {
+		if verb.Name() == "get" && areKinds(arg) {
+			return slices.Concat(args[:i], []string{"all", "--kind", arg}, args[i+1:])
+		}
 		word, name, isObject := strings.Cut(arg, "/")
 		k := kind.ByWord(word)
-		if !isObject || k == nil || strings.Contains(name, "/") {
+		if k == nil || strings.Contains(name, "/") {
 			continue
 		}
 		to := commandOf(verb, k)
@@ -68,7 +79,11 @@ func expandObject(root *cobra.Command, args []string) []string {
 			continue
 		}
 		words := strings.Fields(strings.TrimPrefix(to.CommandPath(), verb.CommandPath()))
-		expanded := append(append(append([]string{}, args[:i]...), words...), args[i:]...)
+		rest := args[i:]
+		if !isObject {
+			rest = args[i+1:]
+		}
+		expanded := slices.Concat(args[:i], words, rest)
 		if found, _, err := root.Find(expanded); err == nil && found == to { // else it is the value of a flag
 			return expanded
 		}

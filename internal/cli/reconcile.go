@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,13 +42,21 @@ func newReconcileCommand(e *env) *cobra.Command {
 }
 
 func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
-	var withSource, force, reset bool
+	var withSource, force, reset, all bool
 	c := &cobra.Command{
 		Use:     k.Words[0] + " NAME",
 		Aliases: k.Words[1:],
 		Short:   "Reconcile " + k.WithArticle() + " now",
-		Example: "  sluice reconcile " + k.Path() + " NAME",
-		Args:    exactlyOne,
+		Example: "  sluice reconcile " + k.Path() + " NAME\n  sluice reconcile " + k.Path() + " --all -n NAMESPACE",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return usagef("--all and %q exclude each other", args[0])
+			case all:
+				return nil
+			}
+			return exactlyOne(cmd, args)
+		},
 		RunE: e.bounded(func(ctx context.Context, args []string) error {
 			c, err := e.Client()
 			if err != nil {
@@ -60,9 +69,13 @@ func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
 			if reset {
 				r.also = append(r.also, helmv2.ResetRequestAnnotation)
 			}
+			if all {
+				return r.all(ctx, k, withSource)
+			}
 			return r.run(ctx, k, e.key(args[0]), withSource)
 		}),
 	}
+	c.Flags().BoolVar(&all, "all", false, "reconcile all objects of the kind in the namespace, but not suspended ones")
 	if k.HasSource {
 		c.Flags().BoolVar(&withSource, "with-source", false, "reconcile its source first")
 	}
@@ -71,6 +84,28 @@ func newReconcileKindCommand(e *env, k *kind.Kind) *cobra.Command {
 		c.Flags().BoolVar(&reset, "reset", false, "reset the failure counters, so that a failed action is tried again")
 	}
 	return c
+}
+
+// all reconciles all objects of a kind in the namespace, and reports those that are not Ready.
+func (r reconciler) all(ctx context.Context, k *kind.Kind, withSource bool) error {
+	objects, err := cluster.List(ctx, r.client, k, client.InNamespace(r.Namespace()))
+	if err != nil {
+		return err
+	}
+	if len(objects) == 0 {
+		r.Step("no %s found in namespace %s", k.Name(), r.Namespace())
+	}
+	var failures []error
+	for _, o := range objects {
+		if o.Schedule().Suspended {
+			r.Step("%s '%s' is suspended", k.Name(), client.ObjectKeyFromObject(o))
+			continue
+		}
+		if err := r.run(ctx, k, client.ObjectKeyFromObject(o), withSource); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // run requests a reconcile and waits until the object is Ready, failed or held.

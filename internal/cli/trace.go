@@ -10,9 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/lineage"
 )
 
@@ -33,6 +36,8 @@ An object that was not applied itself, such as a Pod of a Deployment, is traced
 through its owner references.`,
 		Example: `  sluice trace deployment app -n apps
   sluice trace pod/app-5d8c7b9f4-xk2lp -n apps
+  sluice trace Deployment/apps/app
+  sluice trace ks/app
   sluice trace app --kind Deployment --api-version apps/v1 -n apps`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -79,9 +84,7 @@ func (t *traceCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := resource.NewBuilder(t.Getter()).Unstructured().ContinueOnError().NamespaceParam(t.Namespace()).
-		DefaultNamespace().
-		ResourceTypeOrNameArgs(false, names...).Flatten().Do().Infos()
+	found, err := t.objects(names)
 	if err != nil {
 		return cluster.Explain("cannot get "+strings.Join(names, " "), err)
 	}
@@ -97,6 +100,43 @@ func (t *traceCommand) run(ctx context.Context, args []string) error {
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// objects reads the objects of the arguments: as kubectl takes them, or as Kind/namespace/name, as all output has them.
+func (t *traceCommand) objects(args []string) ([]*resource.Info, error) {
+	byNamespace := map[string][]string{}
+	var namespaces []string
+	add := func(namespace string, args ...string) {
+		if byNamespace[namespace] == nil {
+			namespaces = append(namespaces, namespace)
+		}
+		byNamespace[namespace] = append(byNamespace[namespace], args...)
+	}
+	for _, arg := range args {
+		parts := strings.Split(arg, "/")
+		if k := kind.ByWord(parts[0]); k != nil && len(parts) > 1 {
+			gvk, err := apiutil.GVKForObject(k.New(), kubeclient.Scheme())
+			if err != nil {
+				return nil, err
+			}
+			parts[0] = gvk.Kind + "." + gvk.Version + "." + gvk.Group
+		}
+		namespace := t.Namespace()
+		if len(parts) == 3 {
+			namespace, parts = parts[1], []string{parts[0], parts[2]}
+		}
+		add(namespace, strings.Join(parts, "/"))
+	}
+	var found []*resource.Info
+	for _, namespace := range namespaces {
+		part, err := resource.NewBuilder(t.Getter()).Unstructured().ContinueOnError().NamespaceParam(namespace).
+			DefaultNamespace().ResourceTypeOrNameArgs(false, byNamespace[namespace]...).Flatten().Do().Infos()
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, part...)
+	}
+	return found, nil
 }
 
 func (t *traceCommand) print(sections []lineage.Section) {

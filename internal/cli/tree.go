@@ -3,18 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/state"
 )
 
 // treeCommand is `sluice tree` for one kind.
@@ -62,18 +59,24 @@ func (t *treeCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	gvk, err := apiutil.GVKForObject(obj, kubeclient.Scheme())
-	if err != nil {
-		return err
-	}
-	top, err := lineage.Tree(ctx, c, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
-		Namespace: obj.GetNamespace(), Name: obj.GetName()}, t.compact)
+	tree, err := state.ReadTree(ctx, c, obj, t.compact, true)
 	if err != nil {
 		return cluster.WithHint(err)
 	}
+	top := tree.Top.Lineage()
 	if t.output != "" {
 		return t.printAs(t.output, top)
 	}
-	_, err = fmt.Fprintln(t.Out, strings.Join(top.Lines(), "\n"))
-	return err
+	for _, line := range top.Lines() {
+		if t.Out.IsTerminal() {
+			line = term.Cut(line, t.Out.Width())
+		}
+		if _, err := fmt.Fprintln(t.Out, line); err != nil {
+			return err
+		}
+	}
+	if tree.Omitted > 0 {
+		t.Step("%d of %d objects are not shown", tree.Omitted, tree.Total)
+	}
+	return nil
 }

@@ -62,6 +62,10 @@ func (o *uninstaller) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(objects) == 0 {
+		o.Step("nothing is installed in namespace '%s': nothing was removed", o.Namespace())
+		return nil
+	}
 	for i, stage := range o.stages(objects) {
 		if i == 1 && !shared {
 			if err := o.removeFinalizers(ctx, c); err != nil {

@@ -48,7 +48,7 @@ of their kind, so that old versions can be removed later.`,
 				return err
 			}
 			return install.Upgrade(ctx, cfg, flags.Options, install.Request{Progress: e.UI, Timeout: e.Timeout,
-				DryRun: dryRun})
+				DryRun: dryRun, Changes: e.printChange})
 		},
 	}
 	flags.bind(c.Flags())

@@ -108,7 +108,7 @@ func TestFormerAutoscalerIsRemoved(t *testing.T) {
 	if err := c.Get(t.Context(), name, &autoscalingv2.HorizontalPodAutoscaler{}); err != nil {
 		t.Error(err)
 	}
-	preview := at(t, append([]string{"install", "--max-replicas", "6", "--dry-run"}, in...)...).wants(t, exitOK).err
+	preview := at(t, append([]string{"install", "--max-replicas", "6", "--dry-run"}, in...)...).wants(t, exitOK).out
 	if !strings.Contains(preview, "Deployment/flux-system/sluice would be unchanged") {
 		t.Errorf("what is installed would change:\n%s", preview)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,48 +24,64 @@ const (
 	maxEventMessage = 400 // bytes
 )
 
-var (
-	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-)
+// Lister lists Pods or Events of a namespace, for explanations.
+type Lister func(ctx context.Context, kind, namespace string, o metav1.ListOptions) ([]unstructured.Unstructured, error)
+
+// list is the Lister of a Watcher.
+func (w *Watcher) list(ctx context.Context, kind, namespace string, o metav1.ListOptions) ([]unstructured.Unstructured,
+	error) {
+	resource := schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(kind) + "s"}
+	list, err := w.dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
 
 // Explain returns the message of a result together with the reason that the object itself, its pods or its events give.
 // It needs a few requests, so call it only when a failure is reported.
 func (w *Watcher) Explain(ctx context.Context, r Result) string {
-	mapping, err := w.mapper.RESTMapping(r.Target.groupKind(), r.Target.Version)
-	if err != nil || r.Status == NotFound || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if r.Status == NotFound {
 		return r.Message
 	}
-	obj, err := w.dynamic.Resource(mapping.Resource).Namespace(r.Target.Namespace).
-		Get(ctx, r.Target.Name, metav1.GetOptions{})
-	if err != nil {
-		return r.Message
-	}
-	return withReason(r.Message, w.reason(ctx, r.Target.groupKind(), obj))
+	return withReason(r.Message, w.reason(ctx, r.Target))
 }
 
-// reason looks at the object's pods, then at its conditions, then at its last warning event.
-func (w *Watcher) reason(ctx context.Context, kind schema.GroupKind, obj *unstructured.Unstructured) string {
-	if kind == (schema.GroupKind{Kind: "Pod"}) {
-		return cmp.Or(podReason(obj), w.lastWarning(ctx, obj))
+// reason reads a target and returns why it is not healthy; empty if that is not known, and for objects without a
+// namespace.
+func (w *Watcher) reason(ctx context.Context, t Target) string {
+	mapping, err := w.mapper.RESTMapping(t.groupKind(), t.Version)
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return ""
 	}
-	return cmp.Or(w.podsReason(ctx, obj), conditionReason(obj), w.lastWarning(ctx, obj))
+	obj, err := w.dynamic.Resource(mapping.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return Reason(ctx, w.list, obj)
+}
+
+// Reason returns why an object is not healthy, by its pods, then its conditions, then its last warning event. It is
+// empty if none of them gives a reason.
+func Reason(ctx context.Context, list Lister, obj *unstructured.Unstructured) string {
+	if obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
+		return cmp.Or(podReason(obj), list.lastWarning(ctx, obj))
+	}
+	return cmp.Or(list.podsReason(ctx, obj), conditionReason(obj), list.lastWarning(ctx, obj))
 }
 
 // lastWarning returns the last warning event about an object, such as that a volume cannot be provisioned or mounted.
-func (w *Watcher) lastWarning(ctx context.Context, obj *unstructured.Unstructured) string {
+func (list Lister) lastWarning(ctx context.Context, obj *unstructured.Unstructured) string {
 	about := fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(obj.GetUID()), "type": "Warning"}).String()
-	list, err := w.dynamic.Resource(events).Namespace(obj.GetNamespace()).
-		List(ctx, metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
+	warnings, err := list(ctx, "Event", obj.GetNamespace(), metav1.ListOptions{FieldSelector: about, Limit: maxEvents})
 	if err != nil {
 		return ""
 	}
 	last, reason := "", ""
-	for i := range list.Items {
-		e := list.Items[i].Object
+	for i := range warnings {
+		e := warnings[i].Object
 		at := cmp.Or(stringField(e, "lastTimestamp"), stringField(e, "eventTime"),
-			list.Items[i].GetCreationTimestamp().UTC().
-				Format(time.RFC3339))
+			warnings[i].GetCreationTimestamp().UTC().Format(time.RFC3339))
 		if at >= last {
 			last, reason = at, reasonAndMessage(e)
 		}
@@ -96,7 +113,7 @@ func conditionReason(obj *unstructured.Unstructured) string {
 }
 
 // podsReason returns why one of the pods that the object selects is not ready.
-func (w *Watcher) podsReason(ctx context.Context, obj *unstructured.Unstructured) string {
+func (list Lister) podsReason(ctx context.Context, obj *unstructured.Unstructured) string {
 	raw, found, err := unstructured.NestedMap(obj.Object, "spec", "selector")
 	if err != nil || !found {
 		return ""
@@ -109,28 +126,34 @@ func (w *Watcher) podsReason(ctx context.Context, obj *unstructured.Unstructured
 	if err != nil || parsed.Empty() || parsed.String() == labels.Nothing().String() {
 		return ""
 	}
-	list, err := w.dynamic.Resource(pods).Namespace(obj.GetNamespace()).
-		List(ctx, metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
+	pods, err := list(ctx, "Pod", obj.GetNamespace(), metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
 	if err != nil {
 		return ""
 	}
-	for i := range list.Items {
-		if reason := podReason(&list.Items[i]); reason != "" {
-			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), reason)
+	for i := range pods {
+		reason := podReason(&pods[i])
+		if reason == notReady {
+			reason = cmp.Or(list.lastWarning(ctx, &pods[i]), reason) // the kubelet quotes the answer of the probe
+		}
+		if reason != "" {
+			return fmt.Sprintf("pod %s: %s", pods[i].GetName(), reason)
 		}
 	}
-	for i := range list.Items {
-		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase != "Pending" {
+	for i := range pods {
+		if phase, _, _ := unstructured.NestedString(pods[i].Object, "status", "phase"); phase != "Pending" {
 			continue
 		}
 		// The pod waits for something that its status does not name, such as a volume.
-		if reason := w.lastWarning(ctx, &list.Items[i]); reason != "" {
-			return fmt.Sprintf("pod %s: %s", list.Items[i].GetName(), reason)
+		if reason := list.lastWarning(ctx, &pods[i]); reason != "" {
+			return fmt.Sprintf("pod %s: %s", pods[i].GetName(), reason)
 		}
 		break
 	}
 	return ""
 }
+
+// notReady is the reason of a pod whose status gives no other.
+const notReady = "the pod runs, but its readiness probe fails"
 
 // podReason returns why a pod is not ready; empty if its status does not give a reason.
 func podReason(pod *unstructured.Unstructured) string {
@@ -151,7 +174,7 @@ func podReason(pod *unstructured.Unstructured) string {
 	}
 	if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Running" &&
 		!hasCondition(pod, "Ready") {
-		return "the pod runs, but its readiness probe fails"
+		return notReady
 	}
 	return ""
 }

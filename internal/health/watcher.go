@@ -34,6 +34,7 @@ type Watcher struct {
 	mapper   meta.ResettableRESTMapper
 	onChange func(owner string)
 	turns    *turns // of checks
+	causes   causes
 
 	mu          sync.Mutex
 	closed      bool
@@ -105,6 +106,7 @@ func (w *Watcher) SetTargets(owner string, targets []Target, checks ...*Check) {
 	}
 	if w.owners[owner] = after; len(after) == 0 {
 		delete(w.owners, owner)
+		w.ForgetCause(owner)
 	}
 	w.watchDefinitions()
 }
@@ -149,6 +151,9 @@ func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
+	for owner := range w.owners {
+		w.ForgetCause(owner)
+	}
 	w.store.Close()
 }
 

@@ -89,7 +89,9 @@ func ByName(name string) *Kind {
 // ByWord returns the kind with the given name in the API or on the command line, or nil. Case is ignored.
 func ByWord(word string) *Kind {
 	return find(func(k *Kind) bool {
-		return strings.EqualFold(k.Name(), word) || slices.Contains(k.Words, strings.ToLower(word))
+		word := strings.ToLower(word)
+		return strings.EqualFold(k.Name(), word) || word == k.Plural || slices.Contains(k.Words, word) ||
+			slices.Contains(k.Words, strings.TrimSuffix(word, "s"))
 	})
 }
 

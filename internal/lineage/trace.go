@@ -55,9 +55,19 @@ func (t *tracer) add(object string, facts ...Fact) {
 	t.sections = append(t.sections, Section{Object: object, Facts: facts})
 }
 
-// object adds an object. If nothing applied the object itself, its owners are followed up to one that was applied.
-func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error {
-	var owners []string
+// Managed returns the object itself if something applied it, or else the nearest of its owners that was applied. If
+// nothing applied any of them, it returns the last owner.
+func Managed(ctx context.Context, c client.Reader, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	owners, err := ownersOf(ctx, c, o)
+	if len(owners) == 0 {
+		return o, err
+	}
+	return owners[len(owners)-1], err
+}
+
+// ownersOf returns the owners of an object up to the first that was applied; none if the object itself was.
+func ownersOf(ctx context.Context, c client.Reader, o *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var owners []*unstructured.Unstructured
 	top := o
 	for range maxOwners {
 		owner := metav1.GetControllerOf(top)
@@ -68,12 +78,29 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 		above.SetAPIVersion(owner.APIVersion)
 		above.SetKind(owner.Kind)
 		key := client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name}
-		if err := t.cluster.Get(ctx, key, above); err != nil {
-			return cannotGet("the owner of "+nameOf(top, top.GetKind()), err)
+		if err := c.Get(ctx, key, above); err != nil {
+			return owners, cannotGet("the owner of "+nameOf(top, top.GetKind()), err)
 		}
-		owners, top = append(owners, nameOf(above, above.GetKind())), above
+		owners, top = append(owners, above), above
+	}
+	return owners, nil
+}
+
+// object adds an object. If nothing applied the object itself, its owners are followed up to one that was applied.
+func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error {
+	above, err := ownersOf(ctx, t.cluster, o)
+	if err != nil {
+		return err
+	}
+	var owners []string
+	top := o
+	for _, owner := range above {
+		owners, top = append(owners, nameOf(owner, owner.GetKind())), owner
 	}
 	by := ManagerOf(top)
+	if by == nil && IsToolkitGroup(top.GroupVersionKind().Group) {
+		return t.itself(ctx, top) // created by a person: its sources are what is asked for
+	}
 	if by == nil {
 		return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", nameOf(o, o.GetKind()))
 	}
@@ -81,6 +108,19 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 	gvk := top.GroupVersionKind()
 	return t.manager(ctx, *by, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
 		Namespace: top.GetNamespace(), Name: top.GetName()})
+}
+
+// itself adds one of our objects that nothing applied, with its sources.
+func (t *tracer) itself(ctx context.Context, o *unstructured.Unstructured) error {
+	gvk := o.GroupVersionKind()
+	ref := apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+	switch {
+	case slices.ContainsFunc(managers, func(m apply.Ref) bool { return m.Group == ref.Group && m.Kind == ref.Kind }):
+		return t.manager(ctx, ref, apply.Ref{})
+	case newObject(gvk.Kind) != nil:
+		return t.source(ctx, gvk.Kind, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	}
+	return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", ref)
 }
 
 // manager adds what applied an object, its sources, and what applied the manager in turn.
@@ -101,7 +141,7 @@ func (t *tracer) kustomization(ctx context.Context, by, object apply.Ref) error 
 		return cannotGet(by.String(), err)
 	}
 	note := ""
-	if !rollout.Inventory(ks.Status.Inventory).Has(object.Entry()) {
+	if object != (apply.Ref{}) && !rollout.Inventory(ks.Status.Inventory).Has(object.Entry()) {
 		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
 	}
 	t.add(by.String(), Fact{"Path", ks.Spec.Path}, Fact{"Revision", ks.Status.LastAppliedRevision},
@@ -127,7 +167,7 @@ func (t *tracer) helmRelease(ctx context.Context, by, object apply.Ref) error {
 		return cannotGet(by.String(), err)
 	}
 	note := ""
-	if inventory := hr.Status.Inventory; inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
+	if inventory := hr.Status.Inventory; object != (apply.Ref{}) && inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
 		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
 	}
 	revision := hr.Status.LastAttemptedRevision

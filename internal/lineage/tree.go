@@ -1,7 +1,9 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +22,8 @@ type Node struct {
 	Kind       string  `json:"kind"`
 	Namespace  string  `json:"namespace,omitempty"`
 	Name       string  `json:"name"`
+	Status     string  `json:"status,omitempty"` // of kstatus; empty if it was not read
+	Message    string  `json:"message,omitempty"`
 	Resources  []*Node `json:"resources,omitempty"`
 }
 
@@ -106,12 +110,29 @@ func inventory(obj *unstructured.Unstructured) []apply.Ref {
 	return refs
 }
 
+// words are the statuses of kstatus in the words of other output.
+var words = map[string]string{"Current": "ready", "InProgress": "progressing", "Terminating": "being deleted",
+	"NotFound": "missing"}
+
+// line returns the object with its state.
+func (n *Node) line() string {
+	line := apply.Ref{Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}.String()
+	if n.Status == "" {
+		return line
+	}
+	line += "  " + cmp.Or(words[n.Status], strings.ToLower(n.Status))
+	if n.Status != "Current" && n.Message != "" {
+		line += ": " + strings.Join(strings.Fields(n.Message), " ")
+	}
+	return line
+}
+
 // Lines draws the tree, one object a line.
 func (n *Node) Lines() []string { return n.lines("", "") }
 
 // lines draws a node: first is the prefix of its own line, rest that of the lines below.
 func (n *Node) lines(first, rest string) []string {
-	lines := []string{first + apply.Ref{Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}.String()}
+	lines := []string{first + n.line()}
 	for i, below := range n.Resources {
 		branch, stem := "├── ", "│   "
 		if i == len(n.Resources)-1 {

@@ -67,7 +67,8 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 	}
 	listener, err := listen.TCP(p.ImagesAddr)
 	if err != nil {
-		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w", p.ImagesAddr, err)
+		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w. Choose another address with that "+
+			"flag; port 0 takes a free one", p.ImagesAddr, err)
 	}
 	if listener, err = storage.TLS(p.mgr, listener, p.Artifacts.Certificate()); err != nil {
 		return err

@@ -140,7 +140,8 @@ func (p *process) addReceivers(ctx context.Context) error {
 	}
 	listener, err := listen.TCP(p.ReceiverAddr)
 	if err != nil {
-		return fmt.Errorf("cannot serve webhooks on --receiverAddr %s: %w", p.ReceiverAddr, err)
+		return fmt.Errorf("cannot serve webhooks on --receiverAddr %s: %w. Choose another address with that "+
+			"flag; port 0 takes a free one", p.ReceiverAddr, err)
 	}
 	server := receiver.NewServer(&receiver.Server{
 		Cache: p.mgr.GetCache(), Reader: p.mgr.GetAPIReader(), Mapper: p.mgr.GetRESTMapper(),

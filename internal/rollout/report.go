@@ -99,6 +99,9 @@ func Summary(kind string, changes []apply.Change) string {
 	var lines []string
 	for _, c := range changes {
 		line := fmt.Sprintf("%s %s", c.Ref, c.Action)
+		if len(c.HeldBy) > 0 {
+			line = fmt.Sprintf("%s deletion requested, held by finalizers: %s", c.Ref, strings.Join(c.HeldBy, ", "))
+		}
 		if c.PreviousOwner != (apply.Owner{}) {
 			line += fmt.Sprintf(", taken over from %s %s. If both declare it, remove it from one of them", kind,
 				c.PreviousOwner)

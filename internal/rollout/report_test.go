@@ -17,3 +17,11 @@ func TestSummaryNamesPreviousOwner(t *testing.T) {
 		t.Errorf("the summary is\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestSummarySaysWhatHoldsADeletion(t *testing.T) {
+	ref := apply.Ref{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+	got := Summary("Kustomization", []apply.Change{{Ref: ref, Action: apply.Deleted, HeldBy: []string{"a.b/c"}}})
+	if want := "1 deleted\nConfigMap/shop/web deletion requested, held by finalizers: a.b/c"; got != want {
+		t.Errorf("the summary is\n%s\nwant\n%s", got, want)
+	}
+}

@@ -45,7 +45,8 @@ func Open(o options.Options, wrap func(http.RoundTripper) http.RoundTripper) (*S
 	}
 	listener, err := listen.TCP(o.StorageAddr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w", o.StorageAddr, err)
+		return nil, fmt.Errorf("cannot serve artifacts on --storage-addr %s: %w. Choose another address with that "+
+			"flag; port 0 takes a free one", o.StorageAddr, err)
 	}
 	advertised := o.StorageAdvAddr
 	if advertised == "" {

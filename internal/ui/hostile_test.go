@@ -8,13 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -70,7 +70,7 @@ func TestTreeOfStrangeInventory(t *testing.T) {
 				meta.ResourceRef{ID: id, Version: version})
 		}
 	}
-	for n := range maxEntries {
+	for n := range state.MaxEntries {
 		ks.Status.Inventory.Entries = append(ks.Status.Inventory.Entries, meta.ResourceRef{
 			ID: fmt.Sprintf("%s_app-%d_kustomize.toolkit.fluxcd.io_Kustomization", s.namespace, n), Version: "v1"})
 	}
@@ -78,26 +78,12 @@ func TestTreeOfStrangeInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, body := s.request(http.MethodGet, "/api/v1/objects/Kustomization/"+s.namespace+"/strange/tree", "")
-	if status != http.StatusOK || strings.Count(body, `"kind"`) > maxTreeNodes || len(body) > 1<<20 {
+	if status != http.StatusOK || strings.Count(body, `"kind"`) > state.MaxNodes || len(body) > 1<<20 {
 		t.Fatalf("%d with %d nodes, %d bytes: %.2000s", status, strings.Count(body, `"kind"`), len(body), body)
 	}
-	answer := read[tree](s, "/api/v1/objects/Kustomization/"+s.namespace+"/strange/tree")
-	if answer.Total < maxEntries || answer.Omitted != answer.Total-maxTreeNodes {
+	answer := read[state.Tree](s, "/api/v1/objects/Kustomization/"+s.namespace+"/strange/tree")
+	if answer.Total < state.MaxEntries || answer.Omitted != answer.Total-state.MaxNodes {
 		t.Errorf("%d objects, %d omitted", answer.Total, answer.Omitted)
-	}
-}
-
-func TestInventoriesOfATreeAreBounded(t *testing.T) {
-	r := &inventoryReader{}
-	for range 3 {
-		o := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
-			"inventory": map[string]any{"entries": make([]any, maxEntries/2+10)}}}}
-		r.shorten(o)
-	}
-	r.shorten(&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"inventory": []any{1, 2}}}})
-	r.shorten(&unstructured.Unstructured{Object: map[string]any{"status": "x"}})
-	if r.entries != maxEntries || r.omitted != maxEntries/2+32 {
-		t.Errorf("%d entries, %d omitted", r.entries, r.omitted)
 	}
 }
 

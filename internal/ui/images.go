@@ -8,16 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
+	"github.com/sluice-gitops/sluice/internal/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
-
-// maxNamespaces bounds the namespaces in which workloads are listed for a user who may not list them in all.
-const maxNamespaces = 100
 
 // maxImageText bounds a part of an image, in bytes.
 const maxImageText = 512
@@ -74,7 +70,7 @@ func (s *Server) images(ctx context.Context, u *User, r *http.Request) (any, err
 		return nil, err
 	}
 	defer release()
-	found, notes, err := running(ctx, u, visible, q.Get("namespace"))
+	found, notes, err := state.Images(ctx, u.Client, visible, q.Get("namespace"))
 	if err != nil {
 		return nil, err
 	}
@@ -95,42 +91,6 @@ func (s *Server) images(ctx context.Context, u *User, r *http.Request) (any, err
 		p.Next = fmt.Sprint(end)
 	}
 	return p, nil
-}
-
-// running lists the images in a namespace, or in all: at once if the user may, else in those where the user may see
-// objects of Sluice. It returns notes about what cannot be listed.
-func running(ctx context.Context, u *User, visible []*view.Item, only string) (found []workload.Image, notes []string,
-	err error) {
-	found, err = workload.Images(ctx, u.Client, only, workload.Ref{})
-	if err == nil || !apierrors.IsForbidden(err) {
-		return found, nil, err
-	}
-	if only != "" {
-		return nil, []string{explain(err)}, nil
-	}
-	var namespaces []string
-	for _, i := range visible {
-		namespaces = append(namespaces, i.Namespace)
-	}
-	slices.Sort(namespaces)
-	namespaces = slices.Compact(namespaces)
-	if n := len(namespaces) - maxNamespaces; n > 0 {
-		notes = append(notes, fmt.Sprintf("%d of your namespaces are not included: choose one", n))
-		namespaces = namespaces[:maxNamespaces]
-	}
-	for _, namespace := range namespaces {
-		part, err := workload.Images(ctx, u.Client, namespace, workload.Ref{})
-		switch {
-		case apierrors.IsForbidden(err):
-			notes = append(notes, fmt.Sprintf("Namespace '%s' is not included: you may not list its workloads and "+
-				"image policies", namespace))
-		case err != nil:
-			return nil, nil, err
-		default:
-			found = append(found, part...)
-		}
-	}
-	return found, notes, nil
 }
 
 // imagesOf returns images in the form of the API: those that are outdated first, then by workload.

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -246,4 +247,18 @@ func (s *Server) logs(ctx context.Context, u *User, r *http.Request) (any, error
 		return nil, err
 	}
 	return map[string]string{"text": string(text)}, nil
+}
+
+// tree returns what an object made, with the health that it has now.
+func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error) {
+	done, err := s.large.take(ctx, u.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	_, o, err := get(ctx, u, r)
+	if err != nil {
+		return nil, err
+	}
+	return state.ReadTree(ctx, u.Client, o, false, false)
 }

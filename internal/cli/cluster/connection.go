@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -106,6 +108,10 @@ func (c *Connection) ForWatch(ctx context.Context) (context.Context, context.Can
 
 // Config returns the configuration of clients.
 func (c *Connection) Config() (*rest.Config, error) {
+	if missing := c.missingKubeconfig(); missing != "" {
+		return nil, fmt.Errorf("no cluster configured: kubeconfig '%s' does not exist. Set --kubeconfig or $KUBECONFIG",
+			missing)
+	}
 	cfg, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no cluster configured: %w. Set --kubeconfig or $KUBECONFIG", err)
@@ -116,6 +122,24 @@ func (c *Connection) Config() (*rest.Config, error) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return observedTransport{c.OnRequest, next} })
 	}
 	return cfg, nil
+}
+
+// missingKubeconfig returns the kubeconfigs that would be read if none of them exists and nothing else names a cluster:
+// the API server of kubectl's default, localhost:8080, is never meant. It returns "" if there is one.
+func (c *Connection) missingKubeconfig() string {
+	if *c.flags.APIServer != "" || *c.flags.KubeConfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return ""
+	}
+	files := clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence()
+	if *c.flags.KubeConfig != "" {
+		files = []string{*c.flags.KubeConfig}
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			return ""
+		}
+	}
+	return strings.Join(files, "', '")
 }
 
 // Client returns a client for all kinds of Sluice that can watch.

@@ -36,10 +36,19 @@ type checker struct {
 	CheckRequest
 	*Target
 	failed bool
+	hinted bool // a problem said to install
 }
 
+// problem reports a problem. That an installation mends it is said once.
 func (c *checker) problem(err error) {
 	c.failed = true
+	const hint = ". Run sluice install"
+	if text, ends := strings.CutSuffix(err.Error(), hint); ends {
+		if c.hinted {
+			err = errors.New(text)
+		}
+		c.hinted = true
+	}
 	c.Fail(err)
 }
 
@@ -108,16 +117,23 @@ func (c *checker) definitions(ctx context.Context) error {
 		return err
 	}
 	before := c.failed
+	var missing []string
 	for _, want := range wanted {
 		got, err := c.Dynamic().Resource(definitions).Get(ctx, want.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			c.problem(fmt.Errorf("CustomResourceDefinition '%s' is missing. Run sluice install", want.GetName()))
+			missing = append(missing, want.GetName())
 			continue
 		}
 		if err != nil {
 			return cluster.Explain("cannot get CustomResourceDefinition '"+want.GetName()+"'", err)
 		}
 		c.compare(want, got)
+	}
+	switch n := len(missing); {
+	case n == len(wanted):
+		c.problem(fmt.Errorf("none of the %d CustomResourceDefinitions exists. Run sluice install", n))
+	case n > 0:
+		c.problem(fmt.Errorf("CustomResourceDefinition '%s' is missing. Run sluice install", strings.Join(missing, "', '")))
 	}
 	if !before && !c.failed {
 		c.Done("%d CustomResourceDefinitions are complete", len(wanted))
@@ -195,6 +211,9 @@ func (c *checker) policies(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
+		if len(missing) == len(policies) {
+			missing = []string{fmt.Sprintf("each of the %d admission policies and bindings", len(policies))}
+		}
 		c.problem(fmt.Errorf("approvals and requests of gates are not verified: %s is missing. Run sluice install",
 			strings.Join(missing, ", ")))
 		return nil
@@ -215,6 +234,10 @@ func (c *checker) controllers(ctx context.Context) error {
 	})
 	if err != nil && !timedOut(ctx) {
 		return err
+	}
+	if len(own) == 0 && c.hinted {
+		c.problem(fmt.Errorf("no controllers are installed in namespace '%s'", c.Namespace))
+		return nil
 	}
 	if len(own) == 0 {
 		c.problem(ErrNotInstalled{c.Namespace})

@@ -33,8 +33,19 @@ type Request struct {
 	Force   bool          // take over definitions and controllers of Flux
 	DryRun  bool          // write nothing, and report what would change
 	Timeout time.Duration // of the context, for error messages
+	// Changes receives what a dry-run would change, one object each.
+	Changes func(text string)
 	// Objects are installed instead of the manifests of the options, for manifests that people patched.
 	Objects []*unstructured.Unstructured
+}
+
+// change reports what a dry-run would change.
+func (r Request) change(format string, args ...any) {
+	if r.Changes == nil {
+		r.Step(format, args...)
+		return
+	}
+	r.Changes(fmt.Sprintf(format, args...))
 }
 
 // fieldManager is the name of the command line in managed fields.
@@ -138,9 +149,9 @@ func (i *installer) preview(ctx context.Context) error {
 	changes, err := i.Diff(ctx, apply.Request{Owner: Owner(i.Namespace), Objects: i.objects, Previous: stale})
 	for _, c := range changes {
 		if c.Action == apply.Unchanged {
-			i.Done("%s would be unchanged", c.Ref)
+			i.change("%s would be unchanged", c.Ref)
 		} else {
-			i.Step("%s would be %s", c.Ref, c.Action)
+			i.change("%s would be %s", c.Ref, c.Action)
 		}
 	}
 	return cluster.Explain("the installation would fail", refused(err))

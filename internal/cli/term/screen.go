@@ -88,6 +88,9 @@ func (s *Screen) Paint(colour, text string) string {
 // animated reports whether the stream may get escape sequences.
 func (s *Screen) animated() bool { return s.terminal && os.Getenv("NO_COLOR") == "" }
 
+// IsTerminal reports whether the stream is a terminal, where people read, and not a file or pipe.
+func (s *Screen) IsTerminal() bool { return s.terminal }
+
 // Width returns the number of columns of the terminal, or 80 if the stream is none.
 func (s *Screen) Width() int {
 	if s.terminal {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -88,6 +89,9 @@ type Item struct {
 	Image      string    `json:"image,omitempty"`     // that an ImagePolicy selected, or those of a commit
 	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
 	Generation int64     `json:"generation"`
+	Attempted  string    `json:"attempted,omitempty"`  // revision of the last apply, of a Kustomization
+	Deleting   time.Time `json:"deleting,omitzero"`    // when its deletion was requested
+	Finalizers []string  `json:"finalizers,omitempty"` // that hold its deletion
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
 	Risk         string    `json:"risk,omitempty"`   // of the change that waits
@@ -99,6 +103,8 @@ type Item struct {
 
 	version string // resourceVersion
 	trace   string // ID of the trace of its artifact
+	waits   bool   // for the health of what it applied
+	checked bool   // the health of what it applies is checked
 }
 
 // Reverted is how an object went back to an earlier revision, as what gates had let through became unhealthy.
@@ -136,6 +142,15 @@ func (i *Item) setState(o reconcile.Object) {
 		i.Message = "not reconciled yet"
 	}
 	i.State = reconcile.StateOf(o)
+	healthy := apimeta.FindStatusCondition(o.CommonStatus().Conditions, meta.HealthyCondition)
+	i.waits = healthy != nil && healthy.Status == metav1.ConditionUnknown && i.State == Progressing
+	i.checked = healthy != nil
+	if at := o.GetDeletionTimestamp(); at != nil {
+		i.Deleting = at.Time
+		for _, f := range o.GetFinalizers()[:min(len(o.GetFinalizers()), maxRefs)] {
+			i.Finalizers = append(i.Finalizers, excerpt.Bytes(f, maxText))
+		}
+	}
 }
 
 // setRelations records what the object is built from, waits for, is held by and was applied by.
@@ -199,6 +214,7 @@ func (i *Item) setContent(o reconcile.Object) {
 	switch o := o.(type) {
 	case *kustomizev1.Kustomization:
 		i.Revision = o.Status.LastAppliedRevision
+		i.Attempted = excerpt.Bytes(o.Status.LastAttemptedRevision, maxRevision)
 		if o.Status.Inventory != nil {
 			i.Objects = len(o.Status.Inventory.Entries)
 		}

@@ -3,10 +3,12 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 )
@@ -112,7 +114,8 @@ func (w *whyer) sourceStep(s *Item) Step {
 	case s.Pending != "" && (w.has(s.Pending) || len(w.revisions) == 0):
 		w.hold(&step, s)
 	case s.State == Failed:
-		step.State, step.Text, step.Do = Blocked, s.Message, "correct what the message names, then reconcile the source"
+		step.State, step.Text = Blocked, s.Message
+		step.Do = Advise(s.Namespace, s.Message, "correct what the message names, then reconcile the source")
 	case s.State == Suspended:
 		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
 	case s.Revision == "":
@@ -151,7 +154,8 @@ func (w *whyer) dependencyStep(i *Item) Step {
 			break
 		}
 	}
-	step.State, step.From, step.Text, step.Do = Blocked, i.Since, i.Message, "look at the dependency"
+	step.State, step.From, step.Text = Blocked, i.Since, i.Message
+	step.Do = "ask why that is not ready: sluice why " + step.Object
 	return step
 }
 
@@ -160,7 +164,8 @@ func (w *whyer) buildStep(i *Item) Step {
 	step := Step{Name: "build", Object: i.ID, State: Done, Text: "built"}
 	switch {
 	case i.State == Failed && (i.Reason == meta.BuildFailedReason || i.Reason == meta.ArtifactFailedReason):
-		step.State, step.From, step.Text, step.Do = Blocked, i.Since, i.Message, "correct what the message names in git"
+		step.State, step.From, step.Text = Blocked, i.Since, i.Message
+		step.Do = Advise(i.Namespace, i.Message, "correct what the message names in git")
 	case i.State == Suspended || !w.isApplied(i) && i.State != Failed && i.State != Ready:
 		step.State, step.Text = Current, cmp.Or(i.Message, "not built yet")
 	case i.Times == nil:
@@ -177,12 +182,14 @@ func (w *whyer) buildStep(i *Item) Step {
 
 // isApplied reports whether the revision in question is applied.
 func (w *whyer) isApplied(i *Item) bool {
-	applied := len(w.revisions) == 0 && i.Revision != "" || w.has(i.Revision)
-	for _, s := range i.Sources {
-		// A chart has a version, not a commit: what was released from a source that is current is current.
-		applied = applied || w.byID[s] != nil && i.Revision != "" && w.byID[s].Revision == i.Revision
+	revision := i.applied()
+	if len(w.revisions) == 0 && revision != "" && (i.Attempted == "" || i.Attempted == revision) || w.has(revision) {
+		return true
 	}
-	return applied
+	// A chart has a version, not a commit: what was released from a source that is current is current.
+	return revision != "" && slices.ContainsFunc(i.Sources, func(id string) bool {
+		return w.byID[id] != nil && w.byID[id].Revision == revision
+	})
 }
 
 func (w *whyer) applyStep(i *Item) Step {
@@ -191,11 +198,11 @@ func (w *whyer) applyStep(i *Item) Step {
 	case i.State == Suspended:
 		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
 	case i.State == Failed && !isHealthFailure(i.Reason):
-		step.State, step.Do = Blocked, "correct what the message names"
+		step.State, step.Do = Blocked, Advise(i.Namespace, i.Message, "correct what the message names")
 	case i.State == Waiting && i.Pending == "":
 		step.State, step.Do = Blocked, "look at what it waits for"
 	case w.isApplied(i) || i.State == Ready || i.State == Failed:
-		step.State, step.Text, step.From = Done, "applied "+i.Revision, time.Time{}
+		step.State, step.Text, step.From = Done, "applied "+i.applied(), time.Time{}
 		if step.At = i.Changed; i.Times != nil && i.Times.Same {
 			step.At = time.Time{}
 		}
@@ -212,15 +219,70 @@ func isHealthFailure(reason string) bool {
 }
 
 func healthStep(i *Item) Step {
-	step := Step{Name: "health", Object: i.ID, From: i.Since, Text: i.Message}
+	step := Step{Name: HealthStep, Object: i.ID, From: i.Since, Text: i.Message}
 	switch i.State {
 	case Ready:
 		step.State, step.Text, step.From = Done, "all applied objects are healthy", time.Time{}
+		if !i.checked && i.Kind == kustomizev1.KustomizationKind {
+			step.Text = "is not waited for: spec.wait and spec.healthChecks are not set"
+		}
 		step.At = i.Since
 	case Failed:
-		step.State, step.Do = Blocked, "look at the objects that are not healthy, and their logs"
+		step.State = Blocked
+		step.Do = Advise(i.Namespace, i.Message, "look at the objects that are not healthy, and their logs")
 	default:
-		step.State, step.From = Current, time.Time{}
+		step.State, step.From, step.Do = Current, time.Time{}, Advise(i.Namespace, i.Message, "")
+	}
+	return step
+}
+
+// applied returns the revision that was applied last, also if it is not healthy yet.
+func (i *Item) applied() string {
+	if i.Attempted != "" && (i.waits || isHealthFailure(i.Reason)) {
+		return i.Attempted
+	}
+	return i.Revision
+}
+
+// deletionStep says what holds the deletion of an object.
+func deletionStep(i *Item) Step {
+	step := Step{Name: "deletion", Object: i.ID, State: Blocked, From: i.Deleting, Text: "was requested; " + i.Message}
+	step.Do = DeletionAdvice(i.Kind, i.Namespace, i.Name, i.Finalizers)
+	if len(i.Finalizers) > 0 {
+		step.Text = "was requested; finalizers hold the object: " + strings.Join(i.Finalizers, ", ") + ". " + i.Message
+	}
+	return step
+}
+
+// gateItself says whether a gate is open, and what waits at it.
+func (w *whyer) gateItself(i *Item) Step {
+	step := Step{Name: "gate", Object: i.ID, State: Done, From: i.Since, Text: "is open"}
+	if i.State == Failed {
+		step.State, step.Text, step.Do = Blocked, i.Message, Advise(i.Namespace, i.Message, "correct what the message names")
+		return step
+	}
+	if g := i.Gate; g != nil && !g.Open {
+		step.Text = "is closed; nothing waits: " + g.Why
+		if len(g.Waiting) > 0 {
+			step.State, step.Text, step.Until = Blocked, "is closed: "+g.Why, g.Until
+			step.Do, step.Until = g.next(&Item{Pending: g.Waiting[0].Revision, ID: g.Waiting[0].ID})
+		}
+	}
+	return step
+}
+
+// itselfStep is the only step of an object that neither deploys nor is deployed from.
+func itselfStep(i *Item) Step {
+	step := Step{Name: "state", Object: i.ID, From: i.Since, Text: i.Message}
+	switch i.State {
+	case Ready:
+		step.State = Done
+	case Suspended:
+		step.State, step.Text, step.Do = Blocked, "is suspended", "resume it"
+	case Failed, Waiting:
+		step.State, step.Do = Blocked, Advise(i.Namespace, i.Message, "correct what the message names")
+	default:
+		step.State = Current
 	}
 	return step
 }

@@ -1,13 +1,18 @@
 package view
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/kind"
 )
 
 // maxChains bounds the answer to one question.
@@ -25,6 +30,9 @@ const (
 	Skipped StepState = "skipped" // the change went on without it
 )
 
+// HealthStep is the name of the step about the health of what was applied.
+const HealthStep = "health"
+
 // Step is a part of the way of a change.
 type Step struct {
 	Name   string    `json:"name"`
@@ -41,16 +49,22 @@ type Step struct {
 
 // Chain is the way of a change to one object that deploys.
 type Chain struct {
-	Target *Item  `json:"target"`
-	Live   bool   `json:"live"`
-	Steps  []Step `json:"steps"`
+	Target   *Item  `json:"target"`
+	Live     bool   `json:"live"`
+	Blocking *Step  `json:"blocking,omitempty"` // the first step that the change has not passed; nil if it is live
+	Steps    []Step `json:"steps"`
+
+	exact bool // the question names its target
 }
 
 // Answer says why a change is or is not live.
 type Answer struct {
-	Chains  []Chain `json:"chains"`
-	Omitted int     `json:"omitted"` // chains above the limit
-	Note    string  `json:"note,omitempty"`
+	// Problems say why controllers may not work, so that all below is an old state.
+	Problems []string `json:"problems,omitempty"`
+	Object   *Step    `json:"object,omitempty"` // of an object that the question names and that others applied
+	Chains   []Chain  `json:"chains"`
+	Omitted  int      `json:"omitted"` // chains above the limit
+	Note     string   `json:"note,omitempty"`
 }
 
 // Why answers where a change is. The query is a commit, a revision, a pull request, an image, or words that name
@@ -68,8 +82,12 @@ func Why(items []*Item, query string, targets ...string) *Answer {
 			w.receivers = append(w.receivers, i)
 		}
 	}
-	made := w.addCommits(items)
 	a := &Answer{Chains: []Chain{}}
+	if w.findExact(items); len(w.exact) > 0 {
+		a.answerExact(w, items)
+		return a
+	}
+	made := w.addCommits(items)
 	for _, i := range items {
 		if i.deploys() && w.concerns(i) {
 			a.add(w.chain(i))
@@ -83,8 +101,39 @@ func Why(items []*Item, query string, targets ...string) *Answer {
 	if len(a.Chains) == 0 {
 		a.Note = w.noMatch()
 	}
-	slices.SortStableFunc(a.Chains, func(x, y Chain) int { return order(x.Live) - order(y.Live) })
+	a.Sort()
 	return a
+}
+
+// answerExact answers a question that is the name of objects: by them, else by what is built from or held by them. A
+// commit message that mentions the name is not an answer.
+func (a *Answer) answerExact(w *whyer, items []*Item) {
+	deploys := slices.ContainsFunc(w.exact, (*Item).deploys)
+	for _, i := range w.exact {
+		if !deploys || i.deploys() {
+			c := w.chain(i)
+			c.exact = true
+			a.add(c)
+		}
+	}
+	for _, i := range items {
+		isNamed := func(id string) bool {
+			return slices.ContainsFunc(w.exact, func(e *Item) bool { return e.ID == id })
+		}
+		isBuiltFrom := slices.ContainsFunc(w.sources(i), func(s *Item) bool { return isNamed(s.ID) })
+		isHeldBy := i.Pending != "" && slices.ContainsFunc(i.Gates, isNamed)
+		if !deploys && i.deploys() && (isBuiltFrom || isHeldBy) || slices.Contains(w.targets, i.ID) && !isNamed(i.ID) {
+			a.add(w.chain(i))
+		}
+	}
+	a.Sort()
+}
+
+// Sort puts chains that are not live first, and among them those of objects that the question names.
+func (a *Answer) Sort() {
+	slices.SortStableFunc(a.Chains, func(x, y Chain) int {
+		return cmp.Or(order(x.Live)-order(y.Live), order(y.exact)-order(x.exact))
+	})
 }
 
 func (a *Answer) add(c Chain) {
@@ -95,8 +144,8 @@ func (a *Answer) add(c Chain) {
 	a.Chains = append(a.Chains, c)
 }
 
-func order(live bool) int {
-	if live {
+func order(later bool) int {
+	if later {
 		return 1
 	}
 	return 0
@@ -129,9 +178,28 @@ func (i *Item) commits() bool {
 
 type whyer struct {
 	question
-	words     bool // the question is about words
+	words     bool    // the question is about words
+	exact     []*Item // whose name the question is
 	byID      map[string]*Item
 	receivers []*Item
+}
+
+// findExact finds the objects that the question names: as name, namespace/name, kind/name or kind/namespace/name. The
+// kind may be a word of the command line, such as ks.
+func (w *whyer) findExact(items []*Item) {
+	parts := strings.Split(w.text, "/")
+	k := kind.ByWord(parts[0])
+	for _, i := range items {
+		name, namespace := strings.ToLower(i.Name), strings.ToLower(i.Namespace)
+		isKind := k != nil && k.Name() == i.Kind
+		switch last := parts[len(parts)-1] == name; {
+		case !last, len(parts) > 3:
+		case len(parts) == 1,
+			len(parts) == 2 && (isKind || parts[0] == namespace),
+			len(parts) == 3 && isKind && parts[1] == namespace:
+			w.exact = append(w.exact, i)
+		}
+	}
 }
 
 // addCommits adds to the question the commits that bring an image or a pull request, and returns what made them.
@@ -193,6 +261,43 @@ func (w *whyer) sources(i *Item) []*Item {
 // chain returns the steps of an object, first source first.
 func (w *whyer) chain(i *Item) Chain {
 	c := Chain{Target: i}
+	switch {
+	case !i.Deleting.IsZero():
+		c.add(deletionStep(i))
+	case i.deploys():
+		w.addDeployment(&c, i)
+	case i.Kind == gatingv1.GateKind:
+		c.add(w.gateItself(i))
+	case i.isSource():
+		c.add(append(w.pushSteps(i), w.sourceStep(i))...)
+	default:
+		c.add(itselfStep(i))
+	}
+	c.SetBlocking()
+	return c
+}
+
+// SetBlocking finds the step that blocks after steps changed.
+func (c *Chain) SetBlocking() {
+	c.Blocking = nil
+	n := slices.IndexFunc(c.Steps, func(s Step) bool { return !s.isPassed() })
+	if c.Live = n < 0; !c.Live {
+		c.Blocking = &c.Steps[n]
+	}
+}
+
+// isSource reports whether the object fetches what others are built from.
+func (i *Item) isSource() bool {
+	k := kind.ByName(i.Kind)
+	if k == nil {
+		return false
+	}
+	_, is := k.New().(sourcev1.Source)
+	return is
+}
+
+// addDeployment adds the steps of an object that deploys.
+func (w *whyer) addDeployment(c *Chain, i *Item) {
 	sources := w.sources(i)
 	slices.Reverse(sources)
 	for n, s := range sources {
@@ -215,8 +320,6 @@ func (w *whyer) chain(i *Item) Chain {
 		c.add(w.buildStep(i))
 	}
 	c.add(w.applyStep(i), healthStep(i))
-	c.Live = !slices.ContainsFunc(c.Steps, func(s Step) bool { return !s.isPassed() })
-	return c
 }
 
 // isPassed reports whether the change went on behind the step.

@@ -1,13 +1,16 @@
-package ui
+package state
 
 import (
 	"context"
-	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -21,16 +24,17 @@ import (
 
 // Bounds of a tree.
 const (
-	maxTreeNodes   = 500 // whose health is read
+	MaxNodes       = 500 // whose health is read
 	treeRequests   = 8   // at a time
 	maxPods        = 50  // of a workload
-	maxHealthBytes = 300
+	maxHealthBytes = 600
+	maxExplained   = 20  // whose reason is read
 	maxInventories = 200 // that are read
-	maxEntries     = 10_000
+	MaxEntries     = 10_000
 )
 
-// node is an object in the tree of what an object made.
-type node struct {
+// Node is an object in the tree of what an object made, with its health.
+type Node struct {
 	Kind      string   `json:"kind"`
 	Group     string   `json:"group,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
@@ -39,48 +43,67 @@ type node struct {
 	Message   string   `json:"message,omitempty"`
 	Images    []string `json:"images,omitempty"`     // of a Pod
 	Names     []string `json:"containers,omitempty"` // of a Pod
-	Below     []*node  `json:"below,omitempty"`
+	Below     []*Node  `json:"below,omitempty"`
+
+	version    string   // of its API
+	finalizers []string // that hold its deletion
+	hasReason  bool     // the message is why it is not healthy
 }
 
-// statusHidden is the status of objects that the user may not read. They are shown, as the inventory names them.
-const statusHidden = "Hidden"
+// Lineage returns the tree below a node in the form that the command line prints.
+func (n *Node) Lineage() *lineage.Node {
+	out := &lineage.Node{APIVersion: schema.GroupVersion{Group: n.Group, Version: n.version}.String(), Kind: n.Kind,
+		Namespace: n.Namespace, Name: n.Name, Status: n.Status, Message: n.Message}
+	for _, b := range n.Below {
+		out.Resources = append(out.Resources, b.Lineage())
+	}
+	return out
+}
 
-// tree is what an object made, down to pods.
-type tree struct {
-	Top     *node `json:"top"`
+// StatusHidden is the status of objects that the reader may not read. They are shown, as the inventory names them.
+const StatusHidden = "Hidden"
+
+// Tree is what an object made, down to pods.
+type Tree struct {
+	Top     *Node `json:"top"`
 	Total   int   `json:"total"`
 	Omitted int   `json:"omitted"` // objects that are not included
 }
 
-// tree returns what an object made, with the health that it has now.
-func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error) {
-	done, err := s.large.take(ctx, u.Name)
+// ListerOf returns a [health.Lister] that reads with a client.
+func ListerOf(c client.Reader) health.Lister {
+	return func(ctx context.Context, kind, namespace string, o metav1.ListOptions) ([]unstructured.Unstructured, error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind + "List"})
+		err := c.List(ctx, list, client.InNamespace(namespace), &client.ListOptions{Raw: &o, Limit: o.Limit})
+		return list.Items, err
+	}
+}
+
+// ReadTree returns what an object made, with the health that it has now. Objects outside of the toolkit's API groups
+// are left out if compact is set. Objects above [MaxNodes] are left out too, or have no health if whole is set.
+func ReadTree(ctx context.Context, c client.Client, o client.Object, compact, whole bool) (*Tree, error) {
+	gvk, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	_, o, err := get(ctx, u, r)
-	if err != nil {
-		return nil, err
-	}
-	gvk, err := apiutil.GVKForObject(o, u.Client.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	inventories := &inventoryReader{Reader: u.Client}
+	inventories := &inventoryReader{Reader: c}
 	top, err := lineage.Tree(ctx, inventories, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
-		Namespace: o.GetNamespace(), Name: o.GetName()}, false)
+		Namespace: o.GetNamespace(), Name: o.GetName()}, compact)
 	if err != nil {
 		return nil, err
 	}
-	t := &treeReader{user: u, group: guard.NewGroup("health of a tree")}
+	t := &treeReader{cluster: c, whole: whole, group: guard.NewGroup("health of a tree")}
 	t.group.SetLimit(treeRequests)
-	answer := tree{Top: t.node(ctx, top)}
+	answer := &Tree{Top: t.node(ctx, top)}
 	if err := t.group.Wait(); err != nil {
 		return nil, err
 	}
 	answer.Total = t.total + inventories.omitted
-	answer.Omitted = max(0, answer.Total-maxTreeNodes)
+	answer.Omitted = max(0, answer.Total-MaxNodes)
+	if whole {
+		answer.Omitted = inventories.omitted
+	}
 	return answer, nil
 }
 
@@ -96,7 +119,7 @@ type inventoryReader struct {
 func (r *inventoryReader) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	opts ...client.GetOption) error {
 	r.reads++
-	if r.reads > maxInventories || r.entries >= maxEntries {
+	if r.reads > maxInventories || r.entries >= MaxEntries {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	err := r.Reader.Get(ctx, key, o, opts...)
@@ -120,7 +143,7 @@ func (r *inventoryReader) shorten(o *unstructured.Unstructured) {
 	if !ok {
 		return
 	}
-	keep := min(len(entries), maxEntries-r.entries)
+	keep := min(len(entries), MaxEntries-r.entries)
 	r.entries += keep
 	r.omitted += len(entries) - keep
 	in[key] = entries[:keep]
@@ -128,62 +151,91 @@ func (r *inventoryReader) shorten(o *unstructured.Unstructured) {
 
 // treeReader adds health to a tree, a few requests at a time.
 type treeReader struct {
-	user  *User
-	group *guard.Group
-	total int
+	cluster   client.Reader
+	whole     bool
+	group     *guard.Group
+	total     int
+	explained atomic.Int64 // nodes whose reason was read
 }
 
 // node returns a node whose health is read in the background. It returns nil above the limit.
-func (t *treeReader) node(ctx context.Context, from *lineage.Node) *node {
+func (t *treeReader) node(ctx context.Context, from *lineage.Node) *Node {
 	t.total++
-	if t.total > maxTreeNodes {
+	number := t.total
+	if t.total > MaxNodes && !t.whole {
 		for _, below := range from.Resources {
 			t.node(ctx, below) // counts
 		}
 		return nil
 	}
 	gv, _ := schema.ParseGroupVersion(from.APIVersion)
-	n := &node{Kind: from.Kind, Group: gv.Group, Namespace: from.Namespace, Name: from.Name}
+	n := &Node{Kind: from.Kind, Group: gv.Group, version: gv.Version, Namespace: from.Namespace, Name: from.Name}
 	for _, below := range from.Resources {
 		if b := t.node(ctx, below); b != nil {
 			n.Below = append(n.Below, b)
 		}
+	}
+	if number > MaxNodes {
+		return n
 	}
 	t.group.Go(func() error { t.read(ctx, n, gv.WithKind(from.Kind)); return nil })
 	return n
 }
 
 // read sets the health of a node. A failure to read is its status, so that one object does not hide the others.
-func (t *treeReader) read(ctx context.Context, n *node, gvk schema.GroupVersionKind) {
+func (t *treeReader) read(ctx context.Context, n *Node, gvk schema.GroupVersionKind) {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(gvk)
-	err := t.user.Client.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, o)
+	err := t.cluster.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, o)
 	switch {
 	case apierrors.IsNotFound(err):
 		n.Status = health.NotFound
 		return
 	case apierrors.IsForbidden(err):
-		n.Status, n.Message = statusHidden, "you may not read this object"
+		n.Status, n.Message = StatusHidden, "you may not read this object"
 		return
 	case err != nil:
 		n.Status, n.Message = health.Unknown, excerpt.Bytes(err.Error(), maxHealthBytes)
 		return
 	}
-	n.Status, n.Message = health.Of(o)
-	n.Message = excerpt.Bytes(n.Message, maxHealthBytes)
+	n.setHealth(ctx, ListerOf(t.cluster), o, !lineage.IsToolkitGroup(gvk.Group) && t.explained.Load() < maxExplained)
+	if n.hasReason {
+		t.explained.Add(1)
+	}
 	if gvk.Group == "apps" || gvk.Group == "batch" && gvk.Kind == "Job" {
 		n.Below = append(n.Below, t.pods(ctx, o)...)
 	}
 }
 
+// setHealth sets the health of a node, and the reason if it is not healthy and that is wanted.
+func (n *Node) setHealth(ctx context.Context, list health.Lister, o *unstructured.Unstructured, explain bool) {
+	n.Status, n.Message = health.Of(o)
+	switch {
+	case n.Status == health.Terminating:
+		n.finalizers = o.GetFinalizers()
+		n.Message = "deletion requested at " + o.GetDeletionTimestamp().UTC().Format(time.RFC3339)
+		if len(n.finalizers) > 0 {
+			n.Message += ", held by finalizers: " + strings.Join(n.finalizers, ", ")
+		}
+	case isUnhealthy(n.Status) && explain:
+		if reason := health.Reason(ctx, list, o); reason != "" {
+			n.Message, n.hasReason = reason, true
+		}
+	}
+	n.Message = excerpt.Bytes(n.Message, maxHealthBytes)
+}
+
+// isUnhealthy reports whether an object may have a reason why it is not healthy.
+func isUnhealthy(status string) bool { return status == health.InProgress || status == health.Failed }
+
 // pods returns the pods that the selector of a workload selects. Pods that the user may not list are left out.
-func (t *treeReader) pods(ctx context.Context, workload *unstructured.Unstructured) []*node {
+func (t *treeReader) pods(ctx context.Context, workload *unstructured.Unstructured) []*Node {
 	raw, found, err := unstructured.NestedMap(workload.Object, "spec", "selector")
 	if !found || err != nil {
 		return nil
 	}
 	selector := &metav1.LabelSelector{}
-	if err := fromMap(raw, selector); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, selector); err != nil {
 		return nil
 	}
 	labels, err := metav1.LabelSelectorAsSelector(selector)
@@ -191,25 +243,25 @@ func (t *treeReader) pods(ctx context.Context, workload *unstructured.Unstructur
 		return nil
 	}
 	var pods corev1.PodList
-	err = t.user.Client.List(ctx, &pods, client.InNamespace(workload.GetNamespace()),
+	err = t.cluster.List(ctx, &pods, client.InNamespace(workload.GetNamespace()),
 		client.MatchingLabelsSelector{Selector: labels}, client.Limit(maxPods))
 	if err != nil {
 		return nil
 	}
-	var nodes []*node
+	var nodes []*Node
 	for i := range pods.Items {
 		nodes = append(nodes, podNode(&pods.Items[i]))
 	}
 	return nodes
 }
 
-func podNode(p *corev1.Pod) *node {
-	n := &node{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
+func podNode(p *corev1.Pod) *Node {
+	n := &Node{Kind: "Pod", version: "v1", Namespace: p.Namespace, Name: p.Name}
 	for _, c := range p.Spec.Containers {
 		n.Names, n.Images = append(n.Names, c.Name), append(n.Images, c.Image)
 	}
 	p.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if raw, err := toMap(p); err == nil {
+	if raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p); err == nil {
 		n.Status, n.Message = health.Of(&unstructured.Unstructured{Object: raw})
 	}
 	return n
