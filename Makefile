@@ -75,8 +75,9 @@ lint: ## Run the linters, with the layer rules
 	$(LINT) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: docs
-docs: ## Build docs/ as a static site with search into bin/site (VERSION=v1.2.3; default: the newest tag)
-	cd hack/site && go run . -root ../.. -out ../../bin/site -version "$(VERSION)"
+docs: ## Build docs/ as a site with search into bin/site (VERSION=v1.2.3; default: the newest tag; installs Node)
+	hack/needs node npm
+	cd hack/site && npm ci --no-audit --no-fund && node build.mjs ../../bin/site "$(VERSION)"
 
 .PHONY: bench
 bench: build ## Print what a change costs: requests, bytes, allocations, ratios to the raw operation

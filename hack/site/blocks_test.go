@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"flag"
@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 )
 
 var update = flag.Bool("update", false, "write the counts of blocks into docs/design/documentation.md")
@@ -32,38 +31,26 @@ type block struct {
 	line                            int
 }
 
-// blocksOf returns the blocks of code of a page. Indented blocks have the language "indented".
-func blocksOf(t *testing.T, source string) []block {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content = comment.ReplaceAll(content, []byte("\n"))
+// blocks returns the blocks of code of a page. Indented blocks have the language "indented".
+func (p *page) blocks() []block {
 	var found []block
-	doc := markdown.Parser().Parse(text.NewReader(content))
-	err = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		b := block{page: pageName(source), language: "indented"}
+	p.walk(func(n ast.Node) {
+		b := block{page: pageName(p.source), language: "indented"}
 		switch n := n.(type) {
 		case *ast.FencedCodeBlock:
 			if b.language = "text"; n.Info != nil {
-				info := string(n.Info.Value(content))
-				b.language, b.reason, _ = strings.Cut(info, " ")
+				b.language, b.reason, _ = strings.Cut(string(n.Info.Value(p.content)), " ")
 			}
 		case *ast.CodeBlock:
 		default:
-			return ast.WalkContinue, nil
+			return
 		}
-		if entering && n.Lines().Len() > 0 {
-			b.content = string(n.Lines().Value(content))
-			b.line = strings.Count(string(content[:n.Lines().At(0).Start]), "\n") + 1
+		if n.Lines().Len() > 0 {
+			b.content = string(n.Lines().Value(p.content))
+			b.line = strings.Count(string(p.content[:n.Lines().At(0).Start]), "\n") + 1
 			found = append(found, b)
 		}
-		return ast.WalkContinue, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return found
 }
 
@@ -105,16 +92,12 @@ func classOf(b block) string {
 
 // TestEveryBlockIsTestedOrMarked finds blocks of code that no test knows, and compares the published counts.
 func TestEveryBlockIsTestedOrMarked(t *testing.T) {
-	pages, err := findPages(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	classes, reasons, counts := map[string]int{}, map[string]int{}, map[string]int{}
-	for _, p := range pages {
+	for _, p := range readPages(t) {
 		if p.source == "CHANGELOG.md" {
 			continue
 		}
-		for _, b := range blocksOf(t, p.source) {
+		for _, b := range p.blocks() {
 			class := classOf(b)
 			classes[class]++
 			switch class {

@@ -1,4 +1,4 @@
-package main
+package site
 
 // pageTest is the test that runs blocks of a page, and how many there are.
 type pageTest struct {
