@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 const (
@@ -39,6 +41,15 @@ func TestCampaignConnections(t *testing.T) {
 	c := start(t, settings{namespace: "flux-system", flags: flags})
 	c.runs()
 	ports["metrics-addr"] = c.metrics
+	for flag, address := range ports {
+		testenv.Eventually(t, "--"+flag+" is served", func() error {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+	}
 	slowest := time.Duration(0)
 	e.each(func(int, *rand.Rand) {
 		for flag, address := range ports {
@@ -82,7 +93,11 @@ func (c *controller) latency(address string) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// floodHeaders opens connections whose header does not end, and goes on to open others for those that are closed, until
+// pace is how long each of the senders of a flood waits between connections, once all of them are open: the machine of
+// the test would otherwise be busy with the flood itself.
+const pace = 8 * time.Millisecond
+
+// floodHeaders opens connections whose header does not end, and goes on to open a thousand others each second, until
 // the returned function is called.
 func (c *controller) floodHeaders(address string, n int) (end func()) {
 	var header strings.Builder
@@ -116,6 +131,9 @@ func (c *controller) floodHeaders(address string, n int) (end func()) {
 				}
 				if old := open[i%len(open)]; old != nil {
 					_ = old.Close()
+				}
+				if i >= len(open) {
+					time.Sleep(pace)
 				}
 				conn, err := net.DialTimeout("tcp", address, time.Second)
 				if open[i%len(open)] = conn; err == nil {
