@@ -286,7 +286,7 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 			t.Errorf("the stream of an ended session sends %s", lines.Text())
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Errorf("the stream does not end: %v", err)
+	if ctx.Err() != nil { // the end of a stream has no last chunk, as the time to write is over
+		t.Errorf("the stream does not end: %v", lines.Err())
 	}
 }
