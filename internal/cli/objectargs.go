@@ -58,8 +58,9 @@ func areKinds(arg string) bool {
 	return len(words) > 1 && !slices.ContainsFunc(words, func(w string) bool { return kind.ByWord(w) == nil })
 }
 
-// expandObject rewrites `VERB KIND/NAME` to `VERB KIND NAME`, such as `get ks/app` to `get kustomization app`, and `VERB
-// KIND` to `VERB PARENT KIND`, such as `get gitrepos` to `get source git`. `get ks,hr` becomes `get all --kind ks,hr`.
+// expandObject rewrites `VERB KIND/NAME` to `VERB KIND NAME`, such as `get ks/app` to `get kustomization app`, and
+// `VERB KIND` to `VERB PARENT KIND`, such as `get gitrepos` to `get source git`. `get ks,hr` becomes `get all --kind
+// ks,hr`.
 func expandObject(root *cobra.Command, args []string) []string {
 	verb, _, err := root.Find(args)
 	if err != nil || !verb.HasSubCommands() {

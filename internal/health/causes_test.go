@@ -62,6 +62,6 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 	clear(c.owners)
 	if _, isDone := c.due(now); !isDone || c.running {
-		t.Error("looks go on although nobody waits")
+		t.Error("looks go on although no caller waits")
 	}
 }

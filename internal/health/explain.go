@@ -126,7 +126,8 @@ func (list Lister) podsReason(ctx context.Context, obj *unstructured.Unstructure
 	if err != nil || parsed.Empty() || parsed.String() == labels.Nothing().String() {
 		return ""
 	}
-	pods, err := list(ctx, "Pod", obj.GetNamespace(), metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
+	pods, err := list(ctx, "Pod", obj.GetNamespace(),
+		metav1.ListOptions{LabelSelector: parsed.String(), Limit: maxPods})
 	if err != nil {
 		return ""
 	}

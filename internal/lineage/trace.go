@@ -66,7 +66,8 @@ func Managed(ctx context.Context, c client.Reader, o *unstructured.Unstructured)
 }
 
 // ownersOf returns the owners of an object up to the first that was applied; none if the object itself was.
-func ownersOf(ctx context.Context, c client.Reader, o *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func ownersOf(ctx context.Context, c client.Reader, o *unstructured.Unstructured) ([]*unstructured.Unstructured,
+	error) {
 	var owners []*unstructured.Unstructured
 	top := o
 	for range maxOwners {
@@ -113,7 +114,8 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 // itself adds one of our objects that nothing applied, with its sources.
 func (t *tracer) itself(ctx context.Context, o *unstructured.Unstructured) error {
 	gvk := o.GroupVersionKind()
-	ref := apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+	ref := apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.GetNamespace(),
+		Name: o.GetName()}
 	switch {
 	case slices.ContainsFunc(managers, func(m apply.Ref) bool { return m.Group == ref.Group && m.Kind == ref.Kind }):
 		return t.manager(ctx, ref, apply.Ref{})
@@ -167,7 +169,8 @@ func (t *tracer) helmRelease(ctx context.Context, by, object apply.Ref) error {
 		return cannotGet(by.String(), err)
 	}
 	note := ""
-	if inventory := hr.Status.Inventory; object != (apply.Ref{}) && inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
+	inventory := hr.Status.Inventory
+	if object != (apply.Ref{}) && inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
 		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
 	}
 	revision := hr.Status.LastAttemptedRevision

@@ -78,7 +78,8 @@ func (h *Health) Check(ctx context.Context, req HealthRequest, r *Report) (*reco
 		return nil, nil
 	default:
 		if h.message == "" {
-			h.message = fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision, req.Timeout)
+			h.message = fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision,
+				req.Timeout)
 		}
 		h.waitingFor = req.Revision
 		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, h.message)

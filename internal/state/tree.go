@@ -72,7 +72,8 @@ type Tree struct {
 
 // ListerOf returns a [health.Lister] that reads with a client.
 func ListerOf(c client.Reader) health.Lister {
-	return func(ctx context.Context, kind, namespace string, o metav1.ListOptions) ([]unstructured.Unstructured, error) {
+	return func(ctx context.Context, kind, namespace string, o metav1.ListOptions) ([]unstructured.Unstructured,
+		error) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind + "List"})
 		err := c.List(ctx, list, client.InNamespace(namespace), &client.ListOptions{Raw: &o, Limit: o.Limit})

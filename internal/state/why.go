@@ -128,7 +128,8 @@ func (w *whyer) findObject(ctx context.Context, word, namespace, name string) er
 	err = w.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	switch {
 	case apierrors.IsForbidden(err):
-		w.notes = append(w.notes, fmt.Sprintf("You may not read %s '%s' in namespace '%s'.", gvk.Kind, name, namespace))
+		w.notes = append(w.notes, fmt.Sprintf("You may not read %s '%s' in namespace '%s'. "+
+			"Ask an administrator for the right.", gvk.Kind, name, namespace))
 		return nil
 	case apierrors.IsNotFound(err):
 		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s' in namespace '%s'.", gvk.Kind, name, namespace))

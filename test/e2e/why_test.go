@@ -191,8 +191,8 @@ func (b *breakage) quota() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "no-pods"}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
 	b.create(quota)
-	b.git.Commit("large", map[string]string{"d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: large}\n" +
-		"spec: {selector: {matchLabels: {a: large}}, template: {metadata: {labels: {a: large}}, spec: {containers: " +
+	b.git.Commit("large", map[string]string{"d.yaml": "apiVersion: apps/v1\nkind: Deployment\n" +
+		"metadata: {name: large}\nspec: {selector: {matchLabels: {a: large}}, template: {metadata: {labels: {a: large}}, spec: {containers: " +
 		"[{name: c, image: web:1}]}}}\n"})
 	b.deploy("large", b.git.URL+"/large", func(_ *sourcev1.GitRepository, k *kustomizev1.Kustomization) {
 		k.Spec.Wait, k.Spec.Timeout = true, ptr.To(meta.DurationOf(time.Hour))
@@ -211,7 +211,8 @@ func (b *breakage) quota() {
 			return err
 		}
 		for _, c := range k.Status.Conditions {
-			if c.Type == "Ready" && c.Status == metav1.ConditionUnknown && strings.Contains(c.Message, "exceeded quota") {
+			if c.Type == "Ready" && c.Status == metav1.ConditionUnknown &&
+				strings.Contains(c.Message, "exceeded quota") {
 				return nil
 			}
 		}

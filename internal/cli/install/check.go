@@ -39,7 +39,7 @@ type checker struct {
 	hinted bool // a problem said to install
 }
 
-// problem reports a problem. That an installation mends it is said once.
+// problem reports a problem. Only the first one says that an installation is the next step.
 func (c *checker) problem(err error) {
 	c.failed = true
 	const hint = ". Run sluice install"
@@ -133,7 +133,8 @@ func (c *checker) definitions(ctx context.Context) error {
 	case n == len(wanted):
 		c.problem(fmt.Errorf("none of the %d CustomResourceDefinitions exists. Run sluice install", n))
 	case n > 0:
-		c.problem(fmt.Errorf("CustomResourceDefinition '%s' is missing. Run sluice install", strings.Join(missing, "', '")))
+		c.problem(fmt.Errorf("CustomResourceDefinition '%s' is missing. Run sluice install",
+			strings.Join(missing, "', '")))
 	}
 	if !before && !c.failed {
 		c.Done("%d CustomResourceDefinitions are complete", len(wanted))

@@ -34,7 +34,8 @@ var advice = []struct {
 		"read the log of the pod and compare its port and path with the probe: kubectl -n %s logs POD"},
 	{regexp.MustCompile(`(?i)connection refused|no such host|i/o timeout|no route to host|network is unreachable|` +
 		`cannot reach|cannot connect|bad gateway|service unavailable`),
-		"check that the host runs and that the cluster reaches it. It is retried by itself; sluice reconcile retries at once"},
+		"check that the host runs and that the cluster reaches it. It is retried by itself; sluice reconcile retries " +
+			"at once"},
 	{regexp.MustCompile(`(?i)yaml|cannot unmarshal|mapping values|did not find expected`),
 		"correct the file that the message names, in git; sluice build checks it before a push"},
 }
@@ -65,8 +66,8 @@ func DeletionAdvice(kind, namespace, name string, finalizers []string) string {
 		if namespace != "" {
 			namespace = "-n " + namespace + " "
 		}
-		return fmt.Sprintf("find who removes finalizer '%s': its controller may be gone. If it is, remove the finalizer: "+
-			"kubectl %sedit %s %s", f, namespace, strings.ToLower(kind), name)
+		return fmt.Sprintf("find who removes finalizer '%s': its controller may be gone. If it is, remove the "+
+			"finalizer: kubectl %sedit %s %s", f, namespace, strings.ToLower(kind), name)
 	}
 	return "wait for what the message names; if nothing happens, see whether the controllers work: sluice check"
 }

@@ -258,7 +258,8 @@ func deletionStep(i *Item) Step {
 func (w *whyer) gateItself(i *Item) Step {
 	step := Step{Name: "gate", Object: i.ID, State: Done, From: i.Since, Text: "is open"}
 	if i.State == Failed {
-		step.State, step.Text, step.Do = Blocked, i.Message, Advise(i.Namespace, i.Message, "correct what the message names")
+		step.State, step.Text = Blocked, i.Message
+		step.Do = Advise(i.Namespace, i.Message, "correct what the message names")
 		return step
 	}
 	if g := i.Gate; g != nil && !g.Open {
