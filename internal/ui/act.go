@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -135,12 +134,4 @@ func (s *Server) actOn(ctx context.Context, u *User, k *kind.Kind, o reconcile.O
 		set(suspendedBy, "")
 	}
 	return u.Client.Patch(ctx, o, client.MergeFrom(before), fieldOwner)
-}
-
-func fromMap(raw map[string]any, into any) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
-}
-
-func toMap(o any) (map[string]any, error) {
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }

@@ -138,12 +138,13 @@ func (a *applies) compare(t *testing.T, in versions) string {
 		declared := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &declared.Object); err != nil || declared.GetKind() == "" ||
 			declared.GetName() == "" {
-			return "" // made smaller until it is no object
+			return "" // no object is left
 		}
 		_, wantErr := a.kubectl(t, a.by, text, "apply", "--server-side", "-f", "-")
 		declared.SetNamespace(a.here)
 		owner := apply.Owner{Group: "test.io", Namespace: a.here, Name: "n"}
-		result, err := a.cluster.Apply(t.Context(), apply.Request{Owner: owner, Objects: []*unstructured.Unstructured{declared}, Previous: inventory, Native: true})
+		result, err := a.cluster.Apply(t.Context(), apply.Request{Owner: owner,
+			Objects: []*unstructured.Unstructured{declared}, Previous: inventory, Native: true})
 		if (err == nil) != (wantErr == nil) {
 			return fmt.Sprintf("version %d: kubectl: %v, here: %v", i, wantErr, err)
 		}
