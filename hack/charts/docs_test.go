@@ -31,7 +31,7 @@ func installPage(t *testing.T) string {
 func TestHelmCommandsOfPage(t *testing.T) {
 	count := 0
 	for line := range strings.Lines(strings.ReplaceAll(installPage(t), "\\\n", "")) {
-		command, ok := strings.CutPrefix(line, "    helm upgrade --install sluice ")
+		command, ok := strings.CutPrefix(line, "helm upgrade --install sluice ")
 		if !ok {
 			continue
 		}

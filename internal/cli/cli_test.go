@@ -88,6 +88,7 @@ var varying = []struct {
 	replacement string
 }{
 	{pattern: regexp.MustCompile(`\btest-[a-z0-9]{5}\b`), replacement: "test-00000"},
+	{pattern: regexp.MustCompile(`\bweb-[a-z0-9]+-[a-z0-9]{5}\b`), replacement: "web-pod"},
 	{
 		pattern:     regexp.MustCompile(`("?(?:uid|resourceVersion|creationTimestamp)"?): [^,\n]+`),
 		replacement: "$1: VARIES",

@@ -59,7 +59,7 @@ func TestApprovalsCoverValuesOfSecrets(t *testing.T) {
 	s.Patch(&corev1.Secret{}, "vars", `{"stringData":{"PASSWORD":"third-hunter2"}}`)
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
 	s.heldBecause(waits)
-	third := s.waitingChange("")
+	third := s.waitingChange(second)
 	if third == first || third == second {
 		t.Errorf("the change has digest %s again", third)
 	}

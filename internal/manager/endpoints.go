@@ -35,8 +35,8 @@ func (p *process) addMetrics() error {
 func (p *process) listenHTTP(name, flag, addr string, server *http.Server) error {
 	listener, err := listen.TCP(addr)
 	if err != nil {
-		return fmt.Errorf("cannot serve %s on %s %s: %w. Choose another address with that flag; port 0 takes a free one",
-			name, flag, addr, err)
+		return fmt.Errorf("cannot serve %s on %s %s: %w. Choose another address with that flag; port 0 takes "+
+			"a free one", name, flag, addr, err)
 	}
 	p.serveHTTP(name, listener, server)
 	return nil

@@ -23,7 +23,6 @@ type Health struct {
 	since       time.Time // when the wait began
 	wasHealthy  bool      // all objects were healthy once since then
 	waitingFor  string    // the revision whose objects are waited for; empty when none are
-	message     string    // of the wait, without the cause
 	expressions expressions
 }
 
@@ -77,13 +76,9 @@ func (h *Health) Check(ctx context.Context, req HealthRequest, r *Report) (*reco
 		// Healthy objects that roll out again are not reported before the timeout.
 		return nil, nil
 	default:
-		if h.message == "" {
-			h.message = fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision,
-				req.Timeout)
-		}
+		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision, req.Timeout)
 		h.waitingFor = req.Revision
-		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, h.message)
-		message := h.message
+		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 		if cause := req.Target.Health.Cause(key); cause != "" {
 			message += ": " + cause
 		}
@@ -124,7 +119,7 @@ func (h *Health) restart(req HealthRequest, r *Report) {
 		return
 	}
 	wasHealthy := h.key == "" && !r.HasChanges() && reconcile.IsReady(req.Object) && req.WasApplied
-	h.key, h.since, h.wasHealthy, h.message = req.Key, req.Clock.Now(), wasHealthy, ""
+	h.key, h.since, h.wasHealthy = req.Key, req.Clock.Now(), wasHealthy
 	req.Target.Health.ForgetCause(healthKey(r.Owner))
 }
 

@@ -192,8 +192,8 @@ func (b *breakage) quota() {
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
 	b.create(quota)
 	b.git.Commit("large", map[string]string{"d.yaml": "apiVersion: apps/v1\nkind: Deployment\n" +
-		"metadata: {name: large}\nspec: {selector: {matchLabels: {a: large}}, template: {metadata: {labels: {a: large}}, spec: {containers: " +
-		"[{name: c, image: web:1}]}}}\n"})
+		"metadata: {name: large}\nspec: {selector: {matchLabels: {a: large}}, " +
+		"template: {metadata: {labels: {a: large}}, spec: {containers: [{name: c, image: web:1}]}}}\n"})
 	b.deploy("large", b.git.URL+"/large", func(_ *sourcev1.GitRepository, k *kustomizev1.Kustomization) {
 		k.Spec.Wait, k.Spec.Timeout = true, ptr.To(meta.DurationOf(time.Hour))
 	})

@@ -27,7 +27,7 @@ func (i *installer) stopFlux(ctx context.Context) ([]*unstructured.Unstructured,
 	stopped := i.conflicts(running)
 	for _, u := range stopped {
 		if i.DryRun {
-			i.Step("%s of Flux would be scaled to 0", refOf(u))
+			i.change("%s of Flux would be scaled to 0", refOf(u))
 			continue
 		}
 		if _, err := i.Dynamic().Resource(prunable[0]).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(),

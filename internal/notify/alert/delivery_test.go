@@ -109,7 +109,7 @@ func TestEventsAreForwarded(t *testing.T) {
 		return nil
 	})
 	e, raw, n := in.find("Kustomization", "app", "ReconciliationSucceeded")
-	if n != 1 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" ||
+	if n != 2 || e.Severity != event.Info || e.ReportingController != "kustomize-controller" ||
 		e.ReportingInstance == "" || e.Timestamp.IsZero() || e.InvolvedObject.UID == "" {
 		t.Errorf("%d events: %+v", n, e)
 	}

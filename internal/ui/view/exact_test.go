@@ -93,10 +93,10 @@ func TestAdvice(t *testing.T) {
 		"pod a: container c: ImagePullBackOff: Back-off pulling image":                "correct the image in git",
 		"pod a: Unschedulable: 0/3 nodes are available: 3 Insufficient cpu":           "add a node",
 		"pod a: container c: CreateContainerConfigError: secret \"s\" not found":      "create what the message names",
-		"pod a: container c: CrashLoopBackOff: back-off; last exit code 1":            "kubectl -n team logs POD --previous",
+		"pod a: container c: CrashLoopBackOff: back-off; last exit code 1":            "logs POD --previous",
 		"pod a: Unhealthy: Readiness probe failed: HTTP 503":                          "compare its port and path",
 		"admission webhook \"a.b\" denied the request: no owner":                      "change the object in git",
-		"failed calling webhook \"a.b\": no endpoints available":                      "repair the service of the webhook",
+		"failed calling webhook \"a.b\": no endpoints available":                      "the service of the webhook",
 		"cannot fetch: dial tcp 10.0.0.1:443: connect: connection refused":            "check that the host runs",
 		"something else": "fallback",
 	} {
