@@ -100,9 +100,9 @@ func TestEventsAreForwarded(t *testing.T) {
 	in.turn(false)
 	s.Start()
 	testenv.Eventually(t, "the events are posted", func() error {
-		for _, want := range [][3]string{{"GitRepository", "app", "NewArtifact"},
-			{"Kustomization", "app", "ReconciliationSucceeded"}} {
-			if _, _, n := in.find(want[0], want[1], want[2]); n == 0 {
+		for want, events := range map[[3]string]int{{"GitRepository", "app", "NewArtifact"}: 1,
+			{"Kustomization", "app", "ReconciliationSucceeded"}: 2} { // applied, and finished
+			if _, _, n := in.find(want[0], want[1], want[2]); n < events {
 				return errNotYet(want)
 			}
 		}
