@@ -60,8 +60,8 @@ func examples(t *testing.T) map[string]*unstructured.Unstructured {
 	return found
 }
 
-// TestTypesHoldExamples reads every example into its Go type and back: nothing may be unknown, lost or changed.
-func TestTypesHoldExamples(t *testing.T) {
+// allVersions returns the Go types of all versions.
+func allVersions() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		extensionsv1beta1.AddToScheme,
@@ -75,6 +75,12 @@ func TestTypesHoldExamples(t *testing.T) {
 	} {
 		utilruntime.Must(add(s))
 	}
+	return s
+}
+
+// TestTypesHoldExamples reads every example into its Go type and back: nothing may be unknown, lost or changed.
+func TestTypesHoldExamples(t *testing.T) {
+	s := allVersions()
 	for name, want := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			obj, err := s.New(want.GroupVersionKind())

@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// sameDuration compares texts of durations by their length: clients write 60s as 1m0s.
+var sameDuration = cmp.Comparer(func(a, b string) bool {
+	x, err := time.ParseDuration(a)
+	y, err2 := time.ParseDuration(b)
+	return a == b || err == nil && err2 == nil && x == y
+})
+
+// TestTypedClientsLoseNothing has clients with the Go types of each version read every example and write it back. A field
+// that the types lack, or write in another form, would change the object.
+func TestTypedClientsLoseNothing(t *testing.T) {
+	dynamic := serve(t)
+	typed, err := client.New(testenv.Cluster(t), client.Options{Scheme: allVersions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := storageVersions(t)
+	namespace := testenv.Namespace(t)
+	spec := func(gvk schema.GroupVersionKind, name string) any {
+		o, err := dynamic.Resource(resource(gvk, gvk.Version)).Namespace(namespace).Get(t.Context(), name,
+			metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return declared(t, o.Object)
+	}
+	for name, example := range examples(t) {
+		example.SetNamespace(namespace)
+		gvk := example.GroupVersionKind()
+		testenv.Eventually(t, name+" is created", func() error { return typed.Create(t.Context(), example.DeepCopy()) })
+		for _, version := range []string{gvk.Version, stored[gvk.Kind]} {
+			gvk.Version = version
+			obj, err := typed.Scheme().New(gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := obj.(client.Object)
+			if err := typed.Get(t.Context(), client.ObjectKeyFromObject(example), o); err != nil {
+				t.Fatal(err)
+			}
+			before := spec(gvk.GroupKind().WithVersion(stored[gvk.Kind]), example.GetName())
+			if err := typed.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			after := spec(gvk.GroupKind().WithVersion(stored[gvk.Kind]), example.GetName())
+			if diff := cmp.Diff(before, after, sameDuration); diff != "" {
+				t.Errorf("%s as %s: a client that changes nothing changes\n%s", name, version, diff)
+			}
+		}
+		if err := typed.Delete(t.Context(), example); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKubectlWorksWithEveryVersion has kubectl apply every example, find no difference afterwards, read it in its own
+// version and in the stored one, and explain all fields of both.
+func TestKubectlWorksWithEveryVersion(t *testing.T) {
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed: no other client is tested")
+	}
+	serve(t)
+	kubeconfig, namespace := testenv.Kubeconfig(t), testenv.Namespace(t)
+	kubectl := func(input string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "kubectl", append(args, "--kubeconfig", kubeconfig, "-n", namespace)...)
+		cmd.Stdin = strings.NewReader(input)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return string(out), nil
+	}
+	stored := storageVersions(t)
+	for name, example := range examples(t) {
+		manifest, err := yaml.Marshal(example.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.Eventually(t, name+" is applied", func() error {
+			_, err := kubectl(string(manifest), "apply", "-f", "-")
+			return err
+		})
+		gvk := example.GroupVersionKind()
+		resource := fmt.Sprintf("%s.%s.%s", strings.ToLower(gvk.Kind), gvk.Version, gvk.Group)
+		steps := [][]string{{"diff", "-f", "-"}, {"get", "-f", "-"}, {"get", resource, example.GetName()}}
+		for _, version := range []string{gvk.Version, stored[gvk.Kind]} {
+			steps = append(steps, []string{"explain", strings.ToLower(gvk.Kind), "--recursive", "--api-version",
+				gvk.Group + "/" + version})
+		}
+		for _, step := range append(steps, []string{"delete", "-f", "-"}) {
+			if _, err := kubectl(string(manifest), step...); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
