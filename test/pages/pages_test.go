@@ -73,7 +73,8 @@ func TestGetStarted(t *testing.T) {
 }
 
 // changing matches what differs between runs: hashes of commits, names of pods, times, and the address of the server.
-var changing = regexp.MustCompile(`sha1:[0-9a-f]+|-[0-9a-z]+-[0-9a-z]{5}\b|\d{4}(-\d\d){2} \d\d(:\d\d){2}|127[.\d]+:\d+`)
+var changing = regexp.MustCompile(`sha1:[0-9a-f]+|-[0-9a-z]+-[0-9a-z]{5}\b|` +
+	`\d{4}(-\d\d){2} \d\d(:\d\d){2}|127[.\d]+:\d+`)
 
 // compareShown compares the output that a page shows with that of its commands.
 func compareShown(t *testing.T, page, script, out string) {
