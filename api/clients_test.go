@@ -23,8 +23,8 @@ var sameDuration = cmp.Comparer(func(a, b string) bool {
 	return a == b || err == nil && err2 == nil && x == y
 })
 
-// TestTypedClientsLoseNothing has clients with the Go types of each version read every example and write it back. A field
-// that the types lack, or write in another form, would change the object.
+// TestTypedClientsLoseNothing has clients with the Go types of each version read every example and write it back. A
+// field that the types lack, or write in another form, would change the object.
 func TestTypedClientsLoseNothing(t *testing.T) {
 	dynamic := serve(t)
 	typed, err := client.New(testenv.Cluster(t), client.Options{Scheme: allVersions()})
