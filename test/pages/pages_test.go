@@ -241,8 +241,8 @@ func run(t *testing.T, steps string) string {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // pages leave a cluster and servers running
 	if err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nothing may be left
 		log, _ := os.ReadFile(filepath.Join(cmd.Dir, "try", "controller.log"))
 		t.Fatalf("%v\n%s\nlog of the controllers:\n%s", err, out, log)
 	}
