@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strings"
 
@@ -33,7 +34,8 @@ no flag sets an address.`,
 				o.RuntimeNamespace = cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), e.Namespace())
 			}
 			if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-				e.Step("serving %s", strings.Join(o.ListenLocally(cmd.Flags()), ", "))
+				// The log is on standard error, in JSON.
+				fmt.Fprintf(e.Out, "serving %s\n", strings.Join(o.ListenLocally(cmd.Flags()), ", "))
 			}
 			o.Version = Version
 			return manager.Run(cmd.Context(), cfg, o)
