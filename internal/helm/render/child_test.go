@@ -79,7 +79,9 @@ func TestCrash(t *testing.T) {
 		}
 		q := request(t, `{{ lookup "v1" "Pod" "x" "y" }}`)
 		q.Lookup = func(context.Context, string, string, string, string) (map[string]any, error) {
-			return nil, c.process.Process.Signal(signal)
+			err := c.process.Process.Signal(signal)
+			<-c.ended // before it could answer
+			return nil, err
 		}
 		_, err = c.render(t.Context(), q)
 		err = r.explain(err, q, c)
