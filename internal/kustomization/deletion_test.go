@@ -403,7 +403,8 @@ func TestEventsOfADeletionThatFinalizersHold(t *testing.T) {
 	s.RequestFetch("app")
 	s.Ready("app", commit)
 	held := "ConfigMap/" + s.Namespace + "/a"
-	s.HasEvent("app", meta.ReconciliationSucceededReason, held+" deletion requested, held by finalizers: sluice.test/hold")
+	s.HasEvent("app", meta.ReconciliationSucceededReason,
+		held+" deletion requested, held by finalizers: sluice.test/hold")
 	var events corev1.EventList
 	if err := s.Client.List(t.Context(), &events, client.InNamespace(s.Namespace)); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,8 @@ func TestGetStarted(t *testing.T) {
 }
 
 // changing matches what differs between runs: hashes of commits, names of pods, times, and the address of the server.
-var changing = regexp.MustCompile(`sha1:[0-9a-f]+|-[0-9a-z]+-[0-9a-z]{5}\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|127[.\d]+:\d+`)
+var changing = regexp.MustCompile(`sha1:[0-9a-f]+|-[0-9a-z]+-[0-9a-z]{5}\b|` +
+	`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|127[.\d]+:\d+`)
 
 // compareShown compares the output that a page shows with that of its commands.
 func compareShown(t *testing.T, page, script, out string) {
@@ -115,17 +116,26 @@ func TestInstallations(t *testing.T) {
 	run(t, steps+"kill $(jobs -p)\n")
 }
 
-// TestDemo runs the demo, which deploys the examples istio, webapp and pipeline until all is Ready.
+// TestDemo runs the demo, which deploys the examples istio, webapp and pipeline until all is Ready, and records what a
+// terminal shows. With SLUICE_IMAGES, that becomes the picture of the README.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
+	picture := filepath.Join(t.TempDir(), "demo.svg")
 	out := run(t, "DEMO_EXIT=1 playground demo --sluice \"$(command -v sluice)\" --examples '"+
-		filepath.Join(root, "examples")+"'\n")
-	if !strings.Contains(out, "webapp") {
-		t.Errorf("the demo prints\n%s", out)
+		filepath.Join(root, "examples")+"' --picture "+picture+"\n")
+	svg, err := os.ReadFile(picture)
+	if err != nil || !strings.Contains(string(svg), "All Ready") {
+		t.Fatalf("%v\nthe demo prints\n%s", err, out)
+	}
+	if os.Getenv("SLUICE_IMAGES") != "" {
+		err = os.WriteFile(filepath.Join(root, "docs", "images", "demo.svg"), svg, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
