@@ -225,7 +225,7 @@ func openGate(ctx context.Context, client dynamic.Interface, gate *card) error {
 }
 
 // comeUp shows the board until what the gate holds is all that is left, lets a person open the gate, or opens it itself
-// without a terminal, and goes on until all is Ready. It returns how long the gate stayed closed for the person to read.
+// without a terminal, and goes on until all is Ready. It returns how long the gate stayed closed for the person.
 func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) (paused time.Duration, err error) {
 	var held []*card
 	var gate *card

@@ -167,7 +167,8 @@ func (r *Recorder) SVG() []byte {
 		fmt.Fprintf(&b, "<g id=\"f%d\">\n", i)
 		for n, line := range f.lines {
 			if len(line) > 0 {
-				fmt.Fprintf(&b, `<text x="%d" y="%d" xml:space="preserve">%s</text>`+"\n", x, y+n*lineHeight, spans(line))
+				fmt.Fprintf(&b, `<text x="%d" y="%d" xml:space="preserve">%s</text>`+"\n", x, y+n*lineHeight,
+					spans(line))
 			}
 		}
 		b.WriteString("</g>\n")
