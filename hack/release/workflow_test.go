@@ -32,7 +32,7 @@ func TestWorkflowsCallMake(t *testing.T) {
 			for _, step := range job.Steps {
 				target := regexp.MustCompile(`^make ([a-z-]+)( [A-Z]+="[^"\n]*")*$`).FindStringSubmatch(step.Run)
 				if step.Run != "" && (target == nil || !strings.Contains(makefile, "\n"+target[1]+":")) {
-					t.Errorf("%s runs %q, which is no target of the Makefile", filepath.Base(file), step.Run)
+					t.Errorf("%s runs %q: not a target of the Makefile", filepath.Base(file), step.Run)
 				}
 			}
 		}
@@ -44,7 +44,8 @@ func TestPublish(t *testing.T) {
 	dir, root := t.TempDir(), checkout(t)
 	for _, program := range []string{"docker", "gh"} {
 		script := "#!/bin/sh\n{ echo " + program + " \"$@\"; cat; echo; } >> " + dir + "/calls\n"
-		if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		//nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,7 @@ func TestReadmeNamesFilesOfTheRelease(t *testing.T) {
 	readme, files := read(t, checkout(t), "README.md"), read(t, checkout(t), "docs/release.md")
 	for _, name := range []string{"checksums.txt", "install.yaml"} {
 		if strings.Contains(readme, name) && !strings.Contains(files, name) {
-			t.Errorf("the README names %s, which is no file of a release", name)
+			t.Errorf("the README names %s: not a file of a release", name)
 		}
 	}
 	if n := strings.Count(readme, "\n"); n >= 120 {
