@@ -27,6 +27,19 @@ image: ## Build the container image for amd64 and arm64 as OCI layout bin/image 
 release: ## Build all files of a release into bin/release: make release VERSION=v1.2.3 [PUSH=HOST/REPOSITORY]
 	go run ./hack/release --version "$(VERSION)" $(if $(PUSH),--push --repository $(PUSH)) $(RELEASE_FLAGS)
 
+.PHONY: registry-login
+registry-login: ## Log in to the registry of PUSH as $REGISTRY_USER with $REGISTRY_TOKEN
+	@printf %s "$$REGISTRY_TOKEN" | docker login $(firstword $(subst /, ,$(PUSH))) --username "$$REGISTRY_USER" \
+		--password-stdin
+
+.PHONY: publish
+publish: ## Create the release VERSION on GitHub, with bin/release and its section of CHANGELOG.md (needs gh)
+	hack/publish "$(VERSION)"
+
+.PHONY: ci
+ci: ## Run all checks that a change must pass
+	.ci/run
+
 .PHONY: test
 test: build ## Run all tests but the long ones, against a real kube-apiserver (PACKAGES=./internal/gate runs these)
 	bin/progress tests go list -export -test ./... > /dev/null

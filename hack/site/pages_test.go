@@ -27,7 +27,8 @@ const (
 )
 
 // topPages are the pages of the repository outside of docs. The configuration of VitePress names them, too.
-var topPages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
+var topPages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md",
+	"MAINTAINERS.md", "CODE_OF_CONDUCT.md"}
 
 // page is a Markdown file of the site.
 type page struct {

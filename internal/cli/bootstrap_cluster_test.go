@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -52,6 +53,20 @@ func app(name string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  namespace: default\n", name)
 }
 
+// checkNoDrift fails if an event says that drift was corrected: what a command installs is what git declares.
+func checkNoDrift(t *testing.T, c client.Client) {
+	t.Helper()
+	var events corev1.EventList
+	if err := c.List(t.Context(), &events, client.InNamespace(cluster.DefaultNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.Reason == meta.DriftCorrectedReason {
+			t.Errorf("%s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+		}
+	}
+}
+
 // TestBootstrap bootstraps a cluster over HTTP and over SSH until it manages itself: then a commit adds an app, and
 // a second run makes no commit.
 func TestBootstrap(t *testing.T) {
@@ -89,6 +104,7 @@ func TestBootstrap(t *testing.T) {
 			c.git.Commit("fleet", map[string]string{"clusters/one/app.yaml": app(added)})
 			at(t, "reconcile", "kustomization", cluster.DefaultNamespace, "--with-source").wants(t, exitOK)
 			appears(t, cl, added)
+			checkNoDrift(t, cl)
 			for _, text := range []string{first.out + first.err + second.out + second.err,
 				c.git.Run("fleet", "log", "-p", "main")} {
 				if strings.Contains(text, "s3cret") || strings.Contains(text, "PRIVATE KEY") {

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,12 +35,17 @@ no flag sets an address.`,
 			if !cmd.Flags().Changed("runtime-namespace") {
 				o.RuntimeNamespace = cmp.Or(os.Getenv("RUNTIME_NAMESPACE"), e.Namespace())
 			}
-			if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+			isOutside := os.Getenv("KUBERNETES_SERVICE_HOST") == ""
+			if isOutside {
 				// The log is on standard error, in JSON.
 				fmt.Fprintf(e.Out, "serving %s\n", strings.Join(o.ListenLocally(cmd.Flags()), ", "))
 			}
 			o.Version = Version
-			return manager.Run(cmd.Context(), cfg, o)
+			err = manager.Run(cmd.Context(), cfg, o)
+			if isOutside && errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w. To run beside another process, add %s", err, o.FreePorts())
+			}
+			return err
 		},
 	}
 	o.BindFlags(c.Flags())

@@ -149,7 +149,7 @@ func (p *eventPrinter) printFirst(all []corev1.Event) error {
 		p.Step("no events found; clusters usually keep events for one hour")
 		return nil
 	}
-	return p.table.Print(rows...)
+	return p.table.PrintMessages(rows...)
 }
 
 // printList prints events as a List for programs.
@@ -167,7 +167,7 @@ func (p *eventPrinter) printList(all []corev1.Event) error {
 // printOne prints an event of a watch.
 func (p *eventPrinter) printOne(e *corev1.Event) error {
 	if p.output == "" {
-		return p.table.Print(p.row(e))
+		return p.table.PrintMessages(p.row(e))
 	}
 	if p.output == "yaml" {
 		fmt.Fprintln(p.Out, "---")
@@ -219,7 +219,7 @@ func lastSeen(e *corev1.Event) time.Time {
 
 func (p *eventPrinter) row(e *corev1.Event) []term.Cell {
 	row := term.Row(formatAge(time.Since(lastSeen(e))), e.Type, e.Reason,
-		fmt.Sprintf("%s/%s", e.InvolvedObject.Kind, e.InvolvedObject.Name), term.OneLine(e.Message))
+		fmt.Sprintf("%s/%s", e.InvolvedObject.Kind, e.InvolvedObject.Name), e.Message)
 	if e.Type == corev1.EventTypeWarning {
 		row[1].Colour = term.Red
 	}

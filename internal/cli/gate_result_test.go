@@ -160,3 +160,27 @@ func TestGateApprovalsReportTheResult(t *testing.T) {
 			want: "does not count: user 'admin' is not an approver of this gate"},
 	})
 }
+
+func TestAnOpenGateWithWaitingObjectsSaysWhy(t *testing.T) {
+	open := []metav1.Condition{{Type: gatingv1.OpenedCondition, Status: metav1.ConditionTrue}}
+	for want, s := range map[string]gatingv1.GateStatus{
+		"": {WaitingCount: 0},
+		", although the gate is open: they have not been reconciled since it opened": {WaitingCount: 1},
+		", although the gate is open: it lets only these revisions through: v1, v2": {WaitingCount: 1,
+			ApprovedRevisions: []string{"v1", "v2"}},
+		", although the gate is open: its rules hold their changes": {WaitingCount: 1,
+			Waiting: []gatingv1.WaitingObject{{Rule: "r", Message: "requires 1 approval"}}},
+		", although the gate is open: their waves have not started": {WaitingCount: 1,
+			Waves: make([]gatingv1.WaveProgress, 1)},
+		", although the gate is open: it refuses revisions that failed": {WaitingCount: 1,
+			Failures: make([]gatingv1.FailedChange, 1)},
+	} {
+		s.Conditions = open
+		if got := whyWaiting(&gatingv1.Gate{Status: s}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := whyWaiting(&gatingv1.Gate{Status: gatingv1.GateStatus{WaitingCount: 1}}); got != "" {
+		t.Errorf("a closed gate says %q", got)
+	}
+}

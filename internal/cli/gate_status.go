@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func (s *gateStatus) printApprovals(g *gatingv1.Gate) {
 
 // printWaiting prints the objects that wait, and with --diff what they would change.
 func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatingv1.Gate) {
-	fmt.Fprintf(s.Out, "Waiting: %d\n", g.Status.WaitingCount)
+	fmt.Fprintf(s.Out, "Waiting: %d%s\n", g.Status.WaitingCount, whyWaiting(g))
 	for _, w := range g.Status.Waiting {
 		changes := ""
 		if w.Created != nil || w.Configured != nil || w.Deleted != nil {
@@ -106,6 +107,25 @@ func (s *gateStatus) printWaiting(ctx context.Context, c client.Client, g *gatin
 	if more := g.Status.WaitingCount - int64(len(g.Status.Waiting)); more > 0 {
 		fmt.Fprintf(s.Out, "  and %d more\n", more)
 	}
+}
+
+// whyWaiting explains why objects wait at a gate that is open.
+func whyWaiting(g *gatingv1.Gate) string {
+	if !isOpen(g) || g.Status.WaitingCount == 0 {
+		return ""
+	}
+	reason := "they have not been reconciled since it opened"
+	switch {
+	case slices.ContainsFunc(g.Status.Waiting, func(w gatingv1.WaitingObject) bool { return w.Message != "" }):
+		reason = "its rules hold their changes"
+	case len(g.Status.ApprovedRevisions) > 0:
+		reason = "it lets only these revisions through: " + strings.Join(g.Status.ApprovedRevisions, ", ")
+	case len(g.Status.Waves) > 0:
+		reason = "their waves have not started"
+	case len(g.Status.Failures) > 0:
+		reason = "it refuses revisions that failed"
+	}
+	return ", although the gate is open: " + reason
 }
 
 // printRule prints which rule holds a waiting change, and how to let it through.

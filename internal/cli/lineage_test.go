@@ -251,7 +251,7 @@ func TestEventsWatchPrintsRepeatedEvents(t *testing.T) {
 	}
 	next, stop := follow(t, "events", "--watch", "-n", namespace)
 	next("LAST SEEN", "MESSAGE")
-	next("Warning", "Broken", "Kustomization/app", "one of two")
+	next("Warning", "Broken", "Kustomization/app", "one; of two")
 	repeated.Count, repeated.Message = 2, "again"
 	if err := c.Update(t.Context(), repeated); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ func NewHealth(addr string) (*Health, error) {
 	}
 	l, err := listen.TCP(addr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve the health endpoints on --health-addr %s: %w", addr, err)
+		return nil, fmt.Errorf("cannot serve the health endpoints on --health-addr %s: %w. Choose another address "+
+			"with that flag; port 0 takes a free one", addr, err)
 	}
 	h.server = listen.Server(guard.Handler("reporting health", h))
 	h.server.ReadTimeout, h.server.WriteTimeout = listen.HeaderTimeout, 2*listen.HeaderTimeout

@@ -61,7 +61,8 @@ type Controller struct {
 	mu     sync.Mutex
 	states map[types.UID]*state
 
-	declared lru.Cache[declaration, []apply.Ref] // what successors build
+	declared  lru.Cache[declaration, []apply.Ref] // what successors build
+	deletions rollout.PerTarget[*deletions]
 }
 
 // Options are set by flags.
@@ -167,6 +168,7 @@ type run struct {
 	worked  bool // something was built or applied
 	reverts bool // it goes back to what was healthy before
 	held    bool // gates hold the Kustomization: only drift is corrected
+	pruned  []apply.Change
 }
 
 // begin records that work on the revision has started.

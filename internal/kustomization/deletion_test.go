@@ -388,3 +388,32 @@ func (s *harness) forbidDeletion() {
 		return nil
 	})
 }
+
+// TestEventsOfADeletionThatFinalizersHold removes an object with a finalizer from git, and then the finalizer.
+func TestEventsOfADeletionThatFinalizersHold(t *testing.T) {
+	t.Parallel()
+	s := sharedHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
+		"b.yaml": system.ConfigMap("b", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.Prune = true })
+	s.Ready("app", commit)
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
+	commit = s.Git.Commit("app", map[string]string{"a.yaml": testenv.Delete})
+	s.RequestFetch("app")
+	s.Ready("app", commit)
+	held := "ConfigMap/" + s.Namespace + "/a"
+	s.HasEvent("app", meta.ReconciliationSucceededReason,
+		held+" deletion requested, held by finalizers: sluice.test/hold")
+	var events corev1.EventList
+	if err := s.Client.List(t.Context(), &events, client.InNamespace(s.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, held+" deleted") {
+			t.Errorf("while a finalizer holds the object, an event says: %s", e.Message)
+		}
+	}
+	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+	s.HasEvent("app", "Progressing", held+" deleted")
+}

@@ -63,6 +63,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	pruned, err := target.Cluster.Prune(ctx, owner, inventory.Without(retained.objects).Without(retained.left))
 	if len(pruned) > 0 {
 		c.emit(obj, corev1.EventTypeNormal, meta.ProgressingReason, rollout.Summary(GroupKind.Kind, pruned))
+		c.reportDeleted(target, obj, pruned)
 	}
 	switch {
 	case err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace):

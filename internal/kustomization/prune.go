@@ -18,6 +18,7 @@ func (r *run) prune(ctx context.Context, stale, applied apply.Inventory) error {
 	if r.obj.Spec.Prune && len(stale) > 0 {
 		pruned, err := r.pruneOwn(ctx, stale)
 		r.report.AddPruned(pruned)
+		r.pruned = pruned
 		if err != nil {
 			// Stale objects stay in the inventory until they are deleted, so that none is lost.
 			r.obj.Status.Inventory = rollout.InventoryStatus(applied.With(stale))

@@ -58,16 +58,20 @@ func (r *run) succeeded() reconcile.Outcome {
 		message += "; " + note
 	}
 	ready := reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message)
-	if r.worked && !r.confirmed() || before != r.source.Revision || !reconcile.IsReady(r.obj) {
+	isFinished := r.worked && !r.confirmed() || before != r.source.Revision || !reconcile.IsReady(r.obj)
+	if ready = r.outcome(ready); isFinished { // after the events of what the pass did
 		ready = ready.Finished(r.Clock.Since(started), r.obj.Spec.Interval.Duration)
 	}
-	return r.outcome(ready)
+	return ready
 }
 
 // outcome adds the events of the pass to its outcome.
 func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
 	if !r.worked {
 		o = o.Unchanged() // many Kustomizations may follow a commit that changes only one of them
+	}
+	if len(r.pruned) > 0 {
+		o = o.Emitted(func() { r.reportDeleted(r.target, r.obj, r.pruned) })
 	}
 	return r.report.Outcome(o).WithArtifact(r.source)
 }

@@ -21,6 +21,11 @@ func TestAProcessOutsideOfAClusterListensLocally(t *testing.T) {
 	if got != want {
 		t.Errorf("it serves %s", got)
 	}
+	free := "--storage-addr 127.0.0.1:0 --metrics-addr 127.0.0.1:0 --health-addr 127.0.0.1:0 " +
+		"--receiverAddr 127.0.0.1:0 --events-addr 127.0.0.1:0"
+	if got := o.FreePorts(); got != free {
+		t.Errorf("a second process needs %s", got)
+	}
 	if o.StorageAddr != "127.0.0.1:9090" || o.MetricsAddr != ":9999" {
 		t.Errorf("it listens on %s and %s", o.StorageAddr, o.MetricsAddr)
 	}

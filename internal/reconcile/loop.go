@@ -320,6 +320,9 @@ func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(),
 // emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object is Ready by
 // what the pass changed, one event of the cluster says both.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
+	if o.emitted != nil {
+		defer o.emitted()
+	}
 	was := apimeta.FindStatusCondition(before.CommonStatus().Conditions, TypeReady)
 	is := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	announced := o.state == ready && is != nil && is.Status == metav1.ConditionTrue &&

@@ -50,6 +50,7 @@ type Outcome struct {
 	pending     *meta.Pending // held, watched: the change that waits
 	traceparent string        // of the artifact, see WithArtifact
 	counts      []any         // keys and numbers of changed objects, for the log
+	emitted     func()        // see Emitted
 }
 
 // note is an event in addition to the one for a change of Ready.
@@ -173,6 +174,12 @@ func (o Outcome) StalledBy(reason string) Outcome {
 // WithEvent makes the kernel emit an event with this reason even if Ready did not change.
 func (o Outcome) WithEvent(reason string) Outcome {
 	o.eventReason = reason
+	return o
+}
+
+// Emitted makes the kernel call a function after it has emitted the events of the outcome.
+func (o Outcome) Emitted(then func()) Outcome {
+	o.emitted = then
 	return o
 }
 

@@ -25,7 +25,7 @@ var (
 // card is what is known of an object.
 type card struct {
 	kind, name string
-	after      []string // what it depends on
+	source     string   // that it is made of
 	gates      []string // that can hold it
 	ready      string   // True, False, Unknown; of a gate, whether it is open
 	reason     string
@@ -35,7 +35,7 @@ type card struct {
 	pending    []string // what it would do, were its gates open
 }
 
-// board holds a card an object, sources first, and each Kustomization after what it depends on.
+// board holds a card an object, in the order of the pipeline: each Kustomization after what it depends on.
 type board struct{ cards []*card }
 
 // shownKinds are the kinds that have cards.
@@ -57,7 +57,6 @@ func (b *board) put(o *unstructured.Unstructured) bool {
 	i := slices.IndexFunc(b.cards, func(x *card) bool { return x.kind == c.kind && x.name == c.name })
 	if i < 0 {
 		b.cards = append(b.cards, c)
-		b.sort()
 		return true
 	}
 	before := b.cards[i]
@@ -94,11 +93,9 @@ func read(o *unstructured.Unstructured) *card {
 	if changes, _, err := unstructured.NestedStringSlice(o.Object, "status", "pending", "changes"); err == nil {
 		c.pending = changes
 	}
-	if dependencies, _, err := unstructured.NestedSlice(o.Object, "spec", "dependsOn"); err == nil {
-		for _, x := range dependencies {
-			if m, ok := x.(map[string]any); ok {
-				c.after = append(c.after, fmt.Sprint(m["name"]))
-			}
+	for _, field := range [][]string{{"spec", "sourceRef", "name"}, {"spec", "chart", "spec", "sourceRef", "name"}} {
+		if s, ok, err := unstructured.NestedString(o.Object, field...); err == nil && ok {
+			c.source = s
 		}
 	}
 	if entries, _, err := unstructured.NestedSlice(o.Object, "status", "inventory", "entries"); err == nil {
@@ -124,26 +121,26 @@ func object(id string) string {
 	return parts[len(parts)-1] + " " + name
 }
 
-// depth is how many dependencies stand before a card.
-func (b *board) depth(c *card) int {
-	d := 0
-	for _, name := range c.after {
-		for _, x := range b.cards {
-			if x.kind == c.kind && x.name == name {
-				d = max(d, b.depth(x)+1)
-			}
+// of returns the cards of a kind.
+func (b *board) of(kind string) []*card {
+	var cards []*card
+	for _, c := range b.cards {
+		if c.kind == kind {
+			cards = append(cards, c)
 		}
 	}
-	return d
+	return cards
 }
 
-func (b *board) sort() {
-	slices.SortStableFunc(b.cards, func(x, y *card) int {
-		if x.kind != y.kind {
-			return strings.Compare(x.kind, y.kind)
+// madeOf returns the Kustomizations and HelmReleases of a source.
+func (b *board) madeOf(source *card) []*card {
+	var cards []*card
+	for _, c := range b.cards {
+		if c.source == source.name {
+			cards = append(cards, c)
 		}
-		return b.depth(x) - b.depth(y)
-	})
+	}
+	return cards
 }
 
 func (b *board) ready() bool {
@@ -155,7 +152,14 @@ func (b *board) ready() bool {
 	return len(b.cards) > 0
 }
 
-// waiting returns the cards that wait for a gate, Kustomizations last, and their closed gate, once all else is Ready;
+// isOpen reports whether a gate is open by now.
+func (b *board) isOpen(gate *card) bool {
+	return slices.ContainsFunc(b.cards, func(c *card) bool {
+		return c.kind == gate.kind && c.name == gate.name && c.ready == "True"
+	})
+}
+
+// waiting returns the cards that wait for a gate, and their closed gate, once all else is Ready;
 // nil before that.
 func (b *board) waiting() (held []*card, gate *card) {
 	for _, c := range b.cards {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,12 @@ func (d *demo) serveGit(context.Context) (func(), error) {
 		return nil, err
 	}
 	d.gitURL = server.URL
-	if err := run("", "git", "clone", "-q", d.gitURL+"/webapp", filepath.Join(d.dir, "webapp")); err != nil {
+	clone := filepath.Join(d.dir, "webapp")
+	err = errors.Join(
+		run("", "git", "clone", "-q", d.gitURL+"/webapp", clone),
+		run(clone, "git", "config", "user.name", "me"),
+		run(clone, "git", "config", "user.email", "me@example.com"))
+	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
 	return func() { _ = server.Close() }, nil
@@ -186,13 +192,14 @@ func (d *demo) pipeline(ctx context.Context) error {
 		}
 	}
 	state := newBoard(objects)
-	if err := d.comeUp(ctx, client, state); err != nil {
+	paused, err := d.comeUp(ctx, client, state)
+	if err != nil {
 		d.screen.settle(state)
 		return fmt.Errorf("the pipeline is not Ready: %w\n%s%s", err, state.problems(),
 			tail(filepath.Join(d.dir, "sluice.log")))
 	}
 	d.screen.settle(state)
-	d.screen.allReady(time.Since(began))
+	d.screen.allReady(time.Since(began) - paused)
 	return nil
 }
 
@@ -217,50 +224,58 @@ func openGate(ctx context.Context, client dynamic.Interface, gate *card) error {
 	return nil
 }
 
-// comeUp shows the board until what the gate holds is all that is left, lets a person open the gate, or
-// opens it itself without a terminal, and goes on until all is Ready.
-func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) error {
+// comeUp shows the board until what the gate holds is all that is left, lets a person open the gate, or opens it itself
+// without a terminal, and goes on until all is Ready. It returns how long the gate stayed closed for the person.
+func (d *demo) comeUp(ctx context.Context, client dynamic.Interface, state *board) (paused time.Duration, err error) {
 	var held []*card
 	var gate *card
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := state.watch(bounded, client, func() bool {
+	err = state.watch(bounded, client, func() bool {
 		d.screen.draw(state)
 		held, gate = state.waiting()
 		return gate != nil
 	}, d.died)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := d.preview(bounded); err != nil {
-		return err
+		return 0, err
 	}
 	asks := !d.Exit && term.IsTerminal(int(os.Stdin.Fd()))
 	d.screen.approval(held, gate, asks, d.ui)
-	opened := time.Now()
+	asked := time.Now()
 	if asks { // a person takes any time, and may use the command instead
 		go d.openOnEnter(ctx, client, gate)
 	} else {
 		if err := openGate(ctx, client, gate); err != nil {
-			return err
+			return 0, err
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
+	var opened time.Time
 	err = state.watch(ctx, client, func() bool {
+		if opened.IsZero() && !state.isOpen(gate) {
+			return false // nothing of the board changes until then
+		}
+		if opened.IsZero() {
+			opened = time.Now()
+		}
 		d.screen.draw(state)
 		return state.ready()
 	}, d.died)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	d.screen.approved(held, gate, time.Since(opened))
-	n, err := d.hear(ctx, held[len(held)-1])
+	alerted := slices.IndexFunc(held, func(c *card) bool { return c.kind == "Kustomization" })
+	n, err := d.hear(ctx, held[alerted])
 	if err == nil {
 		d.screen.notified(n)
 	}
-	return err
+	return opened.Sub(asked), err
 }
 
 func (d *demo) readPipeline() ([]*unstructured.Unstructured, error) {

@@ -20,21 +20,25 @@ var waits = []string{"DependencyNotReady", "ArtifactFailed", "GateClosed"}
 
 // screen shows the demo: a tree that is drawn over on a terminal, a line a change elsewhere.
 type screen struct {
-	out      io.Writer
-	terminal bool
-	width    int
-	drawn    int               // lines of the tree on the terminal
-	said     map[string]string // by card, elsewhere
-	began    time.Time
+	out           io.Writer
+	terminal      bool
+	width, height int
+	drawn         int               // lines of the tree on the terminal
+	said          map[string]string // by card, elsewhere
 }
 
 func newScreen(out io.Writer) *screen {
-	s := &screen{out: out, width: 120, said: map[string]string{}, began: time.Now()}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		s.terminal = true
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
-			s.width = w
+	s := &screen{out: out, width: 120, said: map[string]string{}}
+	switch out := out.(type) {
+	case *os.File:
+		if term.IsTerminal(int(out.Fd())) {
+			s.terminal, s.width, s.height = true, 80, 24
+			if w, h, err := term.GetSize(int(out.Fd())); err == nil && w > 20 && h > 0 {
+				s.width, s.height = w, h
+			}
 		}
+	case *Recorder:
+		s.terminal, s.width, s.height = true, out.width, out.height
 	}
 	return s
 }
@@ -88,56 +92,92 @@ func (s *screen) changes(b *board) {
 		line := fmt.Sprintf("%s %s %s: %s", s.mark(c), c.kind, c.name, s.message(c))
 		if s.said[c.kind+c.name] != line {
 			s.said[c.kind+c.name] = line
-			s.printf("%s %s\n", s.colour("90", fmt.Sprintf("%6.1fs", time.Since(s.began).Seconds())), line)
+			s.printf("%s %s\n", s.colour("90", time.Now().Format(time.TimeOnly)), line)
 		}
 	}
 }
 
+// tree draws each source with what is made of it. On a terminal it lists only as many objects as fit on it: what has
+// scrolled away cannot be drawn over.
 func (s *screen) tree(b *board) []string {
+	lines := s.treeWith(b, shown)
+	for objects := shown - 1; s.terminal && len(lines) >= s.height && objects >= 0; objects-- {
+		lines = s.treeWith(b, objects)
+	}
+	return lines
+}
+
+func (s *screen) treeWith(b *board, objects int) []string {
 	lines := []string{""}
-	for _, c := range b.cards {
-		indent := ""
-		if c.kind == "Gate" { // shown with what it holds
-			continue
-		}
-		if c.kind == "Kustomization" || c.kind == "HelmRelease" {
-			indent = strings.Repeat("   ", b.depth(c)) + "└─ "
-		}
-		lines = append(lines, fmt.Sprintf(" %s%s %s %s", indent, s.mark(c), s.colour("1", c.name),
-			s.colour("90", s.fit(s.message(c), len([]rune(indent))+len(c.name)+6))))
-		below := strings.Repeat(" ", len([]rune(indent))+3)
-		for _, g := range b.cards {
-			if g.kind == "Gate" && slices.Contains(c.gates, g.name) {
-				lines = append(lines, fmt.Sprintf("%s%s gate %s %s", below, s.mark(g), s.colour("1", g.name),
-					s.colour("90", s.fit(g.message, len(below)+len(g.name)+8))))
+	for _, source := range b.of("GitRepository") {
+		lines = append(lines, s.line(" ", source, ""))
+		made := b.madeOf(source)
+		for i, c := range made {
+			branch, below := " ├─ ", " │  "
+			if i == len(made)-1 {
+				branch, below = " └─ ", "    "
 			}
-		}
-		if c.ready == "True" {
-			lines = append(lines, s.list(below, c.objects)...)
+			lines = append(lines, s.line(branch, c, ""))
+			for _, g := range b.of("Gate") {
+				if slices.Contains(c.gates, g.name) {
+					lines = append(lines, s.line(below, g, "gate "))
+				}
+			}
+			if c.ready == "True" {
+				lines = append(lines, s.list(below, c.objects, objects)...)
+			}
 		}
 	}
 	return append(lines, "")
 }
 
-// list is a line an object, the first of them.
-func (s *screen) list(indent string, objects []string) []string {
+// line shows a card, with as much of its message as fits.
+func (s *screen) line(indent string, c *card, what string) string {
+	used := len([]rune(indent+what+c.name)) + 3
+	return fmt.Sprintf("%s%s %s%s %s", indent, s.mark(c), what, s.colour("1", c.name),
+		s.colour("90", s.fit(s.message(c), used)))
+}
+
+// list is a line an object, of the first ones. Without any, it is their number.
+func (s *screen) list(indent string, objects []string, limit int) []string {
 	var lines []string
-	for _, o := range objects[:min(len(objects), shown)] {
-		lines = append(lines, indent+s.colour("90", "· "+o))
+	for _, o := range objects[:min(len(objects), limit)] {
+		lines = append(lines, indent+s.colour("90", "· "+s.fit(o, len([]rune(indent))+2)))
 	}
-	if len(objects) > shown {
-		lines = append(lines, indent+s.colour("90", fmt.Sprintf("… and %d more", len(objects)-shown)))
+	if more := len(objects) - limit; more > 0 && limit > 0 {
+		lines = append(lines, indent+s.colour("90", fmt.Sprintf("… and %d more", more)))
 	}
 	return lines
 }
 
+// fit shortens a text to what is left of a line on a terminal.
 func (s *screen) fit(text string, used int) string {
 	text = strings.ReplaceAll(text, "\n", " ")
-	room := max(s.width-used, 10)
+	room := max(s.width-used-1, 10)
 	if r := []rune(text); s.terminal && len(r) > room {
 		return string(r[:room-1]) + "…"
 	}
 	return text
+}
+
+// wrap breaks a text between words at the width of a terminal. Further lines begin with the indent.
+func (s *screen) wrap(text, indent string) string {
+	if !s.terminal {
+		return text
+	}
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case len([]rune(line+" "+word)) > s.width-3: // a mark may be before the first line
+			lines, line = append(lines, line), indent+word
+		default:
+			line += " " + word
+		}
+	}
+	return strings.Join(append(lines, line), "\n")
 }
 
 func (s *screen) mark(c *card) string {
@@ -174,13 +214,14 @@ func (s *screen) approval(held []*card, gate *card, asks bool, ui string) {
 	for _, h := range held {
 		pending = append(pending, h.pending...)
 	}
-	s.printf("\n%s %s\n%s\n\n  %s sluice gate open %s -n %s\n\n",
-		s.colour("1;33", "Waiting for a person:"),
-		fmt.Sprintf("the gate %s is closed; once it is open, %s would do this:", gate.name, names(held)),
-		strings.Join(s.list("  ", pending), "\n"),
+	s.printf("\n%s\n%s\n\n  %s sluice gate open %s -n %s\n\n",
+		s.colour("1;33", s.wrap(fmt.Sprintf("Waiting for a person: the gate %s is closed; once it is open, %s would "+
+			"do this:", gate.name, names(held)), "")),
+		strings.Join(s.list("  ", pending, shown), "\n"),
 		s.colour("90", "$"), gate.name, namespace)
 	if asks {
-		s.printf("Press Enter to open the gate as this command does, or open it in the web UI:\n\n  %s\n\n", ui)
+		s.printf("%s\n\n  %s\n\n", s.wrap("Press Enter to open the gate as this command does, or open it in the web "+
+			"UI:", ""), ui)
 	}
 	s.drawn = 0
 }
@@ -201,54 +242,54 @@ func names(cards []*card) string {
 
 // notified shows the notifications of a team.
 func (s *screen) notified(n notification) {
-	s.printf("%s the team of %s is notified: %s %s: %s\n", s.colour("32", "✔"), n.Metadata["summary"],
-		n.InvolvedObject.Kind, n.InvolvedObject.Name,
-		s.colour("90", strings.ReplaceAll(n.Message, "\n", " ")))
+	s.printf("%s %s\n", s.colour("32", "✔"), s.wrap(fmt.Sprintf("the team of %s is notified: %s %s: %s",
+		n.Metadata["summary"], n.InvolvedObject.Kind, n.InvolvedObject.Name, n.Message), "  "))
 }
 
 func (s *screen) allReady(took time.Duration) {
-	s.printf("%s\n", s.colour("1;32", fmt.Sprintf(
-		"All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds())))
+	s.printf("%s\n", s.colour("1;32", s.wrap(fmt.Sprintf(
+		"All Ready %.1f seconds after the pipeline was applied: system == declarations == git.", took.Seconds()), "")))
 }
 
 func (s *screen) whatToTry(d *demo) {
-	webapp := filepath.Join(d.dir, "webapp")
 	sluice, err := filepath.Abs(d.Sluice)
 	if err != nil {
 		sluice = d.Sluice
 	}
+	comment := func(text string) string { return s.colour("36", "# "+text) }
 	s.printf(`
 %s, in another terminal:
 
   export KUBECONFIG=%s
+  export PATH=%s:$PATH
 
   %s
-  cd %s && sed -i 's/replicas: 2/replicas: 3/' frontend/deployment.yaml
-  git -c user.name=me -c user.email=me@example.com commit -qam 'Three of them' && git push -q
-  %s reconcile kustomization webapp-frontend --with-source
+  cd %s
+  sed -i 's/replicas: 2/replicas: 3/' frontend/deployment.yaml
+  git commit -qam 'Three of them' && git push -q
+  sluice reconcile kustomization webapp-frontend --with-source
 
   %s
   kubectl -n webapp delete deployment backend    # or any other client
 
   %s
-  %s gate close release -n %s
+  sluice gate close release -n %s
 
   %s
   %s
 
   %s
-  %s get all -A
+  sluice get all -A
   tail -f %s
 
 Changes show below. Ctrl-C ends the demo and leaves nothing behind.
 
-`, s.colour("1", "Now try"), d.kubeconfig,
-		s.colour("36", "# change a file in git and see it land"), webapp, sluice,
-		s.colour("36", "# delete an object and see it return within two seconds"),
-		s.colour("36", "# close the gate: changes of the frontend wait again, and get all shows them"), sluice,
-		namespace,
-		s.colour("36", "# open the web UI in a browser of this machine"), d.ui,
-		s.colour("36", "# look around"), sluice, filepath.Join(d.dir, "sluice.log"))
+`, s.colour("1", "Now try"), d.kubeconfig, filepath.Dir(sluice),
+		comment("change a file in git and see it land"), filepath.Join(d.dir, "webapp"),
+		comment("delete an object and see it return within two seconds"),
+		comment("close the gate: changes of the frontend wait again"), namespace,
+		comment("open the web UI in a browser of this machine"), d.ui,
+		comment("look around"), filepath.Join(d.dir, "sluice.log"))
 }
 
 func (s *screen) bye() { s.printf("\nThe demo has ended and left nothing behind.\n") }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func (d *demo) hear(ctx context.Context, deployed *card) (notification, error) {
 	for {
 		select {
 		case n := <-d.team.received:
-			if n.InvolvedObject.Name == deployed.name && n.Reason == "ReconciliationSucceeded" {
+			if n.InvolvedObject.Name == deployed.name && strings.HasPrefix(n.Message, "Applied revision") {
 				return n, nil
 			}
 		case err := <-d.died:

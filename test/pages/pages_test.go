@@ -116,17 +116,26 @@ func TestInstallations(t *testing.T) {
 	run(t, steps+"kill $(jobs -p)\n")
 }
 
-// TestDemo runs the demo, which deploys the examples istio, webapp and pipeline until all is Ready.
+// TestDemo runs the demo, which deploys the examples istio, webapp and pipeline until all is Ready, and records what a
+// terminal shows. With SLUICE_IMAGES, that becomes the picture of the README.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
+	picture := filepath.Join(t.TempDir(), "demo.svg")
 	out := run(t, "DEMO_EXIT=1 playground demo --sluice \"$(command -v sluice)\" --examples '"+
-		filepath.Join(root, "examples")+"'\n")
-	if !strings.Contains(out, "webapp") {
-		t.Errorf("the demo prints\n%s", out)
+		filepath.Join(root, "examples")+"' --picture "+picture+"\n")
+	svg, err := os.ReadFile(picture)
+	if err != nil || !strings.Contains(string(svg), "All Ready") {
+		t.Fatalf("%v\nthe demo prints\n%s", err, out)
+	}
+	if os.Getenv("SLUICE_IMAGES") != "" {
+		err = os.WriteFile(filepath.Join(root, "docs", "images", "demo.svg"), svg, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

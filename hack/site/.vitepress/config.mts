@@ -15,6 +15,7 @@ const version = process.env.SLUICE_SITE_VERSION ?? 'main';
 const topPages: Record<string, string> = {
   'README.md': 'readme.md', 'ARCHITECTURE.md': 'architecture.md', 'CONTRIBUTING.md': 'contributing.md',
   'CHANGELOG.md': 'changelog.md', 'SECURITY.md': 'security-policy.md',
+  'MAINTAINERS.md': 'maintainers.md', 'CODE_OF_CONDUCT.md': 'code-of-conduct.md',
 };
 const front = 'hack/site/index.md';
 

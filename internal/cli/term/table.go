@@ -43,6 +43,15 @@ func (t *Table) Fit(rows ...[]Cell) {
 	}
 }
 
+// Width returns the number of cells that the first columns take.
+func (t *Table) Width(columns int) int {
+	width := 0
+	for _, w := range t.widths[:columns] {
+		width += w + columnGap
+	}
+	return width
+}
+
 // minLast is the width of the narrowest last column, which has messages.
 const minLast = 24
 
@@ -72,11 +81,7 @@ func (s *Screen) FitScreen(rows [][]Cell, fixed int) (fitted [][]Cell, room int)
 func widthBefore(rows [][]Cell) int {
 	var t Table
 	t.Fit(rows...)
-	width := 0
-	for i := 0; i < len(t.widths)-1; i++ {
-		width += t.widths[i] + columnGap
-	}
-	return width
+	return t.Width(max(len(t.widths)-1, 0))
 }
 
 // Print writes rows. Control characters are removed: texts of objects must not change the state of the terminal.
@@ -95,4 +100,34 @@ func (t *Table) Print(rows ...[]Cell) error {
 	}
 	_, err := io.WriteString(t.out, b.String())
 	return err
+}
+
+// PrintMessages prints rows whose last cells are messages, which may have several lines. A pipe gets one line for each
+// row. On a terminal, a message that does not fit behind the other cells is below them, broken between words.
+func (t *Table) PrintMessages(rows ...[]Cell) error {
+	last := len(rows[0]) - 1
+	for _, row := range rows {
+		t.Fit(row[:last])
+	}
+	for _, row := range rows {
+		lines := strings.Split(strings.TrimSpace(row[last].Text), "\n")
+		row[last].Text = OneLine(strings.ReplaceAll(strings.Join(lines, "; "), ":; ", ": "))
+		fits := len(lines) == 1 && t.Width(last)+utf8.RuneCountInString(row[last].Text) <= t.out.Width()
+		if !t.out.terminal || fits {
+			if err := t.Print(row); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.Print(row[:last]); err != nil {
+			return err
+		}
+		for _, line := range lines {
+			indent := "    " + line[:len(line)-len(strings.TrimLeft(line, " "))]
+			if _, err := io.WriteString(t.out, Wrap(line, indent, t.out.Width())+"\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

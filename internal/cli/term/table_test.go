@@ -35,3 +35,34 @@ func TestTablesFitTerminalsOnly(t *testing.T) {
 		t.Errorf("a long name leaves %d columns and %d cells", len(fitted[0]), room)
 	}
 }
+
+func TestMessagesOfSeveralLines(t *testing.T) {
+	rows := func() [][]Cell {
+		return [][]Cell{Row("OBJECT", "MESSAGE"), Row("Kustomization/app", "short"),
+			Row("Kustomization/app", "1 created, 1 configured\nConfigMap/a configured:\n  ~ data.x: 1 → 2\n"),
+			Row("Kustomization/app", strings.Repeat("word ", 20))}
+	}
+	print := func(terminal bool) string {
+		var out strings.Builder
+		if err := NewTable(&Screen{Writer: &out, terminal: terminal}).PrintMessages(rows()...); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	want := "OBJECT              MESSAGE\n" +
+		"Kustomization/app   short\n" +
+		"Kustomization/app\n" +
+		"    1 created, 1 configured\n" +
+		"    ConfigMap/a configured:\n" +
+		"      ~ data.x: 1 → 2\n" +
+		"Kustomization/app\n" +
+		"    " + strings.TrimSpace(strings.Repeat("word ", 15)) + "\n" +
+		"    " + strings.TrimSpace(strings.Repeat("word ", 5)) + "\n"
+	if got := print(true); got != want {
+		t.Errorf("a terminal gets\n%s", got)
+	}
+	got := print(false)
+	if strings.Count(got, "\n") != 4 || !strings.Contains(got, "1 configured; ConfigMap/a configured: ~ data.x") {
+		t.Errorf("a pipe gets\n%s", got)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 func demoCommand() *cobra.Command {
 	var o demo.Options
+	var picture string
 	c := &cobra.Command{
 		Use:     "demo",
 		Short:   "Run the main job of Sluice on sample repositories, in front of your eyes",
@@ -24,10 +25,18 @@ func demoCommand() *cobra.Command {
 			if err := quiet(nowhere); err != nil {
 				return err
 			}
-			return demo.Run(cmd.Context(), o, os.Stdout)
+			if picture == "" {
+				return demo.Run(cmd.Context(), o, os.Stdout)
+			}
+			recorder := demo.NewRecorder()
+			if err := demo.Run(cmd.Context(), o, recorder); err != nil {
+				return err
+			}
+			return os.WriteFile(picture, recorder.SVG(), 0o600)
 		},
 	}
 	c.Flags().StringVar(&o.Sluice, "sluice", "bin/sluice", "the sluice binary")
 	c.Flags().StringVar(&o.Examples, "examples", "examples", "directory with the sample repositories and the pipeline")
+	c.Flags().StringVar(&picture, "picture", "", "write what a terminal shows to this file, as animated SVG")
 	return c
 }
