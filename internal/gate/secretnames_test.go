@@ -16,15 +16,16 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestNamesFromSecretsAreNotShown has objects and fields that are named by a value of a Secret: a change that waits does
-// not show the former, and warnings do not show the latter.
+// TestNamesFromSecretsAreNotShown has objects and fields that are named by a value of a Secret: a change that waits
+// does not show the former, and warnings do not show the latter.
 func TestNamesFromSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
 	s.Secret("vars", map[string]string{"PASSWORD": "Hunter2-Zq7Kw9Xy4Tz1"})
 	s.Git.Commit("app", map[string]string{"b.yaml": system.ConfigMap("b", "1"),
-		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${PASSWORD,,}\n", "service.yaml": "apiVersion: v1\nkind: Service\n" +
-			"metadata: {name: web}\nspec: {ports: [{port: 80}], 'f${PASSWORD//-/_}': 1}\n"})
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${PASSWORD,,}\n",
+		"service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
+			"spec: {ports: [{port: 80}], 'f${PASSWORD//-/_}': 1}\n"})
 	s.Gate("release")
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {

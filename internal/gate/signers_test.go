@@ -40,8 +40,8 @@ func newPerson(t *testing.T) person {
 // commitSigned commits a file to main of repository app, with the signature of a person, in the name of any author.
 func (s *harness) commitSigned(by person, value string) string {
 	s.Helper()
-	return s.sign(by, s.Git.CommitTo("app", "refs/heads/draft", map[string]string{"a.yaml": system.ConfigMap("a", value)})+
-		"^{tree}")
+	unsigned := s.Git.CommitTo("app", "refs/heads/draft", map[string]string{"a.yaml": system.ConfigMap("a", value)})
+	return s.sign(by, unsigned+"^{tree}")
 }
 
 // sign commits a tree to main of repository app, with the signature of a person.

@@ -38,7 +38,7 @@ func NewProposal(owner reconcile.Ref, inventory int, revision string, planned []
 	}}
 }
 
-// hideNames returns changes without the names of new objects that come from secrets: nobody has let them through yet.
+// hideNames returns changes without the names of new objects that come from secrets: no gate has admitted them yet.
 func hideNames(planned []apply.Change, veil *redact.Veil) []apply.Change {
 	out := slices.Clone(planned)
 	for i := range out {

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
-// TestSlowRequestsOfOneSender has a tenant whose accounts post bodies without an end from many addresses: other senders,
-// and those that are not known yet, still have slots.
+// TestSlowRequestsOfOneSender has a tenant whose accounts post bodies without an end from many addresses: other
+// senders, and those that are not known yet, still have slots.
 func TestSlowRequestsOfOneSender(t *testing.T) {
 	t.Parallel()
 	s := &server{dispatcher: New(options(t.TempDir(), newFakeProviders(nil))), senders: byToken{},
@@ -49,7 +49,8 @@ func TestSlowRequestsOfOneSender(t *testing.T) {
 			t.Fatal("one tenant has more than its share of the slots")
 		}
 	}
-	if code := send("system:serviceaccount:other:a", "10.0.1.1:1000", strings.NewReader("{}")); code != http.StatusBadRequest {
+	code := send("system:serviceaccount:other:a", "10.0.1.1:1000", strings.NewReader("{}"))
+	if code != http.StatusBadRequest {
 		t.Errorf("another sender got status %d", code)
 	}
 }
