@@ -94,23 +94,30 @@ func literal(host string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(value >> 24), byte(value >> 16), byte(value >> 8), byte(value)}), true
 }
 
-// checkIP also checks the IPv4 address that an IPv6 address may be translated to.
+// checkIP also checks the IPv4 addresses that an IPv6 address may be translated to.
 func (p *Policy) checkIP(ip netip.Addr) error {
-	ip = ip.Unmap().WithZone("")
-	if err := p.checkOne(ip); err != nil || ip.Is4() {
-		return err
-	}
-	b := ip.As16()
-	for _, t := range translations {
-		if !t.prefix.Contains(ip) {
-			continue
-		}
-		v4 := netip.AddrFrom4([4]byte{b[t.bytes[0]], b[t.bytes[1]], b[t.bytes[2]], b[t.bytes[3]]})
-		if err := p.checkOne(v4); err != nil {
+	for _, each := range formsOf(ip) {
+		if err := p.checkOne(each); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// formsOf returns an address, and the IPv4 addresses that networks may translate it to.
+func formsOf(ip netip.Addr) []netip.Addr {
+	ip = ip.Unmap().WithZone("")
+	all := []netip.Addr{ip}
+	if ip.Is4() {
+		return all
+	}
+	b := ip.As16()
+	for _, t := range translations {
+		if t.prefix.Contains(ip) {
+			all = append(all, netip.AddrFrom4([4]byte{b[t.bytes[0]], b[t.bytes[1]], b[t.bytes[2]], b[t.bytes[3]]}))
+		}
+	}
+	return all
 }
 
 func (p *Policy) checkOne(ip netip.Addr) error {

@@ -6,12 +6,19 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// cgnat is the range of RFC 6598, which clouds use for pods and services.
-var cgnat = netip.MustParsePrefix("100.64.0.0/10")
+// internal are ranges besides those of RFC 1918 and RFC 4193 that clusters use for pods and services.
+var internal = []netip.Prefix{
+	netip.MustParsePrefix("100.64.0.0/10"), // RFC 6598
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("fec0::/10"), // site-local
+}
 
 // privateHeader marks responses of servers at private addresses. What a server sends as this header is removed.
 const privateHeader = "Sluice-Private-Server"
@@ -106,6 +113,10 @@ func isPublic(peer net.Addr) bool {
 	if err != nil {
 		return false
 	}
-	ip := at.Addr().Unmap()
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !cgnat.Contains(ip) && !linkLocal(ip)
+	return !slices.ContainsFunc(formsOf(at.Addr()), isInternal)
+}
+
+func isInternal(ip netip.Addr) bool {
+	return !ip.IsGlobalUnicast() || ip.IsPrivate() || linkLocal(ip) ||
+		slices.ContainsFunc(internal, func(p netip.Prefix) bool { return p.Contains(ip) })
 }

@@ -52,7 +52,9 @@ func TestPrivateAddresses(t *testing.T) {
 		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true,
 		"10.96.0.1": false, "172.20.0.10": false, "192.168.1.1": false, "100.64.3.4": false, "127.0.0.1": false,
 		"169.254.169.254": false, "0.0.0.0": false, "::1": false, "fd00::1": false, "fe80::1": false,
-		"::ffff:10.0.0.1": false, "168.63.129.16": false, "224.0.0.1": false,
+		"::ffff:10.0.0.1": false, "168.63.129.16": false, "224.0.0.1": false, "64:ff9b::a00:1": false,
+		"64:ff9b::808:808": true, "64:ff9b:1::a00:1": false, "2002:a00:1::1": false, "240.16.0.1": false,
+		"198.18.0.1": false, "fec0::1": false,
 	} {
 		at := netip.AddrPortFrom(netip.MustParseAddr(address), 443)
 		if got := isPublic(net.TCPAddrFromAddrPort(at)); got != public {

@@ -24,7 +24,7 @@ func (r *run) recordWork(client *kube.Client) {
 		return
 	}
 	r.report.AddChanges(client.Changes())
-	text := strings.Join(rollout.FirstLines(client.Warnings()), "\n")
+	text := r.veil.Text(strings.Join(rollout.FirstLines(client.Warnings()), "\n"))
 	if text != "" && text != r.state.warnings {
 		r.state.warnings = text
 		r.report.Warn(meta.AppliedWithWarningsReason, text)

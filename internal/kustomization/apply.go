@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -54,8 +55,8 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.report.AddChanges(result.Changes)
-		r.warn(append(slices.Clone(built.Warnings), result.Warnings...))
-		r.noteUnknownFields(result.Changes)
+		r.warn(append(slices.Clone(built.Warnings), result.Warnings...), built.Veil)
+		r.noteUnknownFields(result.Changes, built.Veil)
 	}
 	if err != nil {
 		return explainTypes(err, built)
@@ -83,7 +84,7 @@ func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	r.noteResync(req)
-	r.noteUnknownFields(planned)
+	r.noteUnknownFields(planned, built.Veil)
 	r.state.complete()
 	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
 	return nil
@@ -163,11 +164,11 @@ const maxUnknownFields = 3
 
 // noteUnknownFields reports the fields that were left out, once in an event, and in the messages of all passes until
 // they are gone.
-func (r *run) noteUnknownFields(changes []apply.Change) {
+func (r *run) noteUnknownFields(changes []apply.Change, veil *redact.Veil) {
 	var lines []string
 	for _, c := range changes {
 		for _, f := range c.Unknown {
-			lines = append(lines, fmt.Sprintf("%s: %s", c.Ref, f))
+			lines = append(lines, veil.Text(fmt.Sprintf("%s: %s", c.Ref, f)))
 		}
 	}
 	s := &r.state.apply
@@ -192,8 +193,8 @@ func (r *run) noteUnknownFields(changes []apply.Change) {
 }
 
 // warn reports warnings of the API server and of the apply, unless they are the same as the last ones.
-func (r *run) warn(warnings []string) {
-	text := strings.Join(rollout.FirstLines(warnings), "\n")
+func (r *run) warn(warnings []string, veil *redact.Veil) {
+	text := veil.Text(strings.Join(rollout.FirstLines(warnings), "\n"))
 	if text == "" || text == r.state.apply.warnings {
 		return
 	}

@@ -123,7 +123,8 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 func (c *Controller) describe(ctx context.Context, obj *kustomizev1.Kustomization, source *meta.Artifact,
 	tree *artifact.Tree, change *risk.Change) {
 	change.Author, change.Message = source.Metadata[meta.CommitAuthorKey], source.Metadata[meta.CommitSubjectKey]
-	change.Signed, change.Signers = c.signers(ctx, obj, source)
+	change.Signers = c.signers(ctx, obj, source)
+	change.Signed = len(change.Signers) > 0
 	before, err := c.Applied.Tree(string(obj.UID))
 	if err != nil && obj.Status.LastAppliedRevision != "" {
 		return // what was applied is not retained

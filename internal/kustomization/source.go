@@ -56,27 +56,28 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 	return source.GetArtifact(), nil
 }
 
-// signers reports whether the source has verified the signature of an artifact that it still has, and by which keys.
-func (c *Controller) signers(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) (bool, []string) {
+// signers returns the keys or identities whose signatures of an artifact its source has verified, if it still has the
+// artifact. Files of included repositories are not signed by them.
+func (c *Controller) signers(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) []string {
 	ref := obj.Spec.SourceRef
 	source := sourcev1.NewSource(ref.Kind)
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
 	err := c.Client.Get(ctx, key, source)
-	if err != nil || !source.GetArtifact().HasRevision(a.Revision) ||
+	if err != nil || !source.GetArtifact().HasRevision(a.Revision) || source.GetArtifact().Digest != a.Digest ||
 		!apimeta.IsStatusConditionTrue(source.CommonStatus().Conditions, sourcev1.SourceVerifiedCondition) {
-		return false, nil
+		return nil
 	}
-	fingerprints := ""
 	switch s := source.(type) {
 	case *sourcev1.GitRepository:
-		fingerprints = s.Status.SourceVerificationFingerprint
+		if keys := s.Status.SourceVerificationFingerprint; keys != "" && len(s.Status.IncludedArtifacts) == 0 {
+			return strings.Split(keys, ",")
+		}
 	case *sourcev1.OCIRepository:
-		fingerprints = s.Status.SourceVerificationFingerprint
+		if signer := s.Status.SourceVerificationFingerprint; signer != "" {
+			return []string{signer} // the subject of a certificate contains commas
+		}
 	}
-	if fingerprints == "" {
-		return true, nil
-	}
-	return true, strings.Split(fingerprints, ",")
+	return nil
 }
 
 func unreadable(kind string, key types.NamespacedName, err error) *reconcile.Outcome {

@@ -134,6 +134,11 @@ func (k *Known) Differing(o *unstructured.Unstructured) bool {
 	return k.has(knownOther, k.refOf(o), nil, "")
 }
 
+// renders reports whether the render with placeholders has an object of that name.
+func (k *Known) renders(o *unstructured.Unstructured) bool {
+	return k.has(knownKey, refOf(o, o.GetNamespace()), nil, "") || k.has(knownKey, refOf(o, ""), nil, "")
+}
+
 // Keep returns what may be kept for a later pass: no text of a secret.
 func (k *Known) Keep() *Known {
 	if k == nil {
@@ -247,6 +252,11 @@ func (v *Veil) Kept(before *Known, isDrift bool) *Known {
 		return newKnown()
 	}
 	return v.known.Keep()
+}
+
+// ShowsName reports whether the name of a declared object may be shown before the object exists.
+func (v *Veil) ShowsName(o *unstructured.Unstructured) bool {
+	return v.IsOpen() || v.Known().renders(o)
 }
 
 // IsOpen reports whether nothing comes from secrets.
@@ -367,6 +377,14 @@ func (v *Veil) Texts() []string {
 		return slices.Concat(v.Secrets, known.texts)
 	}
 	return v.Secrets
+}
+
+// Text returns a text that others composed without values that come from secrets.
+func (v *Veil) Text(text string) string {
+	if v == nil || text == "" {
+		return text
+	}
+	return Text(text, v.Texts()...)
 }
 
 // Error returns an error without values that come from secrets. Its chain stays.

@@ -32,10 +32,26 @@ type Proposal struct {
 // caller adds what is known of the change, and then identifies it.
 func NewProposal(owner reconcile.Ref, inventory int, revision string, planned []apply.Change,
 	veil *redact.Veil) *Proposal {
-	return &Proposal{Planned: planned, Change: risk.Change{
+	return &Proposal{Planned: hideNames(planned, veil), Change: risk.Change{
 		Owner:     risk.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
 		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, veil), Secrets: veil.Texts(),
 	}}
+}
+
+// hideNames returns changes without the names of new objects that come from secrets: no gate has admitted them yet.
+func hideNames(planned []apply.Change, veil *redact.Veil) []apply.Change {
+	out := slices.Clone(planned)
+	for i := range out {
+		c := &out[i]
+		if c.Before != nil || c.After == nil || veil.ShowsName(c.After) {
+			continue
+		}
+		c.Ref.Name = redact.Masked
+		if c.Ref.Namespace != "" {
+			c.Ref.Namespace = redact.Masked
+		}
+	}
+	return out
 }
 
 // Pending returns the proposal as a change that waits.

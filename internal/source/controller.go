@@ -151,6 +151,7 @@ func (c *Controller[T, R]) store(ctx context.Context, obj T, revision string, fe
 	if fetched.Observed != nil {
 		fetched.Observed.Record(obj)
 	}
+	setSigners(obj, fetched.Verification)
 	c.stored.Store(c.key(obj), storedKey(revision, fetched.Content))
 	reconcile.Unmark(obj, sourcev1.ArtifactOutdatedCondition)
 	_, err := c.Store.Collect(c.key(obj), obj.GetArtifact())
@@ -249,27 +250,27 @@ func markStored(obj Object, revision string) string {
 	return message
 }
 
-// markVerified sets SourceVerified to the result of a fetch, and records who signed the revision.
+// markVerified sets SourceVerified to the result of a fetch.
 func markVerified(obj Object, v *Verification, err error) {
 	switch {
 	case v == nil && err == nil:
 		reconcile.Unmark(obj, sourcev1.SourceVerifiedCondition)
-		setSigners(obj, "")
 	case v != nil && v.Status != "":
 		reconcile.Mark(obj, sourcev1.SourceVerifiedCondition, v.Status, v.Reason, v.Message)
-		if v.Status == metav1.ConditionTrue {
-			setSigners(obj, v.Signers)
-		}
 	}
 }
 
-// setSigners records who signed the revision, on kinds whose status has a field for it.
-func setSigners(obj Object, signers string) {
+// setSigners records who signed the stored artifact, on kinds whose status has a field for it. A revision that was
+// verified, but could not be stored, says nothing about the artifact.
+func setSigners(obj Object, v *Verification) {
+	if v == nil {
+		v = &Verification{}
+	}
 	switch o := any(obj).(type) {
 	case *sourcev1.GitRepository:
-		o.Status.SourceVerificationFingerprint = signers
+		o.Status.SourceVerificationFingerprint = v.Signers
 	case *sourcev1.OCIRepository:
-		o.Status.SourceVerificationFingerprint = signers
+		o.Status.SourceVerificationFingerprint = v.Signers
 	}
 }
 

@@ -33,10 +33,11 @@ func TestCampaignConnections(t *testing.T) {
 	ports := map[string]string{}
 	var flags []string
 	for _, flag := range []string{"storage-addr", "health-addr", "receiverAddr", "events-addr", "images-addr",
-		"pprof-addr"} {
+		"pprof-addr", "ui-addr"} {
 		ports[flag] = freeAddress(t)
 		flags = append(flags, "--"+flag, ports[flag])
 	}
+	flags = append(flags, "--ui-external-url", "http://"+ports["ui-addr"])
 	cluster(t)
 	c := start(t, settings{namespace: "flux-system", flags: flags})
 	c.runs()

@@ -52,6 +52,18 @@ func (s *server) authenticate(r *http.Request) (sender, error) {
 	return sender{found.Name, found.MaySpeakFor}, nil
 }
 
+// tenantOf returns the namespace of a service account, as whoever writes there can create many accounts. Other senders
+// stand for themselves.
+func tenantOf(sender string) string {
+	const prefix = "system:serviceaccount:"
+	account, ok := strings.CutPrefix(sender, prefix)
+	if !ok {
+		return sender
+	}
+	namespace, _, _ := strings.Cut(account, ":")
+	return prefix + namespace
+}
+
 // addressOf returns the IP address that a request comes from.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

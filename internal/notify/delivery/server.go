@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxRequests  = 64 // of known senders, handled at the same time; a sender has at most half of what others leave
+	maxRequests  = 64 // of known senders, handled at the same time; a tenant has at most half of what others leave
 	maxLogins    = 64 // of senders that are not known yet
 	maxOfAddress = 16 // of these, from one address
 	readTimeout  = 10 * time.Second
@@ -42,7 +42,7 @@ type server struct {
 	senders    Senders
 	quotas     quotas
 	logins     guard.Counter // by address
-	requests   *guard.Shares // by sender
+	requests   *guard.Shares // by tenant
 }
 
 // post responds with 202 when the event is stored. A sender cannot take the slots of all, from however many addresses:
@@ -60,11 +60,12 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	if !s.requests.Take(from.name, 1) {
+	tenant := tenantOf(from.name)
+	if !s.requests.Take(tenant, 1) {
 		reject(w, http.StatusServiceUnavailable, time.Second, busy)
 		return
 	}
-	defer s.requests.Give(from.name, 1)
+	defer s.requests.Give(tenant, 1)
 	if !s.quotas.take(from.name, s.dispatcher.Clock.Now()) {
 		// not 429, which means that the event is a duplicate
 		reject(w, http.StatusServiceUnavailable, time.Second, "too many events of this sender")

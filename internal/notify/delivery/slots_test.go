@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
-// TestSlowRequestsOfOneSender has a sender with a valid token that posts bodies without an end from many addresses:
-// other senders, and those that are not known yet, still have slots.
+// TestSlowRequestsOfOneSender has a tenant whose accounts post bodies without an end from many addresses: other
+// senders, and those that are not known yet, still have slots.
 func TestSlowRequestsOfOneSender(t *testing.T) {
 	t.Parallel()
 	s := &server{dispatcher: New(options(t.TempDir(), newFakeProviders(nil))), senders: byToken{},
@@ -36,7 +36,8 @@ func TestSlowRequestsOfOneSender(t *testing.T) {
 		body, hold := io.Pipe()
 		defer hold.Close()
 		ends.Go(func() {
-			if code := send("hostile", fmt.Sprintf("10.0.0.%d:1000", n), body); code == http.StatusServiceUnavailable {
+			sender, address := fmt.Sprint("system:serviceaccount:hostile:", n), fmt.Sprintf("10.0.0.%d:1000", n)
+			if code := send(sender, address, body); code == http.StatusServiceUnavailable {
 				refused <- code
 			}
 		})
@@ -45,10 +46,11 @@ func TestSlowRequestsOfOneSender(t *testing.T) {
 		select {
 		case <-refused:
 		case <-time.After(10 * time.Second):
-			t.Fatal("one sender has more than its share of the slots")
+			t.Fatal("one tenant has more than its share of the slots")
 		}
 	}
-	if code := send("other", "10.0.1.1:1000", strings.NewReader("{}")); code != http.StatusBadRequest {
+	code := send("system:serviceaccount:other:a", "10.0.1.1:1000", strings.NewReader("{}"))
+	if code != http.StatusBadRequest {
 		t.Errorf("another sender got status %d", code)
 	}
 }

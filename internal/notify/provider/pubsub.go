@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/keysize"
@@ -119,7 +120,7 @@ func (o Options) google(scope string) (func(context.Context) (string, error), er
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: o.Transport, Timeout: tokenTimeout}
+	client := &http.Client{Transport: egress.Unquoted(o.Transport), Timeout: tokenTimeout}
 	credentials, err := google.CredentialsFromJSONWithType(context.WithValue(context.Background(), oauth2.HTTPClient,
 		client),
 		raw, kind, scope)

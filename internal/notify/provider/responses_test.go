@@ -133,6 +133,26 @@ func TestAnswersOfPrivateServersAreNotQuoted(t *testing.T) {
 	}
 }
 
+// TestErrorOfAPrivateTokenServerIsNotQuoted has credentials that name a server of the cluster.
+func TestErrorOfAPrivateTokenServerIsNotQuoted(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":"internal","error_description":"internal"}`)
+	})
+	o := services["googlepubsub"].options(server)
+	transport, err := (&egress.Policy{HidePrivate: true}).Transport(egress.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Identity, o.Transport = nil, redirected{redirectTo(server), transport}
+	o.Secret["token"] = []byte(`{"type":"authorized_user","client_id":"a","client_secret":"b","refresh_token":"c"}`)
+	err = newProvider(t, o).Send(testContext(t), failure())
+	if err == nil || strings.Contains(err.Error(), "internal") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // FuzzResponses parses any response with the error formats of all services. The fault is short, and no wait is
 // longer than an hour.
 func FuzzResponses(f *testing.F) {
