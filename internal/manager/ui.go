@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -48,8 +49,14 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	model := view.NewModel()
-	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version,
-		TraceURL: p.Traces.URL, Now: p.GetClock().Now,
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version, Cluster: external.Host,
+		Namespace:  p.RuntimeNamespace,
+		Kubernetes: ui.KubernetesVersion(clients),
+		TraceURL:   p.Traces.URL, Now: p.GetClock().Now,
 		Log: log.Log.WithName("ui"), Hosts: []string{external.Host}}
 	p.serve("serving the web UI", func(ctx context.Context) error {
 		model.Watch(ctx, c, p.RuntimeNamespace)

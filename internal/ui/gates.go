@@ -27,6 +27,8 @@ type gateEntry struct {
 	Seen    []string   `json:"seen"` // to send with a decision
 	Waiting []waiting  `json:"waiting"`
 	Omitted int64      `json:"omitted"` // objects that wait and are not listed, or that the user may not see
+	// MayNot is why an approval by the user would change nothing; empty if it may count.
+	MayNot string `json:"mayNot,omitempty"`
 }
 
 // waiting is an object at a gate, with what would change.
@@ -69,7 +71,7 @@ func (s *Server) newReader(u *User, may view.Filter) *pendingReader {
 
 // entry returns a gate with the changes that wait: first those that its status lists.
 func (p *pendingReader) entry(ctx context.Context, i *view.Item) gateEntry {
-	e := gateEntry{Item: i, Seen: []string{}, Waiting: []waiting{}}
+	e := gateEntry{Item: i, Seen: []string{}, Waiting: []waiting{}, MayNot: mayNotApprove(p.user, i.Gate)}
 	add := func(w view.Waiter, why string) {
 		entry := waiting{Waiter: w, Why: why}
 		if p.reads > 0 {
@@ -90,6 +92,29 @@ func (p *pendingReader) entry(ctx context.Context, i *view.Item) gateEntry {
 	}
 	e.Omitted = max(0, i.Gate.Count-int64(len(e.Waiting)))
 	return e
+}
+
+// mayNotApprove returns why an approval by a user would change nothing at a gate. The server decides it again by the
+// gate itself, whose lists of approvers are not cut.
+func mayNotApprove(u *User, g *view.Gate) string {
+	asks := false
+	for _, r := range g.Rules {
+		if r.Required == 0 {
+			continue
+		}
+		asks = true
+		if len(r.Users)+len(r.Groups)+r.Omitted == 0 || r.Omitted > 0 || slices.Contains(r.Users, u.Name) ||
+			slices.ContainsFunc(u.Groups, func(name string) bool { return slices.Contains(r.Groups, name) }) {
+			return ""
+		}
+	}
+	switch {
+	case asks:
+		return "you are not an approver of this gate"
+	case g.OnFailure != "":
+		return "" // an approval of a failed revision lets it through
+	}
+	return "this gate requires no approvals: open it"
 }
 
 // others returns the objects that wait at a gate beyond those that its status lists, by ID.

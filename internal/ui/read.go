@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -20,8 +22,12 @@ const (
 
 // me describes the user and what the server can show.
 type me struct {
-	User     string            `json:"user"`
-	Version  string            `json:"version"`
+	User    string `json:"user"`
+	Version string `json:"version"`
+	// Cluster is its name, as the kubeconfig or the administrator calls it, and Kubernetes its version; both may be empty.
+	Cluster    string `json:"cluster,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+
 	Kinds    []string          `json:"kinds"`
 	Loading  []string          `json:"loading"`  // kinds that are not listed yet
 	Problems map[string]string `json:"problems"` // why kinds cannot be watched
@@ -30,12 +36,18 @@ type me struct {
 }
 
 func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
-	m := me{User: u.Name, Version: s.Version, Kinds: []string{}, CSRF: u.CSRF, Logout: u.CanLogOut}
+	m := me{User: u.Name, Version: s.Version, Cluster: s.Cluster, Kubernetes: s.Kubernetes, Kinds: []string{},
+		CSRF: u.CSRF, Logout: u.CanLogOut}
 	m.Loading, m.Problems = s.Model.Status()
 	for _, k := range kind.All() {
 		m.Kinds = append(m.Kinds, k.Name())
 	}
 	return m, nil
+}
+
+// controllers returns why the controllers may not work, as far as the user may see it.
+func (s *Server) controllers(ctx context.Context, u *User, _ *http.Request) (any, error) {
+	return map[string][]string{"problems": append([]string{}, state.Problems(ctx, u.Client, s.Namespace, s.Now())...)}, nil
 }
 
 // filter returns what the user may see of the model now.
@@ -65,7 +77,8 @@ type page struct {
 	Next  string       `json:"next,omitempty"` // value of `after` for the next page
 }
 
-// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after.
+// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after. With order=state the worst
+// come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
@@ -74,6 +87,13 @@ func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	}
 	found := s.Model.List(matching(may, r))
 	p := page{Items: []*view.Item{}, Total: len(found)}
+	if q.Get("order") == "state" {
+		slices.SortStableFunc(found, func(a, b *view.Item) int {
+			return cmp.Compare(slices.Index(view.States, a.State), slices.Index(view.States, b.State))
+		})
+		p.Items = append(p.Items, found[:min(limit, len(found))]...)
+		return p, nil
+	}
 	start, _ := slices.BinarySearchFunc(found, q.Get("after")+"\x00",
 		func(i *view.Item, id string) int { return strings.Compare(i.ID, id) })
 	if q.Get("after") == "" {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -69,8 +70,12 @@ type Server struct {
 	Login   Login
 	Pages   fs.FS // the built front end
 	Version string
-	Log     logr.Logger // audit lines and errors
-	Now     func() time.Time
+	// Cluster is the name of the cluster and Kubernetes its version, for the pages; both may be empty.
+	Cluster, Kubernetes string
+	// Namespace of the controllers, whose Leases and Deployments say whether they work.
+	Namespace string
+	Log       logr.Logger // audit lines and errors
+	Now       func() time.Time
 	// TraceURL is the URL of a trace, with {traceID}; may be empty.
 	TraceURL string
 	Hosts    []string // that requests may name; default: the address of the listener, and localhost
@@ -80,6 +85,18 @@ type Server struct {
 	heavy    turns
 	large    turns
 }
+
+// KubernetesVersion returns the version of an API server; empty if it does not say.
+func KubernetesVersion(clients kubernetes.Interface) string {
+	info, err := clients.Discovery().ServerVersion()
+	if err != nil {
+		return "" // the pages say what cannot be read
+	}
+	return excerpt.Bytes(info.GitVersion, maxVersionText)
+}
+
+// maxVersionText is the bytes of a version that pages show.
+const maxVersionText = 40
 
 // Serve serves on a listener until the context ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
@@ -189,6 +206,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
 		"GET /api/v1/images":           s.images,
+		"GET /api/v1/controllers":      s.controllers,
 		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
 		"GET " + object:                s.object,

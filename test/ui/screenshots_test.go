@@ -13,7 +13,7 @@ import (
 )
 
 // maxColors of a screenshot. The pages have few, apart from the edges of letters.
-const maxColors = 64
+const maxColors = 256
 
 // documented are the screenshots that docs/ui.md shows; the others are for the eye of the developer.
 var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png", "gate.png",

@@ -14,6 +14,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -48,15 +49,36 @@ func newWorld(s *system.Images) *world {
 	return w
 }
 
+// policies installs the admission policies, without which no approval counts.
+func (w *world) policies() {
+	objects, err := config.Policies()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := w.Client.Create(w.Context(), o); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
 // shop is an application with two parts, and a third one behind a gate.
 func (w *world) shop() {
 	commit := w.Git.Commit("app", map[string]string{
 		"web/web.yaml":      webDeployment(w.Registry.Host + "/web:1.1.0"),
 		"web/settings.yaml": configMap("web", "1"),
 		"api/api.yaml":      configMap("api", "1"), "checkout/checkout.yaml": configMap("checkout", "1"),
+		"report/report.yaml": configMap("report", "1"),
 	})
+	w.policies()
 	w.GitRepository("app")
 	w.Gate("release")
+	w.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "audit"},
+		Spec: gatingv1.GateSpec{Interval: meta.DurationOf(time.Minute), Default: gatingv1.Opened,
+			Approvals: &gatingv1.Approvals{Required: 1}}})
+	w.Kustomization("report", "app", "report", func(k *kustomizev1.Kustomization) {
+		k.Spec.Gated = meta.Gated{Gates: system.GateRefs("audit")}
+	})
 	w.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nights"},
 		Spec: gatingv1.GateSpec{Interval: meta.DurationOf(time.Minute), Default: gatingv1.Closed,
 			Schedule: []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
@@ -71,6 +93,7 @@ func (w *world) shop() {
 	w.Ready("web", commit)
 	w.Ready("api", commit)
 	w.awaitPending("checkout", commit)
+	w.awaitPending("report", commit)
 }
 
 // webDeployment is a workload whose pods have a log with HTML in it.

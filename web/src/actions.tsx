@@ -1,8 +1,11 @@
+import { Check, CirclePause, CirclePlay, DoorClosed, DoorOpen, LucideIcon, RefreshCw, ShieldAlert } from 'lucide-preact';
 import { useState } from 'preact/hooks';
 import { act, Done, Failure, Order, revisionOfSeen } from './api';
+import { Icon } from './icons';
 import { Dialog, Problem } from './parts';
 
 interface Action {
+  icon: LucideIcon;
   label: string;
   title: string;
   confirm: boolean; // asks for details first
@@ -12,13 +15,14 @@ interface Action {
 }
 
 const actions: Record<string, Action> = {
-  reconcile: { label: 'Reconcile', title: 'Reconcile now', confirm: false, reason: 'none' },
-  suspend: { label: 'Suspend', title: 'Suspend', confirm: true, reason: 'required' },
-  resume: { label: 'Resume', title: 'Resume', confirm: false, reason: 'none' },
-  approve: { label: 'Approve', title: 'Approve in your name', confirm: true, reason: 'optional', revision: true },
-  open: { label: 'Open', title: 'Open the gate', confirm: true, reason: 'optional', window: true, revision: true },
-  close: { label: 'Close', title: 'Close the gate', confirm: true, reason: 'optional', window: true },
+  reconcile: { icon: RefreshCw, label: 'Reconcile', title: 'Reconcile now', confirm: false, reason: 'none' },
+  suspend: { icon: CirclePause, label: 'Suspend', title: 'Suspend', confirm: true, reason: 'required' },
+  resume: { icon: CirclePlay, label: 'Resume', title: 'Resume', confirm: false, reason: 'none' },
+  approve: { icon: Check, label: 'Approve', title: 'Approve in your name', confirm: true, reason: 'optional', revision: true },
+  open: { icon: DoorOpen, label: 'Open', title: 'Open the gate', confirm: true, reason: 'optional', window: true, revision: true },
+  close: { icon: DoorClosed, label: 'Close', title: 'Close the gate', confirm: true, reason: 'optional', window: true },
   override: {
+    icon: ShieldAlert,
     label: 'Override',
     title: 'Open regardless of schedule, approvals and checks',
     confirm: true,
@@ -28,7 +32,7 @@ const actions: Record<string, Action> = {
 };
 
 // ActionBar is the buttons for what can be done with an object.
-export function ActionBar(props: { id: string; actions: string[]; seen: string[]; omitted?: number; onDone: () => void }) {
+export function ActionBar(props: { id: string; actions: string[]; seen: string[]; omitted?: number; mayNotApprove?: string; onDone: () => void }) {
   const [asked, setAsked] = useState<string>();
   // What the person saw when the dialog opened. Later changes must not be decided on unseen.
   const [seen, setSeen] = useState<string[]>([]);
@@ -53,14 +57,26 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
     }
     props.onDone();
   };
+  const main = !props.actions.includes('approve') ? '' : props.mayNotApprove ? (props.seen.length ? 'open' : '') : 'approve';
   return (
     <div>
       <div class="buttons">
         {props.actions.map((name) => {
           const a = actions[name];
-          return a && <button onClick={() => (a.confirm ? ask(name) : void run(name, {}))}>{a.label}</button>;
+          return (
+            a && (
+              <button
+                class={name === main ? 'primary' : ''}
+                disabled={name === 'approve' && !!props.mayNotApprove}
+                title={name === 'approve' ? props.mayNotApprove : undefined}
+                onClick={() => (a.confirm ? ask(name) : void run(name, {}))}>
+                <Icon of={a.icon} size={14} /> {a.label}
+              </button>
+            )
+          );
         })}
       </div>
+      {props.mayNotApprove && <p class="quiet">Approve is off: {props.mayNotApprove}.</p>}
       <p role="status" class="quiet">
         {done}
       </p>
@@ -152,7 +168,7 @@ function Ask(props: AskProps) {
         )}
         <Problem error={props.error} />
         <div class="buttons">
-          <button type="submit" class="primary">
+          <button type="submit" class={props.name === 'override' ? 'danger' : 'primary'}>
             {a.label}
           </button>
           <button type="button" onClick={props.onClose}>

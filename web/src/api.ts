@@ -102,11 +102,23 @@ export interface Item {
   pullRequest?: string;
   reverted?: Reverted;
   gate?: Gate;
+  past?: Past[];
+  deleting?: string;
+  finalizers?: string[];
+}
+
+// Past is a revision that was applied before, and whether it became healthy.
+export interface Past {
+  at: string;
+  revision: string;
+  state: State;
 }
 
 export interface Me {
   user: string;
   version: string;
+  cluster?: string;
+  kubernetes?: string;
   kinds: string[];
   loading: string[] | null;
   problems: Record<string, string>;
@@ -206,6 +218,7 @@ export interface GateEntry {
   seen: string[];
   waiting: (Waiter & { why?: string; pending?: Pending; error?: string })[];
   omitted: number;
+  mayNot?: string;
 }
 
 export interface Version {

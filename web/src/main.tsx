@@ -1,29 +1,25 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Failure, Live, logOut, Me } from './api';
+import { Failure, get, Live, Me, Overview as OverviewData } from './api';
 import { LiveContext, useData } from './hooks';
+import { useKeys } from './keys';
+import { Applications } from './pages/applications';
 import { Changes } from './pages/changes';
 import { Gates } from './pages/gates';
 import { Graph } from './pages/graph';
 import { Images } from './pages/images';
 import { Login } from './pages/login';
 import { ObjectPage } from './pages/object';
-import { Objects } from './pages/objects';
 import { Overview } from './pages/overview';
 import { Why } from './pages/why';
+import { Palette } from './palette';
 import { Loading } from './parts';
 import { Link, Place, usePlace } from './router';
+import { Keys, pages, Shell, Side, Top } from './shell';
 import './style.css';
+import { applyTheme, chosenTheme } from './theme';
 
-const pages: [string, string][] = [
-  ['/', 'Overview'],
-  ['/graph', 'Graph'],
-  ['/objects', 'Objects'],
-  ['/why', 'Why is it not live?'],
-  ['/gates', 'Gates'],
-  ['/changes', 'Changes'],
-  ['/images', 'Images'],
-];
+applyTheme(chosenTheme());
 
 const live = new Live();
 
@@ -39,6 +35,8 @@ function Frame() {
   const place = usePlace();
   const { data, error, reload } = useData<Me>('me');
   const [connected, setConnected] = useState(true);
+  const [asks, setAsks] = useState<'find' | 'keys'>();
+  const [said, setSaid] = useState('');
   useEffect(
     () =>
       live.onState((now) => {
@@ -47,63 +45,91 @@ function Frame() {
       }),
     [],
   );
+  useKeys(() => setAsks('find'), () => setAsks('keys'));
   const loggedOut = error instanceof Failure && error.status === 401;
-  const me = loggedOut ? undefined : data;
+  if (loggedOut) {
+    return (
+      <main id="main">
+        <Login error={error} />
+      </main>
+    );
+  }
   return (
     <>
-      <a class="skip" href="#main">
-        Skip to the content
-      </a>
-      <header class="top">
-        <nav aria-label="Pages">
-          <strong class="brand">Sluice</strong>
-          {pages.map(([to, name]) => (
-            <Link to={to} aria-current={place.path === to ? 'page' : undefined}>
-              {name}
-            </Link>
-          ))}
-        </nav>
-        {me && <User me={me} />}
-      </header>
-      <main id="main" tabIndex={-1}>
-        {!connected && me && (
-          <p role="status" class="alert">
-            Connecting to the server again. What is shown may be outdated.
-          </p>
-        )}
-        {me ? (
-          <>
-            <Notices me={me} />
-            <Content place={place} me={me} />
-          </>
-        ) : loggedOut ? (
-          <Login error={error} />
-        ) : (
-          <Loading error={error} />
-        )}
-      </main>
-      <footer class="quiet">Sluice {me?.version}</footer>
+      <Known place={place} me={data} error={error} connected={connected} onFind={() => setAsks('find')} />
+      {asks === 'find' && <Palette onClose={() => setAsks(undefined)} onSaid={setSaid} />}
+      {asks === 'keys' && <Keys onClose={() => setAsks(undefined)} />}
+      <p role="status" class={said ? 'toast' : 'visually-hidden'} onClick={() => setSaid('')}>
+        {said}
+      </p>
     </>
   );
 }
 
-// User shows who is logged in.
-function User({ me }: { me: Me }) {
-  const [error, setError] = useState<Error>();
-  const leave = async () => {
-    try {
-      await logOut();
-      location.assign('/');
-    } catch (e) {
-      setError(e as Error);
-    }
-  };
+// Known is what a person sees who is logged in.
+function Known({ place, me, error, connected, onFind }: { place: Place; me?: Me; error?: Error; connected: boolean; onFind: () => void }) {
+  const overview = useData<OverviewData>('overview');
   return (
-    <span class="user quiet">
-      <span title={me.user}>{me.user}</span>
-      {me.logout && <button onClick={() => void leave()}>Log out</button>}
-      {error && <span role="alert">{error.message}</span>}
-    </span>
+    <Shell
+      side={<Side place={place} me={me} overview={overview.data} />}
+      top={<Top crumbs={crumbs(place)} connected={connected} onFind={onFind} />}
+    >
+      {!connected && me && (
+        <p role="status" class="alert waiting">
+          Connecting to the server again. What is shown may be outdated.
+        </p>
+      )}
+      {me ? (
+        <>
+          <Dead />
+          <Notices me={me} />
+          {place.path === '/' ? <Overview loaded={overview} /> : <Content place={place} me={me} />}
+        </>
+      ) : (
+        <Loading error={error} />
+      )}
+    </Shell>
+  );
+}
+
+// crumbs returns the path of a page: names, with addresses but for the last.
+function crumbs(place: Place): [string, string?][] {
+  if (place.path.startsWith('/object/')) {
+    const [, , kind = '', namespace = '', ...name] = place.path.split('/').map(decodeURIComponent);
+    return [
+      ['Applications', '/applications'],
+      [namespace, '/objects?namespace=' + encodeURIComponent(namespace)],
+      [kind, `/objects?kind=${encodeURIComponent(kind)}`],
+      [name.join('/')],
+    ];
+  }
+  return [[pages.find((p) => p.to === place.path)?.name ?? (place.path === '/objects' ? 'Objects' : 'Sluice')]];
+}
+
+const livenessInterval = 20_000; // milliseconds
+
+// Dead says on every page that the controllers do not work: what is shown is old then.
+function Dead() {
+  const [problems, setProblems] = useState<string[]>([]);
+  useEffect(() => {
+    const read = () => {
+      get<{ problems: string[] }>('controllers').then(
+        (c) => setProblems(c.problems),
+        () => {}, // the pages say what cannot be read
+      );
+    };
+    read();
+    const timer = window.setInterval(read, livenessInterval);
+    return () => window.clearInterval(timer);
+  }, []);
+  return (
+    <>
+      {problems.map((p) => (
+        <p role="alert" class="alert">
+          {p[0]?.toUpperCase() + p.slice(1)}.
+        </p>
+      ))}
+    </>
   );
 }
 
@@ -113,7 +139,7 @@ function Notices({ me }: { me: Me }) {
   const [kind, text] = problems[0] ?? [];
   return (
     <>
-      {(me.loading?.length ?? 0) > 0 && <p role="status">Loading {me.loading?.join(', ')}…</p>}
+      {(me.loading?.length ?? 0) > 0 && <p role="status" class="quiet">Loading {me.loading?.join(', ')}…</p>}
       {problems.length === 1 && (
         <p role="alert" class="alert">
           {kind}: {text}
@@ -144,12 +170,12 @@ function Content({ place, me }: { place: Place; me: Me }) {
     return <ObjectPage key={id} id={id} />;
   }
   switch (place.path) {
-    case '/':
-      return <Overview />;
     case '/graph':
       return <Graph place={place} />;
+    case '/applications':
+      return <Applications key="applications" place={place} me={me} kinds={['Kustomization', 'HelmRelease']} />;
     case '/objects':
-      return <Objects place={place} me={me} />;
+      return <Applications key="objects" place={place} me={me} />;
     case '/why':
       return <Why place={place} />;
     case '/gates':

@@ -1,17 +1,27 @@
+import { CircleCheck, LucideIcon } from 'lucide-preact';
 import { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Counts, Failure, Item, path, State, states } from './api';
 import { useNow } from './hooks';
+import { Icon, KindIcon, StateIcon } from './icons';
 import { Link } from './router';
 
-const symbols: Record<State, string> = { failed: '✕', waiting: '◷', progressing: '↻', suspended: '‖', ready: '✓' };
-
-// Badge shows a state by word, symbol and colour.
-export function Badge({ state }: { state: State }) {
+// Pill shows a state by word, icon and colour. Another word than that of the state may be shown.
+export function Pill({ state, children }: { state: State; children?: ComponentChildren }) {
   return (
-    <span class={`badge ${state}`}>
-      <span aria-hidden="true">{symbols[state]}</span> {state}
+    <span class={`pill ${state}`}>
+      <StateIcon state={state} size={13} /> {children ?? state}
     </span>
+  );
+}
+
+// Dot shows a state in tables and trees, where its word stands beside it or is read aloud.
+export function Dot({ state }: { state: State }) {
+  return (
+    <>
+      <span class={`dot ${state}`} title={state} aria-hidden="true" />
+      <span class="visually-hidden">{state}</span>
+    </>
   );
 }
 
@@ -90,12 +100,22 @@ export function Brief({ text }: { text?: string }) {
   return <span title={brief === text ? undefined : text}>{brief}</span>;
 }
 
-// Revision shows a revision with a short digest.
+// Revision shows a revision with a short digest. A click copies the whole one.
 export function Revision({ of }: { of?: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = () => {
+    navigator.clipboard?.writeText(of ?? '').then(
+      () => {
+        setCopied(true);
+        window.setTimeout(() => setCopied(false), 1500);
+      },
+      () => {}, // the whole revision is in the title, too
+    );
+  };
   return of ? (
-    <code title={of} class="revision">
-      {shortRevision(of)}
-    </code>
+    <button type="button" class="revision" title={`${of} (click to copy)`} onClick={copy}>
+      {copied ? 'copied' : shortRevision(of)}
+    </button>
   ) : null;
 }
 
@@ -109,29 +129,84 @@ export function ObjectLink({ id }: { id: string }) {
   return <Link to={objectPath(id)}>{id}</Link>;
 }
 
-// ItemLine is an object in a list: state, name, revision and message.
-export function ItemLine({ item }: { item: Item }) {
+// ObjectName is an object in a list: icon, name, namespace and kind.
+export function ObjectName({ id }: { id: string }) {
+  const [kind = '', namespace = '', ...rest] = id.split('/');
   return (
-    <div class="line">
-      <Badge state={item.state} />
-      <ObjectLink id={item.id} />
-      <Revision of={item.revision} />
-      <span class="quiet message">{item.message}</span>
-    </div>
+    <span class="line">
+      <KindIcon kind={kind} />
+      <Link to={objectPath(id)} class="name" aria-label={id}>
+        {rest.join('/')}
+      </Link>
+      <span class="quiet">
+        {namespace} · {kind}
+      </span>
+    </span>
   );
 }
 
-// Section is a part of a page with a heading.
-export function Section({ title, extra, children }: { title: string; extra?: ComponentChildren; children: ComponentChildren }) {
+// ItemLine is an object in a list, with its state, revision and message.
+export function ItemLine({ item }: { item: Item }) {
   return (
-    <section>
-      <header class="section">
+    <>
+      <div class="line">
+        <ObjectName id={item.id} />
+        <Pill state={item.state} />
+        <Revision of={item.revision} />
+        <span class="end">
+          <Ago at={item.changed ?? item.since} />
+        </span>
+      </div>
+      <p class="quiet long">{item.message}</p>
+    </>
+  );
+}
+
+// Card is a part of a page with a heading.
+export function Card({ title, extra, end, children }: { title: ComponentChildren; extra?: ComponentChildren; end?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section class="card">
+      <header>
         <h2>{title}</h2>
         {extra}
+        {end && <span class="end">{end}</span>}
       </header>
       {children}
     </section>
   );
+}
+
+// Empty says that there is nothing, and what that means.
+export function Empty({ icon, children }: { icon?: LucideIcon; children: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <Icon of={icon ?? CircleCheck} size={18} /> <span>{children}</span>
+    </div>
+  );
+}
+
+// Heading is the title of a page, with what can be done on its right.
+export function Heading({ title, sub, icon, children }: { title: string; sub?: ComponentChildren; icon?: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class="heading">
+      {icon && <span class="tile-icon">{icon}</span>}
+      <div>
+        <h1>{title}</h1>
+        {sub && <div class="quiet">{sub}</div>}
+      </div>
+      {children}
+    </div>
+  );
+}
+
+// Author shows the name of an author; the title has the address.
+export function Author({ of }: { of?: string }) {
+  return of ? <span title={of}>{of.replace(/\s*<[^>]*>$/, '')}</span> : null;
+}
+
+// plural returns a number with its noun.
+export function plural(n: number, one: string, many = one + 's'): string {
+  return `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 }
 
 // Problem says that something failed.
@@ -167,7 +242,7 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
   );
 }
 
-// Copy shows text of any size in a box that scrolls.
+// Text shows text of any size in a box that scrolls.
 export function Text({ children, label }: { children: string; label: string }) {
   return (
     <pre tabIndex={0} aria-label={label}>
@@ -176,20 +251,24 @@ export function Text({ children, label }: { children: string; label: string }) {
   );
 }
 
-// DiffText shows a diff; its signs are in the text, so that colours are not needed to read it.
+// DiffText shows a diff; its signs are in the text, so that colours are not needed to read it. Lines that start in the
+// first column and are no change name an object.
 export function DiffText({ children, label }: { children: string; label: string }) {
-  const looks: Record<string, string> = { '+': 'added', '-': 'removed', '~': 'changed' };
+  const look = (line: string) => {
+    const sign = line.trimStart()[0] ?? '';
+    return { '+': 'added', '-': 'removed', '~': 'changed' }[sign] ?? (/^\S/.test(line) ? 'object' : undefined);
+  };
   return (
     <pre tabIndex={0} aria-label={label} class="diff">
       {children.split('\n').map((line) => (
-        <span class={looks[line[0] ?? '']}>{line + '\n'}</span>
+        <span class={look(line)}>{line + '\n'}</span>
       ))}
     </pre>
   );
 }
 
 // Tabs shows one of several parts.
-export function Tabs({ parts }: { parts: { name: string; show: () => ComponentChildren }[] }) {
+export function Tabs({ parts }: { parts: { name: string; count?: number; show: () => ComponentChildren }[] }) {
   const [index, setIndex] = useState(0);
   const move = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
@@ -205,7 +284,7 @@ export function Tabs({ parts }: { parts: { name: string; show: () => ComponentCh
       <div role="tablist" class="tabs" onKeyDown={move}>
         {parts.map((p, i) => (
           <button role="tab" aria-selected={i === index} tabIndex={i === index ? 0 : -1} onClick={() => setIndex(i)}>
-            {p.name}
+            {p.name} {!!p.count && <span class="count">{p.count}</span>}
           </button>
         ))}
       </div>

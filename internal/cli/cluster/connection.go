@@ -93,6 +93,18 @@ func (c *Connection) NamespaceOr(all bool) string {
 // Getter returns the connection in the form that kubectl's libraries use.
 func (c *Connection) Getter() genericclioptions.RESTClientGetter { return c.flags }
 
+// ContextName returns the name of the context of the kubeconfig that is used; empty if there is none.
+func (c *Connection) ContextName() string {
+	if name := *c.flags.Context; name != "" {
+		return name
+	}
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "" // whoever connects reports it
+	}
+	return raw.CurrentContext
+}
+
 // WithTimeout returns a context that ends after --timeout.
 func (c *Connection) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.Timeout)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	release "helm.sh/helm/v4/pkg/release/common"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,6 +63,7 @@ const (
 	maxImages   = 1000 // bytes of all images of a commit
 	maxWaiting  = 100
 	maxRevision = 300 // bytes
+	maxPast     = 10
 )
 
 // Item is what lists, graphs and counts show of an object.
@@ -98,6 +100,7 @@ type Item struct {
 	Change       string    `json:"change,omitempty"` // digest of the change that waits
 	Held         string    `json:"held,omitempty"`   // which gates hold the change, and why
 	Reverted     *Reverted `json:"reverted,omitempty"`
+	Past         []Past    `json:"past,omitempty"`        // the last revisions, oldest first
 	PullRequest  string    `json:"pullRequest,omitempty"` // URL of the last one that it opened
 	Times        *Times    `json:"times,omitempty"`
 
@@ -114,6 +117,42 @@ type Reverted struct {
 	Gate   string    `json:"gate"` // ID
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason"`
+}
+
+// Past is a revision that an object applied or released, and what came of it.
+type Past struct {
+	At       time.Time `json:"at"`
+	Revision string    `json:"revision"`
+	State    State     `json:"state"`
+}
+
+// remember records a revision that was applied before the ones that are recorded already.
+func (i *Item) remember(at time.Time, revision string, state State) {
+	if len(i.Past) < maxPast {
+		i.Past = slices.Insert(i.Past, 0, Past{At: at, Revision: excerpt.Bytes(revision, maxRevision), State: state})
+	}
+}
+
+// stateOfReason returns what came of a pass that ended with a reason of the Ready condition.
+func stateOfReason(reason string) State {
+	switch reason {
+	case meta.ReconciliationSucceededReason:
+		return Ready
+	case meta.ProgressingReason:
+		return Progressing
+	}
+	return Failed
+}
+
+// stateOfRelease returns what came of a release that Helm recorded with a status.
+func stateOfRelease(status string) State {
+	switch release.Status(status) {
+	case release.StatusDeployed, release.StatusSuperseded:
+		return Ready
+	case release.StatusPendingInstall, release.StatusPendingUpgrade, release.StatusPendingRollback:
+		return Progressing
+	}
+	return Failed
 }
 
 // ID returns the identity of an object in the UI.
@@ -218,11 +257,17 @@ func (i *Item) setContent(o reconcile.Object) {
 		if o.Status.Inventory != nil {
 			i.Objects = len(o.Status.Inventory.Entries)
 		}
+		for _, h := range o.Status.History {
+			i.remember(h.LastReconciled.Time, h.Metadata["revision"], stateOfReason(h.LastReconciledStatus))
+		}
 		i.setApplied(o)
 	case *helmv2.HelmRelease:
 		i.Revision = o.Status.LastAttemptedRevision
 		if o.Status.Inventory != nil {
 			i.Objects = len(o.Status.Inventory.Entries)
+		}
+		for _, h := range o.Status.History {
+			i.remember(h.LastDeployed.Time, h.ChartVersion, stateOfRelease(h.Status))
 		}
 		if len(o.Status.History) > 0 {
 			i.Revision, i.Changed = o.Status.History[0].ChartVersion, o.Status.History[0].LastDeployed.Time

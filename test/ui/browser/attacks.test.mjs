@@ -97,7 +97,7 @@ test('a kubeconfig without rights: a page that says what is missing', async () =
   await checkAccessibility(page, 'overview without rights');
   const origin = new URL(page.url()).origin;
   await page.goto(origin + web);
-  await page.getByRole('heading', { name: 'Kustomization/shop/web' }).waitFor();
+  await page.getByRole('heading', { level: 1, name: 'web' }).waitFor();
   await page.getByRole('alert').getByText(/is forbidden.*Ask an administrator/).waitFor();
   assert.doesNotMatch(await page.locator('body').innerText(), /goroutine|Applied revision/);
   await context.close();
@@ -107,10 +107,11 @@ for (const width of [360, 1280]) {
   test(`an object that a tenant made as large as it can be is shown at ${width} px`, async () => {
     const page = await open(browser, { viewport: { width, height: 900 } });
     await page.goto(at(object('Kustomization/shop/huge')));
+    await page.getByRole('tab', { name: 'Conditions' }).click();
     await page.getByText('Ready: False').waitFor();
     assert.ok((await page.getByRole('tabpanel').getByRole('listitem').count()) <= 50);
     for (const [tab, has] of [
-      ['Objects', '5,000|objects'],
+      ['Resources', '5,000|objects'],
       ['YAML', 'kind: Kustomization'],
     ]) {
       await page.getByRole('tab', { name: tab }).click();
@@ -154,7 +155,8 @@ test('addresses that a browser would run are not links, and those of git hosts a
 test('logs of a container, with HTML in them', async () => {
   const page = await open(browser);
   await page.goto(at(web));
-  await page.getByRole('tab', { name: 'Objects' }).click();
+  await page.getByRole('tab', { name: 'Resources' }).click();
+  await page.getByRole('button', { name: /^web-.*Pod/ }).first().click();
   await page.getByRole('button', { name: 'logs of web' }).first().click();
   const log = page.getByLabel('Logs of web');
   await log.waitFor();

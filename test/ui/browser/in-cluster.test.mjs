@@ -72,12 +72,12 @@ test('a tenant receives nothing of other namespaces: pages, counts, graph and st
     }
   });
   for (const [path, has] of [
-    ['/', 'GitRepository/shop/legacy'],
+    ['/', 'legacy'],
     ['/objects', 'checkout'],
     ['/graph', 'checkout'],
     ['/graph?as=table', 'source: GitRepository/shop/app'],
     ['/why?q=checkout', 'What to do'],
-    ['/gates', 'Waits at a gate'],
+    ['/gates', 'waits at a gate'],
     ['/changes', 'Fetched by'],
     ['/images', 'Deployment/shop/web'],
     [object('Kustomization/shop/web'), 'Applied revision'],

@@ -75,16 +75,17 @@ export const object = (id) => '/object/' + id.split('/').map(encodeURIComponent)
 
 // pages lists every page, with a text that only its data can contain.
 export const pages = [
-  { name: 'overview', path: '/', has: 'GitRepository/shop/legacy' },
+  { name: 'overview', path: '/', has: 'legacy' },
   { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
   { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
+  { name: 'applications', path: '/applications', has: 'payments' },
   { name: 'objects', path: '/objects', has: 'payments' },
   { name: 'object', path: object('Kustomization/shop/web'), has: 'Applied revision' },
-  { name: 'reverted', path: object('Kustomization/shop/search'), has: '↶ Reverted' },
+  { name: 'reverted', path: object('Kustomization/shop/search'), has: 'Went back' },
   { name: 'gate', path: object('Gate/shop/production'), has: 'soaks until' },
   { name: 'why', path: '/why?q=cart-production', has: 'What to do' },
   { name: 'why-reverted', path: '/why?q=search', has: 'was reverted to' },
-  { name: 'gates', path: '/gates', has: 'Waits at a gate' },
+  { name: 'gates', path: '/gates', has: 'waits at a gate' },
   { name: 'calendar', path: '/gates?as=calendar', has: 'Gate/shop/nights' },
   { name: 'changes', path: '/changes', has: 'Fetched by' },
   { name: 'images', path: '/images', has: '1.2.0' },

@@ -25,7 +25,7 @@ test(`every tab of an object is accessible in ${colorScheme} and shows its data`
   await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
   for (const [tab, has] of [
     ['Events', 'ReconciliationSucceeded'],
-    ['Objects', 'Pod'],
+    ['Resources', 'Pod'],
     ['History', 'main@sha1:'],
     ['YAML', 'apiVersion: kustomize.toolkit.fluxcd.io/v1'],
     ['Conditions', 'Ready: True'],
@@ -43,7 +43,7 @@ test('HTML in messages and commits is shown as text', async () => {
   for (const path of [object('Kustomization/shop/broken'), '/', '/objects', '/why?q=broken', '/graph']) {
     await page.goto(new URL(path, world.address).href);
     await page.getByText('<img src=x onerror=').first().waitFor({ state: 'attached' });
-    assert.equal(await page.locator('img').count(), 0, `an image of a message is on ${path}`);
+    assert.equal(await page.locator('main img').count(), 0, `an image of a message is on ${path}`);
   }
   await page.goto(new URL('/changes', world.address).href);
   await page.getByText('<script>window.hacked=1</script> Sell').first().waitFor();
@@ -55,21 +55,21 @@ test('what soaks and what was reverted is shown, with what to do', async () => {
   const page = await open(browser);
   const go = (path) => page.goto(new URL(path, world.address).href);
   await go('/why?q=cart-production');
-  const soaks = page.getByRole('listitem').filter({ hasText: '✕ blocked' });
+  const soaks = page.getByRole('listitem').filter({ hasText: 'blocked' });
   await soaks.getByText(/soaks until/).waitFor();
   await soaks.getByText(/Until .*from now/).waitFor();
   await soaks.getByText('goes on by itself if Kustomization/shop/cart-staging stays Ready').waitFor();
 
   await go('/why?q=search');
-  const reverted = page.getByRole('listitem').filter({ hasText: '✕ blocked' });
+  const reverted = page.getByRole('listitem').filter({ hasText: 'blocked' });
   await reverted.getByText(/was reverted to main@sha1:.* because .*Deployment/).waitFor();
   await reverted.getByText('What to do: commit a fix').waitFor();
 
   await go(object('Kustomization/shop/search'));
-  await page.getByText('↶ Reverted').waitFor();
-  await page.getByText('Let through by gates').waitFor();
+  await page.getByText('Went back').waitFor();
+  await page.getByText('Let through').waitFor();
   await go(object('Gate/shop/watched'));
-  await page.getByText('✕ failed').first().waitFor();
+  await page.getByText('failed').first().waitFor();
   await page.getByText('goes back to what was healthy before').waitFor();
   await page.getByRole('link', { name: 'Kustomization/shop/search' }).first().waitFor();
   await close(page);
@@ -79,12 +79,17 @@ test('the page of a gate shows what waits with its changes and risk, as the inbo
   const page = await open(browser);
   for (const path of [object('Gate/shop/release'), '/gates']) {
     await page.goto(new URL(path, world.address).href);
-    const gate = page.locator('section.gate', { hasText: 'Kustomization/shop/checkout' });
+    const gate = page.locator('section.gate', { hasText: 'ConfigMap/shop/checkout' });
     await gate.getByText('ConfigMap/shop/checkout created').waitFor();
     await gate.getByText('low risk').waitFor();
     await gate.getByText('gate \'shop/release\' is closed').waitFor();
   }
-  await page.getByRole('button', { name: 'Approve' }).first().click();
+  await page.goto(new URL(object('Gate/shop/release'), world.address).href);
+  await page.getByText('Approve is off: this gate requires no approvals: open it.').waitFor();
+  assert.ok(await page.getByRole('button', { name: 'Approve' }).isDisabled(), 'an approval would change nothing');
+  await page.goto(new URL(object('Gate/shop/audit'), world.address).href);
+  await page.getByText('ConfigMap/shop/report created').waitFor();
+  await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('dialog').getByText('About 1 change that you were shown.').waitFor();
   assert.match(await page.getByLabel('Only this revision').inputValue(), /^main@sha1:[0-9a-f]{40}$/);
   await page.keyboard.press('Escape');
@@ -161,9 +166,9 @@ test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
   await page.getByRole('heading', { level: 1, name: 'Gates' }).waitFor();
 
   await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
-  await page.getByRole('tab', { name: 'Conditions' }).focus();
+  await page.getByRole('tab', { name: 'Resources' }).focus();
   await page.keyboard.press('ArrowRight');
-  await page.getByRole('tabpanel').getByText('ReconciliationSucceeded').first().waitFor();
+  await page.getByRole('tabpanel').getByText('Ready: True').first().waitFor();
   await page.getByRole('button', { name: 'Suspend' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();

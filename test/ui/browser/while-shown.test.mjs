@@ -44,7 +44,7 @@ test('ask for a release of a newer image', async () => {
   await dialog.getByLabel('Reason').fill('fixes the login');
   await dialog.getByLabel('Only show what would change').check();
   await dialog.getByRole('button', { name: 'Release' }).click();
-  await page.getByRole('heading', { level: 1, name: 'ImageUpdateJob shop/release-web-' }).waitFor();
+  await page.getByRole('heading', { level: 1, name: /^release-web-/ }).waitFor();
   await page.getByLabel('Changes in git').getByText('web:1.2.0').first().waitFor();
   await close(page);
 });
@@ -54,10 +54,10 @@ test('a decision on what has changed since it was shown is refused, with the new
   await go(page, '/gates');
   const gate = page.locator('section', { has: page.getByRole('heading', { name: 'Gate/shop/release' }) });
   await gate.getByText('ConfigMap/shop/checkout').waitFor();
-  await gate.getByRole('button', { name: 'Approve', exact: true }).press('Enter');
+  await gate.getByRole('button', { name: 'Open', exact: true }).press('Enter');
   await page.getByRole('dialog').getByText('About 1 change that you were shown.').waitFor();
   await step('push-checkout');
-  await page.getByRole('dialog').getByRole('button', { name: 'Approve' }).press('Enter');
+  await page.getByRole('dialog').getByRole('button', { name: 'Open' }).press('Enter');
   await page.getByRole('alert').getByText('has changed since it was shown').waitFor();
   await gate.getByText('ConfigMap/shop/added-later').waitFor();
 

@@ -37,9 +37,12 @@ export function GateCalendar({ place }: { place: Place }) {
       {data?.gates.length === 0 && <p class="quiet">There are no gates.</p>}
       {data?.gates.map((g) => (
         <section key={g.gate} class="card">
-          <h2>
-            <ObjectLink id={g.gate} />
-          </h2>
+          <header>
+            <h2>
+              <ObjectLink id={g.gate} />
+            </h2>
+          </header>
+          <div class="pad">
           {g.error && <p class="alert">{g.error}</p>}
           <Bar calendar={data} periods={g.periods} />
           <details>
@@ -53,6 +56,7 @@ export function GateCalendar({ place }: { place: Place }) {
             </ul>
             {g.more && <p class="quiet">More changes follow in the last period.</p>}
           </details>
+          </div>
         </section>
       ))}
       {!!data?.omitted && <p class="quiet">{data.omitted} more gates are not shown.</p>}

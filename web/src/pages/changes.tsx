@@ -1,8 +1,11 @@
+import { GitCompareArrows } from 'lucide-preact';
 import { useState } from 'preact/hooks';
 import { ChangePage, ChangeSet, get, Item } from '../api';
 import { useData, useTitle } from '../hooks';
-import { Ago, Badge, Loading, ObjectLink, Problem, Revision } from '../parts';
+import { Icon } from '../icons';
+import { Ago, Author, Dot, Heading, Loading, ObjectName, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
+import { stateOf } from './overview';
 import { Risk } from './pending';
 
 // Changes lists what waits and what was changed, by revision.
@@ -12,11 +15,12 @@ export function Changes({ place }: { place: Place }) {
   const { data, error } = useData<ChangePage>('changes?' + query);
   return (
     <>
-      <h1>Changes</h1>
+      <Heading title="Changes" sub="by revision: what waits, and what applied it" />
       <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
         <label>
-          Search{' '}
+          <span class="visually-hidden">Search</span>
           <input
+            class="wide"
             type="search"
             maxLength={500}
             value={place.query.get('q') ?? ''}
@@ -52,7 +56,7 @@ function List({ first, query }: { first: ChangePage; query: URLSearchParams }) {
   return (
     <>
       <p class="quiet" role="status">
-        {first.total} {first.total === 1 ? 'change' : 'changes'}
+        {plural(first.total, 'change')}
       </p>
       {changes.map((c) => (
         <Change key={c.key} of={c} />
@@ -66,18 +70,24 @@ function List({ first, query }: { first: ChangePage; query: URLSearchParams }) {
 function Change({ of: c }: { of: ChangeSet }) {
   return (
     <section class="card">
-      <header class="section">
-        <h2>
-          <Revision of={c.revision} /> {c.subject}
-        </h2>
-        <span class="quiet">
-          {c.author} <Ago at={c.at} />
+      <header>
+        <span class={`tile-icon ${stateOf(c)}`}>
+          <Icon of={GitCompareArrows} size={14} />
         </span>
-        <Link to={'/why?q=' + encodeURIComponent(c.revision)}>why is it not live?</Link>
+        <h2>{c.subject || 'Revision'}</h2>
+        <Revision of={c.revision} />
+        <span class="quiet">
+          <Author of={c.author} /> <Ago at={c.at} />
+        </span>
+        <span class="end">
+          <Link to={'/why?q=' + encodeURIComponent(c.revision)}>why is it not live?</Link>
+        </span>
       </header>
-      <Items title="Waits" items={c.pending} count={c.pendingCount} pending />
-      <Items title="Fetched by" items={c.sources} count={c.sourceCount} />
-      <Items title="Applied by" items={c.live} count={c.liveCount} />
+      <div class="grid three pad">
+        <Items title="Waits" items={c.pending} count={c.pendingCount} pending />
+        <Items title="Fetched by" items={c.sources} count={c.sourceCount} />
+        <Items title="Applied by" items={c.live} count={c.liveCount} />
+      </div>
     </section>
   );
 }
@@ -94,7 +104,7 @@ function Items({ title, items, count, pending }: { title: string; items?: Item[]
       <ul class="plain">
         {items.map((i) => (
           <li class="line">
-            <Badge state={i.state} /> <ObjectLink id={i.id} /> {pending && <Risk level={i.risk} />}{' '}
+            <Dot state={i.state} /> <ObjectName id={i.id} /> {pending && <Risk level={i.risk} />}{' '}
             {pending && i.image && <span class="quiet">{i.image}</span>}
           </li>
         ))}

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
 import { Calendar, Detail, FailedChange, Gate, GateEntry, get, Item, path, Rule, Wave } from '../api';
 import { useData } from '../hooks';
-import { Ago, Brief, Loading, ObjectLink, Problem, Revision } from '../parts';
+import { Ago, Brief, Loading, ObjectLink, ObjectName, Pill, Problem, Revision } from '../parts';
 import { PendingChange, Risk } from './pending';
 
 // GateState says whether a gate is open, until when, and how many approvals it has.
@@ -13,7 +13,7 @@ export function GateState({ item }: { item: Item }) {
   }
   return (
     <>
-      <span class={gate.open ? 'badge ready' : 'badge waiting'}>{gate.open ? '⇈ open' : '⊟ closed'}</span>
+      <Pill state={gate.open ? 'ready' : 'waiting'}>{gate.open ? 'open' : 'closed'}</Pill>
       {gate.required > 0 && (
         <span>
           {gate.approved} of {gate.required} approvals
@@ -37,9 +37,11 @@ export function GateBody({ entry, onDone }: { entry: GateEntry; onDone: () => vo
   }
   return (
     <>
-      <p>
-        <Brief text={gate.why} />
-      </p>
+      {gate.why && (
+        <p>
+          <Brief text={gate.why} />
+        </p>
+      )}
       {gate.open && !!gate.revisions?.length && (
         <p>
           Lets only these revisions through:{' '}
@@ -66,7 +68,7 @@ export function GateBody({ entry, onDone }: { entry: GateEntry; onDone: () => vo
         </p>
       )}
       <ActionBar id={entry.item.id} actions={['approve', 'open', 'close', 'override']} seen={entry.seen} omitted={entry.omitted}
-        onDone={onDone} />
+        mayNotApprove={entry.mayNot} onDone={onDone} />
       <button class="small" aria-expanded={calendar} onClick={() => setCalendar(!calendar)}>
         Calendar and history
       </button>
@@ -84,8 +86,8 @@ function Waits({ w }: { w: GateEntry['waiting'][0] }) {
   };
   const pending = w.pending ?? more?.pending;
   return (
-    <div>
-      <ObjectLink id={w.id} />{' '}
+    <div class="waits">
+      <ObjectName id={w.id} />
       {pending ? (
         <PendingChange pending={pending} why={w.why ?? more?.why} />
       ) : (
@@ -110,7 +112,7 @@ function Checks({ gate }: { gate: Gate }) {
     <ul class="plain">
       {gate.checks?.map((c) => (
         <li key={c.name}>
-          <span class={c.holds ? 'badge ready' : 'badge waiting'}>{c.holds ? '✓ passes' : '◷ does not pass'}</span> check{' '}
+          <Pill state={c.holds ? 'ready' : 'waiting'}>{c.holds ? 'passes' : 'does not pass'}</Pill> check{' '}
           <code>{c.name}</code>
           {c.promoted && (
             <>
@@ -139,9 +141,7 @@ function Waves({ waves }: { waves: Wave[] }) {
     <ul class="plain">
       {waves.map((w) => (
         <li key={w.source}>
-          <span class={w.complete ? 'badge ready' : 'badge progressing'}>
-            {w.complete ? '✓ all waves' : w.name ? `◔ wave ${w.name}` : '◔ last wave'}
-          </span>{' '}
+          <Pill state={w.complete ? 'ready' : 'progressing'}>{w.complete ? 'all waves' : w.name ? `wave ${w.name}` : 'last wave'}</Pill>{' '}
           <Revision of={w.revision} /> of <code>{w.source}</code>
           {w.until && (
             <>
@@ -173,8 +173,8 @@ function Failures({ failures }: { failures: FailedChange[] }) {
   return (
     <ul class="plain">
       {failures.map((f) => (
-        <li class="card failed" key={f.revision + f.since}>
-          <span class="badge failed">✕ failed</span> <Revision of={f.revision} /> <Ago at={f.since} />
+        <li class="alert" key={f.revision + f.since}>
+          <Pill state="failed">failed</Pill> <Revision of={f.revision} /> <Ago at={f.since} />
           {f.resolvedAt && <span class="quiet">; what it changed is healthy again: only this revision is refused</span>}
           <p>
             <Brief text={f.message} />

@@ -1,6 +1,7 @@
 import { GateEntry } from '../api';
 import { useData, useTitle } from '../hooks';
-import { Loading, ObjectLink, Problem } from '../parts';
+import { KindIcon } from '../icons';
+import { Empty, Heading, Loading, ObjectLink, Problem } from '../parts';
 import { Place, setQuery } from '../router';
 import { GateCalendar } from './calendar';
 import { GateBody, GateState } from './gate';
@@ -11,12 +12,13 @@ export function Gates({ place }: { place: Place }) {
   const calendar = place.query.get('as') === 'calendar';
   return (
     <>
-      <h1>Gates</h1>
-      <div class="buttons">
-        <button aria-pressed={calendar} onClick={() => setQuery(place, { as: calendar ? '' : 'calendar' })}>
-          {calendar ? 'Show what waits' : 'Show the calendar'}
-        </button>
-      </div>
+      <Heading title="Gates" sub={calendar ? 'when they were open, and when they will be' : 'what waits, and for whom'}>
+        <span class="end">
+          <button aria-pressed={calendar} onClick={() => setQuery(place, { as: calendar ? '' : 'calendar' })}>
+            {calendar ? 'Show what waits' : 'Show the calendar'}
+          </button>
+        </span>
+      </Heading>
       {calendar ? <GateCalendar place={place} /> : <Inbox />}
     </>
   );
@@ -30,7 +32,13 @@ function Inbox() {
   return (
     <>
       <Problem error={error} />
-      {data.gates.length === 0 && <p class="quiet">There are no gates.</p>}
+      {data.gates.length === 0 && (
+        <section class="card">
+          <Empty>
+            There are no gates: every change is applied at once. <code>sluice create gate</code> creates one.
+          </Empty>
+        </section>
+      )}
       {data.gates.map((g) => (
         <Entry key={g.item.id} entry={g} onDone={reload} />
       ))}
@@ -41,13 +49,18 @@ function Inbox() {
 function Entry({ entry, onDone }: { entry: GateEntry; onDone: () => void }) {
   return (
     <section class={entry.item.gate?.count ? 'gate waits' : 'gate'}>
-      <header class="section">
+      <header>
+        <span class={entry.item.gate?.open ? 'tile-icon ready' : 'tile-icon waiting'}>
+          <KindIcon kind="Gate" />
+        </span>
         <h2>
           <ObjectLink id={entry.item.id} />
         </h2>
         <GateState item={entry.item} />
       </header>
-      <GateBody entry={entry} onDone={onDone} />
+      <div class="pad">
+        <GateBody entry={entry} onDone={onDone} />
+      </div>
     </section>
   );
 }

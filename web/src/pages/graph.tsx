@@ -1,7 +1,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Change, get, Graph as Data, Item, path, Tree } from '../api';
 import { useData, useTitle } from '../hooks';
-import { Badge, Loading, ObjectLink, Problem } from '../parts';
+import { Heading, Loading, ObjectLink, ObjectName, Pill, Problem } from '../parts';
 import { Place, setQuery } from '../router';
 import { fold } from './fold';
 import { Picture } from './picture';
@@ -90,11 +90,13 @@ export function Graph({ place }: { place: Place }) {
   };
   return (
     <>
-      <h1>Graph {root && <small>around {root}</small>}</h1>
+      <Heading title="Graph" sub={root ? `around ${root}` : 'sources, what they build, and the gates between'} />
       <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
         <label>
-          Filter{' '}
-          <input type="search" value={place.query.get('q') ?? ''} onInput={(e) => setQuery(place, { q: e.currentTarget.value })} />
+          <span class="visually-hidden">Filter</span>
+          <input
+            placeholder="filter by a word"
+            type="search" value={place.query.get('q') ?? ''} onInput={(e) => setQuery(place, { q: e.currentTarget.value })} />
         </label>
         {root && (
           <button type="button" onClick={() => setQuery(place, { root: '' })}>
@@ -116,7 +118,11 @@ export function Graph({ place }: { place: Place }) {
       {data && !table && data.nodes.length > shownAsGraph && (
         <p class="quiet">This is a picture of {data.nodes.length} objects: filter by a word to see less.</p>
       )}
-      {data && content && (table ? <Relations data={data} /> : <Picture of={content} trees={trees} toggle={toggle} toggleObjects={toggleObjects} folded={folded} />)}
+      {data && content && (
+        <section class="card">
+          {table ? <Relations data={data} /> : <Picture of={content} trees={trees} toggle={toggle} toggleObjects={toggleObjects} folded={folded} />}
+        </section>
+      )}
     </>
   );
 }
@@ -137,10 +143,10 @@ function Relations({ data }: { data: Data }) {
           {data.nodes.map((n) => (
             <tr key={n.id}>
               <td>
-                <Badge state={n.state} />
+                <Pill state={n.state} />
               </td>
               <td>
-                <ObjectLink id={n.id} />
+                <ObjectName id={n.id} />
               </td>
               <td>
                 {data.edges

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { get, ImagePage, Page, release, WorkloadImage } from '../api';
 import { useData, useTitle } from '../hooks';
-import { Badge, Dialog, Loading, ObjectLink, objectPath, Problem, Section } from '../parts';
+import { Card, Dialog, Empty, Heading, Loading, ObjectLink, objectPath, Pill, Problem } from '../parts';
 import { go, Place, setQuery } from '../router';
 
 const kinds = 'kind=ImagePolicy&kind=ImageRepository&kind=ImageUpdateAutomation&kind=ImageUpdateJob';
@@ -14,7 +14,7 @@ export function Images({ place }: { place: Place }) {
   const { data, error, reload } = useData<ImagePage>('images?' + query, (c) => c.id.startsWith('ImagePolicy/'));
   return (
     <>
-      <h1>Images</h1>
+      <Heading title="Images" sub="what runs, and what is newer by policy" />
       <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
         <label>
           Search{' '}
@@ -75,8 +75,8 @@ function Running({ first, query }: { first: ImagePage; query: URLSearchParams })
       {first.notes.map((n) => (
         <p class="alert">{n}</p>
       ))}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Table of images">
-        <table>
+      <div class="scroll card" tabIndex={0} role="region" aria-label="Table of images">
+        <table class="cards">
           <thead>
             <tr>
               <th>Workload</th>
@@ -97,7 +97,7 @@ function Running({ first, query }: { first: ImagePage; query: URLSearchParams })
                   <td>{i.container}</td>
                   <td>{i.image}</td>
                   <td>{i.runs}</td>
-                  <td>{i.isNewer ? <strong>⇡ {i.selected}</strong> : i.policy && '✓ current'}</td>
+                  <td>{i.isNewer ? <Pill state="waiting">{i.selected}</Pill> : i.policy && <Pill state="ready">current</Pill>}</td>
                   <td>{i.policy && <ObjectLink id={i.policy} />}</td>
                   <td>
                     <button class="small" aria-label={`Release for ${i.workload} ${i.container}`} onClick={() => setAsked(i)}>
@@ -196,11 +196,11 @@ function Objects() {
     return <Loading error={error} />;
   }
   return (
-    <Section title="Policies, repositories and releases">
+    <Card title="Policies, repositories and releases">
       <Problem error={error} />
-      {data.items.length === 0 && <p class="quiet">There are no image policies.</p>}
+      {data.items.length === 0 && <Empty>There are no image policies.</Empty>}
       <div class="scroll" tabIndex={0} role="region" aria-label="Table of policies, repositories and releases">
-        <table>
+        <table class="cards">
           <thead>
             <tr>
               <th>State</th>
@@ -214,7 +214,7 @@ function Objects() {
             {data.items.map((i) => (
               <tr key={i.id}>
                 <td>
-                  <Badge state={i.state} />
+                  <Pill state={i.state} />
                 </td>
                 <td>
                   <ObjectLink id={i.id} />
@@ -227,6 +227,6 @@ function Objects() {
           </tbody>
         </table>
       </div>
-    </Section>
+    </Card>
   );
 }

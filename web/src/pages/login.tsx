@@ -32,7 +32,7 @@ export function Login({ error }: { error?: Error }) {
     }
   };
   return (
-    <div class="login">
+    <div class="login card pad">
       <h1>Log in</h1>
       <p>You see and do what your rights in the cluster allow.</p>
       {methods.oidc && (

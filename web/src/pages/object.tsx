@@ -1,22 +1,38 @@
+import { Network, Table2, X } from 'lucide-preact';
 import { useRef, useState } from 'preact/hooks';
-import { Detail, get, Node, path, ReleaseDiff, Reverted, Tree } from '../api';
 import { ActionBar } from '../actions';
+import { Answer, Detail, get, Item, Node, path, ReleaseDiff, Reverted, Tree as Made } from '../api';
 import { useData, useTitle } from '../hooks';
-import { Ago, Badge, Brief, DiffText, Loading, ObjectLink, Outside, Problem, Revision, Section, Tabs, Text } from '../parts';
+import { Icon, KindIcon } from '../icons';
+import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, Tabs, Text } from '../parts';
+import { Pipeline } from '../pipeline';
 import { Link } from '../router';
+import { idOf, stateOf, Tree } from '../tree';
 import { GateBody, GateState } from './gate';
 import { PendingChange } from './pending';
 
 // ObjectPage is everything about one object.
 export function ObjectPage({ id }: { id: string }) {
-  useTitle(id);
+  const [kind = '', namespace = '', ...rest] = id.split('/');
+  useTitle(rest.join('/') || id);
   const waiting = useRef(new Set<string>());
   const { data, error, reload } = useData<Detail>('objects/' + path(id), (c) => c.id === id || waiting.current.has(c.id));
   waiting.current = new Set(data?.gate?.waiting.map((w) => w.id));
+  const heading = (item?: Item) => (
+    <Heading title={rest.join('/')} sub={`${kind} · ${namespace}`} icon={<KindIcon kind={kind} size={20} />}>
+      {item && <Pill state={item.state}>{item.deleting ? 'being deleted' : undefined}</Pill>}
+      {item && <GateState item={item} />}
+      {data && !data.gate && (
+        <span class="end">
+          <ActionBar id={id} actions={data.actions} seen={[]} onDone={reload} />
+        </span>
+      )}
+    </Heading>
+  );
   if (!data) {
     return (
       <>
-        <h1>{id}</h1>
+        {heading()}
         <Loading error={error} />
       </>
     );
@@ -24,70 +40,115 @@ export function ObjectPage({ id }: { id: string }) {
   const item = data.item;
   return (
     <>
-      <h1>
-        {item.kind} {item.namespace}/{item.name}
-      </h1>
+      {heading(item)}
       <Problem error={error} />
-      <div class="line">
-        <Badge state={item.state} />
-        <span class="quiet">
-          since <Ago at={item.since} />
-        </span>
-        <Revision of={item.revision} />
-        <GateState item={item} />
-        <Link to={'/graph?root=' + encodeURIComponent(id)}>graph</Link>
-        <Link to={'/why?q=' + encodeURIComponent(item.name)}>why is it not live?</Link>
-        <Outside to={item.url}>open the source</Outside>
-      </div>
-      <p>
-        <Brief text={item.message} />
-      </p>
-      {data.suspension && <p class="card">Suspended by {data.suspension}</p>}
       {item.reverted && <WentBack reverted={item.reverted} />}
-      {data.gate ? (
+      {data.suspension && <p class="alert waiting">Suspended by {data.suspension}</p>}
+      {item.deleting && (
+        <p class="alert waiting">
+          Its deletion was requested <Ago at={item.deleting} />. {item.finalizers?.length ? `It is held by ${item.finalizers.join(', ')}.` : ''}
+        </p>
+      )}
+      <Way id={id} />
+      {data.gate && (
         <section class={data.gate.item.gate?.count ? 'gate waits' : 'gate'}>
-          <GateBody entry={data.gate} onDone={reload} />
+          <div class="pad">
+            <GateBody entry={data.gate} onDone={reload} />
+          </div>
         </section>
-      ) : (
-        <ActionBar id={id} actions={data.actions} seen={[]} onDone={reload} />
       )}
-      {data.pending && <PendingChange pending={data.pending} why={data.why} />}
-      <Admitted data={data} />
-      {data.diff && (
-        <Section title="Changes in git">
-          <DiffText label="Changes in git">{data.diff}</DiffText>
-        </Section>
-      )}
-      <Relations title="Built from" ids={item.sources} />
-      <Relations title="Depends on" ids={item.dependsOn} />
-      <Relations title="Behind gates" ids={item.gates} />
-      <Relations title="Applied by" ids={item.appliedBy ? [item.appliedBy] : []} />
-      <Tabs
-        parts={[
-          { name: 'Conditions', show: () => <Conditions data={data} /> },
-          { name: 'Events', show: () => <Events data={data} /> },
-          { name: 'Objects', show: () => <Made id={id} /> },
-          { name: 'History', show: () => <History id={id} data={data} /> },
-          { name: 'YAML', show: () => <Text label="YAML">{data.yaml}</Text> },
-        ]}
-      />
+      <Parts id={id} data={data} />
     </>
+  );
+}
+
+// Way is the line of steps that the current change took.
+function Way({ id }: { id: string }) {
+  const { data } = useData<Answer>('why?q=' + encodeURIComponent(id));
+  const chain = data?.chains.find((c) => c.target.id === id);
+  if (!chain || chain.steps.length < 2) {
+    return null;
+  }
+  return (
+    <section class="card">
+      <Pipeline steps={chain.steps} />
+    </section>
+  );
+}
+
+function Parts({ id, data }: { id: string; data: Detail }) {
+  const parts = [
+    { name: 'Conditions', show: () => <Conditions data={data} /> },
+    { name: 'Events', show: () => <Events data={data} /> },
+    { name: 'History', show: () => <History id={id} data={data} /> },
+    { name: 'YAML', show: () => <YAML text={data.yaml} /> },
+  ];
+  if (data.item.objects) {
+    parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> });
+  }
+  return (
+    <div class="grid wide">
+      <div>
+        <Tabs parts={parts} />
+        {data.pending && <PendingChange pending={data.pending} why={data.why} />}
+        {data.diff && (
+          <Card title="Changes in git">
+            <DiffText label="Changes in git">{data.diff}</DiffText>
+          </Card>
+        )}
+      </div>
+      <Facts data={data} />
+    </div>
+  );
+}
+
+function Facts({ data }: { data: Detail }) {
+  const item = data.item;
+  const links = (ids?: string[]) => ids?.length && ids.map((i) => <div>{<ObjectLink id={i} />}</div>);
+  const facts: [string, unknown][] = [
+    ['Message', item.message && <Brief text={item.message} />],
+    ['Since', item.since && <Ago at={item.since} />],
+    ['Revision', item.revision && <Revision of={item.revision} />],
+    ['Commit', (item.subject || item.author) && <>{item.subject} <span class="quiet"><Author of={item.author} /></span></>],
+    ['Built from', links(item.sources)],
+    ['Depends on', links(item.dependsOn)],
+    ['Gates', links(item.gates)],
+    ['Applied by', links(item.appliedBy ? [item.appliedBy] : [])],
+    ['Objects', item.objects],
+    ['Let through', <Admitted data={data} />],
+    ['Elsewhere', (
+      <>
+        <Link to={'/graph?root=' + encodeURIComponent(item.id)}>graph</Link>{' · '}
+        <Link to={'/why?q=' + encodeURIComponent(item.id)}>why is it not live?</Link>
+        {item.url && <> · <Outside to={item.url}>open the source</Outside></>}
+      </>
+    )],
+  ];
+  return (
+    <Card title="Details">
+      <dl class="facts">
+        {facts.filter(([name, fact]) => fact && (name !== 'Let through' || (data.admitted && item.gates?.length))).map(([name, fact]) => (
+          <>
+            <dt>{name}</dt>
+            <dd>{fact as preact.ComponentChildren}</dd>
+          </>
+        ))}
+      </dl>
+    </Card>
   );
 }
 
 // WentBack says that a gate made the object go back to an earlier revision, and what to do.
 function WentBack({ reverted }: { reverted: Reverted }) {
   return (
-    <div class="card failed">
+    <div class="alert">
       <p>
-        <strong>↶ Reverted</strong> from <Revision of={reverted.from} /> to <Revision of={reverted.to} /> <Ago at={reverted.since} /> by{' '}
+        <strong>Went back</strong> from <Revision of={reverted.from} /> to <Revision of={reverted.to} /> <Ago at={reverted.since} /> by{' '}
         <ObjectLink id={reverted.gate} />: <Brief text={reverted.reason} />
       </p>
       <p>
-        <em>
-          What to do: commit a fix, which passes by the rules of the gate. To try the failed revision again, open or approve the
-          gate for it by its name.
-        </em>
+        What to do: commit a fix, which passes by the rules of the gate. To try the failed revision again, open or approve the gate for it by
+        its name.
       </p>
     </div>
   );
@@ -97,54 +158,47 @@ function WentBack({ reverted }: { reverted: Reverted }) {
 function Admitted({ data }: { data: Detail }) {
   const a = data.admitted;
   return a ? (
-    <p>
-      Let through by gates: <Revision of={a.revision} />
+    <>
+      <Revision of={a.revision} />
       {a.readyAt && (
         <span class="quiet">
-          , first ready <Ago at={a.readyAt} />
+          {' '}
+          first ready <Ago at={a.readyAt} />
         </span>
       )}
       {a.failedAt && (
         <>
-          , <span class="badge failed">✕ unhealthy</span> since <Ago at={a.failedAt} />: {a.message}
+          {' '}
+          <Pill state="failed">unhealthy</Pill> since <Ago at={a.failedAt} />: {a.message}
         </>
       )}
-    </p>
+    </>
   ) : null;
 }
 
-function Relations({ title, ids }: { title: string; ids?: string[] }) {
-  if (!ids?.length) {
-    return null;
+function Conditions({ data }: { data: Detail }) {
+  if (!data.conditions?.length) {
+    return <Empty>Its controller has reported nothing yet.</Empty>;
   }
   return (
-    <p>
-      {title}:{' '}
-      {ids.map((id, i) => (
-        <>
-          {i > 0 && ', '}
-          <ObjectLink id={id} />
-        </>
-      ))}
-    </p>
-  );
-}
-
-function Conditions({ data }: { data: Detail }) {
-  return (
-    <ul class="plain">
-      {(data.conditions ?? []).map((c) => (
-        <li class="card" key={c.type}>
-          <strong>
-            {c.type}: {c.status}
-          </strong>{' '}
-          <span class="quiet">
-            {c.reason}, <Ago at={c.lastTransitionTime} />
-          </span>
-          <p>{c.message}</p>
-        </li>
-      ))}
-    </ul>
+    <section class="card">
+      <ul class="plain rows">
+        {data.conditions.map((c) => (
+          <li key={c.type}>
+            <div class="line">
+              <strong>
+                {c.type}: {c.status}
+              </strong>
+              <span class="quiet">{c.reason}</span>
+              <span class="end">
+                <Ago at={c.lastTransitionTime} />
+              </span>
+            </div>
+            <p>{c.message}</p>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
@@ -153,45 +207,61 @@ function Events({ data }: { data: Detail }) {
     return <Problem error={new Error(data.eventError)} />;
   }
   if (data.events.length === 0) {
-    return <p class="quiet">No events in the last hour.</p>;
+    return <Empty>No events in the last hour.</Empty>;
   }
   return (
-    <ul class="plain">
-      {data.events.map((e) => (
-        <li class={e.type === 'Warning' ? 'card failed' : 'card'}>
-          <strong>
-            {e.type}: {e.reason}
-          </strong>{' '}
-          <span class="quiet">
-            <Ago at={e.at} />
-            {e.count > 1 ? `, ${e.count} times` : ''}
-          </span>
-          <p>{e.message}</p>
-        </li>
-      ))}
-    </ul>
+    <section class="card">
+      <ul class="plain rows">
+        {data.events.map((e) => (
+          <li>
+            <div class="line">
+              <Pill state={e.type === 'Warning' ? 'failed' : 'ready'}>{e.type}</Pill>
+              <strong>{e.reason}</strong>
+              {e.count > 1 && <span class="quiet">{e.count} times</span>}
+              <span class="end">
+                <Ago at={e.at} />
+              </span>
+            </div>
+            <p>{e.message}</p>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function YAML({ text }: { text: string }) {
+  const [said, setSaid] = useState('Copy');
+  const copy = () => navigator.clipboard?.writeText(text).then(() => setSaid('Copied'), () => setSaid('The browser refused'));
+  return (
+    <Card title="Manifest" extra={<span class="quiet">secrets are masked</span>} end={<button class="small" onClick={() => void copy()}>{said}</button>}>
+      <Text label="YAML">{text}</Text>
+    </Card>
   );
 }
 
 function History({ id, data }: { id: string; data: Detail }) {
   if (data.history.length === 0) {
-    return <p class="quiet">No history.</p>;
+    return <Empty>No history.</Empty>;
   }
   return (
-    <>
+    <Card title="History">
       {data.item.kind === 'Kustomization' && (
-        <p class="quiet">
-          The cluster keeps no manifests of earlier revisions: the links compare the commits in git. What waits at a gate is
-          compared with the cluster above.
+        <p class="quiet pad">
+          The cluster keeps no manifests of earlier revisions: the links compare the commits in git. What waits at a gate is compared with the
+          cluster.
         </p>
       )}
-      <ul class="plain">
+      <ul class="plain rows">
         {data.history.map((h, i) => (
-          <li class="card" key={h.name + h.at}>
-            <strong>{h.name}</strong> {h.status}{' '}
-            <span class="quiet">
-              <Ago at={h.at} /> {h.by}
-            </span>
+          <li key={h.name + h.at}>
+            <div class="line">
+              <Revision of={h.name} /> <strong>{h.status}</strong>
+              <span class="quiet">{h.by}</span>
+              <span class="end">
+                <Ago at={h.at} />
+              </span>
+            </div>
             <p class="quiet">{h.text}</p>
             <div class="line">
               <Outside to={h.commit}>commit in git</Outside>
@@ -201,7 +271,7 @@ function History({ id, data }: { id: string; data: Detail }) {
           </li>
         ))}
       </ul>
-    </>
+    </Card>
   );
 }
 
@@ -238,35 +308,144 @@ function Versions({ id, from, to }: { id: string; from: number; to: number }) {
   );
 }
 
-function Made({ id }: { id: string }) {
-  const { data, error } = useData<Tree>(`objects/${path(id)}/tree`, (c) => c.id === id);
+// Resources is what the object made, as a tree or as a table.
+function Resources({ id, data: detail }: { id: string; data: Detail }) {
+  const { data, error } = useData<Made>(`objects/${path(id)}/tree`, (c) => c.id === id);
+  const [table, setTable] = useState(false);
+  const [words, setWords] = useState('');
+  const [chosen, setChosen] = useState<Node>();
   if (!data) {
     return <Loading error={error} />;
   }
+  const touched = new Set((detail.pending?.changes ?? []).map((c) => c.replace(/ \w+$/, '')));
   return (
-    <Section title={`${data.total - 1} objects`}>
-      {data.omitted > 0 && <p class="quiet">{data.omitted} more are not shown.</p>}
-      <Below nodes={data.top.below ?? []} />
-    </Section>
+    <Card
+      title={plural(data.total - 1, 'object')}
+      extra={data.omitted > 0 && <span class="quiet">{data.omitted} more are not shown</span>}
+      end={
+        <span class="line">
+          <input type="search" aria-label="Filter objects" placeholder="Filter objects" value={words} onInput={(e) => setWords(e.currentTarget.value)} />
+          <span class="switch" role="group" aria-label="Show as">
+            <button aria-pressed={!table} onClick={() => setTable(false)}>
+              <Icon of={Network} size={14} /> Tree
+            </button>
+            <button aria-pressed={table} onClick={() => setTable(true)}>
+              <Icon of={Table2} size={14} /> Table
+            </button>
+          </span>
+        </span>
+      }
+    >
+      {table ? (
+        <Rows top={data.top} words={words.toLowerCase()} onChoose={setChosen} />
+      ) : (
+        <Tree top={data.top} words={words} touched={touched} chosen={chosen && idOf(chosen)} onChoose={setChosen} />
+      )}
+      {chosen && <Panel node={chosen} onClose={() => setChosen(undefined)} />}
+    </Card>
   );
 }
 
-function Below({ nodes }: { nodes: Node[] }) {
+// flat returns the objects of a tree, with their depth.
+function flat(nodes: Node[], depth = 0): [Node, number][] {
+  return nodes.flatMap((n) => [[n, depth] as [Node, number], ...flat(n.below ?? [], depth + 1)]);
+}
+
+function Rows({ top, words, onChoose }: { top: Node; words: string; onChoose: (n: Node) => void }) {
   return (
-    <ul class="tree">
-      {nodes.map((n) => (
-        <li key={n.kind + n.namespace + n.name}>
-          <span class={`status ${n.status}`}>{n.status}</span> {n.kind} {n.namespace ? n.namespace + '/' : ''}
-          {n.name} <span class="quiet">{n.message}</span>
-          {n.kind === 'Pod' && (n.containers ?? []).map((c, i) => <Log pod={n} container={c} image={n.images?.[i]} />)}
-          {n.below && <Below nodes={n.below} />}
-        </li>
-      ))}
-    </ul>
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of resources">
+      <table class="cards">
+        <thead>
+          <tr>
+            <th>Name</th>
+            <th>Kind</th>
+            <th>Namespace</th>
+            <th>Health</th>
+          </tr>
+        </thead>
+        <tbody>
+          {flat(top.below ?? [])
+            .filter(([n]) => idOf(n).toLowerCase().includes(words))
+            .map(([n, depth]) => (
+              <tr key={idOf(n)}>
+                <td>
+                  <span class="line" style={{ paddingLeft: depth * 18 }}>
+                    <Dot state={stateOf(n.status)} />
+                    <button class="small ghost name" onClick={() => onChoose(n)} data-row>
+                      {n.name}
+                    </button>
+                  </span>
+                </td>
+                <td class="tight">
+                  <span class="line">
+                    <KindIcon kind={n.kind} /> {n.kind}
+                  </span>
+                </td>
+                <td class="tight">{n.namespace}</td>
+                <td class="message">
+                  {n.status} <span class="quiet">{n.message}</span>
+                </td>
+              </tr>
+            ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
-function Log({ pod, container, image }: { pod: Node; container: string; image?: string }) {
+// Panel is one object of a tree: its health in words, images, and the logs of a pod.
+function Panel({ node, onClose }: { node: Node; onClose: () => void }) {
+  const pods = flat([node]).map(([n]) => n).filter((n) => n.kind === 'Pod');
+  return (
+    <aside class="panel" aria-label={idOf(node)} onKeyDown={(e) => e.key === 'Escape' && onClose()}>
+      <header>
+        <span class="tile-icon">
+          <KindIcon kind={node.kind} />
+        </span>
+        <div>
+          <strong>{node.name}</strong>
+          <div class="quiet">
+            {node.kind} {node.namespace && `· ${node.namespace}`}
+          </div>
+        </div>
+        <button class="ghost" aria-label="Close" onClick={onClose} ref={(b) => b?.focus()}>
+          <Icon of={X} />
+        </button>
+      </header>
+      <dl class="facts">
+        <dt>Health</dt>
+        <dd>
+          <Pill state={stateOf(node.status)}>{node.status}</Pill> {node.message}
+        </dd>
+        {!!node.images?.length && (
+          <>
+            <dt>Images</dt>
+            <dd>
+              {node.images.map((i) => (
+                <div>
+                  <code>{i}</code>
+                </div>
+              ))}
+            </dd>
+          </>
+        )}
+        {!!node.below?.length && (
+          <>
+            <dt>Made</dt>
+            <dd>
+              {node.below.map((n) => (
+                <div>{idOf(n)}</div>
+              ))}
+            </dd>
+          </>
+        )}
+      </dl>
+      {pods.map((pod) => (pod.containers ?? []).map((c) => <Log pod={pod} container={c} />))}
+    </aside>
+  );
+}
+
+function Log({ pod, container }: { pod: Node; container: string }) {
   const [text, setText] = useState<string>();
   const [error, setError] = useState<Error>();
   const load = async () => {
@@ -280,13 +459,13 @@ function Log({ pod, container, image }: { pod: Node; container: string; image?: 
     }
   };
   return (
-    <div>
-      <span class="quiet">
-        {container}: {image}
-      </span>{' '}
-      <button class="small" onClick={() => void load()}>
-        logs of {container}
-      </button>
+    <div class="pad">
+      <div class="line">
+        <span class="quiet">{pod.name}</span>
+        <button class="small" onClick={() => void load()}>
+          logs of {container}
+        </button>
+      </div>
       <Problem error={error} />
       {text !== undefined && <Text label={`Logs of ${container}`}>{text || 'The log is empty.'}</Text>}
     </div>

@@ -14,7 +14,7 @@ export const readableZoom = 0.4; // texts are drawn from here on
 // Theme is the colours of the picture by name.
 export type Theme = Record<string, string>;
 
-const names = ['bg', 'card', 'text', 'quiet', 'line', 'link', 'failed', 'waiting', 'progressing', 'suspended', 'ready'];
+const names = ['panel', 'text', 'quiet', 'line', 'edge', 'failed', 'waiting', 'progressing', 'suspended', 'ready'];
 
 // readTheme returns the colours as the style of the page defines them, for light or dark.
 export function readTheme(at: HTMLElement): Theme {
@@ -144,14 +144,14 @@ const dashes: Record<string, number[]> = { dependsOn: [5, 4] };
 
 function paintLines(c: CanvasRenderingContext2D, lines: Line[], theme: Theme, detailed: boolean) {
   for (const relation of ['source', 'applied', 'dependsOn', 'gate']) {
-    const color = (relation === 'gate' ? theme.waiting : theme.quiet) ?? '';
+    const color = (relation === 'gate' ? theme.waiting : theme.edge) ?? '';
     const heads = new Path2D();
     c.beginPath();
     for (const l of lines) {
       if (l.relation !== relation) {
         continue;
       }
-      l.points.forEach((p, i) => (i === 0 ? c.moveTo(p.x, p.y) : c.lineTo(p.x, p.y)));
+      curve(c, l.points);
       if (detailed) {
         head(heads, l.points);
       }
@@ -166,13 +166,26 @@ function paintLines(c: CanvasRenderingContext2D, lines: Line[], theme: Theme, de
   c.setLineDash([]);
 }
 
+// curve draws a line that leaves and enters its points level.
+function curve(c: CanvasRenderingContext2D, points: { x: number; y: number }[]) {
+  points.forEach((p, i) => {
+    const last = points[i - 1];
+    if (last) {
+      const middle = (last.x + p.x) / 2;
+      c.bezierCurveTo(middle, last.y, middle, p.y, p.x, p.y);
+    } else {
+      c.moveTo(p.x, p.y);
+    }
+  });
+}
+
 // head adds the head of an arrow at the end of a line.
 function head(path: Path2D, points: { x: number; y: number }[]) {
   const [from, to] = points.slice(-2);
   if (!from || !to) {
     return;
   }
-  const angle = Math.atan2(to.y - from.y, to.x - from.x);
+  const angle = to.x > from.x ? 0 : Math.PI; // as the curve ends
   const side = (turn: number) => [to.x - 8 * Math.cos(angle + turn), to.y - 8 * Math.sin(angle + turn)] as const;
   path.moveTo(to.x, to.y);
   path.lineTo(...side(0.4));
@@ -181,9 +194,10 @@ function head(path: Path2D, points: { x: number; y: number }[]) {
 }
 
 function paintBox(c: CanvasRenderingContext2D, b: Box, theme: Theme, detailed: boolean) {
-  c.fillStyle = theme.card ?? '';
-  c.strokeStyle = theme[b.look] ?? theme.line ?? '';
-  c.lineWidth = b.door ? 5 : detailed ? 2 : 6; // colours must be seen from afar, too
+  const look = theme[b.look] ?? theme.line ?? '';
+  c.fillStyle = theme.panel ?? '';
+  c.strokeStyle = b.look === 'ready' && detailed ? (theme.line ?? '') : look;
+  c.lineWidth = b.door ? 4 : detailed ? 1.5 : 6; // colours must be seen from afar, too
   c.setLineDash(b.missing ? [4, 4] : []);
   c.beginPath();
   if (b.door || !detailed) {
@@ -196,11 +210,15 @@ function paintBox(c: CanvasRenderingContext2D, b: Box, theme: Theme, detailed: b
   if (!detailed) {
     return;
   }
+  c.fillStyle = look;
+  c.beginPath();
+  c.arc(b.left + 16, b.top + size.height / 2, 4.5, 0, 2 * Math.PI);
+  c.fill();
+  c.fillStyle = theme.text ?? '';
+  c.font = `650 12.5px ${theme.font}`;
+  c.fillText(b.texts[1], b.left + 30, b.top + 18);
   c.fillStyle = theme.quiet ?? '';
   c.font = `11px ${theme.font}`;
-  c.fillText(b.texts[0], b.left + 10, b.top + 16);
-  c.fillText(b.texts[2], b.left + 10, b.top + 46);
-  c.fillStyle = theme.text ?? '';
-  c.font = `600 13px ${theme.font}`;
-  c.fillText(b.texts[1], b.left + 10, b.top + 32);
+  c.fillText(b.texts[0], b.left + 30, b.top + 32);
+  c.fillText(b.texts[2], b.left + 30, b.top + 45);
 }

@@ -1,49 +1,57 @@
-import { Pending } from '../api';
+import { TriangleAlert } from 'lucide-preact';
+import { Pending, State } from '../api';
+import { Icon } from '../icons';
 import { Ago, Brief, DiffText, Revision, shortRevision } from '../parts';
 
 // PendingChange shows what would change if the gate opened.
 export function PendingChange({ pending, why }: { pending: Pending; why?: string }) {
   return (
-    <div class="card">
-      <p>
-        <strong>Waits at a gate:</strong> <Revision of={pending.revision} /> since <Ago at={pending.since} />:{' '}
-        {pending.created ?? 0} created, {pending.configured ?? 0} configured, {pending.deleted ?? 0} deleted{' '}
-        <Risk level={pending.risk} />
-      </p>
-      {why && (
-        <p>
-          <Brief text={why} />
-        </p>
+    <section class="card" aria-label="Pending change">
+      <header>
+        <strong>Pending change</strong> <Revision of={pending.revision} />
+        <span class="quiet">
+          waits at a gate since <Ago at={pending.since} />: {pending.created ?? 0} created, {pending.configured ?? 0} configured,{' '}
+          {pending.deleted ?? 0} deleted
+        </span>
+        <span class="end">
+          <Risk level={pending.risk} />
+        </span>
+      </header>
+      {(why || pending.message) && (
+        <div class="pad">
+          {why && (
+            <p>
+              <Brief text={why} />
+            </p>
+          )}
+          {pending.message && <p>{pending.message}</p>}
+        </div>
       )}
-      {pending.message && <p>{pending.message}</p>}
-      <ul class="changes">
-        {(pending.changes ?? []).map((c) => (
-          <li class={c.endsWith('deleted') ? 'deleted' : ''}>{c}</li>
-        ))}
-      </ul>
-      {pending.images && <p>Images: {pending.images.join(', ')}</p>}
-      {pending.diff && (
-        <details>
-          <summary>What changes in objects that exist</summary>
-          <DiffText label="What changes in objects that exist">{pending.diff}</DiffText>
-        </details>
+      {!!pending.changes?.length && (
+        <ul class="changes" tabIndex={0} aria-label="Objects that would change">
+          {pending.changes.map((c) => (
+            <li class={c.endsWith('deleted') ? 'deleted' : ''}>{c}</li>
+          ))}
+        </ul>
       )}
+      {pending.images && <p class="pad">Images: {pending.images.join(', ')}</p>}
+      {pending.diff && <DiffText label="What changes in objects that exist">{pending.diff}</DiffText>}
       {pending.change && (
-        <p class="quiet">
+        <p class="quiet pad">
           Change <code title={pending.change}>{shortRevision(pending.change)}</code>: a decision is about this change only.
         </p>
       )}
-    </div>
+    </section>
   );
 }
 
-// Risk shows the risk of a change by word and symbol.
+const looks: Record<string, State> = { low: 'ready', medium: 'waiting', high: 'failed' };
+
+// Risk shows the risk of a change by word, icon and colour.
 export function Risk({ level }: { level?: string }) {
-  const looks: Record<string, string> = { low: 'ready', medium: 'waiting', high: 'failed' };
-  const marks: Record<string, string> = { low: '▁', medium: '▄', high: '█' };
   return level ? (
-    <span class={`badge ${looks[level] ?? 'waiting'}`}>
-      <span aria-hidden="true">{marks[level]}</span> {level} risk
+    <span class={`ink-${looks[level] ?? 'waiting'}`}>
+      <Icon of={TriangleAlert} size={14} /> {level} risk
     </span>
   ) : null;
 }

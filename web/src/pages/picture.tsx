@@ -2,6 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Tree } from '../api';
 import { objectPath, Problem } from '../parts';
 import { go } from '../router';
+import { themeChanged } from '../theme';
 import { Picture as Content, Shown, size } from './fold';
 import type { Layout } from './layout';
 import LayoutWorker from './layout?worker';
@@ -103,12 +104,14 @@ function usePainter(scene: Scene) {
       request();
     };
     dark.addEventListener('change', repaint);
+    window.addEventListener(themeChanged, repaint);
     const resized = new ResizeObserver(request);
     if (view.current) {
       resized.observe(view.current);
     }
     return () => {
       dark.removeEventListener('change', repaint);
+      window.removeEventListener(themeChanged, repaint);
       resized.disconnect();
       cancelAnimationFrame(frame.current);
     };
@@ -138,9 +141,12 @@ function Canvas(props: CanvasProps) {
     const [middleX, middleY] = [(view.current?.clientWidth ?? 0) / 2, (view.current?.clientHeight ?? 0) / 2];
     move({ x: middleX - ((middleX - x) * next) / zoom, y: middleY - ((middleY - y) * next) / zoom, zoom: next });
   };
-  useEffect(() => {
+  const fit = () => {
     const width = view.current?.clientWidth ?? layout.width;
     move({ x: 0, y: 0, zoom: Math.min(1, Math.max(0.3, width / Math.max(layout.width, 1))) });
+  };
+  useEffect(() => {
+    fit();
     setRest(at.current);
     return () => window.clearTimeout(settle.current);
   }, []);
@@ -194,9 +200,11 @@ function Canvas(props: CanvasProps) {
   };
   return (
     <>
-      <div class="buttons">
-        <button onClick={() => zoomBy(1.2)}>Zoom in</button>
-        <button onClick={() => zoomBy(1 / 1.2)}>Zoom out</button>
+      <div class="buttons pad">
+        <button class="small" onClick={fit}>Fit</button>
+        <button class="small" onClick={() => zoomBy(1.2)}>Zoom in</button>
+        <button class="small" onClick={() => zoomBy(1 / 1.2)}>Zoom out</button>
+        <span class="quiet">dashed: depends on; thick frames: gates</span>
       </div>
       <div
         ref={view}

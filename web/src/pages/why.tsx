@@ -1,11 +1,12 @@
 import { useState } from 'preact/hooks';
 import { Answer, Chain, Step } from '../api';
 import { useData, useNow, useTitle } from '../hooks';
-import { Ago, Badge, Brief, duration, Loading, ObjectLink, Outside, Problem } from '../parts';
+import { Ago, Brief, duration, Heading, Loading, ObjectLink, ObjectName, Outside, Pill, Problem } from '../parts';
+import { isHeldByGate, StepIcon } from '../pipeline';
 import { Place, setQuery } from '../router';
 import { Moment } from './gate';
 
-const words = { done: '✓ done', current: '↻ now', blocked: '✕ blocked', ahead: '· later', skipped: '– not used' };
+const words = { done: 'done', current: 'now', blocked: 'blocked', ahead: 'later', skipped: 'not used' };
 
 // Why shows where a change is, and what blocks it.
 export function Why({ place }: { place: Place }) {
@@ -15,7 +16,7 @@ export function Why({ place }: { place: Place }) {
   const { data, error } = useData<Answer>('why?q=' + encodeURIComponent(q));
   return (
     <>
-      <h1>Why is it not live?</h1>
+      <Heading title="Why is it not live?" sub="where a change is, and what blocks it" />
       <form
         class="filters"
         role="search"
@@ -25,8 +26,8 @@ export function Why({ place }: { place: Place }) {
         }}
       >
         <label>
-          Commit, revision, pull request, image, object or workload{' '}
-          <input type="search" size={45} maxLength={1000} value={text}
+          <span class="visually-hidden">Commit, revision, pull request, image, object or workload</span>
+          <input class="wide" type="search" maxLength={1000} value={text}
             placeholder="3f2a9c1, #42, web:1.4.2, Deployment/shop/web" onInput={(e) => setText(e.currentTarget.value)} />
         </label>
         <button class="primary">Ask</button>
@@ -63,15 +64,21 @@ function Spent({ step }: { step: Step }) {
 function Way({ chain }: { chain: Chain }) {
   return (
     <section class="card">
-      <header class="section">
+      <header>
         <h2>
-          <ObjectLink id={chain.target.id} />
+          <ObjectName id={chain.target.id} />
         </h2>
-        {chain.live ? <strong>✓ live</strong> : <Badge state={chain.target.state} />}
+        {chain.live ? <Pill state="ready">live</Pill> : <Pill state={chain.target.state} />}
+        <span class="end">
+          <Total steps={chain.steps} />
+        </span>
       </header>
       <ol class="chain">
         {chain.steps.map((s) => (
-          <li class={s.state}>
+          <li class={`${s.state} ${isHeldByGate(s) ? 'at-gate' : ''}`}>
+            <span class="mark">
+              <StepIcon name={s.name} size={12} />
+            </span>
             <strong>
               {s.name} <span class="quiet">{words[s.state]}</span>
             </strong>
@@ -88,7 +95,6 @@ function Way({ chain }: { chain: Chain }) {
           </li>
         ))}
       </ol>
-      <Total steps={chain.steps} />
     </section>
   );
 }
@@ -98,6 +104,6 @@ function Total({ steps }: { steps: Step[] }) {
   const first = steps.find((s) => s.from && s.state === 'done')?.from;
   const last = steps[steps.length - 1];
   return first && last?.state === 'done' && last.at ? (
-    <p class="quiet">{duration(Date.parse(last.at) - Date.parse(first))} from the first known step until it was healthy</p>
+    <span class="quiet">{duration(Date.parse(last.at) - Date.parse(first))} from the first known step until it was healthy</span>
   ) : null;
 }

@@ -1,0 +1,221 @@
+import { useState } from 'preact/hooks';
+import { act, get, Item, Me, Page, Past, State, states } from '../api';
+import { useData, useTitle } from '../hooks';
+import { KindIcon } from '../icons';
+import { Ago, Brief, Dot, Empty, Heading, Loading, objectPath, plural, Problem, Revision } from '../parts';
+import { Link, Place, setQuery } from '../router';
+
+// Applications is the table of objects, with filters in the address: those of some kinds, or all.
+export function Applications({ place, me, kinds }: { place: Place; me: Me; kinds?: string[] }) {
+  const title = kinds ? 'Applications' : 'Objects';
+  useTitle(title);
+  const query = new URLSearchParams(place.query);
+  if (kinds && !query.has('kind')) {
+    kinds.forEach((k) => query.append('kind', k));
+  }
+  const { data, error } = useData<Page>('items?' + query.toString());
+  return (
+    <>
+      <Heading title={title}>
+        <span class="end switch" role="group" aria-label="Kinds">
+          <Link to="/applications" class="choice" aria-current={kinds ? 'page' : undefined}>
+            Applications
+          </Link>
+          <Link to="/objects" class="choice" aria-current={kinds ? undefined : 'page'}>
+            All objects
+          </Link>
+        </span>
+      </Heading>
+      <Filters place={place} kinds={kinds ?? me.kinds} />
+      <Problem error={error} />
+      {data ? <Pages key={query.toString()} first={data} query={query} kinds={!!kinds} /> : <Loading error={error} />}
+    </>
+  );
+}
+
+function Filters({ place, kinds }: { place: Place; kinds: string[] }) {
+  const state = place.query.get('state') ?? '';
+  return (
+    <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
+      <label>
+        <span class="visually-hidden">Search</span>
+        <input
+          type="search"
+          value={place.query.get('q') ?? ''}
+          onInput={(e) => setQuery(place, { q: e.currentTarget.value })}
+          placeholder="name, revision, image, message"
+        />
+      </label>
+      <div class="chips" role="group" aria-label="State">
+        {['', ...states].map((s) => (
+          <button type="button" aria-pressed={state === s} onClick={() => setQuery(place, { state: s })}>
+            {s || 'all'}
+          </button>
+        ))}
+      </div>
+      <label>
+        Kind
+        <select value={place.query.get('kind') ?? ''} onChange={(e) => setQuery(place, { kind: e.currentTarget.value })}>
+          <option value="">all</option>
+          {kinds.map((o) => (
+            <option value={o}>{o}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        Namespace
+        <input value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
+      </label>
+    </form>
+  );
+}
+
+function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; kinds: boolean }) {
+  const [more, setMore] = useState<Page[]>([]);
+  const [error, setError] = useState<Error>();
+  const [chosen, setChosen] = useState<Set<string>>(new Set());
+  const pages = [first, ...more];
+  const items = pages.flatMap((p) => p.items);
+  const next = pages[pages.length - 1]?.next;
+  const load = async () => {
+    const q = new URLSearchParams(query);
+    q.set('after', next ?? '');
+    try {
+      const page = await get<Page>('items?' + q.toString());
+      setMore([...more, page]);
+    } catch (e) {
+      setError(e as Error);
+    }
+  };
+  const choose = (id: string) => {
+    const now = new Set(chosen);
+    if (!now.delete(id)) {
+      now.add(id);
+    }
+    setChosen(now);
+  };
+  return (
+    <>
+      <div class="line">
+        <p class="quiet" role="status">
+          {plural(first.total, kinds ? 'application' : 'object')}
+        </p>
+        {chosen.size > 0 && <ForAll ids={[...chosen]} onDone={() => setChosen(new Set())} />}
+      </div>
+      <section class="card">
+        {items.length === 0 ? <Empty>Nothing matches. Remove a filter, or look at all objects.</Empty> : <Table items={items} chosen={chosen} choose={choose} />}
+      </section>
+      <Problem error={error} />
+      {next && <button onClick={() => void load()}>Show more</button>}
+    </>
+  );
+}
+
+// ForAll reconciles or resumes all chosen objects, and says what came of it.
+function ForAll({ ids, onDone }: { ids: string[]; onDone: () => void }) {
+  const [said, setSaid] = useState('');
+  const run = async (action: string) => {
+    const results = await Promise.allSettled(ids.map((id) => act(id, action, {})));
+    const failed = results.find((r) => r.status === 'rejected');
+    if (failed) {
+      setSaid(String((failed as PromiseRejectedResult).reason.message));
+    } else {
+      onDone();
+    }
+  };
+  return (
+    <>
+      <strong>{ids.length} chosen</strong>
+      <button onClick={() => void run('reconcile')}>Reconcile</button>
+      <button onClick={() => void run('resume')}>Resume</button>
+      {said && <span role="alert">{said}</span>}
+    </>
+  );
+}
+
+// Table lists objects, one a row. On a phone each is a card.
+export function Table({ items, chosen, choose }: { items: Item[]; chosen?: Set<string>; choose?: (id: string) => void }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of objects">
+      <table class="cards">
+        <thead>
+          <tr>
+            {choose && (
+              <th>
+                <span class="visually-hidden">Choose</span>
+              </th>
+            )}
+            <th>Name</th>
+            <th>Namespace</th>
+            <th>Kind</th>
+            <th>Revision</th>
+            <th>Last changes</th>
+            <th>State</th>
+            <th>Since</th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((i) => (
+            <Row key={i.id} item={i} chosen={chosen?.has(i.id)} choose={choose} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Row({ item: i, chosen, choose }: { item: Item; chosen?: boolean; choose?: (id: string) => void }) {
+  return (
+    <tr>
+      {choose && (
+        <td>
+          <input type="checkbox" aria-label={`Choose ${i.id}`} checked={chosen} onChange={() => choose(i.id)} />
+        </td>
+      )}
+      <td class="tight">
+        <span class="line">
+          <Dot state={i.state} />
+          <Link to={objectPath(i.id)} class="name" data-row>
+            {i.name}
+          </Link>
+        </span>
+      </td>
+      <td class="tight">{i.namespace}</td>
+      <td class="tight">
+        <span class="line">
+          <KindIcon kind={i.kind} /> {i.kind}
+        </span>
+      </td>
+      <td class="tight">
+        <Revision of={i.revision} />
+      </td>
+      <td class="tight">
+        <Strip past={i.past} />
+      </td>
+      <td class="message">
+        <span class="long">
+          {i.deleting ? `being deleted${i.finalizers?.length ? `, held by ${i.finalizers.join(', ')}` : ''}` : <Brief text={i.message} />}
+        </span>
+      </td>
+      <td class="tight">
+        <Ago at={i.since} />
+      </td>
+    </tr>
+  );
+}
+
+// Strip shows the last changes of an object, the oldest first: a bar each, higher if it failed.
+function Strip({ past }: { past?: Past[] }) {
+  if (!past?.length) {
+    return null;
+  }
+  const count = (s: State) => past.filter((p) => p.state === s).length;
+  const words = states.filter(count).map((s) => `${count(s)} ${s}`);
+  return (
+    <span class="strip" role="img" aria-label={`${plural(past.length, 'change')}: ${words.join(', ')}`}>
+      {past.map((p) => (
+        <i class={p.state} title={`${p.revision}: ${p.state}`} />
+      ))}
+    </span>
+  );
+}
