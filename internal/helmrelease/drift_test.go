@@ -1,6 +1,7 @@
 package helmrelease_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -101,11 +103,15 @@ func TestFieldsOfOthersAreNoDrift(t *testing.T) {
 }
 
 // TestFieldsOfKubectlAreKept adds fields to the objects of a release as kubectl does: they are neither drift nor
-// removed by a correction or an upgrade. A change of what the chart declares is corrected, unless a rule ignores it.
+// removed by a correction or an upgrade. A change of what the chart declares is corrected. Fields of overridden
+// managers are removed, unless a rule ignores them.
 func TestFieldsOfKubectlAreKept(t *testing.T) {
-	h := newHarness(t)
+	h := newHarness(t, func(o *options.Options) { o.OverrideManagers = []string{"lens"} })
 	h.publish("1.0.0", nil)
-	h.release("app", detecting(meta.DriftEnabled))
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.DriftDetection = &meta.DriftDetection{Mode: meta.DriftEnabled,
+			Ignore: []meta.IgnoreRule{{Paths: []string{"/data/ignored"}}}}
+	})
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
 	for manager, patch := range map[string]string{
@@ -113,6 +119,7 @@ func TestFieldsOfKubectlAreKept(t *testing.T) {
 		"kubectl-label":    `{"metadata":{"labels":{"labeled":"yes"}}}`,
 		"kubectl-annotate": `{"metadata":{"annotations":{"annotated":"yes"}}}`,
 		"kubectl-patch":    `{"data":{"k":"drifted"}}`,
+		"lens":             `{"data":{"ignored":"yes","removed":"yes"}}`,
 	} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "app-config"}}
 		if err := h.Client.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(patch)),
@@ -120,10 +127,18 @@ func TestFieldsOfKubectlAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testenv.Eventually(t, "the drift is corrected", func() error {
+		cm := h.configMap("app-config", "red")
+		if cm.Data["removed"] != "" {
+			return fmt.Errorf("the data are %v", cm.Data)
+		}
+		return nil
+	})
 	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
 	check := func(cm *corev1.ConfigMap) {
 		t.Helper()
-		if cm.Data["edited"] != "yes" || cm.Labels["labeled"] != "yes" || cm.Annotations["annotated"] != "yes" {
+		if cm.Data["edited"] != "yes" || cm.Labels["labeled"] != "yes" || cm.Annotations["annotated"] != "yes" ||
+			cm.Data["ignored"] != "yes" || cm.Data["removed"] != "" {
 			t.Errorf("the object is %+v", cm)
 		}
 	}
