@@ -19,7 +19,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	files := map[string]string{"ks/own.yaml": system.ConfigMap("own", "1"),
 		"real/a.yaml": system.ConfigMap("a", "1"), "real/sub/b.yaml": system.ConfigMap("b", "1"),
 		"ks/a.yaml": testenv.Symlink("../real/a.yaml"),
-		"linked": testenv.Symlink("real"), "dangling/own.yaml": system.ConfigMap("beside", "1"),
+		"linked":    testenv.Symlink("real"), "dangling/own.yaml": system.ConfigMap("beside", "1"),
 		"dangling/gone.yaml": testenv.Symlink("nowhere")}
 	for name, follow := range map[string]bool{"default": false, "feature gate": true} {
 		t.Run(name, func(t *testing.T) {
