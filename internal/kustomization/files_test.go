@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -52,4 +53,20 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNamesThatDifferInCase applies all files of a repository that a file system without cases could not hold.
+func TestNamesThatDifferInCase(t *testing.T) {
+	t.Parallel()
+	s := sharedHarness(t)
+	commit := s.Git.Commit("app", map[string]string{"README": "1", "readme": "2",
+		"app/web/a.yaml": system.ConfigMap("lower", "1"), "app/Web/a.yaml": system.ConfigMap("upper", "1"),
+		"app/web/A.yaml": system.ConfigMap("file", "1")})
+	s.GitRepository("app")
+	s.Kustomization("all", "app", "app")
+	s.Ready("all", commit)
+	for _, name := range []string{"lower", "upper", "file"} {
+		s.ConfigMapHas(name, "1")
+	}
+	s.HasEvent("app", sourcev1.NamesDifferInCaseReason, "differ only in case", `"readme" and "README"`)
 }
