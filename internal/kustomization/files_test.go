@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestSymlinksAreNotFollowed has a symlink to a file, as the path, and to nothing. By default none of them is part of the
-// artifact, as in Flux.
+// TestSymlinksAreNotFollowed has a symlink to a file, as the path, and to nothing. By default none of them is part of
+// the artifact, as in Flux.
 func TestSymlinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"ks/own.yaml": system.ConfigMap("own", "1"),
@@ -33,7 +33,8 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 			commit := s.Git.Commit("app", files)
 			s.GitRepository("app")
 			for _, path := range []string{"ks", "linked", "dangling"} {
-				s.Kustomization(path, "app", path, func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = path + "-" })
+				s.Kustomization(path, "app", path,
+					func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = path + "-" })
 			}
 			s.Ready("ks", commit)
 			s.ConfigMapHas("ks-own", "1")

@@ -26,7 +26,8 @@ func TestRemoteBasesNeedAFlag(t *testing.T) {
 				"base/a.yaml": system.ConfigMap("base", "1")}
 			s.Git.Commit("bases", base)
 			commit := s.Git.Commit("app", map[string]string{
-				"git/kustomization.yaml": "resources: ['" + s.Git.URL + "/bases.git//base?ref=main']\nnamePrefix: git-\n",
+				"git/kustomization.yaml": "namePrefix: git-\n" +
+					"resources: ['" + s.Git.URL + "/bases.git//base?ref=main']\n",
 				"web/kustomization.yaml": "resources: ['" + web.URL + "/a.yaml']\nnamePrefix: http-\n"})
 			s.GitRepository("app")
 			for _, path := range []string{"git", "web"} {
