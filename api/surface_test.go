@@ -132,7 +132,7 @@ func TestVersions(t *testing.T) {
 func TestCategoriesOfFlux(t *testing.T) {
 	crds := definitions(t)
 	for category, kinds := range map[string]string{
-		"fluxcd-sources":  "GitRepository OCIRepository HelmRepository HelmChart Bucket ExternalArtifact " +
+		"fluxcd-sources": "GitRepository OCIRepository HelmRepository HelmChart Bucket ExternalArtifact " +
 			"ArtifactGenerator",
 		"fluxcd-appliers": "Kustomization HelmRelease", "fluxcd-notifications": "Alert Provider Receiver",
 		"fluxcd-images": "ImageRepository ImagePolicy ImageUpdateAutomation",

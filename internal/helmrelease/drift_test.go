@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	h.release("app", detecting(meta.DriftEnabled))
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
 	h.Patch(&corev1.ConfigMap{}, "app-config", drifted)
 	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
 	h.configMap("app-config", "red")
@@ -36,6 +38,7 @@ func TestDriftIsCorrected(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
 	if got := h.statuses("app"); got != "1 deployed" {
 		t.Errorf("stored releases are %s", got)
 	}
@@ -53,6 +56,18 @@ func TestDriftIsReported(t *testing.T) {
 
 	h.edit("app", detecting(meta.DriftEnabled))
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
+	h.edit("app", detecting(meta.DriftDisabled))
+	testenv.Eventually(t, "the condition is gone", func() error {
+		r := &helmv2.HelmRelease{}
+		if err := h.Get(r, "app"); err != nil {
+			return err
+		}
+		if c := apimeta.FindStatusCondition(r.Status.Conditions, meta.DriftedCondition); c != nil {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 }
 
 func TestDriftIsIgnored(t *testing.T) {
