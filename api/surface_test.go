@@ -128,6 +128,23 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestCategoriesOfFlux checks what `kubectl get all`, `fluxcd` and the categories of a purpose list.
+func TestCategoriesOfFlux(t *testing.T) {
+	crds := definitions(t)
+	for category, kinds := range map[string]string{
+		"fluxcd-sources": "GitRepository OCIRepository HelmRepository HelmChart Bucket ExternalArtifact " +
+			"ArtifactGenerator",
+		"fluxcd-appliers": "Kustomization HelmRelease", "fluxcd-notifications": "Alert Provider Receiver",
+		"fluxcd-images": "ImageRepository ImagePolicy ImageUpdateAutomation",
+	} {
+		for _, kind := range strings.Fields(kinds) {
+			if got := crds[kind].Spec.Names.Categories; !slices.Equal(got, []string{"all", "fluxcd", category}) {
+				t.Errorf("%s has the categories %q, want all, fluxcd and %s", kind, got, category)
+			}
+		}
+	}
+}
+
 // TestNothingIsPruned checks that every version has the fields of all versions: the API server drops what the version
 // of a request lacks.
 func TestNothingIsPruned(t *testing.T) {

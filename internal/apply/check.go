@@ -149,7 +149,7 @@ func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstr
 		return r.skipExisting(ctx, o)
 	}
 	if !keepsOtherFields(result, owner) {
-		_, p.takeOver = r.takeOver(result.GetManagedFields(), desired.GetAPIVersion())
+		_, p.takeOver = r.takeOver(o, result, result.GetManagedFields())
 	}
 	p.previousOwner = r.previousOwner(o)
 	digest := r.managers.digest(result)
@@ -175,7 +175,7 @@ func (r *run) dryRun(ctx context.Context, o *object, desired *unstructured.Unstr
 	case !retried && live.GetResourceVersion() != p.version:
 		return r.compare(ctx, o, known, true) // the object changed between the requests
 	case report || known.sameDeclaration || r.reportsDiff():
-		r.planDiff(p, live, result)
+		r.planDiff(o, p, live, result)
 	}
 	return p, nil
 }
@@ -265,7 +265,7 @@ func (r *run) checkRefused(ctx context.Context, o *object, desired *unstructured
 	p = &plan{action: Configured, desired: o.manifest, version: live.GetResourceVersion(), recreate: true,
 		terminating: live.GetDeletionTimestamp() != nil, previousOwner: otherOwner(live, r.req.Owner)}
 	if r.reportsDiff() {
-		r.planDiff(p, live, diff.Overlay(live, o.manifest))
+		r.planDiff(o, p, live, diff.Overlay(live, o.manifest))
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Ignored selects fields that other managers may set. They are applied when an object is created; after that,
@@ -58,7 +59,7 @@ func (r *run) withoutIgnored(ctx context.Context, o *object, known knownState) (
 		return nil, err
 	}
 	desired := o.manifest.DeepCopy()
-	ours := r.managers.ownedFields(live.GetManagedFields())
+	ours := ownedFields(live.GetManagedFields(), r.managers.isOurs)
 	for _, path := range paths {
 		ignoreField(desired.Object, live.Object, path, ours[fieldKey(path)])
 	}
@@ -121,10 +122,47 @@ func fieldKey(path []string) string {
 	return strings.Join(parts, "\x00")
 }
 
-// ownedFields returns the fields that we own or take over, and their parents, as keys of [fieldKey].
-func (m managers) ownedFields(entries []metav1.ManagedFieldsEntry) map[string]bool {
+// pointsTo reports whether a JSON pointer names a field or what contains it. The index of an item is that of the
+// declared list, else of the live one.
+func pointsTo(pointer []string, p fieldpath.Path, declared, live any) bool {
+	if len(pointer) > len(p) {
+		return false
+	}
+	for i, part := range pointer {
+		if p[i].FieldName != nil {
+			if *p[i].FieldName != part {
+				return false
+			}
+			d, _ := declared.(map[string]any)
+			l, _ := live.(map[string]any)
+			declared, live = d[part], l[part]
+			continue
+		}
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			return false
+		}
+		d, _ := declared.([]any)
+		l, _ := live.([]any)
+		switch {
+		case n < len(d):
+			declared, live = d[n], liveItem(d[n], n, l)
+		case n < len(l):
+			declared, live = nil, l[n]
+		default:
+			return false
+		}
+		if !isAt(live, p[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownedFields returns the fields of some managers, and their parents, as keys of [fieldKey].
+func ownedFields(entries []metav1.ManagedFieldsEntry,
+	selects func(metav1.ManagedFieldsEntry) bool) map[string]bool {
 	owned := map[string]bool{}
-	selects := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) || m.overrides(e) }
 	for p := range fieldsOf(entries, selects).All() {
 		var parts []string
 		for _, element := range p {

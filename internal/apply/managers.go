@@ -34,23 +34,24 @@ func (m managers) overrides(e metav1.ManagedFieldsEntry) bool {
 		e.Manager == m.own && e.Operation == metav1.ManagedFieldsOperationUpdate
 }
 
-// takeOver takes over the fields of those managers that the request does not keep.
-func (r *run) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, bool) {
-	return r.taking().takeOver(fields, apiVersion, r.req.Owner.Group)
-}
-
-// taking returns the managers as the request takes fields over.
-func (r *run) taking() managers {
+// takeOver takes over the fields of an object from those managers that the request does not keep. Ignored fields stay
+// with their managers, also those that are not declared.
+func (r *run) takeOver(o *object, live *unstructured.Unstructured,
+	fields []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, bool) {
 	m := r.managers
 	m.keeps = r.req.KeepOthers
-	return m
+	ignored := ignoredPaths(r.req.Ignore, o.manifest, false)
+	return m.takeOver(fields, o.manifest.GetAPIVersion(), func(p fieldpath.Path) bool {
+		return isKept(p, r.req.Owner.Group) || slices.ContainsFunc(ignored, func(pointer []string) bool {
+			return pointsTo(pointer, p, o.manifest.Object, live.Object)
+		})
+	})
 }
 
 // takeOver returns managed fields in which we own the fields of overridden managers, so that the next apply
-// removes those that are not declared. It reports false if there are none. Annotations and labels that
-// control how the object is applied, and the annotation of a rollout restart, stay with their managers.
-func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
-	group string) ([]metav1.ManagedFieldsEntry, bool) {
+// removes those that are not declared. It reports false if there are none. Some fields stay with their managers.
+func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string,
+	stays func(fieldpath.Path) bool) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
 	mine := -1
@@ -69,7 +70,7 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion,
 		}
 		kept := fieldpath.NewSet()
 		for p := range set.All() {
-			if isKept(p, group) {
+			if stays(p) {
 				kept.Insert(p.Copy())
 			}
 		}
@@ -132,7 +133,8 @@ func onlyParents(s, kept *fieldpath.Set) bool {
 	return only
 }
 
-// isKept reports whether a field stays with its manager.
+// isKept reports whether a field stays with its manager: an annotation or label that controls how the object is
+// applied, or the annotation of a rollout restart.
 func isKept(p fieldpath.Path, group string) bool {
 	field := func(back int) string {
 		if n := len(p) - 1 - back; n >= 0 && p[n].FieldName != nil {
@@ -157,17 +159,19 @@ func withFields(e metav1.ManagedFieldsEntry, set *fieldpath.Set) metav1.ManagedF
 	return e
 }
 
-// dropUnowned removes the fields that an apply removes after those of overridden managers were taken over. The object
-// has the managed fields of an apply without the takeover.
-func (m managers) dropUnowned(o *unstructured.Unstructured, group string) {
-	before := o.GetManagedFields()
-	after, _ := m.takeOver(before, o.GetAPIVersion(), group)
-	ours := func(e metav1.ManagedFieldsEntry) bool { return m.isOurs(e) && e.APIVersion == o.GetAPIVersion() }
+// dropUnowned removes the fields that an apply removes after those of overridden managers were taken over. The result
+// of a dry-run has the managed fields of an apply without the takeover.
+func (r *run) dropUnowned(o *object, result *unstructured.Unstructured) {
+	before := result.GetManagedFields()
+	after, _ := r.takeOver(o, result, before)
+	ours := func(e metav1.ManagedFieldsEntry) bool {
+		return r.managers.isOurs(e) && e.APIVersion == result.GetAPIVersion()
+	}
 	others := func(e metav1.ManagedFieldsEntry) bool { return !ours(e) }
 	owned := fieldsOf(before, ours).Union(fieldsOf(after, others))
 	for p := range fieldsOf(after, ours).All() {
 		if !holds(owned, p) {
-			without(o.Object, p)
+			without(result.Object, p)
 		}
 	}
 }

@@ -22,15 +22,15 @@ type normalization struct {
 
 // normalized returns the managed fields of a live object with these changes. It reports false if there is nothing to
 // change.
-func (r *run) normalized(live *unstructured.Unstructured, apiVersion string,
+func (r *run) normalized(o *object, live *unstructured.Unstructured,
 	n normalization) ([]metav1.ManagedFieldsEntry, bool) {
 	fields, changed := live.GetManagedFields(), false
 	if n.convert {
-		fields, changed = inVersion(fields, apiVersion)
+		fields, changed = inVersion(fields, o.manifest.GetAPIVersion())
 	}
 	if n.takeOver {
 		var taken bool
-		fields, taken = r.takeOver(fields, apiVersion)
+		fields, taken = r.takeOver(o, live, fields)
 		changed = changed || taken
 	}
 	return fields, changed
@@ -50,7 +50,7 @@ func (r *run) checkNormalized(ctx context.Context, o *object, desired, live *uns
 		}
 	}
 	if !keepsOtherFields(desired, r.req.Owner) {
-		fields, taken = r.takeOver(fields, desired.GetAPIVersion())
+		fields, taken = r.takeOver(o, live, fields)
 	}
 	if !convert && !taken {
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *run) normalize(ctx context.Context, o *object, n normalization) (before
 			return err
 		}
 		version = before.GetResourceVersion()
-		fields, needed := r.normalized(before, o.manifest.GetAPIVersion(), n)
+		fields, needed := r.normalized(o, before, n)
 		if !needed {
 			return nil
 		}

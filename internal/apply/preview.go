@@ -71,14 +71,14 @@ func (r *run) difference(before, after *unstructured.Unstructured) string {
 func (r *run) reportsDiff() bool { return r.preview || r.diffs.Add(1) <= int64(r.req.MaxDiffs) }
 
 // planDiff adds what is needed to report the diff of an object: in a preview the diff itself, else the live object.
-func (r *run) planDiff(p *plan, live, result *unstructured.Unstructured) {
+func (r *run) planDiff(o *object, p *plan, live, result *unstructured.Unstructured) {
 	if !r.preview {
 		p.live = live
 		return
 	}
 	if p.takeOver {
 		result = result.DeepCopy()
-		r.taking().dropUnowned(result, r.req.Owner.Group)
+		r.dropUnowned(o, result)
 	}
 	p.diff = r.difference(live, result)
 	r.inspect(p, live, result)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sluice-gitops/sluice/internal/kubewatch"
 )
@@ -193,7 +194,8 @@ var takeOverCases = map[string]struct {
 func TestTakeOver(t *testing.T) {
 	for name, c := range takeOverCases {
 		t.Run(name, func(t *testing.T) {
-			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1", group)
+			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1",
+				func(p fieldpath.Path) bool { return isKept(p, group) })
 			if needed != (c.want != nil) {
 				t.Fatalf("needed is %v", needed)
 			}

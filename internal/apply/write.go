@@ -147,7 +147,7 @@ func (r *run) apply(ctx context.Context, o *object, p *plan) (w written, err err
 		return w, nil
 	}
 	// An object without managed fields has some after the first apply: those of the managers before it.
-	if _, left := r.normalized(w.live, desired.GetAPIVersion(), n); left {
+	if _, left := r.normalized(o, w.live, n); left {
 		if _, _, err = r.normalize(ctx, o, n); err == nil {
 			w.live, err = r.patch(ctx, o, desired, validated)
 		}

@@ -207,7 +207,7 @@ func (p *previewChange) printOwner(o *preview.Owner) {
 		object := &o.Objects[n]
 		colour := map[risk.Action]string{risk.Created: term.Green, risk.Configured: term.Yellow}[object.Action]
 		mark := map[risk.Action]string{risk.Created: "+", risk.Configured: "~", risk.Recreated: "±", risk.Deleted: "-",
-			risk.Hidden: "?"}[object.Action]
+			risk.Hidden: "?", risk.Unchanged: "="}[object.Action]
 		fmt.Fprintln(p.Out, p.Out.Paint(cmp.Or(colour, term.Red), fmt.Sprintf("  %s %s %s", mark,
 			shown(object.String()), object.Action)))
 		p.printFindings("      ", object.Findings)

@@ -97,6 +97,29 @@ func TestPreviewOffline(t *testing.T) {
 	run(t, "preview", "--from-dir", other, "--to-dir", dir, "--offline").wants(t, 1, "2 configured, 1 deleted")
 }
 
+// TestUnknownFieldsAreNamed adds a mistyped field, which changes nothing else.
+func TestUnknownFieldsAreNamed(t *testing.T) {
+	t.Parallel()
+	const web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replica: 3\n" +
+		"  template: {spec: {containers: [{name: web, imagePullSecret: x}]}}\n"
+	const found = "spec.replica, spec.template.spec.containers[0].imagePullSecret"
+	dir := previewClone(t, map[string]string{"web/web.yaml": web, "web/app.yaml": configMap + "\"1\"\nunknown: x\n"})
+	args := []string{"preview", "--clone", dir, "--from", "main", "--to", "my-branch", "--offline", "--fail-on",
+		"medium"}
+	r := run(t, args...).wants(t, 1, "risk medium")
+	for _, want := range []string{"ConfigMap/shop/app configured", "left out: unknown (unknown-fields)",
+		"left out: " + found + " (unknown-fields)"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("the preview lacks %q:\n%s", want, r.out)
+		}
+	}
+	build := []string{"build", "ks", "web", "--path", filepath.Join(dir, "web"), "--kustomization-file",
+		filepath.Join(dir, "clusters/web.yaml"), "--dry-run", "-n", "flux-system"}
+	run(t, build...).wants(t, exitOK, "unknown field, which is left out when it is applied: Deployment 'web': "+
+		"spec.replica in web/web.yaml, line 5", "ConfigMap 'app': unknown in web/app.yaml, line 7")
+	run(t, append(build, "--strict-fields")...).wants(t, exitFailed, "unknown fields", "spec.replica in web/web.yaml")
+}
+
 func TestPreviewErrors(t *testing.T) {
 	t.Parallel()
 	dir := previewClone(t, map[string]string{"web/app.yaml": "a: [", "db/claim.yaml": ""})

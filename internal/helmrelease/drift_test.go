@@ -1,15 +1,18 @@
 package helmrelease_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -27,6 +30,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	h.release("app", detecting(meta.DriftEnabled))
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
 	h.Patch(&corev1.ConfigMap{}, "app-config", drifted)
 	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
 	h.configMap("app-config", "red")
@@ -34,6 +38,7 @@ func TestDriftIsCorrected(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
 	if got := h.statuses("app"); got != "1 deployed" {
 		t.Errorf("stored releases are %s", got)
 	}
@@ -51,6 +56,18 @@ func TestDriftIsReported(t *testing.T) {
 
 	h.edit("app", detecting(meta.DriftEnabled))
 	h.configMap("app-config", "red")
+	h.hasCondition("app", meta.DriftedCondition, "False", helmv2.NoDriftDetectedReason, "No drift detected")
+	h.edit("app", detecting(meta.DriftDisabled))
+	testenv.Eventually(t, "the condition is gone", func() error {
+		r := &helmv2.HelmRelease{}
+		if err := h.Get(r, "app"); err != nil {
+			return err
+		}
+		if c := apimeta.FindStatusCondition(r.Status.Conditions, meta.DriftedCondition); c != nil {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 }
 
 func TestDriftIsIgnored(t *testing.T) {
@@ -101,11 +118,15 @@ func TestFieldsOfOthersAreNoDrift(t *testing.T) {
 }
 
 // TestFieldsOfKubectlAreKept adds fields to the objects of a release as kubectl does: they are neither drift nor
-// removed by a correction or an upgrade. A change of what the chart declares is corrected, unless a rule ignores it.
+// removed by a correction or an upgrade. A change of what the chart declares is corrected. Fields of overridden
+// managers are removed, unless a rule ignores them.
 func TestFieldsOfKubectlAreKept(t *testing.T) {
-	h := newHarness(t)
+	h := newHarness(t, func(o *options.Options) { o.OverrideManagers = []string{"lens"} })
 	h.publish("1.0.0", nil)
-	h.release("app", detecting(meta.DriftEnabled))
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.DriftDetection = &meta.DriftDetection{Mode: meta.DriftEnabled,
+			Ignore: []meta.IgnoreRule{{Paths: []string{"/data/ignored"}}}}
+	})
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
 	for manager, patch := range map[string]string{
@@ -113,6 +134,7 @@ func TestFieldsOfKubectlAreKept(t *testing.T) {
 		"kubectl-label":    `{"metadata":{"labels":{"labeled":"yes"}}}`,
 		"kubectl-annotate": `{"metadata":{"annotations":{"annotated":"yes"}}}`,
 		"kubectl-patch":    `{"data":{"k":"drifted"}}`,
+		"lens":             `{"data":{"ignored":"yes","removed":"yes"}}`,
 	} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "app-config"}}
 		if err := h.Client.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(patch)),
@@ -120,10 +142,18 @@ func TestFieldsOfKubectlAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testenv.Eventually(t, "the drift is corrected", func() error {
+		cm := h.configMap("app-config", "red")
+		if cm.Data["removed"] != "" {
+			return fmt.Errorf("the data are %v", cm.Data)
+		}
+		return nil
+	})
 	h.HasEvent("app", meta.DriftCorrectedReason, "app-config")
 	check := func(cm *corev1.ConfigMap) {
 		t.Helper()
-		if cm.Data["edited"] != "yes" || cm.Labels["labeled"] != "yes" || cm.Annotations["annotated"] != "yes" {
+		if cm.Data["edited"] != "yes" || cm.Labels["labeled"] != "yes" || cm.Annotations["annotated"] != "yes" ||
+			cm.Data["ignored"] != "yes" || cm.Data["removed"] != "" {
 			t.Errorf("the object is %+v", cm)
 		}
 	}

@@ -87,8 +87,12 @@ func (r *run) preview(ctx context.Context) (*rollout.Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
+	ignore, err := rollout.IgnoreRules(nil, r.obj.Spec.DriftDetection)
+	if err != nil {
+		return nil, err
+	}
 	request := apply.Request{Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, MaxDiffs: rollout.MaxDiffs,
-		Veil: r.veil, Inspect: true, KeepOthers: true}
+		Veil: r.veil, Inspect: true, KeepOthers: true, Ignore: ignore}
 	if o.last != nil {
 		before, err := r.objectsOf(o.last)
 		if err != nil {

@@ -128,7 +128,8 @@ func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
 	h.ready("app", 1)
 }
 
-// TestBadCharts releases what cannot be released. Each failure says why, and ends when the input is corrected.
+// TestBadCharts releases what cannot be released. Each failure says why. Those before a release exists do not count as
+// attempts, and are retried.
 func TestBadCharts(t *testing.T) {
 	t.Parallel()
 	h := sharedHarness(t)
@@ -138,6 +139,7 @@ func TestBadCharts(t *testing.T) {
 		files   map[string]string
 		values  map[string]any
 		says    string
+		stored  bool
 	}{
 		"schema": {version: "1.0.0", values: map[string]any{"color": "red", "size": "big"}, says: "size",
 			files: map[string]string{"values.schema.json": `{"properties":{"size":{"type":"integer"}}}`}},
@@ -146,10 +148,10 @@ func TestBadCharts(t *testing.T) {
 		"template": {version: "1.0.2", says: "nope", files: map[string]string{"templates/x.yaml": "{{ nope }}"}},
 		"kind": {version: "1.0.3", says: "does not serve kind Nope", files: map[string]string{
 			"templates/x.yaml": "apiVersion: a.example.com/v1\nkind: Nope\nmetadata: {name: a}\n"}},
-		"field": {version: "1.0.4", says: "dada", files: map[string]string{
+		"field": {version: "1.0.4", says: "dada", stored: true, files: map[string]string{
 			"templates/config.yaml": strings.Replace(configTemplate, "\ndata:", "\ndada:", 1)}},
 		"yaml": {version: "1.0.5", says: "YAML", files: map[string]string{"templates/x.yaml": "a: [\n"}},
-		"namespace": {version: "1.0.6", says: "does-not-exist", files: map[string]string{
+		"namespace": {version: "1.0.6", says: "does-not-exist", stored: true, files: map[string]string{
 			"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: does-not-exist}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +159,11 @@ func TestBadCharts(t *testing.T) {
 			h.publish(c.version, c.files)
 			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.InstallFailedReason, c.says)
+			if c.stored {
+				h.outOfRetries(name)
+			} else {
+				h.retriesUncounted(name, helmv2.InstallFailedReason)
+			}
 		})
 	}
 }

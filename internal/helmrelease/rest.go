@@ -78,6 +78,10 @@ func (r *run) correct(ctx context.Context, rel *helmrelease.Release) error {
 	if r.obj.DriftMode() == meta.DriftEnabled {
 		r.state.drift.ReportContentions(r.obj, &r.report, r.target.Cluster.Contentions(owner))
 	}
+	if rel != nil && !apimeta.IsStatusConditionTrue(r.obj.Status.Conditions, meta.DriftedCondition) {
+		reconcile.Mark(r.obj, meta.DriftedCondition, metav1.ConditionFalse, helmv2.NoDriftDetectedReason,
+			"No drift detected against the cluster state")
+	}
 	return nil
 }
 

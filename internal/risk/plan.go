@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
-// FromPlan returns the objects that change in a preview of an apply whose request says Inspect.
+// FromPlan returns the objects that change in a preview of an apply whose request says Inspect, and those that do not
+// change, but declare fields that their kind does not have.
 func FromPlan(planned []apply.Change, veil *redact.Veil) []Object {
 	var out []Object
 	for _, c := range planned {
@@ -44,6 +45,8 @@ func actionOf(c apply.Change) Action {
 		return Deleted
 	case c.Action == apply.Hidden:
 		return Hidden
+	case c.Action == apply.Unchanged && len(c.Unknown) > 0:
+		return Unchanged
 	}
 	return ""
 }

@@ -64,11 +64,12 @@ const (
 	Configured Action = "configured"
 	Recreated  Action = "recreated" // deleted, and created again
 	Deleted    Action = "deleted"
-	Hidden     Action = "hidden" // it may change, but the account that computed the change may not see it
+	Hidden     Action = "hidden"    // it may change, but the account that computed the change may not see it
+	Unchanged  Action = "unchanged" // only listed if the object declares fields that its kind does not have
 )
 
 // Actions lists all actions.
-var Actions = []Action{Created, Configured, Recreated, Deleted, Hidden}
+var Actions = []Action{Created, Configured, Recreated, Deleted, Hidden, Unchanged}
 
 // Object is the change of one object.
 type Object struct {
@@ -126,7 +127,7 @@ type Change struct {
 	Owner     Owner
 	Inventory int      // number of objects that the owner applied before
 	Revision  string   // that the owner would move to
-	Objects   []Object // without objects that do not change
+	Objects   []Object // without objects that do not change, except those that declare unknown fields in a preview
 	Author    string   // of the commit, as name <address>; a claim of who wrote the commit
 	Signed    bool     // the signature of the commit was verified
 	Signers   []string // fingerprints of the keys whose signatures were verified

@@ -226,15 +226,21 @@ func TestFromPlan(t *testing.T) {
 func TestUnknownFieldsAreARisk(t *testing.T) {
 	planned := []apply.Change{{Ref: apply.Ref{Kind: "ConfigMap", Name: "a"}, Action: apply.Created,
 		After: &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap"}}}}
-	for _, unknown := range []bool{false, true} {
-		if unknown {
-			planned[0].Unknown = []apply.UnknownField{{Path: "unknown", Where: "a.yaml, line 1"}}
-		}
-		a := risk.Default().Classify(t.Context(), &risk.Change{Objects: risk.FromPlan(planned, nil)})
-		f := a.Of(0)
-		found := len(f) == 1 && f[0].Rule == "unknown-fields" && strings.HasSuffix(f[0].Message, ": unknown")
-		if found != unknown {
-			t.Errorf("unknown fields %v: findings %v", unknown, f)
+	for _, action := range []apply.Action{apply.Created, apply.Configured, apply.Unchanged} {
+		for _, unknown := range []bool{false, true} {
+			planned[0].Action, planned[0].Unknown = action, nil
+			if unknown {
+				planned[0].Unknown = []apply.UnknownField{{Path: "unknown", Where: "a.yaml, line 1"}}
+			}
+			objects := risk.FromPlan(planned, nil)
+			if len(objects) == 0 && action == apply.Unchanged && !unknown {
+				continue
+			}
+			f := risk.Default().Classify(t.Context(), &risk.Change{Objects: objects}).Of(0)
+			found := len(f) == 1 && f[0].Rule == "unknown-fields" && strings.HasSuffix(f[0].Message, ": unknown")
+			if found != unknown || len(objects) != 1 {
+				t.Errorf("%s, unknown fields %v: findings %v", action, unknown, f)
+			}
 		}
 	}
 }

@@ -2,9 +2,9 @@ package risk
 
 import "github.com/sluice-gitops/sluice/internal/expression"
 
-// Value returns the change as the variable `change` of expressions: created, configured, recreated, deleted and hidden
-// are lists of objects; images lists the images that change; inventory, author, signed, signers, message, files and
-// owner are as in [Change]. The level is that of a finished classification, or None.
+// Value returns the change as the variable `change` of expressions: created, configured, recreated, deleted, hidden
+// and unchanged are lists of objects; images lists the images that change; inventory, author, signed, signers, message,
+// files and owner are as in [Change]. The level is that of a finished classification, or None.
 func (c *Change) Value(level Level) map[string]any {
 	out := map[string]any{
 		"owner":     map[string]any{"kind": c.Owner.Kind, "namespace": c.Owner.Namespace, "name": c.Owner.Name},

@@ -32,9 +32,12 @@ type Proposal struct {
 // caller adds what is known of the change, and then identifies it.
 func NewProposal(owner reconcile.Ref, inventory int, revision string, planned []apply.Change,
 	veil *redact.Veil) *Proposal {
+	objects := slices.DeleteFunc(risk.FromPlan(planned, veil), func(o risk.Object) bool {
+		return o.Action == risk.Unchanged // there is nothing to hold
+	})
 	return &Proposal{Planned: hideNames(planned, veil), Change: risk.Change{
 		Owner:     risk.Owner{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
-		Inventory: inventory, Revision: revision, Objects: risk.FromPlan(planned, veil), Secrets: veil.Texts(),
+		Inventory: inventory, Revision: revision, Objects: objects, Secrets: veil.Texts(),
 	}}
 }
 

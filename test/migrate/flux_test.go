@@ -1,6 +1,7 @@
-// Package migrate tests sluice migrate with the built binary and a real API server. Flux itself does not run here: its
-// Deployments are of the playground, which runs nothing in Pods, and its objects are created as its controllers leave
-// them, with their status, managed fields, labels, inventories and finalizers.
+// Package migrate tests sluice migrate with the built binary and a real API server. By default, Flux itself does not
+// run here: its Deployments are of the playground, which runs nothing in Pods, and its objects are created as its
+// controllers leave them, with their status, managed fields, labels, inventories and finalizers. With SLUICE_FLUX, its
+// released kustomize-controller and helm-controller apply and install what is migrated; see released_test.go.
 package migrate
 
 import (

@@ -24,6 +24,7 @@ const (
 	ValuesErrorReason           = "ValuesError"
 	RetriesExceededReason       = "RetriesExceeded"
 	MissingRollbackTargetReason = "MissingRollbackTarget"
+	NoDriftDetectedReason       = "NoDriftDetected"
 	InventoryBuildFailedReason  = "InventoryBuildFailed"
 )
 

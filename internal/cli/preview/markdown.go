@@ -132,7 +132,7 @@ func (o *Object) folded() string {
 
 func mark(a risk.Action) string {
 	return map[risk.Action]string{risk.Created: "+", risk.Configured: "~", risk.Recreated: "±", risk.Deleted: "-",
-		risk.Hidden: "?"}[a]
+		risk.Hidden: "?", risk.Unchanged: "="}[a]
 }
 
 // Summary returns the counts and the level in words.

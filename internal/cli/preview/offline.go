@@ -232,7 +232,15 @@ func (r *run) compareRendered(key types.NamespacedName, before, after *rendered)
 		return
 	}
 	owner.veil = veilOf(before, after)
-	owner.add(compareObjects(old, now, owner.veil, after != nil && !after.obj.Spec.Prune))
+	changes := compareObjects(old, now, owner.veil, after != nil && !after.obj.Spec.Prune)
+	for n, c := range changes {
+		if c.After != nil {
+			for _, p := range apply.UnknownFields(c.After) {
+				changes[n].Unknown = append(changes[n].Unknown, apply.UnknownField{Path: p})
+			}
+		}
+	}
+	owner.add(changes)
 	r.addOwner(owner)
 }
 

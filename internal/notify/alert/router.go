@@ -185,8 +185,8 @@ func (r *Router) Route(ctx context.Context, e event.Event) []delivery.Delivery {
 	var objectLabels labels.Set
 	labelsLoaded := false
 	selects := func(s source) bool {
-		if s.labels == nil {
-			return s.name == notificationv1.Any || s.name == object.Name
+		if isNamed := s.name == notificationv1.Any || s.name == object.Name; !isNamed || s.labels == nil {
+			return isNamed
 		}
 		if !labelsLoaded {
 			objectLabels = r.Labels(ctx, object.Kind,

@@ -116,6 +116,10 @@ func TestRoute(t *testing.T) {
 			MatchLabels: map[string]string{"team": "frontend"}})},
 		"anywhere": {EventSources: kustomizations(notificationv1.EventSource{Name: "*", Namespace: "*",
 			MatchLabels: map[string]string{"team": "frontend"}})},
+		"one-labelled": {EventSources: kustomizations(notificationv1.EventSource{Name: "shop", Namespace: "prod",
+			MatchLabels: map[string]string{"team": "frontend"}})},
+		"named-other": {EventSources: kustomizations(notificationv1.EventSource{Name: "web", Namespace: "prod",
+			MatchLabels: map[string]string{"team": "frontend"}})},
 		"grouped": {EventSources: kustomizations(notificationv1.EventSource{Name: "web",
 			APIVersion: "kustomize.toolkit.fluxcd.io/v1beta2"})},
 		"included": {EventSources: kustomizations(notificationv1.EventSource{Name: "web"}),
@@ -142,7 +146,7 @@ func TestRoute(t *testing.T) {
 		"other object": {event: newEvent("Kustomization", "ops", "db"), want: "all twice"},
 		"failure":      {event: newEvent("Kustomization", "prod", "db", withFailure), want: "errors prod"},
 		"selected by label": {event: newEvent("Kustomization", "prod", "shop", withFailure),
-			want: "anywhere errors labelled prod"},
+			want: "anywhere errors labelled one-labelled prod"},
 		"label in any namespace": {event: newEvent("Kustomization", "elsewhere", "shop"), want: "anywhere"},
 		"other kind":             {event: newEvent("HelmRelease", "ops", "web"), want: ""},
 		"gate":                   {event: newEvent("Gate", "ops", "freeze"), want: "gates"},
@@ -306,11 +310,6 @@ func TestInvalidAlerts(t *testing.T) {
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "prod" })},
 		"all namespaces": {reason: "AccessDenied", want: "--no-cross-namespace-refs",
 			spec: source(func(s *notificationv1.EventSource) { s.Namespace = "*" })},
-		"name and labels": {reason: "ValidationFailed", want: "both a name and matchLabels. Set the name to * to " +
-			"select by label",
-			spec: source(func(s *notificationv1.EventSource) {
-				s.Name, s.MatchLabels = "a", map[string]string{"a": "b"}
-			})},
 		"invalid label": {reason: "ValidationFailed", want: "spec.eventSources[0].matchLabels",
 			spec: source(func(s *notificationv1.EventSource) { s.MatchLabels = map[string]string{"a b": "c"} })},
 		"invalid expression": {reason: "ValidationFailed",

@@ -94,8 +94,6 @@ func compileSource(a *notificationv1.Alert, i int, noCrossNamespaceRefs bool) (s
 				"--no-cross-namespace-refs").Final()
 	case len(spec.MatchLabels) == 0:
 		return s, nil
-	case s.name != notificationv1.Any:
-		return s, invalid("%s has both a name and matchLabels", field).WithHint("Set the name to * to select by label")
 	}
 	if s.labels, err = labels.ValidatedSelectorFromSet(spec.MatchLabels); err != nil {
 		return s, invalid("%s.matchLabels contains an invalid label", field).Because(err).WithHint("Correct it")
