@@ -76,7 +76,8 @@ func (u *uiCommand) run(ctx context.Context) error {
 	}
 	log := funcr.New(func(_, text string) { u.Step("%s", term.OneLine(text)) }, funcr.Options{})
 	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log,
-		Now: time.Now, TraceURL: u.traces.URL, Namespace: u.Namespace(), Cluster: u.ContextName(), Kubernetes: ui.KubernetesVersion(user.Cluster)}
+		Now: time.Now, TraceURL: u.traces.URL, Namespace: u.Namespace(), Cluster: u.ContextName(),
+		Kubernetes: ui.KubernetesVersion(user.Cluster)}
 	return server.Serve(ctx, l)
 }
 

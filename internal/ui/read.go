@@ -24,7 +24,8 @@ const (
 type me struct {
 	User    string `json:"user"`
 	Version string `json:"version"`
-	// Cluster is its name, as the kubeconfig or the administrator calls it, and Kubernetes its version; both may be empty.
+	// Cluster is its name, as the kubeconfig or the administrator calls it, and Kubernetes its version; both may be
+	// empty.
 	Cluster    string `json:"cluster,omitempty"`
 	Kubernetes string `json:"kubernetes,omitempty"`
 
@@ -47,7 +48,8 @@ func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
 
 // controllers returns why the controllers may not work, as far as the user may see it.
 func (s *Server) controllers(ctx context.Context, u *User, _ *http.Request) (any, error) {
-	return map[string][]string{"problems": append([]string{}, state.Problems(ctx, u.Client, s.Namespace, s.Now())...)}, nil
+	problems := append([]string{}, state.Problems(ctx, u.Client, s.Namespace, s.Now())...)
+	return map[string][]string{"problems": problems}, nil
 }
 
 // filter returns what the user may see of the model now.
@@ -77,8 +79,8 @@ type page struct {
 	Next  string       `json:"next,omitempty"` // value of `after` for the next page
 }
 
-// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after. With order=state the worst
-// come first, without further pages.
+// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after. With order=state the
+// worst come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)

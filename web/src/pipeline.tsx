@@ -30,20 +30,22 @@ export function isHeldByGate(s: Step): boolean {
 export function Pipeline({ steps }: { steps: Step[] }) {
   const now = useNow();
   return (
-    <ol class="pipeline" aria-label="The way of the current change">
-      {steps.map((s) => (
-        <li class={`${s.state} ${isHeldByGate(s) ? 'at-gate' : ''}`} title={s.text}>
-          <span class="mark">
-            <StepIcon name={s.name} />
-          </span>
-          <span>
-            <strong>{s.name}</strong>
-            <small>{fact(s, now)}</small>
-          </span>
-          <span class="visually-hidden">{s.state}</span>
-        </li>
-      ))}
-    </ol>
+    <div class="scroll" tabIndex={0} role="region" aria-label="The way of the current change">
+      <ol class="pipeline">
+        {steps.map((s) => (
+          <li class={`${s.state} ${isHeldByGate(s) ? 'at-gate' : ''}`} title={s.text}>
+            <span class="mark">
+              <StepIcon name={s.name} />
+            </span>
+            <span>
+              <strong>{s.name}</strong>
+              <small>{fact(s, now)}</small>
+            </span>
+            <span class="visually-hidden">{s.state}</span>
+          </li>
+        ))}
+      </ol>
+    </div>
   );
 }
 

@@ -39,7 +39,7 @@ function counts(data?: Overview): Record<string, [number, string]> {
 export function Side({ place, me, overview }: { place: Place; me?: Me; overview?: Overview }) {
   const count = counts(overview);
   return (
-    <div class="side">
+    <aside class="side" aria-label="Sluice">
       <Link to="/" class="brand" aria-label="Sluice">
         <img src="/icon.svg" width="24" height="24" alt="" />
         <span>Sluice</span>
@@ -73,7 +73,7 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
         })}
       </nav>
       {me && <User me={me} />}
-    </div>
+    </aside>
   );
 }
 
@@ -148,7 +148,7 @@ export function Top({ crumbs, connected, onFind }: { crumbs: [string, string?][]
           </>
         ))}
       </nav>
-      <button class="find" onClick={onFind} aria-label="Search and commands">
+      <button class="find" onClick={onFind}>
         <Icon of={Search} />
         <span>Search or ask: a commit, image, app, reason…</span>
         <kbd>⌘K</kbd>

@@ -6,7 +6,7 @@ import { Ago, Brief, DiffText, Revision, shortRevision } from '../parts';
 // PendingChange shows what would change if the gate opened.
 export function PendingChange({ pending, why }: { pending: Pending; why?: string }) {
   return (
-    <section class="card" aria-label="Pending change">
+    <section class="card">
       <header>
         <strong>Pending change</strong> <Revision of={pending.revision} />
         <span class="quiet">
