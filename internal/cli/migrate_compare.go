@@ -153,7 +153,7 @@ func (c *comparer) buildOptions(s migrate.Settings, result *migrate.Comparison) 
 		if err != nil {
 			return o, err
 		}
-		o.Fetch = remotebase.NewFetcher(transport)
+		o.Fetch, o.FetchBase = remotebase.NewFetcher(transport), c.sources.FetchBase
 	}
 	return o, nil
 }

@@ -232,3 +232,26 @@ func TestPreviewKeepsCredentials(t *testing.T) {
 		t.Errorf("the reason is missing:\n%s", got.out)
 	}
 }
+
+// TestPreviewOfAnEmptiedDirectory shows what an emptied directory would delete, and what has to allow it.
+func TestPreviewOfAnEmptiedDirectory(t *testing.T) {
+	_, namespace := withControllers(t)
+	git := testenv.NewGit(t)
+	git.Commit("fleet", map[string]string{"app/a.yaml": configMap + "\"1\"\n", "app/readme.md": "x"})
+	at(t, "create", "source", "git", "fleet", "--url", git.URL+"/fleet.git", "--branch", "main", "-n", namespace).
+		wants(t, exitOK)
+	at(t, "create", "ks", "app", "--source", "GitRepository/fleet", "--path", "./app", "--prune", "--interval", "1h",
+		"--target-namespace", namespace, "-n", namespace).wants(t, exitOK)
+	git.SetRef("fleet", "refs/heads/next", strings.TrimSpace(git.Run("fleet", "rev-parse", "refs/heads/main")))
+	git.CommitTo("fleet", "refs/heads/next", map[string]string{"app/a.yaml": testenv.Delete})
+	r := at(t, "preview", "--clone", filepath.Join(git.Root, "fleet.git"), "--from", "main", "--to", "next", "--source",
+		"GitRepository/"+namespace+"/fleet")
+	for _, want := range []string{"- ConfigMap/" + namespace + "/app deleted", "its build has no objects",
+		"kustomize.toolkit.fluxcd.io/allow-empty"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("the preview lacks %q:\n%s%s", want, r.out, r.err)
+		}
+	}
+	at(t, "delete", "ks", "app", "--silent", "-n", namespace)
+	at(t, "delete", "source", "git", "fleet", "--silent", "-n", namespace)
+}

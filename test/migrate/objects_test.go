@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -45,7 +47,14 @@ type world struct {
 	recorded *fluxlive.Recording // nil without SLUICE_REALWORLD
 
 	chartDigest string // of the OCI artifact with the chart
+	sops        *testenv.SOPS
 }
+
+// Kustomizations with more than plain manifests.
+const (
+	encrypted = "app-8" // generates a Secret from a file that SOPS encrypted
+	remote    = "app-9" // has a base in another repository
+)
 
 // builtInKinds returns manifests of built-in kinds, in which %s is the namespace.
 func builtInKinds(f *flux) string {
@@ -80,6 +89,13 @@ func (f *flux) world() *world {
 	for n := range appsPerTeam {
 		files[fmt.Sprintf("apps/app-%d/all.yaml", n)] = manifests(fmt.Sprintf("app-%d", n))
 	}
+	w.git.Commit("bases", map[string]string{"base/kustomization.yaml": "resources: [all.yaml]\n",
+		"base/all.yaml": manifests(remote)})
+	delete(files, "apps/"+remote+"/all.yaml")
+	files["apps/"+remote+"/kustomization.yaml"] = "resources: ['" + w.git.URL + "/bases.git//base?ref=main']\n"
+	w.sops = testenv.NewSOPS(f)
+	files["apps/"+encrypted+"/kustomization.yaml"] = generatingSecret
+	files["apps/"+encrypted+"/login.env"] = w.sops.Encrypt("dotenv", login)
 	for _, team := range f.teams {
 		files["kinds/"+team+"/all.yaml"] = strings.ReplaceAll(builtInKinds(f), "%s", team)
 	}
@@ -215,9 +231,42 @@ func (w *world) sources(team string) {
 // app creates a Kustomization, and what it applied.
 func (w *world) app(team, name string) {
 	w.Helper()
-	entries := w.applyAsFlux(team, name, team, manifests(name))
-	w.kustomization(team, name, "./apps/"+name, entries, object{"targetNamespace": team, "wait": true,
-		"timeout": "2m"})
+	spec := object{"targetNamespace": team, "wait": true, "timeout": "2m"}
+	text := manifests(name)
+	if name == encrypted {
+		text += "---\n" + w.generatedSecret()
+		spec["decryption"] = object{"provider": "sops", "secretRef": object{"name": "sops-keys"}}
+		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "sops-keys"},
+			StringData: map[string]string{"test.agekey": w.sops.PrivateKey}})
+	}
+	entries := w.applyAsFlux(team, name, team, text)
+	w.kustomization(team, name, "./apps/"+name, entries, spec)
+}
+
+const (
+	login            = "password=s3cret\n"
+	generatingSecret = "resources: [all.yaml]\nsecretGenerator: [{name: login, envs: [login.env]}]\n"
+)
+
+// generatedSecret returns the Secret that kustomize generates from the plain file.
+func (w *world) generatedSecret() string {
+	w.Helper()
+	files := filesys.MakeFsInMemory()
+	for name, content := range map[string]string{"login.env": login, "kustomization.yaml": strings.Replace(
+		generatingSecret, "resources: [all.yaml]\n", "", 1)} {
+		if err := files.WriteFile(name, []byte(content)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, ".")
+	if err != nil {
+		w.Fatal(err)
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return string(text)
 }
 
 // kinds creates a Kustomization that applied all built-in kinds.

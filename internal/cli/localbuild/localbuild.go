@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
@@ -47,8 +48,9 @@ type Options struct {
 	// Placeholders replace values of Secrets before anything is built, for changes that were not reviewed.
 	Placeholders *redact.Placeholders
 
-	// Fetch downloads remote manifests, as [build.Request] says; nil if they are refused.
-	Fetch func(ctx context.Context, url string) ([]byte, error)
+	// Fetch and FetchBase fetch remote bases, as [build.Request] says; nil if they are refused.
+	Fetch     func(ctx context.Context, url string) ([]byte, error)
+	FetchBase func(ctx context.Context, base remotebase.Base) (*artifact.Tree, error)
 
 	// Keys returns the keys of spec.decryption, nil if they are not at hand. Without keys, encrypted values are masked.
 	Keys func(ctx context.Context, obj *kustomizev1.Kustomization) (*decrypt.Keys, error)
@@ -295,7 +297,7 @@ func (b *Builder) request(ctx context.Context, obj *kustomizev1.Kustomization, t
 	}
 	maps.Copy(labels, OwnerOf(obj).Labels())
 	req.Labels = labels
-	req.Fetch = b.options.Fetch
+	req.Fetch, req.FetchBase = b.options.Fetch, b.options.FetchBase
 	req.Tree, req.Substitution = tree, variables.Substitution(b.options.Strict)
 	if obj.Spec.Decryption != nil && b.options.Keys != nil {
 		if req.Decryption, err = b.options.Keys(ctx, obj); err != nil {

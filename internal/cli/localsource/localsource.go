@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
 	"github.com/sluice-gitops/sluice/internal/egress"
@@ -42,6 +44,8 @@ type Reader struct {
 	charts  *source.HelmChart
 	oci     *source.OCIRepository
 	git     *source.GitRepository
+	egress  *egress.Policy
+	bases   *access.Bases
 	known   map[string]*Content
 }
 
@@ -54,10 +58,11 @@ type Content struct {
 // New returns a Reader. Close removes what it keeps.
 func New(o Options) *Reader {
 	objects := &overlay{options: o}
-	connector := access.Connector{Secrets: access.Secrets{Reader: objects},
-		Egress: &egress.Policy{RefuseLinkLocal: true}, Identities: &auth.Identities{}}
+	policy := &egress.Policy{RefuseLinkLocal: true}
+	connector := access.Connector{Secrets: access.Secrets{Reader: objects}, Egress: policy,
+		Identities: &auth.Identities{}}
 	registries, signatures := &access.Registries{Connector: connector}, &access.Signatures{Connector: connector}
-	return &Reader{options: o, known: map[string]*Content{},
+	return &Reader{options: o, known: map[string]*Content{}, egress: policy,
 		charts: &source.HelmChart{Objects: objects, Secrets: connector.Secrets, Signatures: signatures,
 			Clock: clock.RealClock{}, Charts: &source.HelmCharts{Connector: connector, Objects: objects,
 				Registries: registries, Limits: helm.DefaultLimits}},
@@ -198,15 +203,36 @@ func (r *Reader) fetch(ctx context.Context, obj, live sourcev1.Source) (*Content
 		if len(s.Spec.Include) > 0 {
 			return nil, fmt.Errorf("it includes other repositories, which only its controller adds")
 		}
-		if r.dir == "" {
-			if r.dir, err = os.MkdirTemp("", "sluice-sources-"); err != nil {
+		if r.git.Mirrors == nil {
+			if r.git.Mirrors, err = r.mirrors("sources"); err != nil {
 				return nil, err
 			}
-			r.git.Mirrors = git.NewMirrors(r.dir)
 		}
 		return read(ctx, r.git, s)
 	}
 	return nil, fmt.Errorf("only its controller can read it")
+}
+
+// FetchBase returns the files of a repository that a kustomization names by its URL, as the controllers fetch them with
+// --no-remote-bases=false.
+func (r *Reader) FetchBase(ctx context.Context, base remotebase.Base) (*artifact.Tree, error) {
+	if r.bases == nil {
+		mirrors, err := r.mirrors("bases")
+		if err != nil {
+			return nil, err
+		}
+		r.bases = &access.Bases{Mirrors: mirrors, Egress: r.egress}
+	}
+	return r.bases.Fetch(ctx, base)
+}
+
+func (r *Reader) mirrors(name string) (m *git.Mirrors, err error) {
+	if r.dir == "" {
+		if r.dir, err = os.MkdirTemp("", "sluice-sources-"); err != nil {
+			return nil, err
+		}
+	}
+	return git.NewMirrors(filepath.Join(r.dir, name)), nil
 }
 
 // packaged returns the chart of a HelmChart from the files of another source.
