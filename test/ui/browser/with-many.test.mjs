@@ -12,7 +12,7 @@ test('many objects are listed in pages, counted, found, and changed while they a
   const go = (path) => page.goto(new URL(path, world.address).href);
   await go('/objects?kind=Kustomization');
   const count = await step('create-many');
-  await page.getByText(`${count} objects`).first().waitFor(); // from the stream
+  await page.getByText(`${Number(count).toLocaleString('en')} objects`).first().waitFor(); // from the stream
   assert.ok((await page.getByRole('row').count()) <= 110, 'all objects are in the page');
   await go('/objects?q=app-999');
   await page.getByRole('link', { name: 'app-999', exact: true }).waitFor();
