@@ -85,10 +85,13 @@ func (c *Controller) References(obj *helmv2.HelmRelease) []reconcile.Ref {
 	return refs
 }
 
-// Reconcile makes the release match the spec. Its steps are: find the chart, compose the values, ask the gates, check
-// dependencies, connect to the cluster, then read what is stored of the release and do the next action, until there is
-// nothing left to do.
+// Reconcile makes the release match the spec. Its steps are: check the spec, find the chart, compose the values, ask
+// the gates, check dependencies, connect to the cluster, then read what is stored of the release and do the next
+// action, until there is nothing left to do.
 func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease]) reconcile.Outcome {
+	if err := c.checkSpec(pass.Object); err != nil {
+		return reconcile.Failed(err)
+	}
 	desired, outcome := c.desired(ctx, pass.Object)
 	if outcome != nil {
 		return *outcome

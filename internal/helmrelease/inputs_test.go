@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +15,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -288,4 +290,34 @@ func TestTemplatesThatDoNotEnd(t *testing.T) {
 	h.publish("1.1.0", nil)
 	h.release("app", version("1.1.0"))
 	h.ready("app", 1)
+}
+
+// TestInvalidSpecReleasesNothing has an error in each part of the spec that only steps after an action would use.
+func TestInvalidSpecReleasesNothing(t *testing.T) {
+	t.Parallel()
+	h := sharedHarness(t)
+	h.publish("1.0.0", nil)
+	for name, c := range map[string]struct {
+		change          func(*helmv2.HelmReleaseSpec)
+		reason, message string
+	}{
+		"health": {func(s *helmv2.HelmReleaseSpec) {
+			s.HealthCheckExprs = []meta.HealthCheckExpr{{APIVersion: "ex.io/v1", Kind: "MyCR", Current: "has(status)"}}
+		}, "InvalidCELExpression", "spec.healthCheckExprs for MyCR"},
+		"ready-expr": {func(s *helmv2.HelmReleaseSpec) {
+			s.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "missing"},
+				ReadyExpr: "dep.status."}}
+		}, "InvalidCELExpression", "readyExpr of dependency"},
+		"ignore": {func(s *helmv2.HelmReleaseSpec) {
+			s.DriftDetection = &meta.DriftDetection{Mode: meta.DriftEnabled,
+				Ignore: []meta.IgnoreRule{{Paths: []string{"spec.replicas"}}}}
+		}, "ReconciliationFailed", "is not a JSON pointer"},
+	} {
+		h.release(name, c.change)
+		h.NotReady(&helmv2.HelmRelease{}, name, c.reason, c.message)
+		h.hasCondition(name, reconcile.TypeStalled, metav1.ConditionTrue, c.reason, c.message)
+		if err := h.Get(&corev1.ConfigMap{}, name+"-config"); !apierrors.IsNotFound(err) || h.statuses(name) != "" {
+			t.Errorf("%s: released %q: %v", name, h.statuses(name), err)
+		}
+	}
 }

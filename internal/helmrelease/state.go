@@ -26,6 +26,7 @@ type state struct {
 	// reportedStay is why the HelmRelease cannot go back, as reported last.
 	reportedStay string
 	health       rollout.Health
+	spec         rollout.SpecCheck
 	preview      rollout.PendingPreview
 	decided      rollout.Decided
 	warnings     string // the last reported ones

@@ -5,21 +5,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// checkedSpec is the result of the check of a spec.
-type checkedSpec struct {
-	generation int64
-	err        error
-}
-
 // checkSpec checks the parts of the spec that only later steps use, so that nothing is applied by a spec with an error:
 // health checks, the expressions of dependencies, and rules for ignored fields. Patches and variables are part of the
 // build, which comes before the apply.
 func (c *Controller) checkSpec(obj *kustomizev1.Kustomization) error {
 	s := c.stateOf(obj)
-	if s.spec.generation != obj.Generation || obj.Generation == 0 {
-		s.spec = checkedSpec{obj.Generation, c.validateSpec(obj, s)}
-	}
-	return s.spec.err
+	return s.spec.Of(obj, func() error { return c.validateSpec(obj, s) })
 }
 
 func (c *Controller) validateSpec(obj *kustomizev1.Kustomization, s *state) error {

@@ -42,6 +42,13 @@ func TestInvalidSpecAppliesNothing(t *testing.T) {
 		"ignore": {func(k *kustomizev1.KustomizationSpec) {
 			k.Ignore = []meta.IgnoreRule{{Paths: []string{"spec.replicas"}}}
 		}, "ReconciliationFailed", "is not a JSON pointer"},
+		"variable": {func(k *kustomizev1.KustomizationSpec) {
+			k.PostBuild = &kustomizev1.PostBuild{Substitute: map[string]string{"not a name": "x"}}
+		}, "BuildFailed", "not a name"},
+		"variables": {func(k *kustomizev1.KustomizationSpec) {
+			k.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{
+				{Kind: "ConfigMap", Name: "missing"}}}
+		}, "BuildFailed", "missing"},
 		"patch": {func(k *kustomizev1.KustomizationSpec) {
 			k.Patches = []kustomizev1.Patch{{Patch: "- op: nothing"}}
 		}, "BuildFailed", ""},

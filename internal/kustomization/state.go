@@ -20,7 +20,7 @@ import (
 // dry-runs everything again. Passes of one Kustomization do not run concurrently; fields that passes of others read are
 // atomic.
 type state struct {
-	spec    checkedSpec
+	spec    rollout.SpecCheck
 	started time.Time              // of the work in progress, from its build to its health; zero if there is none
 	times   *kustomizev1.StepTimes // of the steps of that work; nil if the last build was not applied, or was before
 	build   buildState
