@@ -47,6 +47,7 @@ func (r *run) createNamespaces(ctx context.Context) error {
 	}
 	for _, s := range inside {
 		s.inNew, s.inCreated = false, true
+		r.untrack(r.req.Owner, s.ref) // what was known of an object of this name ended with the former namespace
 	}
 	problems := each(ctx, r.options.Concurrency, inside, r.checkInside)
 	if err := refused(problems); err == nil || IsUnreachable(err) {
