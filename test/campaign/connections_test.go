@@ -99,8 +99,8 @@ func sink(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// latency returns the 99th percentile of requests from an address of its own, and the longest of them. Any answer counts.
-// The first request waits behind the connections that the kernel has accepted at once.
+// latency returns the 99th percentile of requests from an address of its own, and the longest of them. Any answer
+// counts. The first request waits behind the connections that the kernel has accepted at once.
 func (c *controller) latency(address string) (percentile, longest time.Duration) {
 	c.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

@@ -79,8 +79,8 @@ func filesOf(random *rand.Rand, version string) map[string]string {
 		"chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: " + version + "\n"}
 }
 
-// TestCampaignSecrets makes random forms of a secret in charts and Kustomizations, and then of another one: no part of a
-// form is in a preview, in a difference, in an event, in a status or in the log.
+// TestCampaignSecrets makes random forms of a secret in charts and Kustomizations, and then of another one: no part of
+// a form is in a preview, in a difference, in an event, in a status or in the log.
 func TestCampaignSecrets(t *testing.T) {
 	const short, full = 2, 10
 	e := begin(t, short, full)
