@@ -40,7 +40,7 @@ func TestCampaignFuzz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	targets, duration := fuzzTargets(t, root), "10m"
+	targets, duration := fuzzTargets(t, root), "20s"
 	if !*isFull {
 		targets, duration = only(t, targets, shortTarget), "2s"
 	}

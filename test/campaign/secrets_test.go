@@ -72,8 +72,15 @@ func formsOf(random *rand.Rand) (template, variables string) {
 	return template, variables
 }
 
-// TestCampaignSecrets makes random forms of a secret in charts and Kustomizations: no part of a form is in a preview,
-// in a difference, in an event, in a status or in the log.
+// filesOf returns a chart and the files of a Kustomization.
+func filesOf(random *rand.Rand, version string) map[string]string {
+	template, variables := formsOf(random)
+	return map[string]string{"app/a.yaml": variables, "chart/templates/a.yaml": template,
+		"chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: " + version + "\n"}
+}
+
+// TestCampaignSecrets makes random forms of a secret in charts and Kustomizations, and then of another one: no part of
+// a form is in a preview, in a difference, in an event, in a status or in the log.
 func TestCampaignSecrets(t *testing.T) {
 	const short, full = 2, 10
 	e := begin(t, short, full)
@@ -83,9 +90,7 @@ func TestCampaignSecrets(t *testing.T) {
 	e.each(func(_ int, random *rand.Rand) {
 		n := newTenant(t, git)
 		secret := randomText(random, 20+random.IntN(20))
-		template, variables := formsOf(random)
-		files := map[string]string{"app/a.yaml": variables, "chart/templates/a.yaml": template,
-			"chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 1.0.0\n"}
+		files := filesOf(random, "1.0.0")
 		git.Commit(n.repo, files)
 		release := &helmv2.HelmRelease{ObjectMeta: n.named("app"), Spec: helmv2.HelmReleaseSpec{Interval: hour,
 			Chart: &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{Chart: "chart",
@@ -100,28 +105,31 @@ func TestCampaignSecrets(t *testing.T) {
 				k.Spec.PostBuild = &kustomizev1.PostBuild{
 					SubstituteFrom: []meta.SubstituteReference{{Kind: "Secret", Name: "s"}}}
 			}))
-		testenv.Eventually(t, "both changes wait", func() error {
-			g := &gatingv1.Gate{}
-			err := n.client.Get(context.Background(), types.NamespacedName{Namespace: n.namespace, Name: "gate"}, g)
-			if err == nil && len(g.Status.Waiting) != 2 {
-				err = fmt.Errorf("%+v", g.Status)
-			}
-			return err
-		})
-		shown := []string{n.sluice("gate", "status", "gate", "--diff"), n.previewOf(files),
-			n.sluice("diff", "helmrelease", "app")}
-		gate := &gatingv1.Gate{ObjectMeta: n.named("gate")}
-		if err := n.client.Patch(context.Background(), gate,
-			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"default":"opened"}}`))); err != nil {
-			t.Fatal(err)
-		}
+		n.waitBoth()
+		shown := n.waiting(files)
+		n.open()
 		forms := append(n.data("chart"), n.data("variables")...)
-		drift := client.RawPatch(types.MergePatchType, []byte(`{"data":{"k1":"other"}}`))
-		if err := n.client.Patch(context.Background(), &corev1.ConfigMap{ObjectMeta: n.named("variables")},
-			drift); err != nil {
-			t.Fatal(err)
+		n.patchSpec(&corev1.ConfigMap{}, "variables", `{"data":{"k1":"other"}}`)
+		n.handled(&kustomizev1.Kustomization{}, "app")
+		shown = append(shown, n.written()...)
+
+		n.close()
+		second := randomText(random, 20+random.IntN(20))
+		n.patchSpec(&corev1.Secret{}, "s", fmt.Sprintf(`{"stringData":{"S":%q}}`, second))
+		files = filesOf(random, "1.1.0")
+		git.Commit(n.repo, files)
+		n.fetch()
+		n.waitBoth()
+		shown = append(shown, n.waiting(files)...)
+		n.open()
+		n.handled(&kustomizev1.Kustomization{}, "app")
+		n.handled(&helmv2.HelmRelease{}, "app")
+		before := len(forms)
+		forms = append(append(forms, n.data("chart")...), n.data("variables")...)
+		if forms[before] == forms[0] {
+			t.Error("the second change is not applied")
 		}
-		n.request(&kustomizev1.Kustomization{}, "app")
+		forms = append(forms, secret, second)
 		shown = append(shown, n.written()...)
 		log, err := os.ReadFile(c.log)
 		if err != nil {
@@ -129,14 +137,45 @@ func TestCampaignSecrets(t *testing.T) {
 		}
 		shown = append(shown, string(log))
 		count += len(forms)
+		if !strings.Contains(strings.Join(shown, ""), "~ data.k") {
+			t.Error("no difference is shown")
+		}
 		for _, text := range shown {
-			for _, leak := range leaks(text, append(forms, secret)) {
+			for _, leak := range leaks(text, forms) {
 				seen++
 				t.Errorf("%q is in\n%s", leak, text)
 			}
 		}
 	})
 	e.note("%d forms, %d seen", count, seen)
+}
+
+// waitBoth waits until a Kustomization and a HelmRelease wait at the gate.
+func (n *tenant) waitBoth() {
+	n.Helper()
+	testenv.Eventually(n, "both changes wait", func() error {
+		g := &gatingv1.Gate{}
+		err := n.client.Get(context.Background(), types.NamespacedName{Namespace: n.namespace, Name: "gate"}, g)
+		if err == nil && len(g.Status.Waiting) != 2 {
+			err = fmt.Errorf("%+v", g.Status)
+		}
+		return err
+	})
+}
+
+// waiting returns what is shown of changes that wait.
+func (n *tenant) waiting(files map[string]string) []string {
+	n.Helper()
+	return append(n.written(), n.sluice("gate", "status", "gate", "--diff"), n.previewOf(files),
+		n.sluice("diff", "helmrelease", "app"))
+}
+
+// open opens the gate and waits until it is open.
+func (n *tenant) open() {
+	n.Helper()
+	gate := &gatingv1.Gate{}
+	n.patchSpec(gate, "gate", `{"spec":{"default":"opened"}}`)
+	n.handled(gate, "gate")
 }
 
 // leaks returns the forms of which a text has a part.
