@@ -31,7 +31,7 @@ test('every page is accessible, in light and dark', async () => {
   const problems = [];
   for (const path of world.pages) {
     await page.goto(`${world.address}/${path}`);
-    await page.locator('main, [role=main]').first().waitFor();
+    await page.locator('#VPContent').first().waitFor();
     await checkAccessibility(page, path).catch((e) => problems.push(e.message));
     await page.emulateMedia({ colorScheme: 'dark' }); // only colors differ
     await page.locator('html.dark').waitFor();
@@ -48,8 +48,8 @@ test('the search finds a page', async () => {
   const page = await open('v1.1.0/get-started.html');
   await page.keyboard.press('/');
   await page.getByRole('searchbox').fill('rotate age key');
-  await page.getByRole('option').first().waitFor();
-  await page.getByRole('option', { name: /Secrets in git.*Rotate/ }).first().click();
+  await page.locator('.VPLocalSearchBox [role=option]').first().waitFor();
+  await page.locator('.VPLocalSearchBox').getByRole('option', { name: /Secrets in git.*Rotate/ }).first().click();
   await page.getByRole('heading', { level: 1, name: 'Secrets in git' }).waitFor();
   assert.match(page.url(), /secrets\.html#rotate/);
   await close(page);
