@@ -130,8 +130,8 @@ func checkGroups(pattern *regexp.Regexp, template string) error {
 		return nil
 	}
 	return invalid("spec.filterTags.extract names group '%s', which spec.filterTags.pattern does not have", missing).
-		WithHint("Name a group of the pattern by (?P<name>…), and write ${name}: without braces, a name goes on up to " +
-			"the next character that is no letter, digit or underscore")
+		WithHint("Name a group of the pattern by (?P<name>…), and write ${name}. Without braces, letters, digits and " +
+			"underscores that follow are part of the name")
 }
 
 func (p *Policy) setOrder(choice imagev1.ImagePolicyChoice) (err error) {
