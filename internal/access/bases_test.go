@@ -1,6 +1,7 @@
 package access
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
@@ -53,5 +54,13 @@ func TestMirrorsOfBasesAreBounded(t *testing.T) {
 	}
 	if len(bases.owners) != maxBases {
 		t.Errorf("%d mirrors", len(bases.owners))
+	}
+}
+
+func TestBasesAtLinkLocalAddressesAreRefused(t *testing.T) {
+	bases := &Bases{Mirrors: git.NewMirrors(t.TempDir()), Egress: &egress.Policy{RefuseLinkLocal: true}}
+	_, err := bases.Fetch(t.Context(), remotebase.Base{Repository: "http://169.254.169.254/r", Ref: "main"})
+	if err == nil || !strings.Contains(err.Error(), "link-local") {
+		t.Errorf("got %v", err)
 	}
 }

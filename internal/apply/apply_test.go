@@ -178,6 +178,11 @@ var refusedObjects = map[string]struct {
 		object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: %s}\ndat: {k: v}",
 		want:   []string{"ConfigMap/%s/bad", ".dat: field not declared in schema"},
 	},
+	"two variables of a name": {
+		object: "apiVersion: v1\nkind: Pod\nmetadata: {name: bad, namespace: %s}\nspec: {containers: [{name: c, " +
+			"image: i, env: [{name: A, value: \"1\"}, {name: A, value: \"2\"}]}]}",
+		want: []string{"Pod/%s/bad", `duplicate entries for key [name="A"]`, "Remove one of the entries of that name"},
+	},
 	"kind not served": {
 		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",
 		want: []string{"Gadget/%s/bad in file-of-bad.yaml", "does not serve kind Gadget of example.com/v1",

@@ -10,7 +10,7 @@ import (
 )
 
 // advice says what to do about errors whose remedy depends on the kind of the owner.
-type advice struct{ force, namespace, definition, right string }
+type advice struct{ force, namespace, definition, right, duplicate string }
 
 // adviceFor returns the advice for an owner: a Kustomization, a HelmRelease or the command line.
 func adviceFor(owner Owner) advice {
@@ -25,6 +25,7 @@ func adviceFor(owner Owner) advice {
 				"HelmRelease that installs it",
 			right: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that " +
 				"has it",
+			duplicate: ". With serverSideApply off in spec.install and spec.upgrade, the last one counts",
 		}
 	case "app.kubernetes.io":
 		return advice{
@@ -54,6 +55,9 @@ func refusalHint(err error, namespace string, owner Owner) string {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "Wait until the namespace is deleted; its conditions name what blocks the deletion. " +
 			"To keep the namespace, declare it here: it is then created again"
+	case strings.Contains(err.Error(), "duplicate entries for key"):
+		return "Remove one of the entries of that name: server-side apply needs different names" +
+			adviceFor(owner).duplicate
 	case isImmutable(err):
 		return "The field is immutable. " + adviceFor(owner).force
 	case apierrors.IsForbidden(err):

@@ -107,12 +107,9 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 		return result, join(f.secrets.failed)
 	case err != nil && f.usesSecrets(req) && !f.secrets.redact:
 		return result, f.withoutSecrets(req)
-	case err != nil:
-		result.Veil = f.veil(req, result)
-		return result, err
 	default:
 		result.Veil = f.veil(req, result)
-		return result, f.checkRenamed(req, result)
+		return result, f.checkRenamed(req, result, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package build
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -9,19 +10,23 @@ import (
 // checkRenamed refuses a Namespace to which spec.targetNamespace gave another name. Kustomize renames every Namespace
 // that a kustomization with a namespace declares. So a set would take over the target namespace, often that of the
 // Kustomization itself, and its deletion would delete everything in it. Only sets that declare the target namespace are
-// built again, without it.
-func (f *filesystem) checkRenamed(req Request, result *Result) error {
-	target := req.TargetNamespace
-	if target == "" || !slices.Contains(namespacesIn(result.Objects), target) {
-		return nil
+// built again, without it, and those that kustomize refuses since several Namespaces would get that name. It returns
+// failed, the error of the build, if it finds no such Namespace.
+func (f *filesystem) checkRenamed(req Request, result *Result, failed error) error {
+	target, built := req.TargetNamespace, namespacesIn(result.Objects)
+	if failed != nil && strings.Contains(failed.Error(), "namespace transformation produces ID conflict") {
+		built = []string{target}
+	}
+	if target == "" || !slices.Contains(built, target) {
+		return failed
 	}
 	req.TargetNamespace = ""
 	declared, err := f.veiled(req)
 	if err != nil {
-		return nil // the set cannot be built without its target
+		return failed // the set cannot be built without its target
 	}
 	for _, o := range declared.Objects {
-		if !isNamespace(o) || slices.Contains(namespacesIn(result.Objects), o.GetName()) {
+		if !isNamespace(o) || slices.Contains(built, o.GetName()) {
 			continue
 		}
 		where := ""
@@ -31,7 +36,7 @@ func (f *filesystem) checkRenamed(req Request, result *Result) error {
 		return refusal("spec.targetNamespace '%s' would rename Namespace '%s'%s", target, o.GetName(), where).
 			WithHint("Remove the Namespace from the source, name it '%s', or remove spec.targetNamespace", target)
 	}
-	return nil
+	return failed
 }
 
 func isNamespace(o *unstructured.Unstructured) bool {

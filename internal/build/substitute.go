@@ -81,8 +81,8 @@ func (f *filesystem) noteTypes(o *unstructured.Unstructured, notes []substitute.
 	for _, n := range notes {
 		if n.IsCut {
 			if len(f.warnings) < mostProblems {
-				f.warnings = append(f.warnings, fmt.Sprintf("%s of %s. To keep it, define the variable quote as "+
-					"'\"' and write %s", n, f.show(o), n.Keep()))
+				f.warnings = append(f.warnings, fmt.Sprintf("%s: %s. To keep it, define the variable quote as "+
+					"'\"' and write %s", f.show(o), n, n.Keep()))
 			}
 			continue
 		}

@@ -86,7 +86,7 @@ func (b *buildKustomization) run(ctx context.Context, name string) error {
 		return err
 	}
 	return builder.Build(ctx, b.key(name), func(r *localbuild.Result) error {
-		if err := b.reportUnknownFields(r, b.StrictFields); err != nil {
+		if err := b.warnOf(r, b.StrictFields); err != nil {
 			return err
 		}
 		return manifest.Encode(b.Out, r.Objects...)

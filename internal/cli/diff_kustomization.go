@@ -105,7 +105,7 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 	if err != nil {
 		return err
 	}
-	if err := c.reportUnknownFields(built, c.StrictFields); err != nil {
+	if err := c.warnOf(built, c.StrictFields); err != nil {
 		return fmt.Errorf("Kustomization '%s': %w", key, err)
 	}
 	planned, err := c.target.Diff(ctx, req)

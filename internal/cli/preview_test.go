@@ -120,6 +120,22 @@ func TestUnknownFieldsAreNamed(t *testing.T) {
 	run(t, append(build, "--strict-fields")...).wants(t, exitFailed, "unknown fields", "spec.replica in web/web.yaml")
 }
 
+// TestCutValuesAreNamed has a variable whose value is read as a comment.
+func TestCutValuesAreNamed(t *testing.T) {
+	t.Parallel()
+	declared := strings.NewReplacer("NAME", "web", "PATH", "./web", "prune: true",
+		"prune: true, postBuild: {substitute: {motto: 'first # last'}}").Replace(previewRoot)
+	dir := previewClone(t, map[string]string{"clusters/web.yaml": declared, "web/app.yaml": configMap + "${motto}\n"})
+	const want, quoting = "motto", "${quote}"
+	r := run(t, "preview", "--clone", dir, "--from", "main", "--to", "my-branch", "--offline").
+		wants(t, 1, want, quoting)
+	if !strings.Contains(r.err, "Kustomization 'shop/web': ConfigMap/shop/app in web/app.yaml: data.at: ") {
+		t.Errorf("the warning does not name the Kustomization: %s", r.err)
+	}
+	run(t, "build", "ks", "web", "--path", filepath.Join(dir, "web"), "--kustomization-file",
+		filepath.Join(dir, "clusters/web.yaml"), "--dry-run", "-n", "flux-system").wants(t, exitOK, want, quoting)
+}
+
 func TestPreviewErrors(t *testing.T) {
 	t.Parallel()
 	dir := previewClone(t, map[string]string{"web/app.yaml": "a: [", "db/claim.yaml": ""})

@@ -10,8 +10,6 @@ import (
 var advice = []struct{ text, hint string }{
 	{"may not be more than 1048576 bytes", "Helm stores a release in one Secret of at most 1 MiB: leave out large " +
 		"files of the chart with .helmignore, move objects to another chart, or shorten the values"},
-	{"duplicate entries for key", "Remove one of the entries of that name from the chart or its values: server-side " +
-		"apply needs different names. With serverSideApply off in spec.install and spec.upgrade, the last one counts"},
 }
 
 // withAdvice adds to a failure what to do about it.

@@ -17,7 +17,8 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	large := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-{{ $.Values.n }}}\n" +
 		"data: {k: {{ randBytes 520000 | quote }}}\n"
 	for name, c := range map[string]struct{ version, template, says string }{
-		"env": {version: "1.0.0", template: twice, says: "Remove one of the entries of that name"},
+		"env": {version: "1.0.0", template: twice, says: "server-side apply needs different names. " +
+			"With serverSideApply off"},
 		"large": {version: "1.0.1", template: large + "---\n" + large + "---\n" + large,
 			says: "at most 1 MiB: leave out"},
 	} {

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -40,4 +41,25 @@ func TestReleaseWithoutSecretIsDeletedByItsInventory(t *testing.T) {
 		t.Errorf("what Helm keeps was deleted: %v", err)
 	}
 	_ = h.Client.Delete(t.Context(), clusterRole)
+}
+
+// TestReleaseWithoutAccountNamesWhatStays deletes the account of a release before its HelmRelease, as the deletion of a
+// namespace may do.
+func TestReleaseWithoutAccountNamesWhatStays(t *testing.T) {
+	h := newHarness(t)
+	h.publish("1.0.0", nil)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "deployer"}}
+	h.Create(account)
+	h.GrantAll("deployer")
+	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.ServiceAccountName = "deployer" })
+	r := h.ready("app", 1)
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "deployer"}}
+	for _, o := range []client.Object{binding, account, r} {
+		if err := h.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Gone(&helmv2.HelmRelease{}, "app")
+	h.HasEvent("app", helmv2.UninstallFailedReason, "release left in the cluster", "credentials",
+		"ConfigMap/"+h.Namespace+"/app-config")
 }

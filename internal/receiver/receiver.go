@@ -94,8 +94,11 @@ func oldest(all []notificationv1.Receiver) *notificationv1.Receiver {
 	return first
 }
 
+// compareAge orders Receivers of one second by who has a path, as times of creation are in seconds.
 func compareAge(a, b *notificationv1.Receiver) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		-cmp.Compare(min(len(a.Status.WebhookPath), 1), min(len(b.Status.WebhookPath), 1)),
+		cmp.Compare(a.UID, b.UID))
 }
 
 // Finalize implements [reconcile.Step]. There is nothing to clean up.

@@ -201,7 +201,13 @@ func (r *run) build(ctx context.Context, side *Snapshot, obj *kustomizev1.Kustom
 	}
 	obj = obj.DeepCopy()
 	builder.UseSource(obj, tree)
-	return builder.BuildObject(ctx, obj)
+	built, err := builder.BuildObject(ctx, obj)
+	if err == nil && side == r.To {
+		for _, w := range built.Warnings {
+			r.note("Kustomization '%s/%s': %s", obj.Namespace, obj.Name, w)
+		}
+	}
+	return built, err
 }
 
 // usesConfig reports whether one of the ConfigMaps and Secrets that change is named by references.

@@ -3,11 +3,13 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -107,7 +109,29 @@ func (p *Policy) setFilterTags(filter *imagev1.TagFilter) error {
 		return invalid("spec.filterTags.pattern is not a valid regular expression").Because(err)
 	}
 	p.extract = filter.Extract
-	return nil
+	return checkGroups(p.pattern, filter.Extract)
+}
+
+// groupName matches a reference to a group in a template.
+var groupName = regexp.MustCompile(`\$(?:\$|\{(\w+)\}|(\w+))`)
+
+// checkGroups refuses a template whose groups the pattern does not have: it would give all tags the same text.
+func checkGroups(pattern *regexp.Regexp, template string) error {
+	missing := ""
+	for _, m := range groupName.FindAllStringSubmatch(template, -1) {
+		name := cmp.Or(m[1], m[2])
+		number, err := strconv.Atoi(name)
+		if name != "" && (err == nil && number <= pattern.NumSubexp() || pattern.SubexpIndex(name) >= 0) {
+			return nil
+		}
+		missing = cmp.Or(missing, name)
+	}
+	if missing == "" {
+		return nil
+	}
+	return invalid("spec.filterTags.extract names group '%s', which spec.filterTags.pattern does not have", missing).
+		WithHint("Name a group of the pattern by (?P<name>…), and write ${name}. Without braces, letters, digits and " +
+			"underscores that follow are part of the name")
 }
 
 func (p *Policy) setOrder(choice imagev1.ImagePolicyChoice) (err error) {

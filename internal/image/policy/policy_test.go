@@ -92,6 +92,8 @@ func TestOrder(t *testing.T) {
 		"named group": {filter: filter(`^RELEASE\.(?P<timestamp>.*)Z$`, "$timestamp"),
 			policy: alphabetical("asc"), tags: "RELEASE.2026-01Z RELEASE.2026-11Z x",
 			want: "RELEASE.2026-11Z RELEASE.2026-01Z"},
+		"one group of two": {filter: filter(`^(?P<a>\w+)-(\d+)$`, "$none$a"), policy: alphabetical("asc"),
+			tags: "b-1 a-2", want: "b-1 a-2"},
 		"numbered group": {filter: filter(`^(\w+)-(\d+)$`, "${2}"), policy: numerical("asc"), tags: "b-1 a-2",
 			want: "a-2 b-1"},
 		"pattern without extract": {filter: filter(`^main-`, ""), policy: alphabetical("asc"),
@@ -199,6 +201,13 @@ func TestInvalidPoliciesAreReported(t *testing.T) {
 		"invalid regular expression": {spec: filter("(a"), reason: "InvalidPolicy", err: "spec.filterTags.pattern"},
 		"regular expression too long": {spec: filter(strings.Repeat("a", 5000)), reason: "InvalidPolicy",
 			err: "longer than 4096 bytes"},
+		"no such group": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{
+			Pattern: `^v(?P<semver>.*)$`, Extract: "$version"}}, reason: "InvalidPolicy",
+			err: "names group 'version', which spec.filterTags.pattern does not have"},
+		"a name that goes on": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{
+			Pattern: `^(\d+)$`, Extract: "$1_0"}}, reason: "InvalidPolicy", err: "names group '1_0'"},
+		"no such number": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{
+			Pattern: `^v\d+$`, Extract: "${1}"}}, reason: "InvalidPolicy", err: "names group '1'"},
 		"regular expression too complex": {spec: filter("((a{1000}){1000}){1000}"), reason: "InvalidPolicy",
 			err: "spec.filterTags.pattern"},
 		"CEL syntax error": {spec: cel("tag ==", "tag"), reason: "InvalidCELExpression", err: "spec.policy.cel.filter"},

@@ -8,9 +8,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 )
 
-// reportUnknownFields warns of fields that the built-in kinds of built objects do not have. With strict, they are an
-// error.
-func (e *env) reportUnknownFields(r *localbuild.Result, strict bool) error {
+// warnOf reports the warnings of a build, and fields that the built-in kinds of its objects do not have. With strict,
+// such fields are an error.
+func (e *env) warnOf(r *localbuild.Result, strict bool) error {
+	for _, w := range r.Warnings {
+		e.Warn("%s", w)
+	}
 	var lines []string
 	for _, o := range r.Objects {
 		for _, path := range apply.UnknownFields(o) {
