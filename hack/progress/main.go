@@ -137,8 +137,19 @@ func (r *report) compiled(line string) {
 	r.pending[path] = false
 	if now := r.now(); now.Sub(r.printed) >= interval {
 		r.printed = now
-		r.print("%d of %d packages compiled, now %s", r.count(), r.total, path)
+		r.print("%d of %d packages compiled%s, now %s", r.count(), r.total, r.left(), path)
 	}
+}
+
+// left estimates the time for the packages that are left from that of the ones before. Packages differ much, so the
+// first estimates are left out.
+func (r *report) left() string {
+	n, elapsed := r.count(), r.now().Sub(r.started)
+	if n == r.total || elapsed < 3*interval {
+		return ""
+	}
+	rest := time.Duration(float64(elapsed) / float64(n) * float64(r.total-n))
+	return fmt.Sprintf(", about %s left", max(rest.Round(10*time.Second), 10*time.Second))
 }
 
 // count returns how many packages were compiled.

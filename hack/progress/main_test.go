@@ -82,11 +82,13 @@ func TestLinesOfAReport(t *testing.T) {
 	r := &report{label: "tests", out: &out, now: func() time.Time { return now }}
 	for _, line := range []string{"go: downloading m v1", "mkdir x", "#", "# a", "#", "compile a", "# import config",
 		"#",
-		"# b [b.test]", "#", "#", "# a", "#"} {
+		"# b [b.test]", "#", "# c", "#", "#", "# a", "#"} {
 		r.plan(line)
 	}
 	r.begin()
 	r.compiled("a")
+	now = now.Add(6 * interval)
+	r.compiled("c")
 	now = now.Add(interval)
 	r.compiled("b")
 	r.compiled("b [b.test]")
@@ -94,11 +96,12 @@ func TestLinesOfAReport(t *testing.T) {
 	r.compiled("b.go:1: wrong")
 	r.end()
 	const want = `go: downloading m v1
-tests: 2 packages to compile
-tests: 2 of 2 packages compiled, now b
+tests: 3 packages to compile
+tests: 2 of 3 packages compiled, about 20s left, now c
+tests: 3 of 3 packages compiled, now b
 # b
 b.go:1: wrong
-tests: compiled in 5s
+tests: compiled in 35s
 `
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)

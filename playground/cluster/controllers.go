@@ -123,7 +123,8 @@ func (m *manager) workloads(ctx context.Context) {
 	m.add(daemon.NewDaemonSetsController(ctx, apps.DaemonSets(), apps.ControllerRevisions(), core.Pods(), core.Nodes(),
 		m.client,
 		flowcontrol.NewBackOff(time.Second, dsBackoff)))
-	m.add(job.NewController(ctx, core.Pods(), batch.Jobs(), m.client))
+	// nil: pods are not scheduled in groups
+	m.add(job.NewController(ctx, m.client, core.Pods(), batch.Jobs(), nil, nil))
 	m.add(cronjob.NewControllerV2(ctx, batch.Jobs(), batch.CronJobs(), m.client))
 	m.add(ttlafterfinished.New(ctx, batch.Jobs(), m.client), nil)
 }
@@ -134,7 +135,7 @@ func (m *manager) networkAndStorage(ctx context.Context) {
 	m.add(endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), m.shared.Discovery().V1().
 		EndpointSlices(), perSlice, m.client, 0), nil)
 	m.add(pvcprotection.NewPVCProtectionController(logger, core.PersistentVolumeClaims(), core.Pods(), m.client))
-	m.add(pvprotection.NewPVProtectionController(logger, core.PersistentVolumes(), m.client), nil)
+	m.add(pvprotection.NewPVProtectionController(logger, core.PersistentVolumes(), m.client))
 }
 
 func (m *manager) serviceAccounts(ctx context.Context, c certs) {
@@ -165,15 +166,18 @@ func (m *manager) disruptions(ctx context.Context) {
 		return
 	}
 	core, apps := m.shared.Core().V1(), m.shared.Apps().V1()
-	m.runs = append(m.runs, disruption.NewDisruptionController(ctx, core.Pods(), m.shared.Policy().V1().
-		PodDisruptionBudgets(),
+	m.add(disruption.NewDisruptionController(ctx, core.Pods(), m.shared.Policy().V1().PodDisruptionBudgets(),
 		core.ReplicationControllers(), apps.ReplicaSets(), apps.Deployments(), apps.StatefulSets(),
-		m.client, m.mapper, scales, m.client.Discovery()).Run)
+		m.client, m.mapper, scales, m.client.Discovery()), nil)
 }
 
 func (m *manager) quotas(ctx context.Context) {
-	config := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(m.shared.ForResource),
-		m.shared)
+	config, err := quotainstall.NewQuotaConfigurationForControllers(
+		generic.ListerFuncForResourceFunc(m.shared.ForResource), m.shared)
+	if err != nil {
+		m.errs = append(m.errs, err)
+		return
+	}
 	kinds := m.client.Discovery().ServerPreferredNamespacedResources
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
 		QuotaClient:               m.client.CoreV1(),
