@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -138,7 +137,7 @@ func (f *Fetcher) download(ctx context.Context, key Key, a meta.Artifact) (*Tree
 func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error) {
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, &absentError{fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))}
+		return nil, &absentError{fmt.Errorf("%s: %w", fault.RedactURL(a.URL), fault.WithoutURL(err))}
 	}
 	defer resp.Body.Close() // its error does not matter: the content is verified, or not used
 	if resp.StatusCode != http.StatusOK {
@@ -149,15 +148,6 @@ func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error)
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), err)
 	}
 	return tree, nil
-}
-
-// withoutURL removes the URL from an error of an HTTP client, because the URL may contain a secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // DropTrees empties the cache of unpacked trees. Trees that are in use stay valid.

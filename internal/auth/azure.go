@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
@@ -150,7 +152,7 @@ func (i *Identities) exchangeACR(ctx context.Context, host, token string) (strin
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return "", authFault("cannot log in to host '%s'", host).Because(withoutURL(err))
+		return "", authFault("cannot log in to host '%s'", host).Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var answer struct {

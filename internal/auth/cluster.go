@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // ClusterRequest describes a cluster that a cloud manages: EKS of aws, AKS of azure, GKE of gcp.
@@ -147,7 +149,7 @@ func normalizeAddress(address string) string {
 func (i *Identities) callCloudAPI(s subject, req *http.Request, cluster, permission string, into any) error {
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return exchangeFault(withoutURL(err), s, "cannot read cluster '%s' from the cloud's API", cluster)
+		return exchangeFault(fault.WithoutURL(err), s, "cannot read cluster '%s' from the cloud's API", cluster)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

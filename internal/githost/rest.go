@@ -216,14 +216,10 @@ func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.
 
 // withoutURL removes the URL from errors of the HTTP client.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if fault.As(err) == nil && errors.As(err, &wrapped) {
-		return wrapped.Err
-	}
 	if f := fault.As(err); f != nil {
 		return f
 	}
-	return err
+	return fault.WithoutURL(err)
 }
 
 var anyURL = regexp.MustCompile(`[a-z]+://\S+`)
