@@ -71,7 +71,7 @@ generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart, the kustomize base a
 	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
 		paths=./api/... output:crd:artifacts:config=$(CURDIR)/config/crd
 	rm -rf .cache/api
-	go run ./hack/unionversions config/crd
+	go run ./hack/unionversions config/crd api/older
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
 	go run ./hack/charts .
 	go run ./hack/dashboards config/monitoring/dashboards

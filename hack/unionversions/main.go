@@ -1,29 +1,39 @@
-// Command unionversions gives every served version of a CustomResourceDefinition the fields of all its versions.
+// Command unionversions adds the older versions to generated CustomResourceDefinitions, and gives every served version
+// the fields of all versions.
+//
+// The older versions have no Go types. OLDER has a file for each definition that lists them, without the fields that
+// are equal in the current version.
 //
 // The definitions convert by strategy None: the API server drops fields that the schema of the version of a request
 // does not have. A client that writes through an older version would delete the fields that only newer versions have.
 //
-// usage: unionversions DIR
+// usage: unionversions DIR OLDER
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: unionversions DIR")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: unionversions DIR OLDER")
 		os.Exit(2)
 	}
 	files, err := filepath.Glob(filepath.Join(os.Args[1], "*.yaml"))
 	for _, file := range files {
 		if err == nil {
-			err = rewrite(file)
+			err = rewrite(file, filepath.Join(os.Args[2], filepath.Base(file)))
 		}
 	}
 	if err != nil {
@@ -32,24 +42,37 @@ func main() {
 	}
 }
 
-// rewrite completes the versions of the definition in a file. A file with one version is left as it is.
-func rewrite(file string) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
+// rewrite completes the definition in a file. A file without older versions is left as it is.
+func rewrite(file, olderFile string) error {
+	var definition map[string]any
+	if err := read(file, &definition); err != nil {
 		return err
 	}
-	var definition map[string]any
-	if err := yaml.Unmarshal(raw, &definition); err != nil {
+	var older []any
+	if err := read(olderFile, &older); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	versions, _, err := unstructured.NestedSlice(definition, "spec", "versions")
+	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	schemas := schemasOf(definition)
-	if len(schemas) < 2 {
-		return nil
+	if len(versions) != 1 {
+		return fmt.Errorf("%s: expected one generated version, got %d", file, len(versions))
 	}
-	for _, to := range schemas {
-		for _, from := range schemas {
-			complete(to, from)
+	if slices.ContainsFunc(older, func(v any) bool { return v.(map[string]any)["storage"] == true }) {
+		versions[0].(map[string]any)["storage"] = false
+	}
+	versions = append(versions, older...)
+	slices.SortFunc(versions, func(a, b any) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	for _, to := range versions {
+		for _, from := range versions {
+			complete(schemaOf(to), schemaOf(from))
 		}
+	}
+	if err := unstructured.SetNestedSlice(definition, versions, "spec", "versions"); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {
@@ -58,19 +81,28 @@ func rewrite(file string) error {
 	return os.WriteFile(file, append([]byte("---\n"), out...), 0o644)
 }
 
-// schemasOf returns the schema of each version.
-func schemasOf(definition map[string]any) []map[string]any {
-	spec, _ := definition["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
-	var out []map[string]any
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		schema, _ := version["schema"].(map[string]any)
-		if root, ok := schema["openAPIV3Schema"].(map[string]any); ok {
-			out = append(out, root)
-		}
+func nameOf(version any) string { return fmt.Sprint(version.(map[string]any)["name"]) }
+
+func schemaOf(version any) map[string]any {
+	schema, _ := version.(map[string]any)["schema"].(map[string]any)
+	root, _ := schema["openAPIV3Schema"].(map[string]any)
+	return root
+}
+
+// read decodes a YAML file.
+func read(file string, into any) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
-	return out
+	json, err := yaml.YAMLToJSON(raw)
+	if err == nil {
+		err = utiljson.Unmarshal(json, into) // whole numbers stay whole
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 // complete adds the properties of a schema that another schema of the same object lacks.

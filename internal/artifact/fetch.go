@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -46,7 +45,7 @@ func (f *Fetcher) now() time.Time {
 }
 
 // Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
-// returned only if it belongs to this object. A download is used only if its digest is that of the artifact.
+// returned only if it belongs to this object. A download is used only if it has the digest of the artifact.
 func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
 	if tree := f.Known(key, a.Digest); tree != nil {
 		return tree, nil
@@ -112,7 +111,7 @@ func (f *Fetcher) filtered(tree *Tree) *Tree {
 	return tree
 }
 
-// recent returns the cache of unpacked trees: that of the store, if there is one.
+// recent returns the cache of unpacked trees. It belongs to the store if there is one.
 func (f *Fetcher) recent() *recent {
 	if f.Store != nil {
 		return &f.Store.unpacked
@@ -138,7 +137,7 @@ func (f *Fetcher) download(ctx context.Context, key Key, a meta.Artifact) (*Tree
 func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error) {
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, &absentError{fmt.Errorf("%s: %w", fault.RedactURL(a.URL), withoutURL(err))}
+		return nil, &absentError{fmt.Errorf("%s: %w", fault.RedactURL(a.URL), fault.WithoutURL(err))}
 	}
 	defer resp.Body.Close() // its error does not matter: the content is verified, or not used
 	if resp.StatusCode != http.StatusOK {
@@ -149,15 +148,6 @@ func download(c *http.Client, req *http.Request, a meta.Artifact) (*Tree, error)
 		return nil, fmt.Errorf("%s: %w", fault.RedactURL(a.URL), err)
 	}
 	return tree, nil
-}
-
-// withoutURL removes the URL from an error of an HTTP client, because the URL may contain a secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // DropTrees empties the cache of unpacked trees. Trees that are in use stay valid.

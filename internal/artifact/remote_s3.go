@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +13,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // S3Options configure the bucket of a backend. Credentials come from the environment, in this order:
@@ -68,7 +69,7 @@ func NewS3Backend(o S3Options, wrap func(http.RoundTripper) http.RoundTripper) (
 
 func (b *s3Backend) Put(ctx context.Context, name string, content io.Reader, size int64) error {
 	_, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, content, size, minio.PutObjectOptions{})
-	return withoutURL(err)
+	return fault.WithoutURL(err)
 }
 
 func (b *s3Backend) Get(ctx context.Context, name string) (io.ReadCloser, BackendFile, error) {
@@ -78,7 +79,7 @@ func (b *s3Backend) Get(ctx context.Context, name string) (io.ReadCloser, Backen
 		return nil, BackendFile{}, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
 	return body, BackendFile{Name: name, Size: info.Size,
-		Modified: info.LastModified.Truncate(time.Second)}, withoutURL(err)
+		Modified: info.LastModified.Truncate(time.Second)}, fault.WithoutURL(err)
 }
 
 func (b *s3Backend) Delete(ctx context.Context, name string) error {
@@ -86,7 +87,7 @@ func (b *s3Backend) Delete(ctx context.Context, name string) error {
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil
 	}
-	return withoutURL(err)
+	return fault.WithoutURL(err)
 }
 
 func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, error) {
@@ -96,10 +97,10 @@ func (b *s3Backend) List(ctx context.Context, prefix string) ([]BackendFile, err
 	for o := range b.client.ListObjectsIter(ctx, b.bucket,
 		minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return nil, withoutURL(o.Err)
+			return nil, fault.WithoutURL(o.Err)
 		}
 		files = append(files, BackendFile{Name: strings.TrimPrefix(o.Key, b.prefix), Size: o.Size,
 			Modified: o.LastModified.Truncate(time.Second)})
 	}
-	return files, withoutURL(errors.Join(ctx.Err()))
+	return files, ctx.Err()
 }

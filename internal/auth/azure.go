@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
@@ -76,8 +78,8 @@ func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configur
 	})
 }
 
-// azureCredential returns a credential of the SDK: one that exchanges the service account's token, or that of the
-// process.
+// azureCredential returns a credential of the SDK. It exchanges the token of the service account, or is the credential
+// of the process.
 func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Transport: i.client(), Cloud: c}
 	if s.isProcess() {
@@ -150,7 +152,7 @@ func (i *Identities) exchangeACR(ctx context.Context, host, token string) (strin
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return "", authFault("cannot log in to host '%s'", host).Because(withoutURL(err))
+		return "", authFault("cannot log in to host '%s'", host).Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var answer struct {

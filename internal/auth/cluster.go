@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // ClusterRequest describes a cluster that a cloud manages: EKS of aws, AKS of azure, GKE of gcp.
@@ -21,9 +23,9 @@ type ClusterRequest struct {
 	Provider string
 	// Cluster is the full name in the cloud's API. It may be empty for azure and gcp if Address and CA are set.
 	Cluster string
-	// Address of the API server. When empty, the first one that the cloud reports; otherwise it must be one of those.
+	// Address of the API server. It must be an address that the cloud reports; if empty, it is the first one.
 	Address  string
-	CA       []byte                // in PEM; the one that the cloud reports when empty
+	CA       []byte                // in PEM; if empty, the cloud reports it
 	Account  *types.NamespacedName // the service account to use; the identity of the process when nil
 	Audience string                // of the service account's token; the default of the cloud when empty
 }
@@ -147,7 +149,7 @@ func normalizeAddress(address string) string {
 func (i *Identities) callCloudAPI(s subject, req *http.Request, cluster, permission string, into any) error {
 	resp, err := i.client().Do(req)
 	if err != nil {
-		return exchangeFault(withoutURL(err), s, "cannot read cluster '%s' from the cloud's API", cluster)
+		return exchangeFault(fault.WithoutURL(err), s, "cannot read cluster '%s' from the cloud's API", cluster)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

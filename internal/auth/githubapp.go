@@ -202,7 +202,8 @@ func (a *GitHubApp) call(ctx context.Context, client *http.Client, method string
 	req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
 	resp, err := client.Do(req)
 	if err != nil {
-		return authFault("cannot get a token of the GitHub App from host '%s'", a.api.Host).Because(withoutURL(err))
+		return authFault("cannot get a token of the GitHub App from host '%s'", a.api.Host).
+			Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -229,13 +230,4 @@ func (a *GitHubApp) call(ctx context.Context, client *http.Client, method string
 			WithHint("Set githubAppBaseURL to the address of the API, such as https://HOST/api/v3")
 	}
 	return nil
-}
-
-// withoutURL removes the URL from an error of an HTTP client: its query may be secret.
-func withoutURL(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
-		return failed.Err
-	}
-	return err
 }

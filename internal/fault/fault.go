@@ -88,6 +88,15 @@ func Reason(err error, fallback string) string {
 	return fallback
 }
 
+// WithoutURL returns the cause of an error of an HTTP client, which contains the URL: its query may be secret.
+func WithoutURL(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
+
 // RedactURL returns raw without user info, query and fragment, so that it is safe for logs and conditions.
 func RedactURL(raw string) string {
 	u, err := url.Parse(raw)

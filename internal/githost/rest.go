@@ -184,7 +184,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	return resp.Header, nil
 }
 
-// otherHostHint is the hint if responses are not those of the API that the type of the host has.
+// otherHostHint is the hint if responses are not from the API of the declared type of host.
 const otherHostHint = "Check the address and the type of the host, and the login"
 
 // explain returns the fault of a rejection.
@@ -216,14 +216,10 @@ func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.
 
 // withoutURL removes the URL from errors of the HTTP client.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if fault.As(err) == nil && errors.As(err, &wrapped) {
-		return wrapped.Err
-	}
 	if f := fault.As(err); f != nil {
 		return f
 	}
-	return err
+	return fault.WithoutURL(err)
 }
 
 var anyURL = regexp.MustCompile(`[a-z]+://\S+`)

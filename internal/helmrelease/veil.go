@@ -141,7 +141,7 @@ func (r *run) withoutSecrets(ctx context.Context, release render.Release, err er
 	if errors.As(other, new(*render.Error)) {
 		text = other.Error()
 	}
-	return redact.Rewrite(err, func(string) string { return text })
+	return redact.Reword(err, text)
 }
 
 // redact returns an error without what comes from secrets. What kind of error it is stays.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // typeMarks are parts of what API servers say about a field of another type.
@@ -24,12 +23,7 @@ func explainTypes(err error, built *build.Result) error {
 			continue
 		}
 		if hint := built.TypeHint(o); hint != "" {
-			failed := fault.As(err)
-			if failed == nil {
-				return fmt.Errorf("%w. %s", err, hint)
-			}
-			with := *failed
-			return (&with).WithHint("%s", hint)
+			return fmt.Errorf("%w. %s", err, hint)
 		}
 	}
 	return err

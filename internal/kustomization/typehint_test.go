@@ -26,13 +26,16 @@ func TestRefusedTypesNameTheVariable(t *testing.T) {
 		"Deployment/other: .spec.replicas: expected string, got 1, and nothing about this one": false,
 	} {
 		for what, err := range map[string]error{"an error": errors.New(text),
-			"a fault": fault.New(meta.ReconciliationFailedReason, "refused").Because(errors.New(text)).WithHint("x")} {
+			"a fault": fault.New(meta.ReconciliationFailedReason, "refused").Because(errors.New(text)).WithHint("x"),
+			"two errors": errors.Join(fault.New(meta.ReconciliationFailedReason, "refused").
+				Because(errors.New(text)), errMarker)} {
 			got := explainTypes(err, built)
 			if strings.Contains(got.Error(), "${NUM}") != hinted || !strings.Contains(got.Error(), text) {
 				t.Errorf("%s: %v", what, got)
 			}
-			if fault.Reason(got, "") != fault.Reason(err, "") {
-				t.Errorf("%s: the reason became %q", what, fault.Reason(got, ""))
+			if fault.Reason(got, "") != fault.Reason(err, "") ||
+				errors.Is(got, errMarker) != errors.Is(err, errMarker) {
+				t.Errorf("%s: the kind of error changed: %v, reason %q", what, got, fault.Reason(got, ""))
 			}
 		}
 	}

@@ -8,6 +8,9 @@ func Error(err error, secrets ...string) error {
 	return Rewrite(err, func(text string) string { return Text(text, secrets...) })
 }
 
+// Reword returns an error with another text, and with the chain of the original.
+func Reword(err error, text string) error { return Rewrite(err, func(string) string { return text }) }
+
 // Rewrite returns an error whose texts were rewritten, with the chain of the original. If nothing changes, it returns
 // the error as it is.
 func Rewrite(err error, rewrite func(string) string) error {

@@ -94,6 +94,57 @@ func TestPlaceholders(t *testing.T) {
 
 // TestOnlyThisPackageMasks finds code that has a mask of its own: what hides values uses this package.
 func TestOnlyThisPackageMasks(t *testing.T) {
+	eachFile(t, func(path string, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			l, ok := n.(*ast.BasicLit)
+			if ok && l.Kind == token.STRING && strings.Trim(l.Value, "`\"{}") == Masked {
+				t.Errorf("%s has the mask %s: use redact.Masked", path, l.Value)
+			}
+			return true
+		})
+	})
+}
+
+// TestOnlyThisPackageRebuildsFaults finds code that copies a fault from the chain of an error. Whoever returns the copy
+// drops the errors around the fault, so that callers do not know what the error is.
+func TestOnlyThisPackageRebuildsFaults(t *testing.T) {
+	eachFile(t, func(path string, file *ast.File) {
+		for _, d := range file.Decls {
+			found := map[string]bool{} // variables of the function that are faults
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					call, ok := n.Rhs[0].(*ast.CallExpr)
+					if name, isName := n.Lhs[0].(*ast.Ident); ok && isName && isSelector(call.Fun, "fault", "As") {
+						found[name.Name] = true
+					}
+				case *ast.StarExpr:
+					if name, ok := n.X.(*ast.Ident); ok && found[name.Name] {
+						t.Errorf("%s copies the fault '%s': use redact.Rewrite, which keeps the chain", path, name.Name)
+					}
+				case *ast.CompositeLit:
+					if isSelector(n.Type, "fault", "Fault") {
+						t.Errorf("%s builds a fault: use fault.New", path)
+					}
+				}
+				return true
+			})
+		}
+	})
+}
+
+func isSelector(e ast.Expr, pkg, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == pkg && s.Sel.Name == name
+}
+
+// eachFile calls check for each file of the product but those of this package.
+func eachFile(t *testing.T, check func(path string, file *ast.File)) {
+	t.Helper()
 	files := 0
 	for _, root := range []string{"..", "../../cmd", "../../api"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -106,13 +157,7 @@ func TestOnlyThisPackageMasks(t *testing.T) {
 				return err
 			}
 			files++
-			ast.Inspect(file, func(n ast.Node) bool {
-				l, ok := n.(*ast.BasicLit)
-				if ok && l.Kind == token.STRING && strings.Trim(l.Value, "`\"{}") == Masked {
-					t.Errorf("%s has the mask %s: use redact.Masked", path, l.Value)
-				}
-				return true
-			})
+			check(path, file)
 			return nil
 		})
 		if err != nil {

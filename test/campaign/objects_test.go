@@ -17,55 +17,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
-	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	helmv2beta1 "github.com/sluice-gitops/sluice/api/helm/v2beta1"
-	helmv2beta2 "github.com/sluice-gitops/sluice/api/helm/v2beta2"
-	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
-	imagev1beta1 "github.com/sluice-gitops/sluice/api/image/v1beta1"
-	imagev1beta2 "github.com/sluice-gitops/sluice/api/image/v1beta2"
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	kustomizev1beta1 "github.com/sluice-gitops/sluice/api/kustomize/v1beta1"
-	kustomizev1beta2 "github.com/sluice-gitops/sluice/api/kustomize/v1beta2"
-	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	notificationv1beta1 "github.com/sluice-gitops/sluice/api/notification/v1beta1"
-	notificationv1beta2 "github.com/sluice-gitops/sluice/api/notification/v1beta2"
-	notificationv1beta3 "github.com/sluice-gitops/sluice/api/notification/v1beta3"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	sourcev1beta1 "github.com/sluice-gitops/sluice/api/source/v1beta1"
-	sourcev1beta2 "github.com/sluice-gitops/sluice/api/source/v1beta2"
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// allVersions returns a scheme of every kind in every served version.
-func allVersions() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		extensionsv1beta1.AddToScheme, sourcev1.AddToScheme, sourcev1beta2.AddToScheme, sourcev1beta1.AddToScheme,
-		gatingv1alpha1.AddToScheme, helmv2.AddToScheme, helmv2beta2.AddToScheme, helmv2beta1.AddToScheme,
-		kustomizev1.AddToScheme, kustomizev1beta2.AddToScheme, kustomizev1beta1.AddToScheme,
-		notificationv1.AddToScheme, notificationv1beta1.AddToScheme, notificationv1beta2.AddToScheme,
-		notificationv1beta3.AddToScheme,
-		imagev1.AddToScheme, imagev1beta2.AddToScheme, imagev1beta1.AddToScheme, imagev1alpha1.AddToScheme,
-	} {
-		utilruntime.Must(add(s))
-	}
-	return s
-}
 
 // served is a kind in a version that the API server serves.
 type served struct {
 	schema.GroupVersionKind
 	resource string
-	stored   string // the version that controllers read
+	stored   string // the version in etcd
 	schema   *apiextensionsv1.JSONSchemaProps
 	examples []map[string]any
 }
@@ -128,22 +93,21 @@ func exampleObjects(t *testing.T) map[schema.GroupVersionKind][]map[string]any {
 	return found
 }
 
-// decode reads an object by the Go types of its own version and of the stored one.
-func decode(all *runtime.Scheme, k served, o *unstructured.Unstructured) error {
-	for _, version := range []string{k.Version, k.stored} {
-		typed, err := all.New(schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind})
-		if err != nil {
-			return err
-		}
-		b, err := json.Marshal(o.Object)
-		if err == nil {
-			err = json.Unmarshal(b, typed)
-		}
-		if err != nil {
-			return fmt.Errorf("version %s: %w", version, err)
-		}
+// decode reads an object by the Go type of its kind, as controllers do.
+func decode(types *runtime.Scheme, k served, o *unstructured.Unstructured) error {
+	versions := types.VersionsForGroupKind(k.GroupKind())
+	if len(versions) != 1 {
+		return fmt.Errorf("%s has %d Go types", k.GroupKind(), len(versions))
 	}
-	return nil
+	typed, err := types.New(versions[0].WithKind(k.Kind))
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(o.Object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, typed)
 }
 
 // TestCampaignObjects generates objects of all kinds and versions. What the API server accepts must decode, and
@@ -152,7 +116,7 @@ func TestCampaignObjects(t *testing.T) {
 	const short, full, batch, create = 3000, 100_000, 100, 10
 	e := begin(t, short/batch, full/batch)
 	n := newTenant(t, testenv.NewGit(t))
-	kinds, all := servedKinds(t), allVersions()
+	kinds, types := servedKinds(t), kubeclient.Scheme()
 	objects, err := dynamic.NewForConfig(testenv.Cluster(t))
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +145,7 @@ func TestCampaignObjects(t *testing.T) {
 					return refusal(err)
 				}
 				accepted.Add(1)
-				if err := decode(all, k, got); err != nil {
+				if err := decode(types, k, got); err != nil {
 					return fmt.Errorf("object %d, %s: %w: %v", at, k.GroupVersionKind, err, got.Object["spec"])
 				}
 				return nil

@@ -39,20 +39,19 @@ func devOpsIdentity(repository githost.Repository, identity Identity) githost.Lo
 	}
 }
 
-// fromGitHost converts the reasons of faults to those of this package.
+// fromGitHost sets the reasons of this package on the fault of a request to a git host.
 func fromGitHost(err error) error {
 	f := fault.As(err)
 	if f == nil {
 		return err
 	}
-	converted := *f
 	switch f.Reason {
 	case meta.URLInvalidReason:
-		converted.Reason = ValidationFailed
+		f.Reason = ValidationFailed
 	case meta.FailedReason:
-		converted.Reason = SendFailed
+		f.Reason = SendFailed
 	}
-	return &converted
+	return err
 }
 
 // githubDispatch starts GitHub workflows.

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // maxResponse is how many bytes of a response are read; the connection is closed if there are more.
@@ -79,7 +80,7 @@ func (r response) quote(text string) string {
 	return excerpt.Chars(singleLine(text), maxErrorText)
 }
 
-// postJSON sends a value as JSON. Headers are pairs of name and value; they override those of the Provider.
+// postJSON sends a value as JSON. Headers are pairs of name and value; they override headers of the Provider.
 // The error is a fault.
 func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (response, error) {
 	content, err := encodeJSON(body)
@@ -146,16 +147,12 @@ func (c *client) redacted(a response, sent http.Header) response {
 	return a
 }
 
-// transportFault returns the fault of a request without a response. Errors of net/http contain the URL, so only
-// the wrapped error is used.
+// transportFault returns the fault of a request without a response.
 func transportFault(ctx context.Context, err error, host string) error {
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
-		err = urlErr.Err
-	}
+	err = fault.WithoutURL(err)
 	f := fault.New(SendFailed, "cannot send the event to %s", host)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return f.Because(reworded{"timeout waiting for a response", err}).
+		return f.Because(redact.Reword(err, "timeout waiting for a response")).
 			WithHint("Check that the host answers, or raise spec.timeout")
 	}
 	f = f.Because(err)

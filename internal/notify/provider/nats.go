@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 const (
@@ -203,22 +204,22 @@ func (p *natsSubject) explain(err, dialErr error) error {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(reworded{"the user is not allowed to publish on the subject", err}).
+		return f.Because(redact.Reword(err, "the user is not allowed to publish on the subject")).
 			WithHint("Allow it in the NATS configuration or correct spec.channel").Final()
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
 		errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired),
 		errors.Is(err, nats.ErrNkeysNotSupported),
 		strings.Contains(strings.ToLower(err.Error()), "authorization violation"):
 		f.Reason = meta.AuthenticationFailedReason
-		return f.Because(reworded{"the login was rejected", err}).
+		return f.Because(redact.Reword(err, "the login was rejected")).
 			WithHint("Check creds, nkey, or username and password in the Secret of the Provider").Final()
 	case errors.Is(err, nats.ErrMaxPayload):
-		return f.Because(reworded{"the event exceeds the maximum payload of the server", err}).Final()
+		return f.Because(redact.Reword(err, "the event exceeds the maximum payload of the server")).Final()
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return f.Because(reworded{"the server does not support TLS", err}).
+		return f.Because(redact.Reword(err, "the server does not support TLS")).
 			WithHint("Check the address or remove spec.certSecretRef").Final()
 	case errors.As(dialErr, &opErr): // the library does not return it
-		return f.Because(reworded{opErr.Err.Error(), dialErr}).
+		return f.Because(redact.Reword(dialErr, opErr.Err.Error())).
 			WithHint("Check the address of the Provider and that the server is running")
 	case dialErr != nil:
 		return f.Because(dialErr).WithHint("Check the address of the Provider and that the server is running")

@@ -93,30 +93,12 @@ func addAddress(address string, add func(string)) {
 
 func (r redactor) text(s string) string { return redact.Text(s, r.secrets...) }
 
-// fault returns err as a fault without credentials. The original error is kept for errors.Is only.
+// fault returns err as a fault without credentials.
 func (r redactor) fault(err error) error {
-	if err == nil {
-		return nil
+	if err != nil && fault.As(err) == nil {
+		err = fault.New(SendFailed, "the event was not sent").Because(err)
 	}
-	f := fault.As(err)
-	if f == nil {
-		return fault.New(SendFailed, "the event was not sent").Because(reworded{r.text(err.Error()), err})
-	}
-	clean := *f
-	clean.What, clean.Hint = r.text(f.What), r.text(f.Hint)
-	if f.Err != nil {
-		clean.Err = reworded{r.text(f.Err.Error()), f.Err}
-	}
-	return &clean
+	return redact.Error(err, r.secrets...)
 }
-
-// reworded is an error with another text.
-type reworded struct {
-	text  string
-	cause error
-}
-
-func (r reworded) Error() string { return r.text }
-func (r reworded) Unwrap() error { return r.cause }
 
 func trimmed(b []byte) string { return string(bytes.TrimSpace(b)) }

@@ -14,6 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 // AzureScope is the scope of tokens for Blob Storage.
@@ -32,7 +34,7 @@ type Azure struct {
 type AzureLogin struct {
 	Token     azcore.TokenCredential
 	SharedKey *container.SharedKeyCredential
-	SAS       string // query of a shared access signature; it takes precedence over that of the endpoint
+	SAS       string // query of a shared access signature; it takes precedence over the query of the endpoint
 	Ambient   bool   // the token belongs to the machine, not to the Secret: it must be sent to Azure only
 }
 
@@ -77,7 +79,7 @@ func NewAzure(o Azure) (Remote, error) {
 		client, err = container.NewClientWithNoCredential(u.String(), options)
 	}
 	if err != nil {
-		return nil, failed("cannot use the endpoint of the bucket").Because(redacted(err)).
+		return nil, failed("cannot use the endpoint of the bucket").Because(fault.WithoutURL(err)).
 			WithHint(azureEndpointHint).Final()
 	}
 	return &azure{client: client, name: o.Container, id: id}, nil

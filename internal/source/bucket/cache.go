@@ -180,7 +180,7 @@ func (c *Cache) fetch(ctx context.Context, from Remote, o Object) (cached, error
 	case fault.As(err) != nil:
 		return cached{}, err
 	case err != nil:
-		return cached{}, failed("cannot fetch the object '%s'", shorten(o.Name)).Because(redacted(err))
+		return cached{}, failed("cannot fetch the object '%s'", shorten(o.Name)).Because(fault.WithoutURL(err))
 	case n != o.Size:
 		return cached{}, failed("the size of the object '%s' differs from the %d bytes in the listing", shorten(o.Name),
 			o.Size).

@@ -3,7 +3,6 @@ package bucket
 import (
 	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -49,7 +48,7 @@ func explain(what string, err error, said response) error {
 		f.Terminal = inner.Terminal
 		return f
 	}
-	cause := redacted(err)
+	cause := fault.WithoutURL(err)
 	if said.status != 0 {
 		cause = errors.New(http.StatusText(said.status))
 		if said.code != "" {
@@ -83,14 +82,5 @@ func stsFailed(endpoint string, err error) error {
 	if inner := fault.As(err); inner != nil {
 		return f.Because(inner).After(inner.RetryAfter)
 	}
-	return f.Because(redacted(err))
-}
-
-// redacted removes the URL from the error of an HTTP client, as its query may contain a signature.
-func redacted(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
+	return f.Because(fault.WithoutURL(err))
 }

@@ -148,7 +148,7 @@ func (r *gcs) List(ctx context.Context, prefix string, visit func(Object) error)
 			return explain(what, err, response{})
 		}
 		if err != nil {
-			return failed("%s: the response is not valid", what).Because(redacted(err))
+			return failed("%s: the response is not valid", what).Because(fault.WithoutURL(err))
 		}
 		for _, i := range page.Items {
 			size, err := strconv.ParseInt(i.Size, 10, 64)
@@ -239,5 +239,5 @@ func tokenFailed(what string, err error) error {
 	case errors.As(err, &exchange):
 		return f.Because(fmt.Errorf("the token exchange returned %s", shorten(exchange.Response.Status)))
 	}
-	return f.Because(redacted(err))
+	return f.Because(fault.WithoutURL(err))
 }

@@ -55,7 +55,7 @@ type Repository interface {
 type HTTP struct {
 	URL                string
 	Username, Password string
-	PassCredentials    bool // send credentials also to other hosts than that of the URL
+	PassCredentials    bool // send credentials also to other hosts than the host of the URL
 	Transport          http.RoundTripper
 	Limits             Limits
 	Index              *Index
@@ -151,7 +151,7 @@ func spool(r io.Reader, limit int64) (*os.File, string, error) {
 	if err == nil && n > limit {
 		err = fmt.Errorf("%w: it exceeds %d bytes", errIndexTooLarge, limit)
 	}
-	if err = errors.Join(os.Remove(f.Name()), withoutURL(err)); err != nil {
+	if err = errors.Join(os.Remove(f.Name()), fault.WithoutURL(err)); err != nil {
 		return nil, "", errors.Join(err, f.Close())
 	}
 	return f, "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
@@ -228,7 +228,7 @@ func (h *HTTP) download(ctx context.Context, at string, limit int64, what string
 	}
 	if err != nil {
 		return nil, fault.New(sourcev1.ChartPullErrorReason, "cannot fetch %s from %s", what, fault.RedactURL(at)).
-			Because(withoutURL(err))
+			Because(fault.WithoutURL(err))
 	}
 	return data, nil
 }
@@ -245,7 +245,7 @@ func (h *HTTP) get(ctx context.Context, at string, header http.Header, reason, w
 	}
 	resp, err := (&http.Client{Transport: h.Transport}).Do(req)
 	if err != nil {
-		f := fault.New(reason, "cannot fetch %s from %s", what, fault.RedactURL(at)).Because(withoutURL(err))
+		f := fault.New(reason, "cannot fetch %s from %s", what, fault.RedactURL(at)).Because(fault.WithoutURL(err))
 		if cause := fault.As(err); cause != nil {
 			f.RetryAfter = cause.RetryAfter
 		}
@@ -271,7 +271,7 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 			resp.StatusCode).
 			WithHint("%s", h.loginHint(resp.Request.URL))
 	case http.StatusNotFound:
-		if what == indexFile { // the reason is that of Flux
+		if what == indexFile { // with the reason that Flux has
 			return fault.New(meta.FailedReason, "%s not found at %s: status %d", what, at, resp.StatusCode).
 				WithHint("Check spec.url: it must be the address of the directory with index.yaml")
 		}
@@ -336,13 +336,4 @@ func (h *HTTP) chartURL(raw string) (string, error) {
 		u.RawQuery = base.RawQuery
 	}
 	return u.String(), nil
-}
-
-// withoutURL removes the URL from the error of an HTTP client, as it may contain a secret.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
 const (
@@ -147,11 +147,7 @@ func (h *overHTTP) do(ctx context.Context, method string, u *url.URL, request []
 	h.counts.requests.Add(1)
 	resp, err := h.client.Do(req)
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which the fault contains already
-		}
-		return nil, err
+		return nil, fault.WithoutURL(err) // the fault names the URL
 	}
 	h.body = resp.Body
 	if resp.StatusCode != http.StatusOK {
