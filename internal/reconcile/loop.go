@@ -299,6 +299,8 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 		return o.after
 	case (o.state == failed || o.state == held) && o.after > 0:
 		return l.retryAfter(key, o.after)
+	case (o.state == ready || o.state == waiting) && o.after > 0:
+		return o.after
 	case o.state == failed && s.RetryInterval > 0:
 		return l.retryAfter(key, l.Retry.jitter(s.RetryInterval))
 	case o.state == failed, guard.IsPanic(o.err):

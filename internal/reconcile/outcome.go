@@ -37,7 +37,7 @@ type Outcome struct {
 	state       state
 	reason      string
 	message     string
-	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for; held: see After
+	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for; else: see After
 	err         error
 	notes       []note
 	metadata    map[string]string
@@ -153,7 +153,8 @@ func (o Outcome) Changed(reason string, counts []any, summary string) Outcome {
 	return o
 }
 
-// After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.
+// After makes the kernel reconcile an object again after a delay, which is at least 1 ms, instead of at its interval. It
+// is for objects that are Ready, that wait, or that gates hold.
 func (o Outcome) After(delay time.Duration) Outcome {
 	o.after = max(delay, time.Millisecond)
 	return o

@@ -14,7 +14,8 @@ var GroupVersion = schema.GroupVersion{Group: "fluxcd.controlplane.io", Version:
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ResourceSet{}, &ResourceSetList{})
+	s.AddKnownTypes(GroupVersion, &ResourceSet{}, &ResourceSetList{}, &ResourceSetInputProvider{},
+		&ResourceSetInputProviderList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
