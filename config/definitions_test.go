@@ -51,8 +51,8 @@ func TestCategoriesAreThoseOfFlux(t *testing.T) {
 	want := map[string]string{}
 	for category, kinds := range map[string]string{
 		"fluxcd-sources": "Bucket ExternalArtifact GitRepository HelmChart HelmRepository OCIRepository " +
-			"ArtifactGenerator",
-		"fluxcd-appliers":      "Kustomization HelmRelease",
+			"ArtifactGenerator ResourceSetInputProvider",
+		"fluxcd-appliers":      "Kustomization HelmRelease ResourceSet",
 		"fluxcd-notifications": "Alert Provider Receiver",
 		"fluxcd-images":        "ImagePolicy ImageRepository ImageUpdateAutomation",
 	} {

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,17 @@ func (c Connector) options(ctx context.Context, namespace string, cert, proxy *m
 	}
 	o.Proxy, err = auth.ProxyFrom(data)
 	return o, err
+}
+
+// Transport returns the transport to a remote whose certificates are in the Secret that spec.certSecretRef names. A nil
+// reference means that the object names none.
+func (c Connector) Transport(ctx context.Context, namespace string, cert *meta.LocalObjectReference) (
+	http.RoundTripper, error) {
+	options, err := c.options(ctx, namespace, cert, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.Egress.Transport(options)
 }
 
 // Secrets reads the Secrets that objects refer to.

@@ -194,21 +194,31 @@ func (i *Identities) ecr(ctx context.Context, host string, s subject) (authn.Aut
 // codeCommit returns the login that AWS documents for its credential helper: the access key, and a version 4 signature
 // over the method GIT, the path of the repository and the host.
 func (i *Identities) codeCommit(ctx context.Context, u *url.URL, s subject) (GitCredentials, error) {
-	host := strings.ToLower(u.Hostname())
-	match := codeCommitHost.FindStringSubmatch(host)
-	if match == nil {
-		return GitCredentials{}, foreignHost(AWS, host, "git-codecommit.REGION.amazonaws.com")
+	region, err := CodeCommitRegion(u)
+	if err != nil {
+		return GitCredentials{}, err
 	}
-	c, err := i.awsCredentials(ctx, match[2], s)
+	c, err := i.awsCredentials(ctx, region, s)
 	if err != nil {
 		return GitCredentials{}, err
 	}
 	login := GitCredentials{Username: c.AccessKeyID,
-		Password: signCodeCommit(c.SecretAccessKey, match[2], host, u.EscapedPath(), now(i.Clock).UTC())}
+		Password: signCodeCommit(c.SecretAccessKey, region, strings.ToLower(u.Hostname()), u.EscapedPath(),
+			now(i.Clock).UTC())}
 	if c.SessionToken != "" {
 		login.Username += "%" + c.SessionToken
 	}
 	return login, nil
+}
+
+// CodeCommitRegion returns the region of the URL of a CodeCommit repository. The error is a terminal fault.
+func CodeCommitRegion(u *url.URL) (string, error) {
+	host := strings.ToLower(u.Hostname())
+	match := codeCommitHost.FindStringSubmatch(host)
+	if match == nil {
+		return "", foreignHost(AWS, host, "git-codecommit.REGION.amazonaws.com")
+	}
+	return match[2], nil
 }
 
 func signCodeCommit(secret, region, host, path string, at time.Time) string {

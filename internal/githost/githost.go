@@ -72,6 +72,7 @@ type Options struct {
 	Username   string              // overrides the one in the Secret
 	Identity   Login               // workload identity, for AzureDevOps without a login in the Secret
 	Git        auth.GitCredentials // credentials of the clone, used without a login in the Secret
+	Anonymous  bool                // without any login, requests are sent without one
 	Apps       *auth.GitHubApps    // cache for tokens of GitHub Apps; may be nil
 	Transport  http.RoundTripper   // from egress
 	Clock      clock.PassiveClock

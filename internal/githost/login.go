@@ -48,6 +48,8 @@ func loginOf(o Options) (Login, error) {
 			"password": []byte(o.Git.Password)}, ""
 		o.Git = auth.GitCredentials{}
 		return loginOf(o)
+	case o.Anonymous && len(o.Secret) == 0:
+		return staticLogin(auth.GitCredentials{}), nil
 	}
 	keys := "the key token"
 	if kind == BitbucketServer || kind == Bitbucket {
@@ -76,6 +78,7 @@ func appLogin(o Options) (Login, error) {
 // authorize adds the login to a request.
 func authorize(req *http.Request, kind Kind, c auth.GitCredentials) {
 	switch {
+	case c.BearerToken == "" && c.Username == "" && c.Password == "": // anonymous
 	case c.BearerToken == "":
 		req.SetBasicAuth(c.Username, c.Password)
 	case kind == Gitea:

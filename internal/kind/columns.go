@@ -11,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -173,18 +174,29 @@ func Time(at meta.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// suspendByAnnotation suspends or resumes an ArtifactGenerator, which has no field for it. Its generation does not
-// change, so a resume also requests a reconcile: otherwise commands would take the old status for the result.
-func suspendByAnnotation(o reconcile.Object, suspend bool) {
-	annotations := maps.Clone(o.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
+// suspendBy returns a function that suspends or resumes an object of a kind that has an annotation for it. Its
+// generation does not change, so a resume also requests a reconcile: otherwise commands would take the old status for
+// the result.
+func suspendBy(annotation string) func(reconcile.Object, bool) {
+	return func(o reconcile.Object, suspend bool) {
+		annotations := maps.Clone(o.GetAnnotations())
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		if suspend {
+			annotations[annotation] = extensionsv1beta1.ReconcileDisabled
+		} else {
+			delete(annotations, annotation)
+			annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
+		}
+		o.SetAnnotations(annotations)
 	}
-	if suspend {
-		annotations[extensionsv1beta1.ReconcileAnnotation] = extensionsv1beta1.ReconcileDisabled
-	} else {
-		delete(annotations, extensionsv1beta1.ReconcileAnnotation)
-		annotations[meta.ReconcileRequestAnnotation] = time.Now().Format(time.RFC3339Nano)
-	}
-	o.SetAnnotations(annotations)
+}
+
+func inputType(o reconcile.Object, _ bool) string {
+	return o.(*controlplanev1.ResourceSetInputProvider).Spec.Type
+}
+
+func inputCount(o reconcile.Object, _ bool) string {
+	return strconv.Itoa(len(o.(*controlplanev1.ResourceSetInputProvider).Status.ExportedInputs))
 }

@@ -3,6 +3,7 @@ package kind
 import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -71,7 +72,7 @@ var kinds = []*Kind{
 		New:          func() reconcile.Object { return &extensionsv1beta1.ArtifactGenerator{} },
 		NewList:      func() client.ObjectList { return &extensionsv1beta1.ArtifactGeneratorList{} },
 		Columns:      []Column{suspended},
-		SetSuspended: suspendByAnnotation,
+		SetSuspended: suspendBy(extensionsv1beta1.ReconcileAnnotation),
 		HasInventory: true,
 		AlsoDeleted:  "the ExternalArtifacts that it made",
 	},
@@ -94,6 +95,18 @@ var kinds = []*Kind{
 		HasSource:    true,
 		HasInventory: true,
 		AlsoDeleted:  "its Helm release and the objects of that",
+	},
+	{
+		Words:  []string{"input-provider", "input-providers", "resourcesetinputprovider", "resourcesetinputproviders", "rsip"},
+		Plural: "input-providers",
+		New:    func() reconcile.Object { return &controlplanev1.ResourceSetInputProvider{} },
+		NewList: func() client.ObjectList {
+			return &controlplanev1.ResourceSetInputProviderList{}
+		},
+		Columns: []Column{{Header: "TYPE", Value: inputType, Detail: true},
+			{Header: "INPUTS", Value: inputCount, Detail: true}, suspended},
+		SetSuspended: suspendBy(controlplanev1.ReconcileAnnotation),
+		AlsoDeleted:  "its inputs; ResourceSets that name it fail",
 	},
 	{
 		Words: []string{"receiver", "receivers"}, Plural: "receivers",

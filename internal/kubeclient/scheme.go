@@ -5,6 +5,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -21,7 +22,7 @@ func Scheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, sourcev1.AddToScheme, extensionsv1beta1.AddToScheme, gatingv1.AddToScheme,
 		imagev1.AddToScheme, imagev1alpha1.AddToScheme, kustomizev1.AddToScheme, notificationv1.AddToScheme,
-		helmv2.AddToScheme,
+		helmv2.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

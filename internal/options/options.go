@@ -34,11 +34,12 @@ const (
 	NotificationController    = "notification-controller"
 	ImageReflectorController  = "image-reflector-controller"
 	ImageAutomationController = "image-automation-controller"
+	ResourceSetController     = "resourceset-controller"
 )
 
 // AllControllers is the default of --controllers.
 var AllControllers = []string{SourceController, KustomizeController, HelmController, GatingController,
-	NotificationController, ImageReflectorController, ImageAutomationController}
+	NotificationController, ImageReflectorController, ImageAutomationController, ResourceSetController}
 
 // Options are the flags of `sluice controller`, and a few settings for tests that have no flag.
 type Options struct {

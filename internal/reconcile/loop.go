@@ -61,6 +61,10 @@ func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	if l.LeftTo != nil && l.LeftTo(ctx) != "" {
+		l.leave(obj)
+		return ctrl.Result{RequeueAfter: l.Retry.jitter(leftInterval)}, nil
+	}
 	ctx, obj, end, ok, err := l.take(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -96,6 +100,9 @@ func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	return l.pass(ctx, obj)
 }
+
+// leftInterval is how often a kind is checked that another controller reconciles.
+const leftInterval = 30 * time.Second
 
 // nameOf returns the name of an object for the markers of objects in work.
 func (l *loop[T]) nameOf(key types.NamespacedName) string {
@@ -299,6 +306,8 @@ func (l *loop[T]) requeueAfter(obj T, o Outcome) time.Duration {
 		return o.after
 	case (o.state == failed || o.state == held) && o.after > 0:
 		return l.retryAfter(key, o.after)
+	case (o.state == ready || o.state == waiting) && o.after > 0:
+		return o.after
 	case o.state == failed && s.RetryInterval > 0:
 		return l.retryAfter(key, l.Retry.jitter(s.RetryInterval))
 	case o.state == failed, guard.IsPanic(o.err):

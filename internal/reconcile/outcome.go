@@ -37,7 +37,7 @@ type Outcome struct {
 	state       state
 	reason      string
 	message     string
-	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for; held: see After
+	after       time.Duration // progressing: the time left; failed: the wait that the remote asked for; else: see After
 	err         error
 	notes       []note
 	metadata    map[string]string
@@ -146,14 +146,15 @@ func (o Outcome) note(eventType, reason, message string) Outcome {
 }
 
 // Changed adds a note about changed objects, and their numbers by action for the log, such as "created", 2.
-func (o Outcome) Changed(counts []any, summary string) Outcome {
+func (o Outcome) Changed(reason string, counts []any, summary string) Outcome {
 	o.counts = counts
-	o = o.Note(meta.ProgressingReason, "%s", summary)
+	o = o.Note(reason, "%s", summary)
 	o.notes[len(o.notes)-1].isSummary = true
 	return o
 }
 
-// After makes the kernel reconcile an object that gates hold again after a delay, which is at least 1 ms.
+// After makes the kernel reconcile an object again after a delay, which is at least 1 ms, instead of at its interval. It
+// is for objects that are Ready, that wait, or that gates hold.
 func (o Outcome) After(delay time.Duration) Outcome {
 	o.after = max(delay, time.Millisecond)
 	return o

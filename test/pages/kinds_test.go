@@ -15,23 +15,24 @@ import (
 
 // kinds are the pages whose commands are about the objects on the page, with a text that they print.
 var kinds = map[string]string{
-	"../README.md":             "release",
-	"alert.md":                 "on-call",
-	"azure-devops.md":          "hooks.example.com/hook/",
-	"bitbucket.md":             "hooks.example.com/hook/",
-	"gate.md":                  "release",
-	"gitea.md":                 "hooks.example.com/hook/",
-	"github.md":                "hooks.example.com/hook/",
-	"gitlab.md":                "hooks.example.com/hook/",
-	"image-discovery.md":       "annotated",
-	"imagepolicy.md":           "",
-	"imagerepository.md":       "secret/registry-login created",
-	"imageupdateautomation.md": "annotated",
-	"notifications.md":         "team-chat",
-	"provider.md":              "frontend-channel",
-	"receiver.md":              "",
-	"repository-structure.md":  "",
-	"secrets.md":               "secret/sops-age configured",
+	"../README.md":                "release",
+	"alert.md":                    "on-call",
+	"azure-devops.md":             "hooks.example.com/hook/",
+	"bitbucket.md":                "hooks.example.com/hook/",
+	"gate.md":                     "release",
+	"gitea.md":                    "hooks.example.com/hook/",
+	"github.md":                   "hooks.example.com/hook/",
+	"gitlab.md":                   "hooks.example.com/hook/",
+	"image-discovery.md":          "annotated",
+	"imagepolicy.md":              "",
+	"imagerepository.md":          "secret/registry-login created",
+	"imageupdateautomation.md":    "annotated",
+	"notifications.md":            "team-chat",
+	"provider.md":                 "frontend-channel",
+	"receiver.md":                 "",
+	"repository-structure.md":     "",
+	"resourcesetinputprovider.md": "GitHubPullRequest",
+	"secrets.md":                  "secret/sops-age configured",
 }
 
 // token is what a person has who follows a page about a git host.
@@ -44,6 +45,8 @@ var possessions = map[string]string{
 	"gitea.md":        token,
 	"bitbucket.md":    token,
 	"azure-devops.md": token,
+
+	"resourcesetinputprovider.md": token,
 }
 
 // TestPagesOfKinds creates the objects of pages and runs their commands, in the order of the page. Only the namespace

@@ -12,6 +12,8 @@ var groups = map[string]string{
 	"ImageRepository":   "image.toolkit.fluxcd.io", "ImagePolicy": "image.toolkit.fluxcd.io",
 	"ImageUpdateAutomation": "image.toolkit.fluxcd.io",
 	"Gate":                  "gating.toolkit.fluxcd.io",
+
+	"ResourceSetInputProvider": "fluxcd.controlplane.io",
 }
 
 // GroupOf returns the API group of a kind that a Receiver or an Alert can reference; empty for other kinds.

@@ -120,7 +120,8 @@ type ReceiverResource struct {
 
 	// Kind of the objects.
 	// +kubebuilder:validation:Enum=Bucket;GitRepository;Kustomization;HelmRelease;HelmChart;HelmRepository;
-	// +> ImageRepository;ImagePolicy;ImageUpdateAutomation;OCIRepository;ArtifactGenerator;ExternalArtifact;Gate
+	// +> ImageRepository;ImagePolicy;ImageUpdateAutomation;OCIRepository;ArtifactGenerator;ExternalArtifact;Gate;
+	// +> ResourceSetInputProvider
 	// +required
 	Kind string `json:"kind"`
 

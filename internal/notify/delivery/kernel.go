@@ -91,6 +91,8 @@ func controllerOf(group, kind string) string {
 		return "image-reflector-controller"
 	case group == "source.extensions.fluxcd.io":
 		return "source-watcher"
+	case group == "fluxcd.controlplane.io":
+		return "flux-operator"
 	}
 	part, _, _ := strings.Cut(group, ".")
 	return part + "-controller"

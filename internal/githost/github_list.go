@@ -1,0 +1,86 @@
+package githost
+
+import (
+	"context"
+	"net/url"
+)
+
+// hostRef is a branch or a tag, with the commit as GitHub, GitLab and Gitea name it.
+type hostRef struct {
+	Name   string
+	Commit struct {
+		SHA string
+		ID  string // branches of Gitea, and GitLab
+	}
+}
+
+func toRefs(all []hostRef) []Ref {
+	refs := make([]Ref, len(all))
+	for i, r := range all {
+		refs[i] = Ref{Name: r.Name, Commit: r.Commit.SHA + r.Commit.ID}
+	}
+	return refs
+}
+
+// listedPull is the same for GitHub and Gitea.
+type listedPull struct {
+	Number int64
+	Title  string
+	User   struct{ Login string }
+	Head   struct{ Ref, SHA string }
+	Labels []struct{ Name string }
+}
+
+func toListed(all []listedPull) []ListedRequest {
+	requests := make([]ListedRequest, len(all))
+	for i, p := range all {
+		requests[i] = ListedRequest{Number: p.Number, Title: p.Title, Branch: p.Head.Ref, Commit: p.Head.SHA,
+			Author: p.User.Login}
+		for _, l := range p.Labels {
+			requests[i].Labels = append(requests[i].Labels, l.Name)
+		}
+	}
+	return requests
+}
+
+// refs lists branches or tags by pages with a number, as GitHub, GitLab and Gitea do.
+func (r *rest) refs(ctx context.Context, what string, path []string, size, cursor string) ([]Ref, string, error) {
+	all, next, err := numbered(cursor, func(n int) (all []hostRef, more bool, err error) {
+		more, err = r.page(ctx, what, path, nil, size, n, &all)
+		return all, more, err
+	})
+	return toRefs(all), next, err
+}
+
+// pulls lists the open pull requests of GitHub and Gitea.
+func (r *rest) pulls(ctx context.Context, size, cursor string) ([]ListedRequest, string, error) {
+	all, next, err := numbered(cursor, func(n int) (all []listedPull, more bool, err error) {
+		more, err = r.page(ctx, "the open pull requests", []string{"pulls"}, url.Values{"state": {"open"}}, size, n, &all)
+		return all, more, err
+	})
+	return toListed(all), next, err
+}
+
+func (h *github) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the branches", []string{"branches"}, "per_page", cursor)
+}
+
+func (h *github) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the tags", []string{"tags"}, "per_page", cursor)
+}
+
+func (h *github) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
+	return h.pulls(ctx, "per_page", cursor)
+}
+
+func (h *gitea) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the branches", []string{"branches"}, "limit", cursor)
+}
+
+func (h *gitea) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the tags", []string{"tags"}, "limit", cursor)
+}
+
+func (h *gitea) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
+	return h.pulls(ctx, "limit", cursor)
+}
