@@ -23,11 +23,13 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -157,7 +159,8 @@ func ownKinds() []client.Object {
 		&kustomizev1.Kustomization{}, &helmv2.HelmRelease{}, &notificationv1.Receiver{}, &notificationv1.Alert{},
 		&notificationv1.Provider{},
 		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
-		&imagev1alpha1.ImageUpdateJob{},
+		&imagev1alpha1.ImageUpdateJob{}, &controlplanev1.ResourceSet{}, &controlplanev1.ResourceSetInputProvider{},
+		&inputsv1.ClusterInputProvider{},
 	}
 }
 

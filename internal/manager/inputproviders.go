@@ -4,13 +4,25 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/client-go/metadata"
+
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/inputprovider"
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // addInputProviders adds the controller of the providers of inputs for ResourceSets.
 func (p *process) addInputProviders(ctx context.Context) error {
+	objects, err := metadata.NewForConfigAndClient(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	clusters := inputprovider.NewClusters(&inputprovider.Clusters{Live: p.mgr.GetAPIReader(),
+		Mapper: p.mgr.GetRESTMapper(), Edges: p.kernel.Edges, Clock: p.GetClock(), Config: p.remoteClusters().Config},
+		kubewatch.Metadata(objects))
+	p.closers = append(p.closers, clusters.Close)
 	return errors.Join(
 		inputprovider.ObserveArtifacts(ctx, p.kernel.Edges, p.mgr.GetCache()),
 		registerKind(p, reconcile.Kind[*controlplanev1.ResourceSetInputProvider]{
@@ -22,5 +34,7 @@ func (p *process) addInputProviders(ctx context.Context) error {
 				ControllerNamespace: p.RuntimeNamespace, NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 				Clock: p.GetClock(),
 			}}),
+		registerKind(p, reconcile.Kind[*inputsv1.ClusterInputProvider]{
+			GroupKind: inputprovider.ClusterGroupKind, GateBehavior: reconcile.Ungated, Step: clusters}),
 	)
 }
