@@ -10,7 +10,7 @@ import (
 )
 
 // advice says what to do about errors whose remedy depends on the kind of the owner.
-type advice struct{ force, namespace, definition, right, duplicate string }
+type advice struct{ force, namespace, definition, right, duplicate, unspecified string }
 
 // adviceFor returns the advice for an owner: a Kustomization, a HelmRelease or the command line.
 func adviceFor(owner Owner) advice {
@@ -25,23 +25,33 @@ func adviceFor(owner Owner) advice {
 				"HelmRelease that installs it",
 			right: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that " +
 				"has it",
-			duplicate: ". With serverSideApply off in spec.install and spec.upgrade, the last one counts",
+			duplicate:   ". With serverSideApply off in spec.install and spec.upgrade, the last one counts",
+			unspecified: "Set metadata.namespace",
 		}
 	case "app.kubernetes.io":
 		return advice{
-			force:      "Delete the object, and run the command again",
-			namespace:  "Create the Namespace, and run the command again",
-			definition: "Install its CustomResourceDefinition first, and run the command again",
-			right:      "Use an account that has this right, with --context or --as",
+			force:       "Delete the object, and run the command again",
+			namespace:   "Create the Namespace, and run the command again",
+			definition:  "Install its CustomResourceDefinition first, and run the command again",
+			right:       "Use an account that has this right, with --context or --as",
+			unspecified: "Set metadata.namespace",
 		}
 	}
-	return advice{
+	a := advice{
 		force:     "Set spec.force, or " + annotation + ", to delete and create it again; or undo the change",
 		namespace: "Declare the Namespace, or add a dependsOn on the Kustomization that creates it",
 		definition: "Install its CustomResourceDefinition first: declare it here, or add a dependsOn on the " +
 			"Kustomization that installs it",
-		right: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it",
+		right:       "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it",
+		unspecified: "Set metadata.namespace, or spec.targetNamespace of the Kustomization",
 	}
+	if owner.Group == resourceSetGroup {
+		a.force = "Set " + annotation + ", or on the ResourceSet, to delete and create it again; or undo the change"
+		a.namespace = "Declare the Namespace, or add a dependsOn on the object that creates it"
+		a.definition = "Install its CustomResourceDefinition first: declare it here, or add a dependsOn on it"
+		a.unspecified = "Set metadata.namespace"
+	}
+	return a
 }
 
 // refusalHint returns what to do about an object that the API server refused, or "".

@@ -45,13 +45,30 @@ func (r *run) takeOver(o *object, live *unstructured.Unstructured,
 		return isKept(p, r.req.Owner.Group) || slices.ContainsFunc(ignored, func(pointer []string) bool {
 			return pointsTo(pointer, p, o.manifest.Object, live.Object)
 		})
-	})
+	}, r.req.Owner.replaces())
+}
+
+// replaces returns a function that reports whether a field is taken over from any manager: the labels of the
+// Kustomization that applied an object before a ResourceSet did, which would prune the object otherwise. It is nil for
+// other owners.
+func (o Owner) replaces() func(fieldpath.Path) bool {
+	if o.Group != resourceSetGroup {
+		return nil
+	}
+	return func(p fieldpath.Path) bool {
+		if len(p) != 3 || p[2].FieldName == nil {
+			return false
+		}
+		k := Owner{Group: kustomizationGroup}
+		return *p[2].FieldName == k.nameLabel() || *p[2].FieldName == k.namespaceLabel()
+	}
 }
 
 // takeOver returns managed fields in which we own the fields of overridden managers, so that the next apply
-// removes those that are not declared. It reports false if there are none. Some fields stay with their managers.
+// removes those that are not declared. It reports false if there are none. Some fields stay with their managers, and
+// some are also taken over from others; moves may be nil.
 func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string,
-	stays func(fieldpath.Path) bool) ([]metav1.ManagedFieldsEntry, bool) {
+	stays, moves func(fieldpath.Path) bool) ([]metav1.ManagedFieldsEntry, bool) {
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
 	mine := -1
@@ -59,7 +76,13 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string
 		if m.isOurs(e) && e.APIVersion == apiVersion {
 			mine = len(out)
 		}
-		if !m.overrides(e) || e.APIVersion != apiVersion || e.FieldsV1 == nil {
+		keeps := stays
+		if !m.overrides(e) && moves != nil && !m.isOurs(e) && e.Subresource == "" {
+			keeps = func(p fieldpath.Path) bool { return !moves(p) }
+		} else if !m.overrides(e) {
+			keeps = nil
+		}
+		if keeps == nil || e.APIVersion != apiVersion || e.FieldsV1 == nil {
 			out = append(out, e)
 			continue
 		}
@@ -70,7 +93,7 @@ func (m managers) takeOver(fields []metav1.ManagedFieldsEntry, apiVersion string
 		}
 		kept := fieldpath.NewSet()
 		for p := range set.All() {
-			if stays(p) {
+			if keeps(p) {
 				kept.Insert(p.Copy())
 			}
 		}

@@ -45,8 +45,7 @@ func newObject(source *unstructured.Unstructured, owner Owner, namespace string,
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		o.SetNamespace("")
 	case o.GetNamespace() == "" && namespace == "":
-		return nil, problem("namespace not specified").
-			WithHint("Set metadata.namespace, or spec.targetNamespace of the Kustomization")
+		return nil, problem("namespace not specified").WithHint("%s", adviceFor(owner).unspecified)
 	case o.GetNamespace() == "":
 		o.SetNamespace(namespace)
 	}

@@ -12,8 +12,22 @@ import (
 // Owner is the object that declares other objects. They name it in the labels <group>/name and <group>/namespace.
 type Owner struct{ Group, Namespace, Name string }
 
-func (o Owner) nameLabel() string      { return o.Group + "/name" }
-func (o Owner) namespaceLabel() string { return o.Group + "/namespace" }
+// Groups of owners whose labels, or whose objects, differ from those of others.
+const (
+	resourceSetGroup   = "fluxcd.controlplane.io"
+	kustomizationGroup = "kustomize.toolkit.fluxcd.io"
+)
+
+// LabelPrefix returns the prefix of the owner's labels.
+func (o Owner) LabelPrefix() string {
+	if o.Group == resourceSetGroup {
+		return "resourceset." + o.Group
+	}
+	return o.Group
+}
+
+func (o Owner) nameLabel() string      { return o.LabelPrefix() + "/name" }
+func (o Owner) namespaceLabel() string { return o.LabelPrefix() + "/namespace" }
 
 // Labels returns the labels of the owner's objects.
 func (o Owner) Labels() map[string]string {

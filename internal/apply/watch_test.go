@@ -195,7 +195,7 @@ func TestTakeOver(t *testing.T) {
 	for name, c := range takeOverCases {
 		t.Run(name, func(t *testing.T) {
 			out, needed := managers{own: DefaultFieldManager}.takeOver(c.fields, "v1",
-				func(p fieldpath.Path) bool { return isKept(p, group) })
+				func(p fieldpath.Path) bool { return isKept(p, group) }, nil)
 			if needed != (c.want != nil) {
 				t.Fatalf("needed is %v", needed)
 			}

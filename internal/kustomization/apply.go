@@ -56,7 +56,7 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 	if result != nil {
 		r.report.AddChanges(result.Changes)
 		r.warn(append(slices.Clone(built.Warnings), result.Warnings...), built.Veil)
-		r.noteUnknownFields(result.Changes, built.Veil)
+		r.state.apply.unknown.Note(&r.report, result.Changes, built.Veil)
 	}
 	if err != nil {
 		return explainTypes(err, built)
@@ -84,7 +84,7 @@ func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	r.noteResync(req)
-	r.noteUnknownFields(planned, built.Veil)
+	r.state.apply.unknown.Note(&r.report, planned, built.Veil)
 	r.state.complete()
 	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
 	return nil
@@ -157,39 +157,6 @@ func newApplyRequest(obj *kustomizev1.Kustomization, built *build.Result, o appl
 		MaxDiffs:     rollout.MaxDiffs,
 		Veil:         built.Veil,
 	}, err
-}
-
-// maxUnknownFields is the number of unknown fields that a condition names.
-const maxUnknownFields = 3
-
-// noteUnknownFields reports the fields that were left out, once in an event, and in the messages of all passes until
-// they are gone.
-func (r *run) noteUnknownFields(changes []apply.Change, veil *redact.Veil) {
-	var lines []string
-	for _, c := range changes {
-		for _, f := range c.Unknown {
-			lines = append(lines, veil.Text(fmt.Sprintf("%s: %s", c.Ref, f)))
-		}
-	}
-	s := &r.state.apply
-	previous := s.unknownFields
-	if s.unknownFields = strings.Join(rollout.FirstLines(lines), "\n"); len(lines) == 0 {
-		s.unknownNote = ""
-		return
-	}
-	noun := "fields were"
-	if len(lines) == 1 {
-		noun = "field was"
-	}
-	s.unknownNote = fmt.Sprintf("%d unknown %s left out: %s", len(lines), noun,
-		strings.Join(lines[:min(len(lines), maxUnknownFields)], "; "))
-	if more := len(lines) - maxUnknownFields; more > 0 {
-		s.unknownNote += fmt.Sprintf("; and %d more", more)
-	}
-	if s.unknownFields != previous {
-		r.report.Warn(meta.AppliedWithWarningsReason, fmt.Sprintf("unknown %s left out. Correct or remove them; "+
-			"--strict-fields of the controller refuses them\n%s", noun, s.unknownFields))
-	}
 }
 
 // warn reports warnings of the API server and of the apply, unless they are the same as the last ones.

@@ -1,15 +1,12 @@
 package kustomization
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -70,22 +67,7 @@ func (r *run) recordBuild(in *inputs, result *build.Result) {
 		b.trace = nil
 	}
 	b.digest = "sha256:" + result.Digest
-	b.hasTTL, b.isExcluded, b.yields = map[health.Target]bool{}, map[health.Target]bool{}, map[string]bool{}
-	owner := rollout.OwnerOf(refOf(r.obj))
-	for _, o := range result.Objects {
-		gvk := o.GroupVersionKind()
-		t := health.Target{Group: gvk.Group, Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		if apply.IsExcluded(o, owner) {
-			b.isExcluded[t] = true
-		}
-		if apply.Yields(o, owner) {
-			ref := apply.Ref{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
-			b.yields[ref.Entry().ID] = true
-		}
-		if t.Namespace = cmp.Or(t.Namespace, r.target.Cluster.DefaultNamespace()); apply.HasTTL(o) {
-			b.hasTTL[t] = true
-		}
-	}
+	b.declared = rollout.DeclaredBy(rollout.OwnerOf(refOf(r.obj)), result.Objects, r.target.Cluster.DefaultNamespace())
 }
 
 // buildTree builds the objects of a Kustomization at a revision of its source. A failed build also returns a result,

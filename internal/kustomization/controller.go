@@ -62,7 +62,7 @@ type Controller struct {
 	states map[types.UID]*state
 
 	declared  lru.Cache[declaration, []apply.Ref] // what successors build
-	deletions rollout.PerTarget[*deletions]
+	deletions rollout.Deletions
 }
 
 // Options are set by flags.
@@ -153,7 +153,7 @@ func (r *run) reportClaims() {
 	if retained := r.state.apply.retained; len(retained) > 0 {
 		inventory = rollout.InventoryStatus(rollout.Inventory(inventory).Without(retained))
 	}
-	r.Clusters.Claims.Report(r.obj, &r.report, r.target, inventory, r.state.build.yields)
+	r.Clusters.Claims.Report(r.obj, &r.report, r.target, inventory, r.state.build.declared.Yields)
 }
 
 // run is one pass of a Kustomization that was admitted.

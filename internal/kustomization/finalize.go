@@ -39,7 +39,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	}
 	if removed != "" {
-		c.reportLeftBehind(ctx, obj, fmt.Sprintf("%s left in the cluster: %s", countObjects(len(inventory)), removed))
+		c.reportLeftBehind(ctx, obj, fmt.Sprintf("%s left in the cluster: %s", rollout.CountObjects(len(inventory)), removed))
 		return nil
 	}
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)
@@ -73,7 +73,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	case len(retained.objects) > 0:
 		err = reconcile.WaitingFor(fault.New(reconcile.ReasonProgressing, "waiting for Kustomization '%s' to adopt %s",
-			strings.Join(retained.to, "', '"), countObjects(len(retained.objects))))
+			strings.Join(retained.to, "', '"), rollout.CountObjects(len(retained.objects))))
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
 		err = target.Cluster.WaitUntilDeleted(ctx, owner, inventory)
 	}
@@ -109,14 +109,7 @@ func (c *Controller) retained(ctx context.Context, obj *kustomizev1.Kustomizatio
 
 func noCredentials(left apply.Inventory, err error) string {
 	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %s: %v",
-		countObjects(len(left)), rollout.NameObjects(left), err)
-}
-
-func countObjects(n int) string {
-	if n == 1 {
-		return "1 object"
-	}
-	return fmt.Sprintf("%d objects", n)
+		rollout.CountObjects(len(left)), rollout.NameObjects(left), err)
 }
 
 // reportLeftBehind reports that objects are left in the cluster.

@@ -31,7 +31,7 @@ func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
 		Key:        fmt.Sprintf("%s/%d", r.state.build.digest, r.obj.Generation),
 		Revision:   r.source.Revision,
 		WasApplied: r.obj.Status.LastAppliedRevision == r.source.Revision && r.pass.MayCountAsHealthy(),
-		HasTTL:     r.state.build.hasTTL,
+		HasTTL:     r.state.build.declared.HasTTL,
 		NoFailFast: r.Options.NoFailFast,
 		Timeout:    r.obj.Schedule().Timeout,
 		Clock:      r.Clock,
@@ -45,7 +45,7 @@ func (r *run) healthTargets() ([]health.Target, error) {
 		targets, err := rollout.HealthTargets(rollout.Inventory(r.obj.Status.Inventory))
 		return slices.DeleteFunc(targets, func(t health.Target) bool {
 			t.Version = ""
-			return r.state.build.isExcluded[t]
+			return r.state.build.declared.IsExcluded[t]
 		}), err
 	}
 	return declaredHealthChecks(r.obj)

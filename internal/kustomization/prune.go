@@ -2,7 +2,6 @@ package kustomization
 
 import (
 	"context"
-	"fmt"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -44,14 +43,10 @@ func (r *run) pruneOwn(ctx context.Context, stale apply.Inventory) ([]apply.Chan
 }
 
 // withoutOwnNamespace returns an inventory without the namespace that the Kustomization is in, and a message if it was
-// there: its deletion would delete the Kustomization, and everything else in the namespace. In another cluster, the
-// namespace of that name is another one.
+// there. In another cluster, the namespace of that name is another one.
 func withoutOwnNamespace(obj *kustomizev1.Kustomization, inventory apply.Inventory) (apply.Inventory, string) {
-	own := apply.Inventory{apply.Ref{Kind: "Namespace", Name: obj.Namespace, Version: "v1"}.Entry()}
-	rest := inventory.Without(own)
-	if obj.Spec.KubeConfig != nil || len(rest) == len(inventory) {
+	if obj.Spec.KubeConfig != nil {
 		return inventory, ""
 	}
-	return rest, fmt.Sprintf("Namespace '%s' is kept, since the Kustomization is in it. To delete it with everything "+
-		"in it, run 'kubectl delete namespace %s'", obj.Namespace, obj.Namespace)
+	return rollout.WithoutOwnNamespace(refOf(obj), inventory)
 }

@@ -54,7 +54,7 @@ func (r *run) succeeded() reconcile.Outcome {
 	if reverted := r.pass.Reverted(); reverted != nil {
 		message += "; " + describeReverted(reverted)
 	}
-	if note := r.state.apply.unknownNote; note != "" {
+	if note := r.state.apply.unknown.String(); note != "" {
 		message += "; " + note
 	}
 	ready := reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message)

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -37,9 +36,7 @@ type buildState struct {
 	trace      *build.Trace // the files that it read; nil if the build must not be reused
 	err        error        // returned again until the trace or the inputs change
 	digest     string       // of the last successful build
-	hasTTL     map[health.Target]bool
-	isExcluded map[health.Target]bool // objects that are declared but not applied
-	yields     map[string]bool        // IDs of objects whose fields are left to others
+	declared   rollout.Declared
 }
 
 // isCurrent reports whether a build with the same settings, inputs and tree would have the same result.
@@ -55,9 +52,8 @@ type applyState struct {
 	retained          apply.Inventory // objects that are no longer declared, for other Kustomizations to adopt
 	lastResync        time.Time       // when all objects were compared last; zero before the first pass of the process
 	warnings          string          // the last reported ones
-	unknownFields     string          // that the last apply left out, one a line; empty if there are none
-	unknownNote       string          // what the condition says about them
-	shown             *redact.Known   // what may be shown of what was applied last; nil if nothing of it is secret
+	unknown           rollout.UnknownFields
+	shown             *redact.Known // what may be shown of what was applied last; nil if nothing of it is secret
 	drift             rollout.Drift
 	applied           *artifact.Applied            // what this process applied completely; nil if not known
 	missing           string                       // the last reported promoted revision that is not stored

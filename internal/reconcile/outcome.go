@@ -146,9 +146,9 @@ func (o Outcome) note(eventType, reason, message string) Outcome {
 }
 
 // Changed adds a note about changed objects, and their numbers by action for the log, such as "created", 2.
-func (o Outcome) Changed(counts []any, summary string) Outcome {
+func (o Outcome) Changed(reason string, counts []any, summary string) Outcome {
 	o.counts = counts
-	o = o.Note(meta.ProgressingReason, "%s", summary)
+	o = o.Note(reason, "%s", summary)
 	o.notes[len(o.notes)-1].isSummary = true
 	return o
 }

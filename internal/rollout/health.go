@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,6 +37,8 @@ type HealthRequest struct {
 	Key string
 	// Revision is the name of what was applied, for messages.
 	Revision string
+	// Progress is what the message says while objects become healthy; that health checks run if it is empty.
+	Progress string
 	// WasApplied reports whether the revision was already applied when the process started.
 	WasApplied bool
 	// HasTTL holds the objects that are deleted automatically when they are done, such as Jobs.
@@ -76,7 +79,8 @@ func (h *Health) Check(ctx context.Context, req HealthRequest, r *Report) (*reco
 		// Healthy objects that roll out again are not reported before the timeout.
 		return nil, nil
 	default:
-		message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision, req.Timeout)
+		message := cmp.Or(req.Progress,
+			fmt.Sprintf("Running health checks for revision %s with a timeout of %s", req.Revision, req.Timeout))
 		h.waitingFor = req.Revision
 		reconcile.Mark(req.Object, meta.HealthyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 		if cause := req.Target.Health.Cause(key); cause != "" {

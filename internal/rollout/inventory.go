@@ -40,6 +40,14 @@ func DeletedOf(changes []apply.Change) (deleted apply.Inventory) {
 	return deleted
 }
 
+// CountObjects returns a number of objects as a text.
+func CountObjects(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
 // maxListed is the number of objects that a message about objects which are left in the cluster names.
 const maxListed = 10
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ const (
 type Report struct {
 	Owner     reconcile.Ref
 	Corrected bool // the changes correct drift: the declaration did not change
+	// Reason of the event about other changes; Progressing when empty.
+	Reason string
 
 	changes []apply.Change
 	counts  apply.Summary
@@ -81,7 +84,7 @@ func (r *Report) Outcome(o reconcile.Outcome) reconcile.Outcome {
 	case r.Corrected:
 		o = o.Note(meta.DriftCorrectedReason, "corrected drift: %s", Summary(r.Owner.Kind, r.changes))
 	default:
-		o = o.Changed(r.counts.Fields(), Summary(r.Owner.Kind, r.changes))
+		o = o.Changed(cmp.Or(r.Reason, meta.ProgressingReason), r.counts.Fields(), Summary(r.Owner.Kind, r.changes))
 	}
 	for _, e := range r.events {
 		if e.warning {

@@ -38,12 +38,6 @@ const (
 	InputStrategyPermute = "Permute"
 )
 
-// Reasons of a ResourceSet that is not ready.
-const (
-	BuildFailedReason          = "BuildFailed"
-	InvalidCELExpressionReason = "InvalidCELExpression"
-)
-
 // ResourceSetSpec defines templates of objects and the inputs that they are rendered with.
 // +kubebuilder:validation:XValidation:message="steps cannot be combined with resources or resourcesTemplate",
 // +> rule="!has(self.steps) || (!has(self.resources) && !has(self.resourcesTemplate))"
@@ -179,8 +173,8 @@ type Dependency struct {
 	// +optional
 	Ready bool `json:"ready,omitempty"`
 
-	// ReadyExpr is a CEL expression that is true when the object is ready. Its variables are the fields of the object,
-	// such as status. It needs ready.
+	// ReadyExpr is a CEL expression that is true when the object is ready, instead of what ready checks. Its variables
+	// are the fields of the object, such as status.
 	// +optional
 	ReadyExpr string `json:"readyExpr,omitempty"`
 }

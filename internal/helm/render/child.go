@@ -135,21 +135,28 @@ func (c *child) render(ctx context.Context, q Request) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the values: %w", err)
 	}
+	return c.ask(ctx, "rendering the chart "+q.ofRelease(), func() error {
+		err := writeJSON(c.in, kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
+			KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
+			AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})
+		if err != nil {
+			return err
+		}
+		return writeFrame(c.in, kindArchive, q.Chart)
+	}, q.Lookup)
+}
+
+// ask sends a request and serves lookups until the child answers. Work says what the memory is for.
+func (c *child) ask(ctx context.Context, work string, send func() error, lookup Lookup) (*Result, error) {
 	c.ready, c.chart = false, ""
 	defer guard.AfterDone(ctx, "the end of a rendering process", c.kill)()
-	m, err := startMeter(ctx, c, "rendering the chart "+q.ofRelease())
+	m, err := startMeter(ctx, c, work)
 	if err != nil {
 		return nil, err
 	}
-	err = writeJSON(c.in, kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
-		KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
-		AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})
-	if err == nil {
-		err = writeFrame(c.in, kindArchive, q.Chart)
-	}
 	var result *Result
-	if err == nil {
-		result, err = c.converse(ctx, q.Lookup)
+	if err = send(); err == nil {
+		result, err = c.converse(ctx, lookup)
 	}
 	if refused := m.stop(c); refused != nil {
 		return nil, refused

@@ -84,7 +84,7 @@ func TestCrash(t *testing.T) {
 			return nil, err
 		}
 		_, err = c.render(t.Context(), q)
-		err = r.explain(err, q, c)
+		err = explainChart(err, q, c)
 		message := "cannot render chart 'shop' 1.0.0: the process that renders its templates " + want.message
 		if err == nil || err.Error() != message || guard.IsWaitingForMemory(err) != want.waits {
 			t.Errorf("the error is %v, want %q", err, message)

@@ -13,11 +13,12 @@ import (
 // The protocol between a renderer and its child is a sequence of frames on the standard input and output of the child:
 // a length of four bytes, one byte for the kind, and that many bytes. The child answers one request at a time.
 //
-//	renderer → child   request, archive, then an answer for each query
+//	renderer → child   request, archive, then an answer for each query; or templates
 //	child → renderer   chart, queries, then either files and values, or an error
 const (
 	kindRequest byte = 'r' // JSON of wireRequest
 	kindArchive byte = 'a' // the chart, as it is
+	kindExpand  byte = 'e' // JSON of expand.Request
 	kindAnswer  byte = 'l' // JSON of wireAnswer
 	kindChart   byte = 'm' // name and version of the chart, for messages
 	kindQuery   byte = 'q' // JSON of wireQuery

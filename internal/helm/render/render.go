@@ -99,9 +99,26 @@ func New(o Options) *Renderer {
 // Render renders a chart. An error of the chart or its values is an [*Error]; all other errors name the chart and what
 // to do. Render waits for a free child, of which the owner of ctx has a part. The child is killed if ctx ends.
 func (r *Renderer) Render(ctx context.Context, q Request) (*Result, error) {
+	result, c, err := r.do(ctx, func(ctx context.Context, c *child) (*Result, error) { return c.render(ctx, q) })
+	return result, explainChart(err, q, c)
+}
+
+// explainChart is [explain] for a chart. The child may be nil.
+func explainChart(err error, q Request, c *child) error {
+	name := q.ofRelease()
+	if c != nil && c.chart != "" {
+		name = c.chart
+	}
+	return explain(err, "chart "+name, "Run 'helm template' on the chart to reproduce it. Other releases are not "+
+		"affected")
+}
+
+// do runs a request in a free child, which it returns; nil if there is none.
+func (r *Renderer) do(ctx context.Context,
+	ask func(context.Context, *child) (*Result, error)) (*Result, *child, error) {
 	done, err := r.turns.Take(ctx, guard.OwnerOf(ctx))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
@@ -109,17 +126,17 @@ func (r *Renderer) Render(ctx context.Context, q Request) (*Result, error) {
 
 	c, reused, err := r.take()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	result, err := c.render(ctx, q)
+	result, err := ask(ctx, c)
 	if reused && c.exited() && wasLost(err) { // for example killed from outside while it was idle
 		if c, err = start(r.options); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		result, err = c.render(ctx, q)
+		result, err = ask(ctx, c)
 	}
 	r.put(c)
-	return result, r.explain(err, q, c)
+	return result, c, err
 }
 
 // Close ends the children that are idle now or become idle later.
@@ -161,20 +178,13 @@ func (r *Renderer) put(c *child) {
 	r.idle = append(r.idle, c)
 }
 
-// explain adds to an error that is not the chart's own which chart it is, and what to do.
-func (r *Renderer) explain(err error, q Request, c *child) error {
+// explain adds to an error that is not that of the templates what was rendered, and what to do.
+func explain(err error, what, crashHint string) error {
 	var ended *endedError
-	switch {
-	case err == nil:
-		return nil
-	case !asEnded(err, &ended):
+	if !asEnded(err, &ended) {
 		return err
 	}
-	name := c.chart
-	if name == "" {
-		name = q.ofRelease()
-	}
-	f := fault.New("", "cannot render chart %s", name).Because(ended)
+	f := fault.New("", "cannot render %s", what).Because(ended)
 	switch ended.kind {
 	case endedKilled:
 		f.Reason = guard.ReasonWaitingForMemory
@@ -187,5 +197,5 @@ func (r *Renderer) explain(err error, q Request, c *child) error {
 	case endedOutput:
 		return f.WithHint("Look for a loop in the file, or split the chart into several releases")
 	}
-	return f.WithHint("Run 'helm template' on the chart to reproduce it. Other releases are not affected")
+	return f.WithHint("%s", crashHint)
 }

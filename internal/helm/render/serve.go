@@ -126,6 +126,12 @@ var errProtocol = errors.New("the parent sent an unexpected frame")
 
 // handle answers one request. It returns an error only if the parent cannot be answered.
 func (s *server) handle(request frame) error {
+	if request.kind == kindExpand {
+		if err := s.expand(request.content); err != nil {
+			return err
+		}
+		return s.out.Flush()
+	}
 	var q wireRequest
 	if request.kind != kindRequest || json.Unmarshal(request.content, &q) != nil {
 		return errProtocol
@@ -142,6 +148,11 @@ func (s *server) handle(request frame) error {
 
 func (s *server) answer(q *wireRequest, archive []byte) error {
 	files, values, err := s.renderChart(q, archive)
+	return s.send(files, values, err)
+}
+
+// send sends what was rendered, or the error.
+func (s *server) send(files []File, values []byte, err error) error {
 	if err != nil {
 		return writeJSON(s.out, kindError, wireError{Message: shorten(err.Error())})
 	}

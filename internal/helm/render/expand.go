@@ -1,0 +1,98 @@
+package render
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
+)
+
+// inputCount is the key of the values of an expansion: the number of input sets.
+const inputCount = "inputs"
+
+// Expand renders the templates of a ResourceSet, which name names, in a child. An error of the templates or their inputs
+// is an [*Error]. Templates that take too long, or render too much, have a terminal error.
+func (r *Renderer) Expand(ctx context.Context, name string, q expand.Request) (*expand.Result, error) {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return nil, &Error{Message: err.Error()}
+	}
+	if len(text) > maxInput/4 {
+		return nil, &Error{Message: fmt.Sprintf("the templates and inputs are larger than %d MiB", maxInput>>22)}
+	}
+	result, _, err := r.do(ctx, func(ctx context.Context, c *child) (*Result, error) {
+		return c.ask(ctx, "rendering "+name, func() error { return writeFrame(c.in, kindExpand, text) }, nil)
+	})
+	if err == nil {
+		return expanded(result)
+	}
+	err = explain(err, name, "Other ResourceSets are not affected")
+	if f := fault.As(err); f != nil && isOfTemplates(err) {
+		return nil, f.Final()
+	}
+	return nil, err
+}
+
+// isOfTemplates reports whether a child ended because of what it rendered, so that it would end again.
+func isOfTemplates(err error) bool {
+	var ended *endedError
+	return errors.As(err, &ended) && ended.kind != endedCrash && ended.kind != endedKilled
+}
+
+// expanded decodes the answer of a child.
+func expanded(r *Result) (*expand.Result, error) {
+	count, _ := r.Values[inputCount].(int64)
+	out := &expand.Result{Inputs: int(count)}
+	for _, f := range r.Files {
+		var objects []any
+		if err := utiljson.Unmarshal([]byte(f.Content), &objects); err != nil {
+			return nil, err
+		}
+		step := make([]*unstructured.Unstructured, 0, len(objects))
+		for _, o := range objects {
+			fields, _ := o.(map[string]any)
+			step = append(step, &unstructured.Unstructured{Object: fields})
+		}
+		out.Steps = append(out.Steps, step)
+	}
+	return out, nil
+}
+
+// expand renders the templates of a ResourceSet. A step is sent as a file.
+func (s *server) expand(request []byte) error {
+	var q expand.Request
+	if err := json.Unmarshal(request, &q); err != nil {
+		return errProtocol
+	}
+	result, err := expand.Expand(q)
+	var files []File
+	if err == nil {
+		files, err = stepFiles(q, result)
+	}
+	if err != nil {
+		return s.send(nil, nil, err)
+	}
+	return s.send(files, fmt.Appendf(nil, `{"%s":%d}`, inputCount, result.Inputs), nil)
+}
+
+// stepFiles returns the objects of each step as JSON.
+func stepFiles(q expand.Request, result *expand.Result) (files []File, err error) {
+	for n, step := range result.Steps {
+		objects := make([]any, 0, len(step))
+		for _, o := range step {
+			objects = append(objects, o.Object)
+		}
+		content, err := json.Marshal(objects)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Name: q.Steps[n].Name, Content: string(content)})
+	}
+	return files, nil
+}
