@@ -51,7 +51,7 @@ func TestCategoriesAreThoseOfFlux(t *testing.T) {
 	want := map[string]string{}
 	for category, kinds := range map[string]string{
 		"fluxcd-sources": "Bucket ExternalArtifact GitRepository HelmChart HelmRepository OCIRepository " +
-			"ArtifactGenerator ResourceSetInputProvider",
+			"ArtifactGenerator ResourceSetInputProvider ClusterInputProvider",
 		"fluxcd-appliers":      "Kustomization HelmRelease ResourceSet",
 		"fluxcd-notifications": "Alert Provider Receiver",
 		"fluxcd-images":        "ImagePolicy ImageRepository ImageUpdateAutomation",

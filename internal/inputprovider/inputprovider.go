@@ -98,7 +98,7 @@ func (p *Providers) Reconcile(ctx context.Context,
 	}
 	sets, err := one.read(ctx)
 	if err == nil {
-		sets, err = one.complete(sets)
+		sets, err = withDefaults(sets, obj.Spec.DefaultValues)
 	}
 	if err != nil {
 		return reconcile.Failed(err)

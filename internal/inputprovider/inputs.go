@@ -24,7 +24,7 @@ const (
 	maxDepth  = 64        // levels of maps and lists in a value
 )
 
-// inputs are values by name: texts, lists of texts, and maps of texts.
+// inputs are values by name: texts, lists of texts, maps of texts, and booleans.
 type inputs map[string]any
 
 // set encodes the values.
@@ -106,11 +106,11 @@ func isFlat(v any, levels int) bool {
 	return true
 }
 
-// complete adds the default values, and checks the size.
-func (p *provider) complete(sets []controlplanev1.InputSet) ([]controlplanev1.InputSet, error) {
+// withDefaults adds default values, and checks the size.
+func withDefaults(sets []controlplanev1.InputSet, defaults controlplanev1.InputSet) ([]controlplanev1.InputSet, error) {
 	size := 0
 	for i, set := range sets {
-		full := maps.Clone(p.obj.Spec.DefaultValues)
+		full := maps.Clone(defaults)
 		if full == nil {
 			full = controlplanev1.InputSet{}
 		}
@@ -121,7 +121,7 @@ func (p *provider) complete(sets []controlplanev1.InputSet) ([]controlplanev1.In
 		if size > maxInputs {
 			return nil, fault.New(controlplanev1.InvalidExportedInputsReason,
 				"the input sets have more than %d KiB in total", maxInputs>>10).
-				WithHint("Select fewer with spec.filter, or shorten spec.defaultValues").Final()
+				WithHint("Select fewer, or shorten spec.defaultValues").Final()
 		}
 		sets[i] = full
 	}

@@ -17,6 +17,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -195,6 +196,10 @@ func suspendBy(annotation string) func(reconcile.Object, bool) {
 
 func inputType(o reconcile.Object, _ bool) string {
 	return o.(*controlplanev1.ResourceSetInputProvider).Spec.Type
+}
+
+func clusterCount(o reconcile.Object, _ bool) string {
+	return strconv.Itoa(len(o.(*inputsv1.ClusterInputProvider).Status.ExportedInputs))
 }
 
 func inputCount(o reconcile.Object, _ bool) string {

@@ -9,6 +9,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -106,6 +107,17 @@ var kinds = []*Kind{
 		Columns: []Column{{Header: "TYPE", Value: inputType, Detail: true},
 			{Header: "INPUTS", Value: inputCount, Detail: true}, suspended},
 		SetSuspended: suspendBy(controlplanev1.ReconcileAnnotation),
+		AlsoDeleted:  "its inputs; ResourceSets that name it fail",
+	},
+	{
+		Words:  []string{"cluster-input-provider", "cluster-input-providers", "clusterinputprovider", "clusterinputproviders", "cip"},
+		Plural: "cluster-input-providers",
+		New:    func() reconcile.Object { return &inputsv1.ClusterInputProvider{} },
+		NewList: func() client.ObjectList {
+			return &inputsv1.ClusterInputProviderList{}
+		},
+		Columns:      []Column{{Header: "CLUSTERS", Value: clusterCount, Detail: true}, suspended},
+		SetSuspended: func(o reconcile.Object, s bool) { o.(*inputsv1.ClusterInputProvider).Spec.Suspend = s },
 		AlsoDeleted:  "its inputs; ResourceSets that name it fail",
 	},
 	{

@@ -29,6 +29,7 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -159,6 +160,7 @@ func ownKinds() []client.Object {
 		&notificationv1.Provider{},
 		&imagev1.ImageRepository{}, &imagev1.ImagePolicy{}, &imagev1.ImageUpdateAutomation{},
 		&imagev1alpha1.ImageUpdateJob{}, &controlplanev1.ResourceSet{}, &controlplanev1.ResourceSetInputProvider{},
+		&inputsv1.ClusterInputProvider{},
 	}
 }
 

@@ -4,14 +4,26 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/client-go/metadata"
+
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/inputprovider"
+	"github.com/sluice-gitops/sluice/internal/kubewatch"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // addInputProviders adds the controller of the providers of inputs for ResourceSets. LeftTo returns which other controller
 // reconciles them, if there is one.
 func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Context) string) error {
+	objects, err := metadata.NewForConfigAndClient(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	clusters := inputprovider.NewClusters(&inputprovider.Clusters{Live: p.mgr.GetAPIReader(),
+		Mapper: p.mgr.GetRESTMapper(), Edges: p.kernel.Edges, Clock: p.GetClock(), Config: p.remoteClusters().Config},
+		kubewatch.Metadata(objects))
+	p.closers = append(p.closers, clusters.Close)
 	return errors.Join(
 		inputprovider.ObserveArtifacts(ctx, p.kernel.Edges, p.mgr.GetCache()),
 		registerKind(p, reconcile.Kind[*controlplanev1.ResourceSetInputProvider]{
@@ -23,5 +35,7 @@ func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Con
 				ControllerNamespace: p.RuntimeNamespace, NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(),
 				Clock: p.GetClock(),
 			}}),
+		registerKind(p, reconcile.Kind[*inputsv1.ClusterInputProvider]{
+			GroupKind: inputprovider.ClusterGroupKind, GateBehavior: reconcile.Ungated, Step: clusters}),
 	)
 }

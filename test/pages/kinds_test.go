@@ -19,6 +19,7 @@ var kinds = map[string]string{
 	"alert.md":                    "on-call",
 	"azure-devops.md":             "hooks.example.com/hook/",
 	"bitbucket.md":                "hooks.example.com/hook/",
+	"clusterinputprovider.md":     "fleet",
 	"gate.md":                     "release",
 	"gitea.md":                    "hooks.example.com/hook/",
 	"github.md":                   "hooks.example.com/hook/",

@@ -14,6 +14,7 @@ var groups = map[string]string{
 	"Gate":                  "gating.toolkit.fluxcd.io",
 
 	"ResourceSetInputProvider": "fluxcd.controlplane.io",
+	"ClusterInputProvider":     "inputs.toolkit.fluxcd.io",
 }
 
 // GroupOf returns the API group of a kind that a Receiver or an Alert can reference; empty for other kinds.

@@ -121,7 +121,7 @@ type ReceiverResource struct {
 	// Kind of the objects.
 	// +kubebuilder:validation:Enum=Bucket;GitRepository;Kustomization;HelmRelease;HelmChart;HelmRepository;
 	// +> ImageRepository;ImagePolicy;ImageUpdateAutomation;OCIRepository;ArtifactGenerator;ExternalArtifact;Gate;
-	// +> ResourceSetInputProvider
+	// +> ResourceSetInputProvider;ClusterInputProvider
 	// +required
 	Kind string `json:"kind"`
 
