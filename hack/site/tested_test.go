@@ -53,6 +53,7 @@ var tested = map[string]pageTest{
 	"imagerepository.md sh":            {test: kinds, blocks: 1},
 	"imageupdateautomation.md sh":      {test: kinds, blocks: 1},
 	"install.md sh":                    {test: installed, blocks: 5},
+	"mcp.md sh":                        {test: guides, blocks: 3},
 	"migrate-from-flux.md sh":          {test: "test/migrate/page_test.go:TestPage", blocks: 9},
 	"preview.md sh":                    {test: guides, blocks: 3},
 	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},

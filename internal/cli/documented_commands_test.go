@@ -60,7 +60,7 @@ func arguments(text string) []string {
 		args = append(args, quoted.ReplaceAllString(word, "$1$2"))
 	}
 	switch args[0] {
-	case "controller", "ui", "mirror", "help", "completion":
+	case "controller", "ui", "mcp", "mirror", "help", "completion":
 		return nil
 	}
 	if placeholder.MatchString(strings.Join(args, " ")) {

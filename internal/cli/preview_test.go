@@ -97,6 +97,38 @@ func TestPreviewOffline(t *testing.T) {
 	run(t, "preview", "--from-dir", other, "--to-dir", dir, "--offline").wants(t, 1, "2 configured, 1 deleted")
 }
 
+// TestPreviewOfflineWithoutKustomizations has repositories that do not declare what applies them: every change would be
+// "no changes".
+func TestPreviewOfflineWithoutKustomizations(t *testing.T) {
+	t.Parallel()
+	release := "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\n"
+	other := strings.NewReplacer("NAME", "web", "PATH", "./", "GitRepository", "OCIRepository").Replace(previewRoot)
+	for name, c := range map[string]struct {
+		before, after map[string]string
+		want          []string
+	}{
+		"empty": {want: []string{"found no Kustomization (kustomize.toolkit.fluxcd.io)", "(0 read)"}},
+		"only objects": {before: map[string]string{"a.yaml": configMap + "\"1\"\n"},
+			after: map[string]string{"a.yaml": configMap + "\"2\"\n", "release.yaml": release},
+			want:  []string{"found no Kustomization", "(3 read)", "omit --offline"}},
+		"another source": {after: map[string]string{"web.yaml": other},
+			want: []string{"whose source is this repository", "OCIRepository/flux-system/fleet", "--source"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := run(t, "preview", "--offline", "--from-dir", write(t, c.before), "--to-dir", write(t, c.after))
+			r.wants(t, exitUsage, c.want...)
+			if strings.Contains(r.out+r.err, "no changes") {
+				t.Errorf("it says that nothing changes: %s", r.err)
+			}
+		})
+	}
+	created := map[string]string{"cluster/sync.yaml": strings.NewReplacer("NAME", "cluster", "PATH", "./cluster").
+		Replace(previewRoot)}
+	run(t, "preview", "--offline", "--from-dir", write(t, nil), "--to-dir", write(t, created)).
+		wants(t, 1, "2 created")
+}
+
 // TestUnknownFieldsAreNamed adds a mistyped field, which changes nothing else.
 func TestUnknownFieldsAreNamed(t *testing.T) {
 	t.Parallel()

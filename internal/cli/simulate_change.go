@@ -63,19 +63,9 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 	if err != nil {
 		return err
 	}
-	simulation := forecast.NewSimulation(o.Cluster.Client, at)
-	decisions := &changeDecisions{From: result.From, To: result.To, At: at, Objects: []*askingObject{},
-		Notes: result.Notes}
-	for _, a := range result.Askers() {
-		asking, err := decisionsOf(ctx, simulation, a)
-		if err != nil {
-			return cluster.WithHint(err)
-		}
-		decisions.Objects = append(decisions.Objects, asking)
-	}
-	if simulation.Partial {
-		decisions.Notes = append(decisions.Notes, "you may not list all gates: those that select an object are those "+
-			"that its status names")
+	decisions, err := decisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, at), result, at)
+	if err != nil {
+		return cluster.WithHint(err)
 	}
 	if s.output != "" {
 		err = s.printAs(s.output, decisions)
@@ -86,6 +76,25 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 		return err
 	}
 	return s.verdict(decisions)
+}
+
+// decisionsAbout returns what gates would decide about a previewed change.
+func decisionsAbout(ctx context.Context, s *forecast.Simulation, r *preview.Result, at time.Time) (*changeDecisions,
+	error) {
+
+	decisions := &changeDecisions{From: r.From, To: r.To, At: at, Objects: []*askingObject{}, Notes: r.Notes}
+	for _, a := range r.Askers() {
+		asking, err := decisionsOf(ctx, s, a)
+		if err != nil {
+			return nil, err
+		}
+		decisions.Objects = append(decisions.Objects, asking)
+	}
+	if s.Partial {
+		decisions.Notes = append(decisions.Notes, "you may not list all gates: those that select an object are those "+
+			"that its status names")
+	}
+	return decisions, nil
 }
 
 func decisionsOf(ctx context.Context, s *forecast.Simulation, a preview.Asker) (*askingObject, error) {

@@ -33,6 +33,11 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
+// Masked returns a copy of a JSON value with what may be secret masked: values of fields that are named like a password
+// or a token, and private keys, credentials in URLs and the like in any text. If sensitive is set, all values are
+// masked but true and false.
+func Masked(v any, sensitive bool) any { return (&comparison{}).masked(v, sensitive, masked) }
+
 // mask returns the two values of a field with secrets masked: seals, the data of a Secret, values of fields that are
 // named like a password or a token, and private keys, credentials in URLs and the like in any text. Values
 // that differ only in what is masked have different masks. A mask does not depend on the value or its length.

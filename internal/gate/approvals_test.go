@@ -268,3 +268,49 @@ func refusesSelectors(t *testing.T, s *harness, bob, alice client.Client) {
 		t.Error(err)
 	}
 }
+
+// TestAgentsCannotDecide has requests as the MCP server makes them, for a user who may approve and open: by its field
+// manager, and by its user agent alone.
+func TestAgentsCannotDecide(t *testing.T) {
+	s := newHarness(t)
+	s.newGate("release", gatingv1.GateSpec{Default: gatingv1.Closed,
+		Approvals: &gatingv1.Approvals{Required: 1, Users: []string{"alice@example.com"}}})
+	s.policies()
+	alice := s.person("alice@example.com", nil, "get", "list", "create", "update", "patch")
+	cfg := rest.CopyConfig(testenv.Cluster(t))
+	cfg.Impersonate.UserName, cfg.UserAgent = "alice@example.com", "sluice-mcp/v1"
+	agent, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(c client.Client, o ...client.PatchOption) error {
+		g := &gatingv1.Gate{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "release"}, g); err != nil {
+			t.Fatal(err)
+		}
+		before := g.DeepCopy()
+		at := time.Now().Format(time.RFC3339Nano)
+		g.Annotations = map[string]string{gatingv1.OpenPrefix + gatingv1.RequestedAtSuffix: at}
+		return c.Patch(t.Context(), g, client.MergeFrom(before), o...)
+	}
+	denied(t, alice.Create(t.Context(), s.approval("a", "alice@example.com"), client.FieldOwner("sluice-mcp")),
+		"the MCP server cannot approve")
+	denied(t, agent.Create(t.Context(), s.approval("a", "alice@example.com")), "the MCP server cannot approve")
+	denied(t, open(alice, client.FieldOwner("sluice-mcp")), "the MCP server cannot open")
+	denied(t, open(agent), "the MCP server cannot open")
+	g := &gatingv1.Gate{}
+	if err := alice.Get(t.Context(), client.ObjectKey{Namespace: s.Namespace, Name: "release"}, g); err != nil {
+		t.Fatal(err)
+	}
+	labelled := g.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	if err := agent.Patch(t.Context(), labelled, client.MergeFrom(g)); err != nil {
+		t.Errorf("a label is refused: %v", err)
+	}
+	if err := open(alice); err != nil {
+		t.Errorf("a person is refused after a write of the agent: %v", err)
+	}
+	if err := alice.Create(t.Context(), s.approval("a", "alice@example.com")); err != nil {
+		t.Errorf("a person is refused: %v", err)
+	}
+}

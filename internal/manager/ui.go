@@ -3,10 +3,14 @@ package manager
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
+	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/mcp"
 	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/incluster"
@@ -21,69 +26,114 @@ import (
 	"github.com/sluice-gitops/sluice/web"
 )
 
-// addUI adds the web UI. Every replica serves it: sessions are in cookies, and writes are made in the name of the user,
-// so they need no lease.
+// addUI adds the web UI and the MCP server. Every replica serves them: sessions are in cookies, and writes are made in
+// the name of the user, so they need no lease. Both show one model.
 func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
-	if !p.UI.IsEnabled() {
+	if !p.UI.IsEnabled() && !p.UI.ServesMCP() {
 		return nil
-	}
-	external, err := p.UI.External()
-	if err != nil {
-		return fmt.Errorf("--ui-external-url: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent, cfg.WarningHandler = -1, "sluice-ui", rest.NoWarnings{}
-	login, err := p.uiLogin(ctx, cfg, external)
-	if err != nil {
-		return err
-	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper()})
 	if err != nil {
 		return err
 	}
-	listener, err := listen.TCP(p.UI.Addr)
-	if err != nil {
-		return fmt.Errorf("cannot serve the web UI on --ui-addr %s: %w", p.UI.Addr, err)
-	}
-	if listener, err = storage.TLS(p.mgr, listener, p.UI.Certificate()); err != nil {
-		return err
-	}
-	model := view.NewModel()
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	server := &ui.Server{Model: model, Login: login, Pages: web.Pages(), Version: p.Version, Cluster: external.Host,
-		Namespace:  p.RuntimeNamespace,
-		Kubernetes: ui.KubernetesVersion(clients),
-		TraceURL:   p.Traces.URL, Now: p.GetClock().Now,
-		Log: log.Log.WithName("ui"), Hosts: []string{external.Host}}
+	model := view.NewModel()
+	newServer := func() *ui.Server {
+		return &ui.Server{Model: model, Version: p.Version, Namespace: p.RuntimeNamespace, TraceURL: p.Traces.URL,
+			Kubernetes: ui.KubernetesVersion(clients), Now: p.GetClock().Now}
+	}
+	var once sync.Once
+	watch := func(ctx context.Context) { once.Do(func() { model.Watch(ctx, c, p.RuntimeNamespace) }) }
+	if p.UI.IsEnabled() {
+		if err := p.addPages(ctx, cfg, newServer(), watch); err != nil {
+			return err
+		}
+	}
+	if p.UI.ServesMCP() {
+		return p.addMCP(cfg, newServer(), watch)
+	}
+	return nil
+}
+
+// addPages adds the web UI.
+func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Server,
+	watch func(context.Context)) error {
+
+	external, err := p.UI.External()
+	if err != nil {
+		return fmt.Errorf("--ui-external-url: %w", err)
+	}
+	key, err := p.sessionKey(ctx)
+	if err != nil {
+		return err
+	}
+	server.Log = log.Log.WithName("ui")
+	if server.Login, err = p.uiLogin(cfg, external, key, server.Log); err != nil {
+		return fmt.Errorf("cannot serve the web UI: %w", err)
+	}
+	listener, err := p.listenUI("--ui-addr", p.UI.Addr)
+	if err != nil {
+		return err
+	}
+	server.Pages, server.Cluster, server.Hosts = web.Pages(), external.Host, []string{external.Host}
 	p.serve("serving the web UI", func(ctx context.Context) error {
-		model.Watch(ctx, c, p.RuntimeNamespace)
+		watch(ctx)
 		return server.Serve(ctx, listener)
 	})
 	return nil
 }
 
-// uiLogin returns who lets people in.
-func (p *process) uiLogin(ctx context.Context, cfg *rest.Config, external *url.URL) (*incluster.Login, error) {
-	key, err := p.sessionKey(ctx)
+// addMCP adds the MCP server. Its requests have a user agent of their own, which the policies of gates refuse.
+func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, watch func(context.Context)) error {
+	external, err := p.UI.MCPExternal()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("--mcp-external-url: %w", err)
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = ui.MCPAgent
+	reader.Log, reader.IsMCP, reader.Cluster = log.Log.WithName("mcp"), true, external.Host
+	unused := []byte(rand.Text() + rand.Text()) // as nothing is stored in cookies
+	login, err := p.uiLogin(cfg, external, unused, reader.Log)
+	if err != nil {
+		return fmt.Errorf("cannot serve the MCP server: %w", err)
+	}
+	listener, err := p.listenUI("--mcp-addr", p.UI.MCPAddr)
+	if err != nil {
+		return err
+	}
+	server := mcp.New(mcp.Options{UI: reader, AllowWrite: p.UI.MCPAllowWrite, Version: p.Version, Log: reader.Log})
+	o := mcp.HTTPOptions{Login: login, External: external, Issuer: p.UI.Issuer}
+	p.serve("serving the MCP server", func(ctx context.Context) error {
+		watch(ctx)
+		return server.Serve(ctx, listener, o)
+	})
+	return nil
+}
+
+// listenUI listens on an address, with the certificate of the web UI if there is one.
+func (p *process) listenUI(flag, addr string) (net.Listener, error) {
+	listener, err := listen.TCP(addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve on %s %s: %w", flag, addr, err)
+	}
+	return storage.TLS(p.mgr, listener, p.UI.Certificate())
+}
+
+// uiLogin returns who lets people or agents in.
+func (p *process) uiLogin(cfg *rest.Config, external *url.URL, key []byte, log logr.Logger) (*incluster.Login, error) {
 	o := incluster.Options{Config: cfg, Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(), ExternalURL: external,
-		SessionKey: key, Session: p.UI.Session, TokenLogin: p.UI.TokenLogin, Log: log.Log.WithName("ui"),
-		Now: p.GetClock().Now}
+		SessionKey: key, Session: p.UI.Session, TokenLogin: p.UI.TokenLogin, Log: log, Now: p.GetClock().Now}
 	if u := p.UI; u.Issuer != "" {
 		o.OIDC = &incluster.OIDC{Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecretFile,
 			CAFile: u.CAFile, Scopes: u.Scopes, UsernameClaim: u.UsernameClaim, UsernamePrefix: u.UsernamePrefix,
 			GroupsClaim: u.GroupsClaim, GroupsPrefix: u.GroupsPrefix}
 	}
-	login, err := incluster.New(o)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve the web UI: %w", err)
-	}
-	return login, nil
+	return incluster.New(o)
 }
 
 // sessionKey returns the secret that protects sessions.

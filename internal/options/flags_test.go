@@ -164,8 +164,18 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		},
 		"--ui-addr is not set, but":         func(o *Options) { o.UI.Issuer = "https://i" },
 		"--ui-addr needs --ui-external-url": func(o *Options) { o.UI = UIOptions{Addr: ":1", TokenLogin: true} },
-		"--ui-addr is \"1\"":                func(o *Options) { o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"} },
-		"the web UI has no way to log in": func(o *Options) {
+		"--ui-addr is \"1\"": func(o *Options) {
+			o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"}
+		},
+		"--mcp-addr is not set, but":          func(o *Options) { o.UI.MCPAllowWrite = true },
+		"--mcp-addr needs --mcp-external-url": func(o *Options) { o.UI = UIOptions{MCPAddr: ":1", TokenLogin: true} },
+		"--mcp-external-url: ": func(o *Options) {
+			o.UI = UIOptions{MCPAddr: ":1", MCPExternalURL: "http://a", TokenLogin: true}
+		},
+		"the MCP server have no way to log in": func(o *Options) {
+			o.UI = UIOptions{MCPAddr: ":1", MCPExternalURL: "https://u"}
+		},
+		"the web UI and the MCP server have no way to log in": func(o *Options) {
 			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u"}
 		},
 		"--ui-tls-cert-file and --ui-tls-key-file": func(o *Options) {

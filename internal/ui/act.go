@@ -80,19 +80,14 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 		return nil, err
 	}
 	action := r.PathValue("action")
-	if !slices.Contains(actionsOf(k, o), action) {
-		return nil, badRequest("a %s cannot be asked to %q now", k.Name(), excerpt.Bytes(action, 30))
-	}
 	var body order
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
 	body.Reason = strings.TrimSpace(body.Reason)
-	if len(body.Reason) > maxReason {
-		return nil, badRequest("the reason has more than %d bytes", maxReason)
+	if err := s.allowAction(u, k, o, action, body); err != nil {
+		return nil, err
 	}
-	s.Log.Info("write by the UI", "user", u.Name, "action", action, "kind", k.Name(), "namespace", o.GetNamespace(),
-		"name", o.GetName(), "reason", body.Reason)
 	answer := &done{Done: action}
 	if g, ok := o.(*gatingv1.Gate); ok {
 		err = s.actOnGate(ctx, u, g, body, answer)
@@ -105,10 +100,30 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 	return answer, nil
 }
 
+// allowAction returns an error for an action that is not possible now, and else writes its audit line.
+func (s *Server) allowAction(u *User, k *kind.Kind, o reconcile.Object, action string, body order) error {
+	if !slices.Contains(actionsOf(k, o), action) {
+		return badRequest("a %s cannot be asked to %q now", k.Name(), excerpt.Bytes(action, 30))
+	}
+	if len(body.Reason) > maxReason {
+		return badRequest("the reason has more than %d bytes", maxReason)
+	}
+	by := "write by the UI"
+	if s.IsMCP {
+		by = "write by the MCP server"
+	}
+	s.Log.Info(by, "user", u.Name, "action", action, "kind", k.Name(), "namespace", o.GetNamespace(),
+		"name", o.GetName(), "reason", body.Reason)
+	return nil
+}
+
 // actOn requests a reconcile of an object, suspends or resumes it.
 func (s *Server) actOn(ctx context.Context, u *User, k *kind.Kind, o reconcile.Object, action string,
 	body order) error {
-	before := o.DeepCopyObject().(client.Object)
+	before, owner, who := o.DeepCopyObject().(client.Object), fieldOwner, u.Name
+	if s.IsMCP {
+		owner, who = client.FieldOwner(MCPAgent), who+" by the MCP server"
+	}
 	set := func(key, value string) {
 		annotations := o.GetAnnotations()
 		if annotations == nil {
@@ -128,10 +143,10 @@ func (s *Server) actOn(ctx context.Context, u *User, k *kind.Kind, o reconcile.O
 			return badRequest("say why: others will see it")
 		}
 		k.SetSuspended(o, true)
-		set(suspendedBy, fmt.Sprintf("%s at %s: %s", u.Name, s.Now().UTC().Format(time.RFC3339), body.Reason))
+		set(suspendedBy, fmt.Sprintf("%s at %s: %s", who, s.Now().UTC().Format(time.RFC3339), body.Reason))
 	case actResume:
 		k.SetSuspended(o, false)
 		set(suspendedBy, "")
 	}
-	return u.Client.Patch(ctx, o, client.MergeFrom(before), fieldOwner)
+	return u.Client.Patch(ctx, o, client.MergeFrom(before), owner)
 }

@@ -78,7 +78,9 @@ type Server struct {
 	Now       func() time.Time
 	// TraceURL is the URL of a trace, with {traceID}; may be empty.
 	TraceURL string
-	Hosts    []string // that requests may name; default: the address of the listener, and localhost
+	// IsMCP is true if the requests come from the MCP server of this process: audit lines and writes say so.
+	IsMCP bool
+	Hosts []string // that requests may name; default: the address of the listener, and localhost
 
 	streams  guard.Counter
 	requests guard.Counter

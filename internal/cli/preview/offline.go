@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -24,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
@@ -52,11 +54,13 @@ func (r *run) offline(ctx context.Context) error {
 	r.sources = map[string]*source{}
 	declarations := map[string]bool{}
 	roots := map[*Snapshot][]*kustomizev1.Kustomization{}
+	read := 0
 	for _, side := range []*Snapshot{r.From, r.To} {
-		found, files, err := declared(side)
+		found, files, n, err := declared(side)
 		if err != nil {
 			return err
 		}
+		read += n
 		roots[side] = found
 		for _, f := range files {
 			declarations[f] = true
@@ -64,6 +68,9 @@ func (r *run) offline(ctx context.Context) error {
 		for _, k := range found {
 			r.addSource(k)
 		}
+	}
+	if err := r.checkDeclared(slices.Concat(roots[r.From], roots[r.To]), read); err != nil {
+		return err
 	}
 	files := newChangeSet(slices.Concat(r.result.Files, slices.Collect(maps.Keys(declarations))))
 	before, err := r.renderAll(ctx, r.From, roots[r.From], files)
@@ -82,6 +89,32 @@ func (r *run) offline(ctx context.Context) error {
 	}
 	return r.offlineReleases(ctx, before, after)
 }
+
+// checkDeclared returns an error if no Kustomization of the repository applies its files: "no changes" would then be
+// the answer to every change. Read is the number of files that were searched.
+func (r *run) checkDeclared(found []*kustomizev1.Kustomization, read int) error {
+	if len(found) == 0 {
+		return fmt.Errorf("found no Kustomization (%s) in the YAML files of '%s' and '%s' (%d read), so nothing says "+
+			"what is applied. HelmReleases and other objects are previewed if a Kustomization of the repository "+
+			"applies them. Declare the one that applies this repository in it, or omit --offline to read it from "+
+			"the cluster", kustomizev1.GroupVersion.Group, r.From.Name, r.To.Name, read)
+	}
+	if len(r.sources) > 0 {
+		return nil
+	}
+	var keys []string
+	for _, k := range found {
+		keys = append(keys, sourceKey(k))
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	return fmt.Errorf("found no Kustomization in '%s' and '%s' whose source is this repository. Sources of those that "+
+		"are declared: %s. Name the sources that hold the repository with --source", r.From.Name, r.To.Name,
+		excerpt.Bytes(strings.Join(keys, ", "), maxKeys))
+}
+
+// maxKeys bounds the sources that an error names, in bytes.
+const maxKeys = 500
 
 // addSource takes the source of a Kustomization as this repository, unless --source names others.
 func (r *run) addSource(k *kustomizev1.Kustomization) {
@@ -108,12 +141,12 @@ func (r *run) complete(ctx context.Context, before, after *rendered) {
 
 const maxDeclaration = 1 << 20 // bytes of a file
 
-// declared returns the Kustomizations that the files of a snapshot declare, and all files that declare one. If some
-// apply themselves, as bootstrap creates them, only those are returned: they create the others.
-func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, err error) {
+// declared returns the Kustomizations that the files of a snapshot declare, all files that declare one, and how many
+// files it read. If some apply themselves, as bootstrap creates them, only those are returned: they create the others.
+func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, read int, err error) {
 	tree, err := side.Tree(checkout{})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	var roots []*kustomizev1.Kustomization
 	err = tree.Walk(func(name string, e *artifact.Entry) error {
@@ -124,6 +157,7 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 		if err != nil || info.Size() > maxDeclaration {
 			return nil
 		}
+		read++
 		content, err := tree.ReadFile(name)
 		if err != nil || !bytes.Contains(content, []byte(kustomizev1.GroupVersion.Group)) {
 			return err
@@ -150,7 +184,7 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 	if len(roots) > 0 {
 		found = roots
 	}
-	return found, files, err
+	return found, files, read, err
 }
 
 func decode(o *unstructured.Unstructured, into any) error {

@@ -252,8 +252,8 @@ func newOwner(kind string, key types.NamespacedName) *Owner {
 		restore: func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }}
 }
 
-// sameRepository reports whether two addresses name the same repository, by https or by ssh.
-func sameRepository(a, b string) bool { return a != "" && normalized(a) == normalized(b) }
+// SameRepository reports whether two addresses name the same repository, by https or by ssh.
+func SameRepository(a, b string) bool { return a != "" && normalized(a) == normalized(b) }
 
 func normalized(address string) string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {

@@ -145,11 +145,11 @@ func TestSameRepository(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"https://github.com/o/r", "https://me:x@GitHub.com/o/r.git", "git@github.com:o/r.git",
 		"ssh://git@github.com/o/r/"} {
-		if !sameRepository("https://github.com/o/r.git", url) {
+		if !SameRepository("https://github.com/o/r.git", url) {
 			t.Errorf("%s is another repository", url)
 		}
 	}
-	if sameRepository("https://github.com/o/r2", "https://github.com/o/r") || sameRepository("", "") {
+	if SameRepository("https://github.com/o/r2", "https://github.com/o/r") || SameRepository("", "") {
 		t.Error("different repositories are the same")
 	}
 }

@@ -161,7 +161,7 @@ func (r *run) findSources(ctx context.Context) error {
 	for n := range list.Items {
 		g := &list.Items[n]
 		key := "GitRepository/" + g.Namespace + "/" + g.Name
-		matches := slices.ContainsFunc(r.URLs, func(u string) bool { return sameRepository(u, g.Spec.URL) })
+		matches := slices.ContainsFunc(r.URLs, func(u string) bool { return SameRepository(u, g.Spec.URL) })
 		if matches && follows(g, r.Branch) {
 			r.sources[key] = newSource(key, "", g)
 		} else {
@@ -230,7 +230,7 @@ func (r *run) declareSource(kind string, key types.NamespacedName, after *unstru
 	r.forget()
 	gated, _ := obj.(reconcile.Gated)
 	g, isGit := obj.(*sourcev1.GitRepository)
-	holds := isGit && slices.ContainsFunc(r.URLs, func(u string) bool { return sameRepository(u, g.Spec.URL) }) &&
+	holds := isGit && slices.ContainsFunc(r.URLs, func(u string) bool { return SameRepository(u, g.Spec.URL) }) &&
 		follows(g, r.Branch)
 	switch s := r.sources[id]; {
 	case s != nil && (!isGit || holds || r.isNamed(id)):

@@ -3,7 +3,6 @@ package incluster
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +52,7 @@ func newPeople(o Options, reviewer *accessreview.Reviewer) (*people, error) {
 		}
 		mapping, err := o.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
-			return nil, fmt.Errorf("cannot serve the web UI: %w", err)
+			return nil, err
 		}
 		p.resources[k.Name()] = mapping.Resource.GroupResource()
 	}
