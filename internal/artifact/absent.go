@@ -28,7 +28,7 @@ type absence struct {
 }
 
 // isRecent reports whether an artifact was found absent for the first time less than a minute ago. If there are too
-// many, those that were found absent more than an hour ago are forgotten.
+// many, it forgets artifacts that were found absent more than an hour ago.
 func (a *absence) isRecent(id string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -236,7 +236,7 @@ func (s *AppliedStore) place(digest, file string, move func(target string) error
 		return nil
 	}
 	target := filepath.Join(s.dir, fileOf(digest))
-	if err := ignoreMissing(os.Remove(target)); err != nil { // one that could not be removed before
+	if err := ignoreMissing(os.Remove(target)); err != nil { // a former removal may have failed
 		return err
 	}
 	if err := move(target); err != nil {

@@ -173,7 +173,7 @@ func (b *Budget) most(namespace string) int64 {
 	return guard.ShareOf(b.limit, b.used-b.owned[namespace])
 }
 
-// measure returns the size of all files below a directory, and of those that belong to each namespace.
+// measure returns the size of all files below a directory, in sum and by namespace.
 func measure(dir string) (sum int64, owned map[string]int64) {
 	owned = map[string]int64{}
 	tops, err := os.ReadDir(dir)

@@ -16,7 +16,7 @@ const maxRedirects = 5
 
 // ClientOptions configure how artifacts are read from other processes.
 type ClientOptions struct {
-	CA []byte // PEM certificates of the CAs of artifact servers, in addition to those of the system
+	CA []byte // PEM certificates of the CAs of artifact servers, in addition to the CAs of the system
 	// Token returns the token for artifact servers that authenticate their clients. Hosts lists these servers as
 	// host or host:port. The token is not sent to any other server, because a user with write access to the status
 	// of a source can direct requests to any URL.

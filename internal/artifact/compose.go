@@ -72,8 +72,8 @@ func merge(below, above *Dir) *Dir {
 	return NewDir(entries)
 }
 
-// join returns the content of all parts. It is the content of the parts themselves if they share one, else one that
-// maps each ID to the content that has it.
+// join returns the content of all parts. If the parts share their content, it is that; else it maps each ID to the
+// content of a part.
 func join(parts []*Tree) Content {
 	others := slices.IndexFunc(parts, func(p *Tree) bool { return !sameContent(p.content, parts[0].content) })
 	if len(parts) > 0 && others < 0 {

@@ -41,7 +41,7 @@ type stamp struct {
 	revision string
 }
 
-// is reports whether a file is still the one that was verified.
+// is reports whether a file is still the verified file.
 func (s stamp) is(info fs.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().
 		Equal(info.ModTime())

@@ -40,7 +40,7 @@ const leaseStep = 1 << 20
 // archives are ordinary files and are not unpacked.
 //
 // The tree has a lease of the memory budget until it is no longer used. An archive that needs more than the budget is
-// refused; one that needs more than is free waits, see [guard.Budget].
+// refused. If it needs more than is free, it waits, see [guard.Budget].
 func ReadArchive(ctx context.Context, r io.Reader) (*Tree, error) {
 	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "unpacking an archive", leaseStep)
 	if err != nil {
@@ -130,10 +130,10 @@ func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 	return tree, tree.Check()
 }
 
-// paths are the directories that an archive's entries are in, also those that it has no entry for.
+// paths are the directories of an archive's entries, including directories without an entry.
 type paths map[string]bool
 
-// add adds a directory and those that it is in, and returns how many were added.
+// add adds a directory and its parents, and returns how many were added.
 func (p paths) add(dir string) (n int) {
 	for ; dir != "." && !p[dir]; dir = path.Dir(dir) {
 		p[dir] = true

@@ -45,7 +45,7 @@ func (f *Fetcher) now() time.Time {
 }
 
 // Fetch returns the tree of an artifact of the object that the key identifies. A tree in memory or in the store is
-// returned only if it belongs to this object. A download is used only if its digest is that of the artifact.
+// returned only if it belongs to this object. A download is used only if it has the digest of the artifact.
 func (f *Fetcher) Fetch(ctx context.Context, key Key, a meta.Artifact) (*Tree, error) {
 	if tree := f.Known(key, a.Digest); tree != nil {
 		return tree, nil
@@ -111,7 +111,7 @@ func (f *Fetcher) filtered(tree *Tree) *Tree {
 	return tree
 }
 
-// recent returns the cache of unpacked trees: that of the store, if there is one.
+// recent returns the cache of unpacked trees. It belongs to the store if there is one.
 func (f *Fetcher) recent() *recent {
 	if f.Store != nil {
 		return &f.Store.unpacked

@@ -33,8 +33,8 @@ type File struct {
 }
 
 // NewMemory returns a tree of the files, by path, in memory. Paths must be valid as defined by [fs.ValidPath]. Modes
-// are reduced to those that an archive supports. The directories of files need not be given, only those that shall
-// exist without files. If a file and a directory have the same path, the directory is kept.
+// are reduced to the modes that an archive supports. Directories need to be given only if they have no files. If a file
+// and a directory have the same path, the directory is kept.
 func NewMemory(files map[string]File) (*Tree, error) {
 	own := make(map[string]file, len(files))
 	for name, f := range files {

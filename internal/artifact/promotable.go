@@ -65,7 +65,7 @@ func (s *PromotableStore) Tree(owner, digest string) (*Tree, error) {
 	return s.kept.Tree(ownedBy(owner, digest))
 }
 
-// Drop removes the artifacts of an owner that are not newer than the one that was applied, and those of other sources.
+// Drop removes the artifacts of an owner that are not newer than the applied one, and artifacts of other sources.
 func (s *PromotableStore) Drop(owner string, source Key, applied meta.Artifact) error {
 	var problem error
 	for _, a := range s.ofOwner(owner) {

@@ -224,9 +224,9 @@ func (r *remote) remove(relative string) error {
 	return nil
 }
 
-// removeAll removes the files below dir from the backend, except those in directories for which alive is true. The
-// directories in alive are those of keys, three levels deep. It returns the directories of the removed files. If alive
-// is nil, it removes all files.
+// removeAll removes the files below dir from the backend, except files in directories for which alive is true. These
+// are the directories of keys, three levels deep. It returns the directories of the removed files. If alive is nil, it
+// removes all files.
 func (r *remote) removeAll(dir string, alive map[string]bool) (gone []string, err error) {
 	if r == nil {
 		return nil, nil

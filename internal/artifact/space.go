@@ -8,7 +8,7 @@ import (
 )
 
 // orWithLess returns write with a retry: if the disk is full and superseded artifacts can be removed, it removes them
-// and writes again. If the share of a namespace is used up, it removes those of the namespace only.
+// and writes again. If the share of a namespace is used up, it removes artifacts of the namespace only.
 func (s *Store) orWithLess(key Key, write func() (string, stamp, error)) func() (string, stamp, error) {
 	return func() (string, stamp, error) {
 		relative, st, err := write()

@@ -50,8 +50,8 @@ func azureCloud() cloud.Configuration {
 	return cloud.AzurePublic
 }
 
-// describeAKS lists the user credentials at Azure Resource Manager. The result is a kubeconfig, of which only the
-// addresses and authorities are used.
+// describeAKS lists the user credentials at Azure Resource Manager. Only the addresses and authorities
+// of the resulting kubeconfig are used.
 func (i *Identities) describeAKS(ctx context.Context, s subject, resource string) (endpoint, error) {
 	manager := azureCloud().Services[cloud.ResourceManager]
 	token, err := i.azureToken(ctx, s, azureCloud(), []string{manager.Audience + "/.default"})

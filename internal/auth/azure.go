@@ -78,8 +78,8 @@ func (i *Identities) azureToken(ctx context.Context, s subject, c cloud.Configur
 	})
 }
 
-// azureCredential returns a credential of the SDK: one that exchanges the service account's token, or that of the
-// process.
+// azureCredential returns a credential of the SDK. It exchanges the token of the service account, or is the credential
+// of the process.
 func (i *Identities) azureCredential(s subject, c cloud.Configuration) (azcore.TokenCredential, error) {
 	options := azcore.ClientOptions{Transport: i.client(), Cloud: c}
 	if s.isProcess() {

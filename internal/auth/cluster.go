@@ -23,9 +23,9 @@ type ClusterRequest struct {
 	Provider string
 	// Cluster is the full name in the cloud's API. It may be empty for azure and gcp if Address and CA are set.
 	Cluster string
-	// Address of the API server. When empty, the first one that the cloud reports; otherwise it must be one of those.
+	// Address of the API server. It must be an address that the cloud reports; if empty, it is the first one.
 	Address  string
-	CA       []byte                // in PEM; the one that the cloud reports when empty
+	CA       []byte                // in PEM; if empty, the cloud reports it
 	Account  *types.NamespacedName // the service account to use; the identity of the process when nil
 	Audience string                // of the service account's token; the default of the cloud when empty
 }

@@ -122,7 +122,7 @@ type pool struct {
 	tokenAudience string // of the service account's token
 }
 
-// pool returns the pool of the provider in the annotation, or that of the GKE cluster that the process runs in.
+// pool returns the pool of the provider in the annotation, or the pool of the GKE cluster of the process.
 func (i *Identities) pool(ctx context.Context, s subject) (pool, error) {
 	if name := s.annotations[gcpProviderAnnotation]; name != "" {
 		if !gcpProvider.MatchString(name) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
-// GitCredentials are the credentials for a git server. Only those that the server needs are set.
+// GitCredentials are the credentials for a git server. Only the fields that the server needs are set.
 type GitCredentials struct {
 	Username, Password    string
 	BearerToken           string

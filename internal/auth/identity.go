@@ -41,8 +41,8 @@ type Accounts interface {
 	Token(ctx context.Context, account types.NamespacedName, audience string) (string, error)
 }
 
-// Identities exchanges workload identity for credentials: that of a service account if one is named, otherwise
-// that of the process. Tokens are sent to hosts of their cloud only, whichever URL an object contains.
+// Identities exchanges the workload identity of a service account for credentials, or the identity of the process if
+// no account is named. Tokens are sent to hosts of their cloud only, whichever URL an object contains.
 //
 // Credentials are cached until shortly before they expire, at most one hour, and are never shared between service
 // accounts. The zero value supports the identity of the process.
@@ -84,7 +84,7 @@ type subject struct {
 	audience    string // of the account's token; the default of the cloud when empty
 }
 
-// isProcess reports whether the identity is that of the process.
+// isProcess reports whether the identity is the identity of the process.
 func (s subject) isProcess() bool { return s.account.Name == "" }
 
 // key returns the parts of a cache key that identify the subject: everything that its credentials depend on.
@@ -198,8 +198,8 @@ func foreignHost(cloud, host, want string) error {
 		WithHint("Use %s in spec.url, or another spec.provider", want).Final()
 }
 
-// tokenHosts are the hosts to which tokens may be sent for a Bucket: those of the cloud's storage, and for AWS those
-// of its Security Token Service, since S3 takes no tokens.
+// tokenHosts are the hosts to which tokens may be sent for a Bucket: the storage of the cloud, and for AWS its Security
+// Token Service, since S3 takes no tokens.
 var tokenHosts = map[string]struct {
 	host *regexp.Regexp
 	want string

@@ -184,7 +184,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	return resp.Header, nil
 }
 
-// otherHostHint is the hint if responses are not those of the API that the type of the host has.
+// otherHostHint is the hint if responses are not from the API of the declared type of host.
 const otherHostHint = "Check the address and the type of the host, and the login"
 
 // explain returns the fault of a rejection.

@@ -33,7 +33,8 @@ func TestRefusedTypesNameTheVariable(t *testing.T) {
 			if strings.Contains(got.Error(), "${NUM}") != hinted || !strings.Contains(got.Error(), text) {
 				t.Errorf("%s: %v", what, got)
 			}
-			if fault.Reason(got, "") != fault.Reason(err, "") || errors.Is(got, errMarker) != errors.Is(err, errMarker) {
+			if fault.Reason(got, "") != fault.Reason(err, "") ||
+				errors.Is(got, errMarker) != errors.Is(err, errMarker) {
 				t.Errorf("%s: the kind of error changed: %v, reason %q", what, got, fault.Reason(got, ""))
 			}
 		}

@@ -18,9 +18,9 @@ import (
 )
 
 // Placeholders makes texts that stand for values of Secrets in a render. Values with the same origin and content have
-// the same placeholder. Those of two Placeholders differ, so that two renders differ wherever a value has an effect. A
-// placeholder has the type that the value has in YAML: a number for a number, JSON for JSON. It says nothing of the
-// value but its type, and whether it is empty.
+// the same placeholder. Two Placeholders make different ones, so that two renders differ wherever a value has an
+// effect. A placeholder has the type that the value has in YAML: a number for a number, JSON for JSON. It says nothing
+// about the value but its type, and whether it is empty.
 type Placeholders struct {
 	key    []byte
 	used   bool

@@ -25,7 +25,7 @@ const MinLength = 4
 // sealPrefix begins a seal. No text of an API object has it by chance, as it contains a control character.
 const sealPrefix = Masked + "\x00"
 
-// processKey makes seals useless to others: they cannot compare a seal with that of a guess.
+// processKey makes seals useless to others: they cannot compare a seal with the seal of a guess.
 var processKey = func() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never returns an error

@@ -343,15 +343,15 @@ func hide(o *unstructured.Unstructured, known, before *Known,
 	return &unstructured.Unstructured{Object: out}
 }
 
-// isSecretKey reports whether a path is that of the data of a Secret, or of one of its keys. They are what people know
-// it by, and its values are always hidden.
+// isSecretKey reports whether a path is the data of a Secret, or one of its keys. People know the Secret by its keys,
+// and its values are always hidden.
 func isSecretKey(o *unstructured.Unstructured, path []string) bool {
 	return o.GetKind() == "Secret" && o.GetAPIVersion() == "v1" && len(path) <= 2 &&
 		(path[0] == "data" || path[0] == "stringData")
 }
 
-// isNamed reports whether a path is part of what names an object, or what the API server sets. The status is that of
-// others, and not compared.
+// isNamed reports whether a path is a part of the name of an object, or is set by the API server. Other programs write
+// the status, so it is not compared.
 func isNamed(path []string) bool {
 	if len(path) == 3 && path[0] == "metadata" && path[1] == "labels" {
 		group, name, _ := strings.Cut(path[2], "/")

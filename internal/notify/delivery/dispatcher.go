@@ -145,7 +145,7 @@ func (d *Dispatcher) storeHeld(ctx context.Context) {
 }
 
 // routeEvents moves events from the intakes to the queues of providers until ctx is done. Posted events come
-// after those of this process.
+// after events of this process.
 func (d *Dispatcher) routeEvents(ctx, sendCtx context.Context, own, posted *queue.Queue) {
 	for ctx.Err() == nil {
 		intake := own
@@ -204,7 +204,7 @@ var (
 )
 
 // store adds a delivery to the queue of its provider. Posted events leave half of the queue to others, and the
-// providers of a namespace leave a part of the disk to those of others.
+// providers of a namespace leave a part of the disk to other namespaces.
 func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) error {
 	d.mu.Lock() // so that the worker does not end before add
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // Endpoint runs a dispatcher with its metrics, and the HTTP endpoint for events of other programs. Every replica
-// delivers the events that it accepts, and those that it accepted before it stopped to lead.
+// delivers the events that it accepts, also after it stopped to lead.
 type Endpoint struct {
 	*Dispatcher
 	Address string                         // to listen on; empty for no HTTP endpoint

@@ -19,8 +19,8 @@ const diskRetry = time.Second
 // maxHeld bounds the memory for events of this process that the disk does not take, in bytes.
 const maxHeld = 4 << 20
 
-// intake is a queue of accepted events. Events of this process and those that others post have one each, so that the
-// others can neither drop the events of this process from its queue nor suppress them as duplicates.
+// intake is a queue of accepted events. Events of this process and posted events have separate intakes, so that other
+// programs can neither drop the events of this process from its queue nor suppress them as duplicates.
 type intake struct {
 	recent  *recentEvents
 	queue   lazyQueue

@@ -37,7 +37,7 @@ var (
 		[]string{"provider_namespace", "provider"}, nil)
 )
 
-// Metrics returns the metrics of events and notifications. Those of the queues are collected by the [Dispatcher].
+// Metrics returns the metrics of events and notifications. The [Dispatcher] collects the metrics of the queues.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{requestDuration, accepted, delivered, attemptDuration}
 }

@@ -20,9 +20,9 @@ const (
 	spareDir     = "spare"
 )
 
-// outbox holds the deliveries of a provider: in a queue, and in a second one in another directory while the first
-// cannot be written. So what fails in the directory of one provider neither loses its deliveries nor delays those of
-// others. It is safe for concurrent use; only one goroutine may call next.
+// outbox holds the deliveries of a provider in a queue, and in a second queue in another directory while the first
+// cannot be written. So a failure in the directory of a provider neither loses its deliveries nor delays other
+// providers. It is safe for concurrent use; only one goroutine may call next.
 type outbox struct {
 	provider types.NamespacedName
 	queues   [2]lazyQueue // the second one is the spare
@@ -99,7 +99,7 @@ func newOutbox(dir string, provider types.NamespacedName, limits queue.Limits) *
 func (o *outbox) append(data []byte, at time.Time) (*queue.Queue, error) {
 	first, second := &o.queues[0], &o.queues[1]
 	if spare := second.opened(); spare != nil && spare.Len() > 0 {
-		first, second = second, first // behind those in the spare
+		first, second = second, first // behind deliveries in the spare
 	}
 	q, err := first.append(data, at)
 	if !isDiskFailure(err) {

@@ -133,8 +133,8 @@ func checkName(field, value string) error {
 }
 
 // Clean returns the event as it is accepted: credentials are masked, texts are truncated to their bounds, and
-// metadata keeps only the keys of the object: those of its group (the group is removed), those without a group,
-// and those of [AnnotationGroup], which have the lowest precedence.
+// metadata keeps only the keys of the object: keys of its group (the group is removed), keys without a group, and
+// keys of [AnnotationGroup], which have the lowest precedence.
 func (e Event) Clean() Event {
 	e.Message = excerpt.Bytes(Mask(printable(e.Message)), MaxMessage)
 	metadata := make(map[string]string, len(e.Metadata))

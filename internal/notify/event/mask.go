@@ -57,7 +57,7 @@ var named = pattern{
 	[]string{"PASSW", "SECRET", "TOKEN", "KEY", "CREDENTIAL"},
 }
 
-// replace replaces the matches of the pattern in text. upper is text in upper case, or that of a less masked text.
+// replace replaces the matches of the pattern in text. upper is text, or a less masked text, in upper case.
 func (p pattern) replace(text, upper string, replacement func(match []string) string) string {
 	if !slices.ContainsFunc(p.literals, func(literal string) bool { return strings.Contains(upper, literal) }) {
 		return text

@@ -80,7 +80,7 @@ func (r response) quote(text string) string {
 	return excerpt.Chars(singleLine(text), maxErrorText)
 }
 
-// postJSON sends a value as JSON. Headers are pairs of name and value; they override those of the Provider.
+// postJSON sends a value as JSON. Headers are pairs of name and value; they override headers of the Provider.
 // The error is a fault.
 func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ...string) (response, error) {
 	content, err := encodeJSON(body)

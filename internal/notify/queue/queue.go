@@ -183,7 +183,7 @@ func (q *Queue) sealLast() {
 }
 
 // Next returns the oldest record that is not acknowledged, and whether there is one. Damaged records are
-// skipped and counted as dropped. Those that the disk does not return are kept for a while: call it again later.
+// skipped and counted as dropped. Records that the disk does not return are kept for a while: call it again later.
 func (q *Queue) Next() (Record, bool) {
 	if batch := q.NextBatch(1); len(batch) > 0 {
 		return batch[0], true

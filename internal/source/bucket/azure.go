@@ -34,7 +34,7 @@ type Azure struct {
 type AzureLogin struct {
 	Token     azcore.TokenCredential
 	SharedKey *container.SharedKeyCredential
-	SAS       string // query of a shared access signature; it takes precedence over that of the endpoint
+	SAS       string // query of a shared access signature; it takes precedence over the query of the endpoint
 	Ambient   bool   // the token belongs to the machine, not to the Secret: it must be sent to Azure only
 }
 

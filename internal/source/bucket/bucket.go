@@ -43,7 +43,7 @@ type limits struct {
 
 var defaultLimits = limits{listed: 200_000, names: 64 << 20, bytes: 1 << 30, name: 1024, depth: 256}
 
-// Listing is the objects of a bucket at one time, except those that are ignored.
+// Listing is the objects of a bucket at one time, without ignored ones.
 type Listing struct {
 	Objects []Object // sorted by name
 }
@@ -57,7 +57,7 @@ func (l *Listing) Revision() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// List lists the objects whose names start with prefix, except those that are ignored. Spec is spec.ignore of
+// List lists the objects whose names start with prefix, without ignored ones. Spec is spec.ignore of
 // the source, nil if it is not set. The only objects that it fetches are .sourceignore objects that the cache
 // lacks.
 func (c *Cache) List(ctx context.Context, from Remote, prefix string, spec *string) (*Listing, error) {

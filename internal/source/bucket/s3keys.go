@@ -63,7 +63,7 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 	}, nil
 }
 
-// LDAPKeys returns credentials of a Security Token Service that authenticates users by LDAP, such as that of MinIO.
+// LDAPKeys returns credentials of a Security Token Service that authenticates users by LDAP, such as MinIO's.
 func LDAPKeys(endpoint string, login auth.Basic, transport http.RoundTripper) *credentials.Credentials {
 	return credentials.New(&explained{&credentials.LDAPIdentity{
 		Client: &http.Client{Transport: &limiter{transport}}, STSEndpoint: endpoint,

@@ -15,8 +15,8 @@ const mode = fs.FileMode(0o644)
 // content reads the files of trees from a cache.
 type content struct{ cache *Cache }
 
-// id returns the ID of a file. It is equal to that of the same file in a tree read from an archive, so that both trees
-// have the same artifact.
+// id returns the ID of a file. The same file has the same ID in a tree read from an archive, so that both trees have
+// the same artifact.
 func id(digest string) string { return fmt.Sprintf("%o:%s", uint32(mode), digest) }
 
 // digestOf returns the digest in an ID.

@@ -239,7 +239,7 @@ func (b *builder) values(text []byte) (map[string]any, error) {
 	return loader.LoadValues(bytes.NewReader(text))
 }
 
-// mergeValues replaces the values of the chart with those of the values files. It returns the files that it merged.
+// mergeValues replaces the values of the chart with values of the values files. It returns the files that it merged.
 func (b *builder) mergeValues() (merged []string, err error) {
 	values := map[string]any{}
 	for _, name := range b.options.ValuesFiles {

@@ -32,8 +32,8 @@ func ParseIndex(ctx context.Context, r io.Reader, limit int64) (*Index, error) {
 
 var yamlValue = regexp.MustCompile("`[^`]*` ?")
 
-// withoutValues returns a message of the YAML library without the values that it quotes: the server may be an internal
-// one that serves something else.
+// withoutValues returns a message of the YAML library without quoted values: they may be the content of an internal
+// server.
 func withoutValues(message string) string { return yamlValue.ReplaceAllString(message, "") }
 
 func parseIndex(ctx context.Context, r *bufio.Reader) (*Index, error) {

@@ -55,7 +55,7 @@ type Repository interface {
 type HTTP struct {
 	URL                string
 	Username, Password string
-	PassCredentials    bool // send credentials also to other hosts than that of the URL
+	PassCredentials    bool // send credentials also to other hosts than the host of the URL
 	Transport          http.RoundTripper
 	Limits             Limits
 	Index              *Index
@@ -271,7 +271,7 @@ func (h *HTTP) status(resp *http.Response, reason, what string) error {
 			resp.StatusCode).
 			WithHint("%s", h.loginHint(resp.Request.URL))
 	case http.StatusNotFound:
-		if what == indexFile { // the reason is that of Flux
+		if what == indexFile { // with the reason that Flux has
 			return fault.New(meta.FailedReason, "%s not found at %s: status %d", what, at, resp.StatusCode).
 				WithHint("Check spec.url: it must be the address of the directory with index.yaml")
 		}
