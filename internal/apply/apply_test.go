@@ -181,7 +181,8 @@ var refusedObjects = map[string]struct {
 	"two variables of a name": {
 		object: "apiVersion: v1\nkind: Pod\nmetadata: {name: bad, namespace: %s}\nspec: {containers: [{name: c, " +
 			"image: i, env: [{name: A, value: \"1\"}, {name: A, value: \"2\"}]}]}",
-		want: []string{"Pod/%s/bad", `duplicate entries for key [name="A"]`, "Remove one of the entries of that name"},
+		want: []string{"Pod/%s/bad", `duplicate entries for key [name="A"]`,
+			"Remove one of the entries of that name: server-side apply needs different names"},
 	},
 	"kind not served": {
 		object: "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: bad, namespace: %s}",

@@ -203,7 +203,9 @@ func TestInvalidPoliciesAreReported(t *testing.T) {
 			err: "longer than 4096 bytes"},
 		"no such group": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{
 			Pattern: `^v(?P<semver>.*)$`, Extract: "$version"}}, reason: "InvalidPolicy",
-			err: "names group 'version', which spec.filterTags.pattern does not have"},
+			err: "names group 'version', which spec.filterTags.pattern does not have. " +
+				"Name a group of the pattern by (?P<name>…), and write ${name}. Without braces, letters, digits and " +
+				"underscores that follow are part of the name"},
 		"a name that goes on": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{
 			Pattern: `^(\d+)$`, Extract: "$1_0"}}, reason: "InvalidPolicy", err: "names group '1_0'"},
 		"no such number": {spec: imagev1.ImagePolicySpec{Policy: semver("*"), FilterTags: &imagev1.TagFilter{

@@ -69,8 +69,8 @@ func LoadFiles(ctx context.Context, all []*archive.BufferedFile) (*chart.Chart, 
 	return f.chart()
 }
 
-// load reads a packaged chart. It refuses archives, also in charts/, with paths outside of their directory, with entries
-// that are not files, or that exceed the limits.
+// load reads a packaged chart. It refuses archives, also in charts/, with paths outside of their directory, with
+// entries that are not files, or that exceed the limits.
 func load(ctx context.Context, data []byte, l Limits) (*chart.Chart, error) {
 	f := newFiles(ctx, l)
 	if err := f.archive("", data, 0); err != nil {
