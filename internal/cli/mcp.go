@@ -49,7 +49,8 @@ In a clone, or with --clone, there are tools that preview a change of it.`,
 	c.Flags().BoolVar(&m.allowWrite, "allow-write", false,
 		"let the agent reconcile, suspend, resume and open pull requests, in your name")
 	c.Flags().StringVar(&m.clone, "clone", "",
-		"directory in a clone of the repository, for previews and pull requests (default: this directory, if it is in one)")
+		"directory in a clone of the repository, for previews and pull requests (default: this directory, if it is in "+
+			"one)")
 	return c
 }
 
@@ -105,7 +106,8 @@ func (m *mcpCommand) connect(ctx context.Context) (*ui.User, *view.Model, *rest.
 	}
 	model := view.NewModel()
 	model.Watch(ctx, c, m.Namespace())
-	return &ui.User{Name: who.Username, Groups: who.Groups, Client: c, Cluster: clients, See: ui.SeeAll}, model, cfg, nil
+	user := &ui.User{Name: who.Username, Groups: who.Groups, Client: c, Cluster: clients, See: ui.SeeAll}
+	return user, model, cfg, nil
 }
 
 // changes returns the clone that changes are computed in; nil if there is none and none was asked for.

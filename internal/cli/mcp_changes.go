@@ -130,7 +130,8 @@ func (c *cloneChanges) Propose(ctx context.Context, u *ui.User, p mcp.Proposal) 
 		return "", err
 	}
 	return host.client.OpenRequest(ctx, githost.Request{Head: branch, Base: p.Base, Title: p.Title,
-		Body: strings.TrimSpace(p.Message + "\n\nProposed by an agent for " + u.Name + ". Review it before you merge.")})
+		Body: strings.TrimSpace(p.Message + "\n\nProposed by an agent for " + u.Name +
+			". Review it before you merge.")})
 }
 
 var notInBranch = regexp.MustCompile(`[^a-z0-9]+`)
@@ -182,7 +183,8 @@ func (c *cloneChanges) proposalHost(remote string) (*proposalHost, error) {
 	}
 	ip := net.ParseIP(repository.Base.Hostname())
 	if repository.Base.Scheme != "https" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("the remote %s uses http, which would send the token as plain text", repository.Base.Host)
+		return nil, fmt.Errorf("the remote %s uses http, which would send the token as plain text",
+			repository.Base.Host)
 	}
 	token := c.getenv("SLUICE_GIT_TOKEN")
 	for _, name := range previewTokens[repository.Kind] {

@@ -113,7 +113,8 @@ func TestAgentProposesAChange(t *testing.T) {
 	head := host.Commit("o/r", map[string]string{"app/a.yaml": configMap + "\"1\"\n"})
 	repository := host.url + "/o/r"
 	clone := filepath.Join(t.TempDir(), "clone")
-	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", repository, clone).CombinedOutput(); err != nil {
+	git := exec.CommandContext(t.Context(), "git", "clone", "-q", repository, clone)
+	if out, err := git.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	source := func(name, branch string) *sourcev1.GitRepository {

@@ -84,7 +84,7 @@ func checkFiles(files []File) error {
 		case strings.EqualFold(first, ".git"):
 			return fmt.Errorf("%q is within .git", f.Path)
 		case f.Delete && f.Content != "":
-			return fmt.Errorf("%q is to be deleted and has a content", f.Path)
+			return fmt.Errorf("%q has both a content and delete", f.Path)
 		}
 	}
 	if size > maxContents {

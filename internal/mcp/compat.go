@@ -23,7 +23,8 @@ import (
 // addCompatible adds tools under the names that the MCP server of Flux Operator gives them, with its arguments.
 func (s *Server) addCompatible() {
 	add(s, tool{name: "get_flux_instance", title: "State of the controllers",
-		text: "Get the version of Sluice and Kubernetes, why the controllers may not work, and counts of objects by state.",
+		text: "Get the version of Sluice and Kubernetes, why the controllers may not work, and counts of objects by " +
+			"state.",
 		output: fields(map[string]*jsonschema.Schema{"version": text(""), "kubernetes": text(""),
 			"problems": list("why the controllers may not work", text("")), "overview": fields(nil)}),
 	}, s.instance)
@@ -96,7 +97,8 @@ func (s *Server) resources(ctx context.Context, u *ui.User, in struct {
 		return found{}, err
 	}
 	out := map[string]any{"objects": []any{shown(o)}}
-	if events, err := s.UI.Events(ctx, u, ui.Object{Kind: in.Kind, Namespace: in.Namespace, Name: in.Name}); err == nil {
+	named := ui.Object{Kind: in.Kind, Namespace: in.Namespace, Name: in.Name}
+	if events, err := s.UI.Events(ctx, u, named); err == nil {
 		out["events"] = events
 	}
 	return found{value: out}, nil

@@ -20,8 +20,8 @@ type gateIn struct {
 
 func (s *Server) addGates() {
 	add(s, tool{name: "gate_status", title: "Gates, and what waits",
-		text: "List gates, those where something waits first: whether each is open and why, its rules, whose approvals " +
-			"they require, and the objects that wait. Only people decide about gates.",
+		text: "List gates, those where something waits first: whether each is open and why, its rules, whose " +
+			"approvals they require, and the objects that wait. Only people decide about gates.",
 		output: fields(map[string]*jsonschema.Schema{"gates": list("", fields(map[string]*jsonschema.Schema{
 			"item": item(), "waiting": list("objects that wait", fields(nil)),
 			"omitted": number("objects that wait and are not listed")}))}),
@@ -34,8 +34,8 @@ func (s *Server) addGates() {
 			"why": text("what holds the change"), "pending": fields(nil)})), "total": number("of all pages")}),
 	}, s.pendingChanges)
 	add(s, tool{name: "simulate_gates", title: "What gates will decide",
-		text: "Without a change: when each gate will be open in the next days. With a branch or files: what each gate " +
-			"would decide about that change, by which rule, and whose approvals it would take.",
+		text: "Without a change: when each gate will be open in the next days. With a branch or files: what each " +
+			"gate would decide about that change, by which rule, and whose approvals it would take.",
 		output: fields(map[string]*jsonschema.Schema{"gates": list("periods in which each gate is open", fields(nil)),
 			"objects": list("decisions about the change, by object", fields(nil)),
 			"notes":   list("what is not known", text("")), "now": text("time"), "omitted": number("gates")}),

@@ -136,8 +136,11 @@ func TestRequestsNeedALogin(t *testing.T) {
 		"no token":      {edit: func(*http.Request) {}, want: http.StatusUnauthorized},
 		"another token": {edit: func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, want: 401},
 		"another host":  {edit: func(r *http.Request) { login(r); r.Host = "evil.example" }, want: 421},
-		"another site":  {edit: func(r *http.Request) { login(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, want: 403},
-		"a login":       {edit: login, want: http.StatusOK},
+		"another site": {edit: func(r *http.Request) {
+			login(r)
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+		}, want: 403},
+		"a login": {edit: login, want: http.StatusOK},
 	} {
 		status, body, header := send(c.edit)
 		if status != c.want || strings.Contains(body, "why_not_live") != (c.want == http.StatusOK) {

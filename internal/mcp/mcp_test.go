@@ -24,7 +24,8 @@ import (
 type noChanges struct{ mcp.Changes }
 
 // forbidden matches names of tools that must not exist: an agent decides about no gate, applies and deletes nothing.
-var forbidden = regexp.MustCompile(`(^|_)(approve|open|close|override|apply|delete|install|exec|patch|create|release)(_|$)`)
+var forbidden = regexp.MustCompile(
+	`(^|_)(approve|open|close|override|apply|delete|install|exec|patch|create|release)(_|$)`)
 
 // documentedTool matches a row of the tables of tools, with its names.
 var documentedTool = regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\|")
@@ -37,9 +38,7 @@ func TestTools(t *testing.T) {
 	}
 	var documented []string
 	for _, row := range documentedTool.FindAllStringSubmatch(string(page), -1) {
-		for _, name := range regexp.MustCompile("[a-z_]+").FindAllString(row[1], -1) {
-			documented = append(documented, name)
-		}
+		documented = append(documented, regexp.MustCompile("[a-z_]+").FindAllString(row[1], -1)...)
 	}
 	var served, writing []string
 	for tool, err := range all.connect().Tools(t.Context(), nil) {
@@ -112,7 +111,8 @@ func TestHostileTextsAreData(t *testing.T) {
 		"gate_status":     {"namespace": s.namespace},
 		"pending_changes": {"namespace": s.namespace}, "simulate_gates": {},
 		"compare_revisions": with(map[string]any{"from": hostile, "to": hostile}),
-		"explain":           {"code": hostile}, "search_docs": {"query": hostile}, "search_flux_docs": {"query": "gate"},
+		"explain":           {"code": hostile}, "search_docs": {"query": hostile},
+		"search_flux_docs":  {"query": "gate"},
 		"get_flux_instance": {}, "get_kubernetes_api_versions": {},
 		"get_kubernetes_resources": with(map[string]any{"apiVersion": kustomizev1.GroupVersion.String()}),
 		"logs":                     {"namespace": s.namespace, "pod": hostile},
@@ -257,6 +257,12 @@ func TestPages(t *testing.T) {
 	if !slices.Equal(got, names) || cursor != "" {
 		t.Errorf("the pages have %q, and the last one the cursor %q", got, cursor)
 	}
+	for state, want := range map[string]float64{"Failed": 5, "ready": 0} {
+		r := s.ok(c, "list_objects", map[string]any{"namespace": s.namespace, "states": []string{state}})
+		if r["total"] != want {
+			t.Errorf("%v objects are %s", r["total"], state)
+		}
+	}
 	for want, arguments := range map[string]map[string]any{"'limit' must be": {"limit": 1000},
 		"'cursor' must be": {"cursor": "%"}} {
 		s.fails(c, want, "list_objects", arguments)
@@ -266,8 +272,9 @@ func TestPages(t *testing.T) {
 func TestDocumentationIsSearchedOffline(t *testing.T) {
 	s := newSite(t)
 	c := s.connect()
-	for query, page := range map[string]string{"approve a change at a gate": "gate", "age key sops decryption": "secret",
-		"receiver webhook github": "receiver", "promote staging to production": "promotion"} {
+	for query, page := range map[string]string{"approve a change at a gate": "gate",
+		"age key sops decryption": "secret", "receiver webhook github": "receiver",
+		"promote staging to production": "promotion"} {
 		r := s.ok(c, "search_docs", map[string]any{"query": query, "limit": 5})
 		text, err := json.Marshal(r)
 		if err != nil || !strings.Contains(string(text), `"page":"docs/`) || !strings.Contains(string(text), page) {

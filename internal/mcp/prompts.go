@@ -40,7 +40,8 @@ You cannot approve or merge. Report what you found; people decide.`},
 		steps: `Find out what caused the outage of %s.
 
 1. Call why_not_live for it. If the answer has problems, the controllers themselves do not work: report that first.
-2. Call history for it and for its namespace. List what changed shortly before, who changed it, and what waited at gates.
+2. Call history for it and for its namespace. List what changed shortly before, who changed it, and what waited at
+   gates.
 3. Call compare_revisions for the last two versions, and tree, events and logs for what is not healthy.
 4. Call explain for each code or reason that a message has.
 5. Report the cause with the evidence, what you are not sure of, and the smallest change that would repair it.

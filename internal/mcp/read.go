@@ -21,7 +21,7 @@ const objectPath = "objects/{kind}/{namespace}/{name}"
 
 // reference names an object of Sluice.
 type reference struct {
-	Kind      string `json:"kind" jsonschema:"kind of Sluice, such as Kustomization, HelmRelease, GitRepository or Gate"`
+	Kind      string `json:"kind" jsonschema:"of Sluice, such as Kustomization, HelmRelease or Gate"`
 	Namespace string `json:"namespace" jsonschema:"namespace of the object"`
 	Name      string `json:"name" jsonschema:"name of the object"`
 }
@@ -59,7 +59,7 @@ func (s *Server) addReads() {
 			"pending": fields(nil), "object": fields(nil), "why": text("which gates hold the change, and why")}),
 	}, s.getObject)
 	add(s, tool{name: "tree", title: "What an object made",
-		text: "List what a Kustomization, HelmRelease or source made, down to pods, each with its health and its depth.",
+		text: "List what a Kustomization, HelmRelease or source made, down to pods, each with its health and depth.",
 		output: fields(map[string]*jsonschema.Schema{
 			"nodes": list("parents before their children", fields(map[string]*jsonschema.Schema{
 				"depth": number("0 for the object itself"), "kind": text(""), "namespace": text(""), "name": text(""),
@@ -111,7 +111,7 @@ func (s *Server) whyNotLive(ctx context.Context, u *ui.User, in struct {
 type listIn struct {
 	Kinds     []string `json:"kinds,omitempty" jsonschema:"only these kinds, such as Kustomization"`
 	Namespace string   `json:"namespace,omitempty" jsonschema:"only this namespace"`
-	States    []string `json:"states,omitempty" jsonschema:"only these: Failed, Waiting, Progressing, Suspended, Ready"`
+	States    []string `json:"states,omitempty" jsonschema:"only these: failed, waiting, progressing, suspended, ready"`
 	Search    string   `json:"search,omitempty" jsonschema:"words that names, messages or revisions contain"`
 	page
 }
@@ -128,7 +128,10 @@ func (s *Server) listObjects(ctx context.Context, u *ui.User, in listIn) (found,
 }
 
 func (in listIn) query() url.Values {
-	q := url.Values{"namespace": {in.Namespace}, "state": in.States, "q": {in.Search}}
+	q := url.Values{"namespace": {in.Namespace}, "q": {in.Search}}
+	for _, state := range in.States {
+		q.Add("state", strings.ToLower(state))
+	}
 	for _, word := range in.Kinds {
 		q.Add("kind", reference{Kind: word}.object().Kind)
 	}

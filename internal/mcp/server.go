@@ -43,8 +43,8 @@ type Server struct {
 
 // instructions are for the agent, when it connects.
 const instructions = "Sluice applies git repositories to Kubernetes. Start with why_not_live for one change, or " +
-	"list_objects with the states Failed and Waiting. " + notice + " Only people decide about gates: there is no tool " +
-	"to approve, open, override, apply or delete. To change something, propose a pull request."
+	"list_objects with the states failed and waiting. " + notice + " Only people decide about gates: no tool " +
+	"approves, opens, overrides, applies or deletes. To change something, propose a pull request."
 
 // New returns a server.
 func New(o Options) *Server {
@@ -209,7 +209,7 @@ func fields(of map[string]*jsonschema.Schema) *jsonschema.Schema {
 // item is the schema of an object of Sluice in a list.
 func item() *jsonschema.Schema {
 	return fields(map[string]*jsonschema.Schema{"id": text("Kind/namespace/name"), "kind": text(""),
-		"namespace": text(""), "name": text(""), "state": text("Failed, Waiting, Progressing, Suspended or Ready"),
+		"namespace": text(""), "name": text(""), "state": text("failed, waiting, progressing, suspended or ready"),
 		"reason": text("of the Ready condition; see the tool explain"), "message": text("of the Ready condition"),
 		"revision": text("that is applied, or that was fetched"), "held": text("which gates hold a change, and why")})
 }
