@@ -98,7 +98,8 @@ var kinds = []*Kind{
 		AlsoDeleted:  "its Helm release and the objects of that",
 	},
 	{
-		Words:  []string{"input-provider", "input-providers", "resourcesetinputprovider", "resourcesetinputproviders", "rsip"},
+		Words: []string{"input-provider", "input-providers", "resourcesetinputprovider",
+			"resourcesetinputproviders", "rsip"},
 		Plural: "input-providers",
 		New:    func() reconcile.Object { return &controlplanev1.ResourceSetInputProvider{} },
 		NewList: func() client.ObjectList {
@@ -110,7 +111,8 @@ var kinds = []*Kind{
 		AlsoDeleted:  "its inputs; ResourceSets that name it fail",
 	},
 	{
-		Words:  []string{"cluster-input-provider", "cluster-input-providers", "clusterinputprovider", "clusterinputproviders", "cip"},
+		Words: []string{"cluster-input-provider", "cluster-input-providers", "clusterinputprovider",
+			"clusterinputproviders", "cip"},
 		Plural: "cluster-input-providers",
 		New:    func() reconcile.Object { return &inputsv1.ClusterInputProvider{} },
 		NewList: func() client.ObjectList {
