@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 	if waiting := c.checkDependencies(ctx, obj, s); waiting != nil {
 		return *waiting
 	}
-	providers, waiting, err := c.providers(ctx, obj)
+	providers, waiting, err := Providers(ctx, c.Client, obj)
 	if waiting != nil {
 		return *waiting
 	}

@@ -53,10 +53,9 @@ func (c *Controller) Observe(ctx context.Context, objects cache.Cache) error {
 	return nil
 }
 
-// providers returns the inputs of a ResourceSet: its own, then those of its providers by name. It returns an outcome
+// Providers returns the inputs of a ResourceSet: its own, then those of its providers by name. It returns an outcome
 // while a provider has not exported inputs yet: nothing may be pruned because of that.
-func (c *Controller) providers(ctx context.Context,
-	obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
+func Providers(ctx context.Context, reader client.Reader, obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
 	var all []expand.Provider
 	if len(obj.Spec.Inputs) > 0 {
 		own, err := inputsOf(controlplanev1.ResourceSetKind, obj, obj.Spec.Inputs)
@@ -65,7 +64,7 @@ func (c *Controller) providers(ctx context.Context,
 		}
 		all = append(all, own)
 	}
-	found, err := c.inputProviders(ctx, obj)
+	found, err := inputProviders(ctx, reader, obj)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,13 +89,13 @@ func inputsOf(kind string, o client.Object, inputs []controlplanev1.InputSet) (e
 }
 
 // inputProviders returns the providers of spec.inputsFrom, each once, by name.
-func (c *Controller) inputProviders(ctx context.Context,
+func inputProviders(ctx context.Context, reader client.Reader,
 	obj *controlplanev1.ResourceSet) ([]*controlplanev1.ResourceSetInputProvider, error) {
 	found := map[string]*controlplanev1.ResourceSetInputProvider{}
 	for i, from := range obj.Spec.InputsFrom {
 		if from.Selector == nil {
 			p := &controlplanev1.ResourceSetInputProvider{}
-			err := c.Client.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: from.Name}, p)
+			err := reader.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: from.Name}, p)
 			if apierrors.IsNotFound(err) {
 				return nil, fault.New(meta.BuildFailedReason, "ResourceSetInputProvider '%s/%s' not found", obj.Namespace,
 					from.Name).WithHint("Create it, or remove it from spec.inputsFrom").Final()
@@ -112,7 +111,7 @@ func (c *Controller) inputProviders(ctx context.Context,
 			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).Final()
 		}
 		list := &controlplanev1.ResourceSetInputProviderList{}
-		if err := c.Client.List(ctx, list, client.InNamespace(obj.Namespace),
+		if err := reader.List(ctx, list, client.InNamespace(obj.Namespace),
 			client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return nil, fmt.Errorf("cannot list ResourceSetInputProviders: %w", err)
 		}

@@ -220,6 +220,7 @@ func (s *harness) finish(uid types.UID, condition batchv1.JobConditionType) {
 		add(batchv1.JobSuccessCriteriaMet)
 		job.Status.CompletionTime, job.Status.Succeeded = &now, 1
 	}
+	job.Status.Active, job.Status.Ready, job.Status.Terminating = 0, nil, nil
 	add(condition)
 	if err := s.Client.Status().Update(s.Context(), job); err != nil {
 		s.Fatal(err)
