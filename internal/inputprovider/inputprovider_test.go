@@ -288,7 +288,8 @@ selectors:
 		t.Fatal(err)
 	}
 	digest := "sha256:" + strings.Repeat("a", 64)
-	o.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://x/p", Revision: "latest@" + digest, Digest: digest, LastUpdateTime: meta.TimeOf(time.Now())}
+	o.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://x/p", Revision: "latest@" + digest, Digest: digest,
+		LastUpdateTime: meta.TimeOf(time.Now())}
 	o.Status.ExportedInputs = controlplanev1.InputSet{"team": text("blue"), "app": text("overridden"),
 		"name": text("x")}
 	if err := s.Client.Status().Update(t.Context(), &o); err != nil {

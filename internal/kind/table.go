@@ -98,6 +98,15 @@ var kinds = []*Kind{
 		AlsoDeleted:  "its Helm release and the objects of that",
 	},
 	{
+		Words: []string{"resourceset", "resourcesets", "rset"}, Plural: "resourcesets",
+		New:          func() reconcile.Object { return &controlplanev1.ResourceSet{} },
+		NewList:      func() client.ObjectList { return &controlplanev1.ResourceSetList{} },
+		Columns:      []Column{revision(setRevision), {Header: "OBJECTS", Value: objectCount, Detail: true}, suspended},
+		SetSuspended: suspendBy(controlplanev1.ReconcileAnnotation),
+		HasInventory: true,
+		AlsoDeleted:  "the objects that it applied",
+	},
+	{
 		Words: []string{"input-provider", "input-providers", "resourcesetinputprovider",
 			"resourcesetinputproviders", "rsip"},
 		Plural: "input-providers",

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/resourceset"
 	"github.com/sluice-gitops/sluice/internal/source"
 )
 
@@ -45,6 +47,8 @@ func (p *process) gatedKinds() []gate.GatedKind {
 	add(options.KustomizeController, kustomization.GroupKind,
 		&kustomizev1.Kustomization{}, &kustomizev1.KustomizationList{})
 	add(options.HelmController, helmrelease.GroupKind, &helmv2.HelmRelease{}, &helmv2.HelmReleaseList{})
+	add(options.ResourceSetController, resourceset.GroupKind,
+		&controlplanev1.ResourceSet{}, &controlplanev1.ResourceSetList{})
 	add(options.ImageAutomationController, automate.GroupKind,
 		&imagev1.ImageUpdateAutomation{}, &imagev1.ImageUpdateAutomationList{})
 	return kinds

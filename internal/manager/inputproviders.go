@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// addInputProviders adds the controller of the providers of inputs for ResourceSets.
-func (p *process) addInputProviders(ctx context.Context) error {
+// addInputProviders adds the controllers of the providers of inputs for ResourceSets. LeftTo returns which other
+// controller reconciles those of Flux Operator, if there is one.
+func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Context) string) error {
 	objects, err := metadata.NewForConfigAndClient(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
 	if err != nil {
 		return err
@@ -27,7 +28,7 @@ func (p *process) addInputProviders(ctx context.Context) error {
 		inputprovider.ObserveArtifacts(ctx, p.kernel.Edges, p.mgr.GetCache()),
 		registerKind(p, reconcile.Kind[*controlplanev1.ResourceSetInputProvider]{
 			GroupKind: inputprovider.GroupKind, GateBehavior: reconcile.Ungated,
-			Finalizer: controlplanev1.Finalizer, NoFinalizer: true,
+			Finalizer: controlplanev1.Finalizer, NoFinalizer: true, LeftTo: leftTo,
 			Step: &inputprovider.Providers{
 				Registries: p.registries, GitHubApps: p.git.GitHubApps, Objects: p.mgr.GetClient(),
 				Impersonate: p.impersonate, DefaultServiceAccount: p.DefaultAccount,

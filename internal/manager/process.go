@@ -164,7 +164,7 @@ func (p *process) addControllers(ctx context.Context) error {
 		{name: options.NotificationController, add: p.addReceivers},
 		{name: options.ImageReflectorController, add: p.addImageReflector},
 		{name: options.ImageAutomationController, add: p.addImageAutomation},
-		{name: options.ResourceSetController, add: p.addInputProviders},
+		{name: options.ResourceSetController, add: p.addResourceSets},
 	} {
 		if !p.Runs(controller.name) {
 			continue

@@ -181,6 +181,9 @@ type Kind[T Object] struct {
 	// It is nil for objects that need not be with others. A key may depend on objects that References names.
 	ShardKey    func(T) string
 	NoFinalizer bool // objects of the kind leave nothing to clean up and can be deleted without a controller
+	// LeftTo returns which other controller of the cluster reconciles the kind; empty if none does. Objects are left
+	// alone while there is one. It may be nil.
+	LeftTo func(context.Context) string
 }
 
 // Register starts reconciling a kind under the manager.

@@ -61,6 +61,10 @@ func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	if l.LeftTo != nil && l.LeftTo(ctx) != "" {
+		l.leave(obj)
+		return ctrl.Result{RequeueAfter: l.Retry.jitter(leftInterval)}, nil
+	}
 	ctx, obj, end, ok, err := l.take(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -96,6 +100,9 @@ func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	return l.pass(ctx, obj)
 }
+
+// leftInterval is how often a kind is checked that another controller reconciles.
+const leftInterval = 30 * time.Second
 
 // nameOf returns the name of an object for the markers of objects in work.
 func (l *loop[T]) nameOf(key types.NamespacedName) string {

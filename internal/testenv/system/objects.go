@@ -33,7 +33,8 @@ func (s *System) Create(o client.Object) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if strings.HasSuffix(gvk.Group, ".fluxcd.io") && s.labels != nil {
+	isOurs := strings.HasSuffix(gvk.Group, ".fluxcd.io") || gvk.Group == "fluxcd.controlplane.io"
+	if isOurs && s.labels != nil {
 		labels := maps.Clone(s.labels)
 		maps.Copy(labels, o.GetLabels())
 		o.SetLabels(labels)
