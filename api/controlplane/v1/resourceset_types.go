@@ -98,11 +98,12 @@ type ResourceSetSpec struct {
 // +kubebuilder:validation:XValidation:message="name and selector cannot both be set",rule="!has(self.name) ||
 // +>  !has(self.selector)"
 type InputProviderReference struct {
-	// +kubebuilder:validation:Enum=fluxcd.controlplane.io/v1
+	// +kubebuilder:validation:Enum=fluxcd.controlplane.io/v1;inputs.toolkit.fluxcd.io/v1alpha1
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// +kubebuilder:validation:Enum=ResourceSetInputProvider
+	// Kind of the provider. Defaults to ResourceSetInputProvider.
+	// +kubebuilder:validation:Enum=ResourceSetInputProvider;ClusterInputProvider
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
