@@ -261,4 +261,6 @@ func (s *ResourceSet) GateRefs() []meta.GateReference { return s.Spec.Gates }
 func (s *ResourceSet) Held() *meta.Held { return &s.Status.Held }
 
 // Schedule returns the schedule that the annotations set.
-func (s *ResourceSet) Schedule() meta.Schedule { return scheduleOf(s.Annotations, time.Hour, 5*time.Minute) }
+func (s *ResourceSet) Schedule() meta.Schedule {
+	return scheduleOf(s.Annotations, time.Hour, 5*time.Minute)
+}
