@@ -49,6 +49,7 @@ var additions = map[string][]string{
 	"ImageUpdateAutomation": {".spec.batch", ".spec.bindings", ".spec.pullRequest", ".status.pullRequest"},
 	// The kernel writes these on every kind.
 	"ArtifactGenerator": {".status.observedGeneration"},
+	"ResourceSet":       {".status.observedGeneration"},
 	"ExternalArtifact":  {".status.observedGeneration", ".status.lastHandledReconcileAt", ".status.artifact.checksum"},
 }
 
@@ -134,7 +135,7 @@ func TestCategoriesOfFlux(t *testing.T) {
 	for category, kinds := range map[string]string{
 		"fluxcd-sources": "GitRepository OCIRepository HelmRepository HelmChart Bucket ExternalArtifact " +
 			"ArtifactGenerator",
-		"fluxcd-appliers": "Kustomization HelmRelease", "fluxcd-notifications": "Alert Provider Receiver",
+		"fluxcd-appliers": "Kustomization HelmRelease ResourceSet", "fluxcd-notifications": "Alert Provider Receiver",
 		"fluxcd-images": "ImageRepository ImagePolicy ImageUpdateAutomation",
 	} {
 		for _, kind := range strings.Fields(kinds) {

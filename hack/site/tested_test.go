@@ -60,6 +60,7 @@ var tested = map[string]pageTest{
 	"provider.md sh":                   {test: kinds, blocks: 1},
 	"receiver.md sh":                   {test: kinds, blocks: 1},
 	"remote-clusters.md sh":            {test: guides, blocks: 4},
+	"resourceset.md sh":                {test: kinds, blocks: 1},
 	"resourcesetinputprovider.md sh":   {test: kinds, blocks: 1},
 	"resourcesetinputprovider.md yml":  {test: "internal/inputprovider/page_test.go:TestPage", blocks: 1},
 	"secrets-kms.md yml":               {test: "internal/decrypt/page_test.go:TestKeyServicesPage", blocks: 4},

@@ -14,11 +14,13 @@ import (
 )
 
 func newBuildCommand(e *env) *cobra.Command {
-	c := newGroup("build", "Build an artifact, or the objects of a Kustomization or HelmRelease",
+	c := newGroup("build", "Build an artifact, or the objects of a Kustomization, HelmRelease or ResourceSet",
 		`  sluice build artifact --path ./deploy --output app.tgz
   sluice build kustomization app --path ./deploy
-  sluice build helmrelease app --path ./charts/app`)
-	c.AddCommand(newBuildArtifactCommand(e), newBuildKustomizationCommand(e), newBuildHelmReleaseCommand(e))
+  sluice build helmrelease app --path ./charts/app
+  sluice build resourceset apps`)
+	c.AddCommand(newBuildArtifactCommand(e), newBuildKustomizationCommand(e), newBuildHelmReleaseCommand(e),
+		newBuildResourceSetCommand(e))
 	return c
 }
 

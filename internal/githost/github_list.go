@@ -55,7 +55,8 @@ func (r *rest) refs(ctx context.Context, what string, path []string, size, curso
 // pulls lists the open pull requests of GitHub and Gitea.
 func (r *rest) pulls(ctx context.Context, size, cursor string) ([]ListedRequest, string, error) {
 	all, next, err := numbered(cursor, func(n int) (all []listedPull, more bool, err error) {
-		more, err = r.page(ctx, "the open pull requests", []string{"pulls"}, url.Values{"state": {"open"}}, size, n, &all)
+		more, err = r.page(ctx, "the open pull requests", []string{"pulls"}, url.Values{"state": {"open"}}, size, n,
+			&all)
 		return all, more, err
 	})
 	return toListed(all), next, err

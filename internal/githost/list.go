@@ -102,7 +102,8 @@ func (c *Client) Tags(ctx context.Context) iter.Seq2[Ref, error] {
 	return list(ctx, c.repo.Base.Host, h.tags)
 }
 
-// Requests lists the open change requests, in the order of the host. Their labels may be missing, see [Client.LabelsOf].
+// Requests lists the open change requests, in the order of the host. Their labels may be missing: see
+// [Client.LabelsOf].
 func (c *Client) Requests(ctx context.Context) iter.Seq2[ListedRequest, error] {
 	h, ok := c.host.(lister)
 	if !ok {

@@ -46,7 +46,8 @@ var listCases = []struct {
 		tags: []exchange{{Request: "GET api.github.com/repos/org/app/tags?page=1&per_page=100",
 			Response: raw(`[{"name":"v1.0.0","commit":{"sha":"` + commitOf("3") + `"},"node_id":"x"}]`)}},
 		requests: []exchange{{Request: "GET api.github.com/repos/org/app/pulls?page=1&per_page=100&state=open",
-			Response: raw(`[{"number":42,"title":"Add","user":{"login":"mona"},"labels":[{"name":"preview"},{"name":"x"}],
+			Response: raw(`[{"number":42,"title":"Add","user":{"login":"mona"},
+				"labels":[{"name":"preview"},{"name":"x"}],
 				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `","repo":null}}]`)}}},
 	{name: "GitLab", kind: GitLab, address: "https://gitlab.com/group/app", login: "Bearer s3cret", author: "root",
 		branches: []exchange{
@@ -56,7 +57,8 @@ var listCases = []struct {
 			{Request: "GET gitlab.com/api/v4/projects/group%2Fapp/repository/branches?page=2&per_page=100",
 				Response: raw(`[{"name":"feat/a","commit":{"id":"` + commitOf("2") + `"}}]`)}},
 		tags: []exchange{{Request: "GET gitlab.com/api/v4/projects/group%2Fapp/repository/tags?page=1&per_page=100",
-			Response: raw(`[{"name":"v1.0.0","target":"` + commitOf("9") + `","commit":{"id":"` + commitOf("3") + `"}}]`)}},
+			Response: raw(`[{"name":"v1.0.0","target":"` + commitOf("9") + `",
+				"commit":{"id":"` + commitOf("3") + `"}}]`)}},
 		requests: []exchange{{
 			Request: "GET gitlab.com/api/v4/projects/group%2Fapp/merge_requests?page=1&per_page=100&state=opened",
 			Response: raw(`[{"id":9001,"iid":42,"title":"Add","author":{"username":"root"},"labels":["preview","x"],
@@ -69,9 +71,11 @@ var listCases = []struct {
 			{Request: "GET git.example.com/api/v1/repos/org/app/branches?limit=100&page=2",
 				Response: raw(`[{"name":"feat/a","commit":{"id":"` + commitOf("2") + `"}}]`)}},
 		tags: []exchange{{Request: "GET git.example.com/api/v1/repos/org/app/tags?limit=100&page=1",
-			Response: raw(`[{"name":"v1.0.0","id":"` + commitOf("9") + `","commit":{"sha":"` + commitOf("3") + `"}}]`)}},
+			Response: raw(`[{"name":"v1.0.0","id":"` + commitOf("9") + `",
+				"commit":{"sha":"` + commitOf("3") + `"}}]`)}},
 		requests: []exchange{{Request: "GET git.example.com/api/v1/repos/org/app/pulls?limit=100&page=1&state=open",
-			Response: raw(`[{"number":42,"title":"Add","user":{"login":"gopher"},"labels":[{"name":"preview"},{"name":"x"}],
+			Response: raw(`[{"number":42,"title":"Add","user":{"login":"gopher"},
+				"labels":[{"name":"preview"},{"name":"x"}],
 				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `"}}]`)}}},
 	{name: "Azure DevOps", kind: AzureDevOps, address: "https://dev.azure.com/org/project/_git/app",
 		login: "Basic OnMzY3JldA==", author: "Norman Paulk",
@@ -102,7 +106,8 @@ func TestLists(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			all := append(append(append([]exchange{}, c.branches...), c.tags...), c.requests...)
-			host := newClient(t, startScript(t, c.login, all...), c.kind, c.address, "username", "git", "password", "s3cret")
+			host := newClient(t, startScript(t, c.login, all...), c.kind, c.address, "username", "git", "password",
+				"s3cret")
 			ctx := testContext(t)
 			branches, err := collectAll(host.Branches(ctx))
 			if want := []Ref{{"main", commitOf("1")}, {"feat/a", commitOf("2")}}; err != nil ||
@@ -139,7 +144,8 @@ func TestEnvironments(t *testing.T) {
 	}
 	deployment := `[{"ref":"feat/a","sha":"` + commitOf("4") + `","user":{"username":"root"}}]`
 	host := newClient(t, startScript(t, "Bearer s3cret",
-		exchange{Request: "GET gitlab.com/api/v4/projects/group%2Fapp/environments?page=1&per_page=100&states=available",
+		exchange{Request: "GET gitlab.com/api/v4/projects/group%2Fapp/environments?" +
+			"page=1&per_page=100&states=available",
 			Response: raw(`[{"id":1,"name":"review/a","slug":"review-a-1x"},{"id":2,"name":"b","slug":"b"},
 				{"id":3,"name":"c","slug":"c"}]`)},
 		deployments("review%2Fa", "running", deployment),
@@ -152,7 +158,8 @@ func TestEnvironments(t *testing.T) {
 	}
 	for i, want := range []bool{true, true, false} {
 		e, ok, err := host.Deployed(testContext(t), all[i])
-		if err != nil || ok != want || ok && (e.Branch != "feat/a" || e.Commit != commitOf("4") || e.DeployedBy != "root") {
+		if err != nil || ok != want ||
+			ok && (e.Branch != "feat/a" || e.Commit != commitOf("4") || e.DeployedBy != "root") {
 			t.Errorf("environment %d: %+v, %t, %v", i, e, ok, err)
 		}
 	}
@@ -167,7 +174,8 @@ func TestListsEnd(t *testing.T) {
 		w.Header().Set("Link", nextPage)
 		_, _ = fmt.Fprintf(w, `[{"name":"b%d","commit":{"sha":"%s"}}]`, requests, commitOf("1"))
 	})
-	_, err := collectAll(newClient(t, endless, GitHub, "https://github.com/org/app", "token", "x").Branches(testContext(t)))
+	const address = "https://github.com/org/app"
+	_, err := collectAll(newClient(t, endless, GitHub, address, "token", "x").Branches(testContext(t)))
 	if err == nil || !strings.Contains(err.Error(), "more than 1000 pages") {
 		t.Errorf("got %v after %d requests", err, requests)
 	}
@@ -178,7 +186,7 @@ func TestListsEnd(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`[{"name":"main","commit":{"sha":"` + commitOf("1") + `"}}]`))
 	})
-	_, err = collectAll(newClient(t, failing, GitHub, "https://github.com/org/app", "token", "x").Tags(testContext(t)))
+	_, err = collectAll(newClient(t, failing, GitHub, address, "token", "x").Tags(testContext(t)))
 	if err == nil || !strings.Contains(err.Error(), "status 502") {
 		t.Errorf("got %v", err)
 	}

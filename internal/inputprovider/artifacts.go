@@ -31,7 +31,8 @@ func ObserveArtifacts(ctx context.Context, e *reconcile.Edges, c cache.Cache) er
 	return reconcile.ObserveAs(ctx, e, c, &sourcev1.ExternalArtifact{},
 		func(o *sourcev1.ExternalArtifact) reconcile.Ref { return artifactsOf(o.Namespace) },
 		func(before, after *sourcev1.ExternalArtifact) bool {
-			return !maps.Equal(before.Labels, after.Labels) || revisionOfArtifact(before) != revisionOfArtifact(after) ||
+			return !maps.Equal(before.Labels, after.Labels) ||
+				revisionOfArtifact(before) != revisionOfArtifact(after) ||
 				!meta.Equal(before.Status.ExportedInputs, after.Status.ExportedInputs) ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 		})
@@ -125,8 +126,9 @@ func (p *provider) selectArtifacts(ctx context.Context, from client.Reader, i in
 			client.MatchingLabelsSelector{Selector: selector})
 	}
 	if apierrors.IsForbidden(err) {
-		return fault.New(meta.AccessDeniedReason, "the service account may not read ExternalArtifacts in namespace '%s'",
-			namespace).Because(err).WithHint("Grant it get and list on externalartifacts there")
+		return fault.New(meta.AccessDeniedReason,
+			"the service account may not read ExternalArtifacts in namespace '%s'", namespace).Because(err).
+			WithHint("Grant it get and list on externalartifacts there")
 	}
 	if err != nil {
 		return failed("cannot read the ExternalArtifacts of spec.selectors[%d]", i).Because(err)

@@ -118,7 +118,7 @@ func (c *Clusters) Close() {
 	c.store.Close()
 }
 
-// watch sets which watches enqueue a provider. Watches that nobody uses end.
+// watch sets which watches enqueue a provider. A watch without users ends.
 func (c *Clusters) watch(ref reconcile.Ref, keys ...kubewatch.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -96,7 +96,7 @@ func TestClusters(t *testing.T) {
 	})
 	fleet := map[string]string{"fleet": "a"}
 	s.kubeConfig("other", "", nil)
-	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "no-kubeconfig", Labels: fleet}})
+	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "empty", Labels: fleet}})
 	s.kubeConfig("east", "", fleet)
 	began := time.Now()
 	s.clusters("fleet", func(all []cluster) error {
@@ -147,7 +147,7 @@ func TestClusters(t *testing.T) {
 func TestClustersOfClusterAPI(t *testing.T) {
 	s := newProviders(t)
 	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(`
+	const text = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -161,7 +161,8 @@ spec:
   - name: v1beta1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}`), &definition.Object); err != nil {
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}`
+	if err := yaml.Unmarshal([]byte(text), &definition.Object); err != nil {
 		t.Fatal(err)
 	}
 	s.Create(definition)

@@ -31,7 +31,7 @@ const (
 	maxRequestPages = 1000
 )
 
-// codeCommit is a repository of AWS CodeCommit. Its API has no tags, so that branches and tags are those that git lists.
+// codeCommit is a repository of AWS CodeCommit. Its API has no tags, so branches and tags are those that git lists.
 type codeCommit struct {
 	name, region string
 	remote       func(context.Context) (git.Remote, error)

@@ -20,9 +20,11 @@ func TestOrderOfTags(t *testing.T) {
 		"range":    {controlplanev1.InputFilter{Semver: ">=1.9.0"}, "2.0.0 v1.10.0 1.9.0"},
 		"prerelease": {controlplanev1.InputFilter{Semver: ">=1.9.0-0"},
 			"2.0.0 2.0.0-rc.1 v1.10.0 1.9.0"},
-		"included":              {controlplanev1.InputFilter{IncludeTag: `^v?1\.`}, "v1.10.0 1.9.0 1.2"},
-		"excluded":              {controlplanev1.InputFilter{ExcludeTag: `rc|main|latest`, Semver: "*"}, "2.0.0 v1.10.0 1.9.0"},
-		"the last field counts": {controlplanev1.InputFilter{IncludeBranch: "x", IncludeTag: "y", IncludeEnvironment: "main"}, "main-1"},
+		"included": {controlplanev1.InputFilter{IncludeTag: `^v?1\.`}, "v1.10.0 1.9.0 1.2"},
+		"excluded": {controlplanev1.InputFilter{ExcludeTag: `rc|main|latest`, Semver: "*"},
+			"2.0.0 v1.10.0 1.9.0"},
+		"the last field counts": {controlplanev1.InputFilter{IncludeBranch: "x", IncludeTag: "y",
+			IncludeEnvironment: "main"}, "main-1"},
 	} {
 		f, err := newFilter(&c.filter)
 		if err != nil {

@@ -31,6 +31,9 @@ func pulls(of ...string) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
+// deep is a value of 70 levels.
+var deep = strings.Repeat("[", 70) + strings.Repeat("]", 70)
+
 const openPulls = "/api/v3/repos/org/app/pulls"
 
 // TestPullRequests opens, changes, skips and closes pull requests.
@@ -101,7 +104,8 @@ func TestTypesOfGitHosts(t *testing.T) {
 	one := commitOf("1")
 	h.answer("/api/v3/repos/org/app/branches", `[{"name":"main","commit":{"sha":%q}},{"name":"x","commit":{"sha":%q}}]`,
 		one, one)
-	h.answer("/api/v3/repos/org/app/tags", `[{"name":"v1.0.0","commit":{"sha":%q}},{"name":"v1.10.0","commit":{"sha":%q}},
+	h.answer("/api/v3/repos/org/app/tags", `[{"name":"v1.0.0","commit":{"sha":%q}},
+		{"name":"v1.10.0","commit":{"sha":%q}},
 		{"name":"v1.9.0","commit":{"sha":%q}}]`, one, one, one)
 	h.answer("/api/v4/projects/group/app/repository/branches", `[{"name":"Feat/A","commit":{"id":%q}}]`, one)
 	h.answer("/api/v4/projects/group/app/repository/tags", `[{"name":"v1","commit":{"id":%q}}]`, one)
@@ -210,7 +214,7 @@ func TestServices(t *testing.T) {
 		"duplicates":   {`{"inputs":[{"id":"a"},{"id":"a"}]}`, "several entries with the id 'a'"},
 		"no id":        {`{"inputs":[{"name":"a"}]}`, "no 'id' in the entry 0"},
 		"numeric id":   {`{"inputs":[{"id":1}]}`, "no 'id' in the entry 0"},
-		"deep":         {`{"inputs":[{"id":"a","v":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}]}`, "more than 64 levels"},
+		"deep":         {`{"inputs":[{"id":"a","v":` + deep + `}]}`, "more than 64 levels"},
 		"large":        {`{"inputs":[{"id":"a","v":"` + strings.Repeat("x", 900<<10) + `"}]}`, "larger than 900 KiB"},
 		"an entry is1": {`{"inputs":[1]}`, "list 'inputs'"},
 	} {
@@ -225,7 +229,8 @@ func TestServices(t *testing.T) {
 				if strings.Contains(condition.Message, "s3cret") {
 					t.Fatalf("%s: the answer is shown: %s", name, condition.Message)
 				}
-				if condition.Type == "Ready" && strings.Contains(condition.Message, c.message) && len(now.Status.ExportedInputs) == 2 {
+				if condition.Type == "Ready" && strings.Contains(condition.Message, c.message) &&
+					len(now.Status.ExportedInputs) == 2 {
 					return nil
 				}
 			}
@@ -282,13 +287,15 @@ selectors:
 	if err := s.Get(&o, "web-a"); err != nil {
 		t.Fatal(err)
 	}
-	o.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://x/p", Revision: "latest@sha256:" + strings.Repeat("a", 64),
-		Digest: "sha256:" + strings.Repeat("a", 64), LastUpdateTime: meta.TimeOf(time.Now())}
-	o.Status.ExportedInputs = controlplanev1.InputSet{"team": text("blue"), "app": text("overridden"), "name": text("x")}
+	digest := "sha256:" + strings.Repeat("a", 64)
+	o.Status.Artifact = &meta.Artifact{Path: "p", URL: "http://x/p", Revision: "latest@" + digest, Digest: digest,
+		LastUpdateTime: meta.TimeOf(time.Now())}
+	o.Status.ExportedInputs = controlplanev1.InputSet{"team": text("blue"), "app": text("overridden"),
+		"name": text("x")}
 	if err := s.Client.Status().Update(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
-	s.exports("apps", other+web+", team: blue, revision: 'latest@sha256:"+strings.Repeat("a", 64)+"'}")
+	s.exports("apps", other+web+", team: blue, revision: 'latest@"+digest+"'}")
 	if err := s.Client.Delete(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +308,8 @@ func TestSchedules(t *testing.T) {
 	h := newHost(t, "")
 	h.answer("/inputs", `{"inputs":[{"id":"a"}]}`)
 	later := time.Now().UTC().Add(3 * time.Hour)
-	s.provider("service", fmt.Sprintf("type: ExternalService\ninsecure: true\nurl: %s/inputs\nschedule:\n- cron: '0 %d * * *'\n  window: 1h",
-		h.URL, later.Hour()))
+	s.provider("service", fmt.Sprintf("type: ExternalService\ninsecure: true\nurl: %s/inputs\n"+
+		"schedule:\n- cron: '0 %d * * *'\n  window: 1h", h.URL, later.Hour()))
 	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "service", "SkippedDueToSchedule", "does not allow")
 	var obj controlplanev1.ResourceSetInputProvider
 	if err := s.Get(&obj, "service"); err != nil {
@@ -313,7 +320,8 @@ func TestSchedules(t *testing.T) {
 		t.Errorf("next: %+v", next)
 	}
 	t.Log("a forced request ignores the schedule, once")
-	s.Patch(&obj, "service", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now","reconcile.fluxcd.io/forceAt":"now"}}}`)
+	s.Patch(&obj, "service", `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now",
+		"reconcile.fluxcd.io/forceAt":"now"}}}`)
 	obj = *s.exports("service", "[{id: a}]")
 	if obj.Status.LastHandledForceAt != "now" || obj.Status.LastHandledReconcileAt != "now" {
 		t.Errorf("status: %+v", obj.Status)
@@ -331,10 +339,12 @@ func TestInvalidObjects(t *testing.T) {
 	for name, c := range map[string]struct{ spec, reason string }{
 		"expression": {"type: Static\nfilter: {includeBranch: '('}", "InvalidSpec"},
 		"schedule":   {"type: Static\nschedule: [{cron: never}]", "InvalidSchedule"},
-		"deep":       {"type: Static\ndefaultValues: {a: " + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}", "InvalidDefaultValues"},
+		"deep":       {"type: Static\ndefaultValues: {a: " + deep + "}", "InvalidDefaultValues"},
 		"address":    {"type: GitHubBranch\nurl: https://github.com/org", "InvalidSpec"},
-		"codecommit": {"type: AWSCodeCommitTag\nurl: https://git-codecommit.eu-west-1.example.com/v1/repos/app", "InvalidSpec"},
-		"large":      {"type: Static\ndefaultValues: {a: " + strings.Repeat("x", 901<<10) + "}", "InvalidExportedInputs"},
+		"codecommit": {"type: AWSCodeCommitTag\nurl: https://git-codecommit.eu-west-1.example.com/v1/repos/app",
+			"InvalidSpec"},
+		"large": {"type: Static\ndefaultValues: {a: " + strings.Repeat("x", 901<<10) + "}",
+			"InvalidExportedInputs"},
 	} {
 		s.provider(name, c.spec)
 		s.NotReady(&controlplanev1.ResourceSetInputProvider{}, name, c.reason, "")

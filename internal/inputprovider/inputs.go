@@ -72,7 +72,7 @@ func checkDefaults(values controlplanev1.InputSet) error {
 	return nil
 }
 
-// checkValue returns an error, which continues a sentence, if a value is no JSON or too deep.
+// checkValue returns an error, which continues a sentence, if a value cannot be decoded or is too deep.
 func checkValue(value apiextensionsv1.JSON) error {
 	var v any
 	if err := json.Unmarshal(value.Raw, &v); err != nil {

@@ -91,7 +91,8 @@ func (c calendar) note(status *controlplanev1.ResourceSetInputProviderStatus, no
 		}
 	}
 	before := status.NextSchedule
-	if before != nil && next != nil && before.InputSchedule == next.InputSchedule && before.When.Time.Equal(next.When.Time) {
+	if before != nil && next != nil && before.InputSchedule == next.InputSchedule &&
+		before.When.Time.Equal(next.When.Time) {
 		return false
 	}
 	status.NextSchedule = next

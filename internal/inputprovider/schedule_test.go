@@ -74,12 +74,13 @@ func TestWaits(t *testing.T) {
 		allowed   bool
 		want      time.Duration // zero is the interval of 10m
 	}{
-		"no schedule":               {nil, true, 0},
-		"no window":                 {schedules(t, "0 12 * * *", "UTC", "0s"), true, 90 * time.Minute},
-		"in a window":               {schedules(t, "0 10 * * *", "UTC", "1h"), true, 0},
-		"in a window, next is near": {schedules(t, "0 10 * * *", "UTC", "1h", "35 10 * * *", "", "0s"), true, 5 * time.Minute},
-		"outside of the window":     {schedules(t, "0 11 * * *", "UTC", "1h"), false, 30 * time.Minute},
-		"@daily":                    {schedules(t, "@daily", "UTC", "0s"), true, 13*time.Hour + 30*time.Minute},
+		"no schedule": {nil, true, 0},
+		"no window":   {schedules(t, "0 12 * * *", "UTC", "0s"), true, 90 * time.Minute},
+		"in a window": {schedules(t, "0 10 * * *", "UTC", "1h"), true, 0},
+		"in a window, next is near": {schedules(t, "0 10 * * *", "UTC", "1h", "35 10 * * *", "", "0s"), true,
+			5 * time.Minute},
+		"outside of the window": {schedules(t, "0 11 * * *", "UTC", "1h"), false, 30 * time.Minute},
+		"@daily":                {schedules(t, "@daily", "UTC", "0s"), true, 13*time.Hour + 30*time.Minute},
 	} {
 		calendar, err := newCalendar(c.schedules, 2*time.Minute)
 		if err != nil {

@@ -73,6 +73,17 @@ func appliedRevision(o reconcile.Object) string {
 	return o.(*kustomizev1.Kustomization).Status.LastAppliedRevision
 }
 
+func setRevision(o reconcile.Object) string {
+	return o.(*controlplanev1.ResourceSet).Status.LastAppliedRevision
+}
+
+func objectCount(o reconcile.Object, _ bool) string {
+	if i := o.(*controlplanev1.ResourceSet).Status.Inventory; i != nil {
+		return strconv.Itoa(len(i.Entries))
+	}
+	return "0"
+}
+
 // releasedRevision returns the version of the chart that is released, or else of the last attempt.
 func releasedRevision(o reconcile.Object) string {
 	s := o.(*helmv2.HelmRelease).Status

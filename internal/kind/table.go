@@ -98,7 +98,17 @@ var kinds = []*Kind{
 		AlsoDeleted:  "its Helm release and the objects of that",
 	},
 	{
-		Words:  []string{"input-provider", "input-providers", "resourcesetinputprovider", "resourcesetinputproviders", "rsip"},
+		Words: []string{"resourceset", "resourcesets", "rset"}, Plural: "resourcesets",
+		New:          func() reconcile.Object { return &controlplanev1.ResourceSet{} },
+		NewList:      func() client.ObjectList { return &controlplanev1.ResourceSetList{} },
+		Columns:      []Column{revision(setRevision), {Header: "OBJECTS", Value: objectCount, Detail: true}, suspended},
+		SetSuspended: suspendBy(controlplanev1.ReconcileAnnotation),
+		HasInventory: true,
+		AlsoDeleted:  "the objects that it applied",
+	},
+	{
+		Words: []string{"input-provider", "input-providers", "resourcesetinputprovider",
+			"resourcesetinputproviders", "rsip"},
 		Plural: "input-providers",
 		New:    func() reconcile.Object { return &controlplanev1.ResourceSetInputProvider{} },
 		NewList: func() client.ObjectList {
@@ -110,7 +120,8 @@ var kinds = []*Kind{
 		AlsoDeleted:  "its inputs; ResourceSets that name it fail",
 	},
 	{
-		Words:  []string{"cluster-input-provider", "cluster-input-providers", "clusterinputprovider", "clusterinputproviders", "cip"},
+		Words: []string{"cluster-input-provider", "cluster-input-providers", "clusterinputprovider",
+			"clusterinputproviders", "cip"},
 		Plural: "cluster-input-providers",
 		New:    func() reconcile.Object { return &inputsv1.ClusterInputProvider{} },
 		NewList: func() client.ObjectList {

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -91,12 +92,15 @@ var managers = []apply.Ref{
 	{Group: kustomizev1.GroupVersion.Group, Version: kustomizev1.GroupVersion.Version,
 		Kind: kustomizev1.KustomizationKind},
 	{Group: helmv2.GroupVersion.Group, Version: helmv2.GroupVersion.Version, Kind: helmv2.HelmReleaseKind},
+	{Group: controlplanev1.GroupVersion.Group, Version: controlplanev1.GroupVersion.Version,
+		Kind: controlplanev1.ResourceSetKind},
 }
 
 // ManagerOf returns what applied an object, as its labels name it, or nil.
 func ManagerOf(o client.Object) *apply.Ref {
 	for _, m := range managers {
-		m.Name, m.Namespace = o.GetLabels()[m.Group+"/name"], o.GetLabels()[m.Group+"/namespace"]
+		prefix := apply.Owner{Group: m.Group}.LabelPrefix()
+		m.Name, m.Namespace = o.GetLabels()[prefix+"/name"], o.GetLabels()[prefix+"/namespace"]
 		if m.Name != "" {
 			return &m
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// addInputProviders adds the controller of the providers of inputs for ResourceSets. LeftTo returns which other controller
-// reconciles them, if there is one.
+// addInputProviders adds the controllers of the providers of inputs for ResourceSets. LeftTo returns which other
+// controller reconciles those of Flux Operator, if there is one.
 func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Context) string) error {
 	objects, err := metadata.NewForConfigAndClient(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
 	if err != nil {

@@ -36,7 +36,7 @@ func (b *build) objects(n int) (all []*unstructured.Unstructured) {
 // build returns the objects to apply, or nil if what was applied is still current.
 func (r *run) build(ctx context.Context, providers []expand.Provider) (*build, error) {
 	b, a := &r.state.build, &r.state.apply
-	q := Request(r.obj, providers)
+	q := request(r.obj, providers)
 	key, err := keyOfBuild(r.obj, q)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (r *run) build(ctx context.Context, providers []expand.Provider) (*build, e
 		}
 	}
 	r.worked = true
-	built, err := r.render(ctx, q)
+	built, err := render(ctx, r.Renderer, r.obj, q)
 	if err == nil {
 		err = r.complete(built, &reads)
 	}
@@ -103,8 +103,8 @@ func (r *run) record(built *build, reads *sourceReader) error {
 	return nil
 }
 
-// Request returns what to render for a ResourceSet with the inputs of its providers.
-func Request(obj *controlplanev1.ResourceSet, providers []expand.Provider) expand.Request {
+// request returns what to render for a ResourceSet with the inputs of its providers.
+func request(obj *controlplanev1.ResourceSet, providers []expand.Provider) expand.Request {
 	q := expand.Request{Providers: providers, HasInputs: len(obj.Spec.Inputs)+len(obj.Spec.InputsFrom) > 0}
 	if s := obj.Spec.InputStrategy; s != nil {
 		q.Strategy, q.IncludeEmpty = s.Name, s.IncludeEmptyProviders
@@ -134,13 +134,25 @@ func keyOfBuild(obj *controlplanev1.ResourceSet, q expand.Request) (string, erro
 	return hex.EncodeToString(sum[:]), err
 }
 
-// render renders the templates in a child process.
-func (r *run) render(ctx context.Context, q expand.Request) (*build, error) {
-	result, err := r.Renderer.Expand(ctx, fmt.Sprintf("ResourceSet '%s/%s'", r.obj.Namespace, r.obj.Name), q)
+// render renders the templates.
+func render(ctx context.Context, by Renderer, obj *controlplanev1.ResourceSet, q expand.Request) (*build, error) {
+	result, err := by.Expand(ctx, fmt.Sprintf("ResourceSet '%s/%s'", obj.Namespace, obj.Name), q)
 	if err != nil {
 		return nil, buildFailed(err)
 	}
-	return &build{steps: result.Steps, inputs: result.Inputs}, nil
+	b := &build{steps: result.Steps, inputs: result.Inputs}
+	setCommonMetadata(obj.Spec.CommonMetadata, b.objects(len(b.steps)))
+	return b, nil
+}
+
+// Render returns the objects of a ResourceSet, without what its controller completes them with.
+func Render(ctx context.Context, by Renderer, obj *controlplanev1.ResourceSet,
+	providers []expand.Provider) ([]*unstructured.Unstructured, error) {
+	b, err := render(ctx, by, obj, request(obj, providers))
+	if err != nil {
+		return nil, err
+	}
+	return b.objects(len(b.steps)), nil
 }
 
 // buildFailed returns an error of the spec or of the inputs. A retry does not help, unless the fault says so.
@@ -155,11 +167,9 @@ func buildFailed(err error) error {
 	return err
 }
 
-// complete adds to the rendered objects what does not come from templates: common metadata, and the data and checksums
-// of other objects.
+// complete adds to the rendered objects the data and checksums of other objects.
 func (r *run) complete(built *build, reads *sourceReader) error {
 	all := built.objects(len(built.steps))
-	setCommonMetadata(r.obj.Spec.CommonMetadata, all)
 	for _, o := range all {
 		if err := reads.copyInto(o); err != nil {
 			return fmt.Errorf("%s '%s/%s': %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)

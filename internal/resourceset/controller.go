@@ -23,8 +23,6 @@ import (
 // GroupKind identifies the kind to the kernel.
 var GroupKind = schema.GroupKind{Group: controlplanev1.GroupVersion.Group, Kind: controlplanev1.ResourceSetKind}
 
-var providerKind = schema.GroupKind{Group: GroupKind.Group, Kind: controlplanev1.ResourceSetInputProviderKind}
-
 // FieldManager is the field manager of the objects of ResourceSets. It is that of Flux Operator, so that objects can be
 // handed over in both directions.
 const FieldManager = "flux-operator"
@@ -97,7 +95,7 @@ func (c *Controller) Reconcile(ctx context.Context,
 	if waiting := c.checkDependencies(ctx, obj, s); waiting != nil {
 		return *waiting
 	}
-	providers, waiting, err := c.providers(ctx, obj)
+	providers, waiting, err := Providers(ctx, c.Client, obj)
 	if waiting != nil {
 		return *waiting
 	}

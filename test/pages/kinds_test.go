@@ -32,6 +32,7 @@ var kinds = map[string]string{
 	"provider.md":                 "frontend-channel",
 	"receiver.md":                 "",
 	"repository-structure.md":     "",
+	"resourceset.md":              "name: team-a",
 	"resourcesetinputprovider.md": "GitHubPullRequest",
 	"secrets.md":                  "secret/sops-age configured",
 }

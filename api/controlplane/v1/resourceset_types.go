@@ -98,11 +98,12 @@ type ResourceSetSpec struct {
 // +kubebuilder:validation:XValidation:message="name and selector cannot both be set",rule="!has(self.name) ||
 // +>  !has(self.selector)"
 type InputProviderReference struct {
-	// +kubebuilder:validation:Enum=fluxcd.controlplane.io/v1
+	// +kubebuilder:validation:Enum=fluxcd.controlplane.io/v1;inputs.toolkit.fluxcd.io/v1alpha1
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// +kubebuilder:validation:Enum=ResourceSetInputProvider
+	// Kind of the provider. Defaults to ResourceSetInputProvider.
+	// +kubebuilder:validation:Enum=ResourceSetInputProvider;ClusterInputProvider
 	// +optional
 	Kind string `json:"kind,omitempty"`
 
@@ -260,4 +261,6 @@ func (s *ResourceSet) GateRefs() []meta.GateReference { return s.Spec.Gates }
 func (s *ResourceSet) Held() *meta.Held { return &s.Status.Held }
 
 // Schedule returns the schedule that the annotations set.
-func (s *ResourceSet) Schedule() meta.Schedule { return scheduleOf(s.Annotations, time.Hour, 5*time.Minute) }
+func (s *ResourceSet) Schedule() meta.Schedule {
+	return scheduleOf(s.Annotations, time.Hour, 5*time.Minute)
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/resourceset"
+	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
+)
+
+// buildResourceSet is `sluice build resourceset`.
+type buildResourceSet struct {
+	*env
+	file        string
+	offline     bool
+	showSecrets bool
+}
+
+func newBuildResourceSetCommand(e *env) *cobra.Command {
+	b := &buildResourceSet{env: e}
+	c := newNamedCommand(e, kind.ByName(controlplanev1.ResourceSetKind), &cobra.Command{
+		Short: "Render a ResourceSet, and print the objects",
+		Long: `Render a ResourceSet as its controller does, and print the objects.
+
+The ResourceSet and the inputs of its providers are read from the cluster, or
+the ResourceSet from --resourceset-file. Data that annotations copy from other
+objects is not shown, and data of Secrets is shown as ***.`,
+		Example: `  sluice build resourceset apps
+  sluice build resourceset apps --resourceset-file apps.yaml --dry-run  # needs no cluster`,
+	}, b.run)
+	c.Flags().StringVar(&b.file, "resourceset-file", "", "file that declares the ResourceSet, instead of the cluster")
+	c.Flags().BoolVar(&b.offline, "dry-run", false, "do not read the cluster; spec.inputsFrom cannot be used")
+	c.Flags().BoolVar(&b.showSecrets, "show-secrets", false, "print data of Secrets in plain text")
+	return c
+}
+
+func (b *buildResourceSet) run(ctx context.Context, name string) error {
+	if b.offline && b.file == "" {
+		return usagef("--dry-run needs --resourceset-file")
+	}
+	obj, providers, err := b.read(ctx, b.key(name))
+	if err != nil {
+		return err
+	}
+	renderer := render.New(render.Options{Children: 1})
+	defer renderer.Close()
+	objects, err := resourceset.Render(ctx, renderer, obj, providers)
+	if err != nil {
+		return err
+	}
+	if !b.showSecrets {
+		for _, o := range objects {
+			maskData(o)
+		}
+	}
+	return manifest.Encode(b.Out, objects...)
+}
+
+// read returns the ResourceSet and the inputs of its providers.
+func (b *buildResourceSet) read(ctx context.Context, key types.NamespacedName) (*controlplanev1.ResourceSet,
+	[]expand.Provider, error) {
+	obj, err := b.fromFile(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.offline && len(obj.Spec.InputsFrom) > 0 {
+		return nil, nil, errors.New("spec.inputsFrom names providers, and --dry-run does not read the cluster")
+	}
+	if b.offline {
+		providers, _, err := resourceset.Providers(ctx, nil, obj)
+		return obj, providers, err
+	}
+	c, err := b.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	if obj == nil {
+		found, err := cluster.Get(ctx, c, kind.ByName(controlplanev1.ResourceSetKind), key)
+		if err != nil {
+			return nil, nil, err
+		}
+		obj = found.(*controlplanev1.ResourceSet)
+	}
+	providers, waiting, err := resourceset.Providers(ctx, c, obj)
+	if waiting != nil {
+		return nil, nil, errors.New(waiting.String())
+	}
+	return obj, providers, err
+}
+
+// fromFile returns the ResourceSet that the file declares; nil without a file.
+func (b *buildResourceSet) fromFile(key types.NamespacedName) (*controlplanev1.ResourceSet, error) {
+	if b.file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(b.file)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := manifest.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.file, err)
+	}
+	for _, o := range objects {
+		if o.GroupVersionKind().GroupKind() != resourceset.GroupKind || o.GetName() != key.Name ||
+			cmp.Or(o.GetNamespace(), key.Namespace) != key.Namespace {
+			continue
+		}
+		o.SetNamespace(key.Namespace)
+		text, err := o.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		obj := &controlplanev1.ResourceSet{}
+		if err := json.Unmarshal(text, obj); err != nil { // its error names the invalid field
+			return nil, fmt.Errorf("ResourceSet '%s' cannot be decoded: %w", key, err)
+		}
+		return obj, nil
+	}
+	return nil, fmt.Errorf("%s does not declare ResourceSet '%s'", b.file, key)
+}
