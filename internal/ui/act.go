@@ -56,6 +56,7 @@ type done struct {
 	Approvals int    `json:"approvals,omitempty"` // GateApprovals that were created
 	Changes   int    `json:"changes,omitempty"`   // that they name
 	Left      int64  `json:"left,omitempty"`      // changes that wait and that they do not name
+	Made      string `json:"made,omitempty"`      // ID of an object that was created
 }
 
 // actionsOf returns what can be done with an object. Whether the user may do it, the API server decides.
