@@ -279,5 +279,6 @@ func inNamespaces(visible []*view.Item, only string, list func(namespace string)
 }
 
 func explainForbidden(namespace string) string {
-	return fmt.Sprintf("Namespace '%s' is not included: you may not list all of its workloads and image policies", namespace)
+	return fmt.Sprintf("Namespace '%s' is not included: you may not list all of its workloads and image policies",
+		namespace)
 }

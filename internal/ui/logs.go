@@ -64,16 +64,16 @@ type logStream struct {
 	find      func(ctx context.Context) ([]corev1.Pod, error)
 	out       *eventWriter
 
-	lines  chan logLine
-	ended  chan logProblem // containers whose log ended; without an error at its end
-	active map[logTarget]bool
-	last   map[logTarget]time.Time // of the last line
-	told   map[logTarget]string    // errors
-	shown  []logTarget             // that the client knows
+	lines    chan logLine
+	ended    chan logProblem // containers whose log ended; without an error at its end
+	active   map[logTarget]bool
+	last     map[logTarget]time.Time // of the last line
+	reported map[logTarget]string    // errors
+	shown    []logTarget             // that the client knows
 }
 
-// streamLogs sends the logs of all pods of an object as server-sent events: `pods`, `lines`, `problem`, and `end` unless
-// it follows. Parameters: kind, namespace, name, container, lines, previous and follow.
+// streamLogs sends the logs of all pods of an object as server-sent events: `pods`, `lines`, `problem`, and `end`
+// unless it follows. Parameters: kind, namespace, name, container, lines, previous and follow.
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 	u, err := s.Login.User(r)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Server) newLogStream(u *User, r *http.Request) (*logStream, error) {
 		options: corev1.PodLogOptions{TailLines: &tail, Timestamps: true, Follow: q.Get("follow") == "true",
 			Previous: q.Get("previous") == "true"},
 		lines: make(chan logLine, logBuffer), ended: make(chan logProblem, maxContainers),
-		active: map[logTarget]bool{}, last: map[logTarget]time.Time{}, told: map[logTarget]string{}}
+		active: map[logTarget]bool{}, last: map[logTarget]time.Time{}, reported: map[logTarget]string{}}
 	if l.options.Previous && l.options.Follow {
 		return nil, badRequest("the log of a container that ended cannot be followed")
 	}
@@ -190,7 +190,7 @@ func (l *logStream) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return l.find(ctx)
 }
 
-// start reads the logs of containers that are not read yet, and tells which there are if that has changed.
+// start reads the logs of containers that are not read yet, and sends which there are if that has changed.
 func (l *logStream) start(ctx context.Context, pods []corev1.Pod) error {
 	targets, namespaces := []logTarget{}, map[logTarget]string{}
 	for _, p := range pods {
@@ -321,11 +321,11 @@ func (l *logStream) run(ctx context.Context, r *http.Request) {
 	}
 }
 
-// refresh reads the logs of pods that were created since. A failure to list them is told, and tried again.
+// refresh reads the logs of pods that were created since. A failure to list them is reported.
 func (l *logStream) refresh(ctx context.Context) error {
 	pods, err := l.pods(ctx)
 	if err != nil {
-		return l.tell(logProblem{Error: explain(err)})
+		return l.report(logProblem{Error: explain(err)})
 	}
 	return l.start(ctx, pods)
 }
@@ -336,15 +336,15 @@ func (l *logStream) end(p logProblem) error {
 		return err
 	}
 	delete(l.active, p.logTarget)
-	return l.tell(p)
+	return l.report(p)
 }
 
-// tell sends an error, once until another one takes its place.
-func (l *logStream) tell(p logProblem) error {
-	if p.Error == "" || l.told[p.logTarget] == p.Error {
+// report sends an error, once until another one takes its place.
+func (l *logStream) report(p logProblem) error {
+	if p.Error == "" || l.reported[p.logTarget] == p.Error {
 		return nil
 	}
-	l.told[p.logTarget] = p.Error
+	l.reported[p.logTarget] = p.Error
 	return l.out.send("problem", p)
 }
 

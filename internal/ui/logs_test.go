@@ -133,7 +133,7 @@ func TestFollowedLogsSurviveALostConnection(t *testing.T) {
 	if _, lines := s.logOf(follow, "lines"); len(lines) != 1 {
 		t.Errorf("the lines are %v", textsOf(lines))
 	}
-	testenv.Eventually(t, "the log that nobody reads is closed", func() error {
+	testenv.Eventually(t, "the log without a reader is closed", func() error {
 		if !s.ui.logStreams.Open("admin", 1, 1) {
 			return fmt.Errorf("it is open")
 		}

@@ -84,8 +84,8 @@ func (s *Server) clusters(may view.Filter, _ *http.Request) (any, error) {
 	return map[string]any{"clusters": view.Clusters(s.Model.List(may))}, nil
 }
 
-// items lists items by ID. Parameters: kind, namespace, state and cluster, q (words), limit and after. With order=state the
-// worst come first, without further pages.
+// items lists items by ID. Parameters: kind, namespace, state and cluster, q (words), limit and after. With order=state
+// the worst come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)

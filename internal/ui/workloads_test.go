@@ -54,8 +54,11 @@ func TestWorkloadsSayWhatRunsAndWhoAppliedIt(t *testing.T) {
 	testenv.Eventually(t, "the workload is healthy and has a pod with usage", func() error {
 		var pods corev1.PodList
 		if err := s.client.List(t.Context(), &pods, client.InNamespace(s.namespace),
-			client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 1 {
-			return fmt.Errorf("%d pods (%v)", len(pods.Items), err)
+			client.MatchingLabels{"app": "web"}); err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("%d pods", len(pods.Items))
 		}
 		usage(s.namespace, pods.Items[0].Name, "250m", "64Mi")
 		p := read[workloadPage](s, list)

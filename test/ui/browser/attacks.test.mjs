@@ -157,10 +157,11 @@ test('logs of a container, with HTML in them', async () => {
   await page.goto(at(web));
   await page.getByRole('tab', { name: 'Resources' }).click();
   await page.getByRole('button', { name: /^web-.*Pod/ }).first().click();
-  await page.getByRole('button', { name: 'logs of web' }).first().click();
-  const log = page.getByLabel('Logs of web');
-  await log.waitFor();
-  assert.equal(await log.innerText(), 'first line\n<b>second</b> line\n');
+  await page.getByRole('link', { name: 'Logs' }).click();
+  const log = page.getByRole('region', { name: 'Log' });
+  await log.getByText('first line').waitFor();
+  await log.getByText('<b>second</b> line').waitFor();
+  assert.equal(await log.locator('b').count(), 0);
   await close(page);
 });
 

@@ -64,7 +64,7 @@ function Filters({ place, kinds }: { place: Place; kinds: string[] }) {
       </label>
       <label>
         Namespace
-        <input value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
+        <input class="narrow" value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
       </label>
     </form>
   );

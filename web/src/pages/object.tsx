@@ -1,4 +1,4 @@
-import { Network, Table2, X } from 'lucide-preact';
+import { Network, Table2 } from 'lucide-preact';
 import { useRef, useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
 import { Answer, Detail, get, Item, Node, path, ReleaseDiff, Reverted, Tree as Made } from '../api';
@@ -7,7 +7,8 @@ import { Icon, KindIcon } from '../icons';
 import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, Tabs, Text } from '../parts';
 import { Pipeline } from '../pipeline';
 import { Link } from '../router';
-import { idOf, stateOf, Tree } from '../tree';
+import { Panel } from '../panel';
+import { flat, idOf, stateOf, Tree } from '../tree';
 import { GateBody, GateState } from './gate';
 import { PendingChange } from './pending';
 
@@ -24,7 +25,7 @@ export function ObjectPage({ id }: { id: string }) {
       {item && <GateState item={item} />}
       {data && !data.gate && (
         <span class="end">
-          <ActionBar id={id} actions={data.actions} seen={[]} onDone={reload} />
+          <ActionBar id={id} actions={data.actions} seen={[]} detail={data} onDone={reload} />
         </span>
       )}
     </Heading>
@@ -194,7 +195,9 @@ function Conditions({ data }: { data: Detail }) {
                 <Ago at={c.lastTransitionTime} />
               </span>
             </div>
-            <p>{c.message}</p>
+            <p>
+              <Brief text={c.message} />
+            </p>
           </li>
         ))}
       </ul>
@@ -222,7 +225,9 @@ function Events({ data }: { data: Detail }) {
                 <Ago at={e.at} />
               </span>
             </div>
-            <p>{e.message}</p>
+            <p>
+              <Brief text={e.message} />
+            </p>
           </li>
         ))}
       </ul>
@@ -346,11 +351,6 @@ function Resources({ id, data: detail }: { id: string; data: Detail }) {
   );
 }
 
-// flat returns the objects of a tree, with their depth.
-function flat(nodes: Node[], depth = 0): [Node, number][] {
-  return nodes.flatMap((n) => [[n, depth] as [Node, number], ...flat(n.below ?? [], depth + 1)]);
-}
-
 function Rows({ top, words, onChoose }: { top: Node; words: string; onChoose: (n: Node) => void }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of resources">
@@ -389,85 +389,6 @@ function Rows({ top, words, onChoose }: { top: Node; words: string; onChoose: (n
             ))}
         </tbody>
       </table>
-    </div>
-  );
-}
-
-// Panel is one object of a tree: its health in words, images, and the logs of a pod.
-function Panel({ node, onClose }: { node: Node; onClose: () => void }) {
-  const pods = flat([node]).map(([n]) => n).filter((n) => n.kind === 'Pod');
-  return (
-    <aside class="panel" aria-label={idOf(node)} onKeyDown={(e) => e.key === 'Escape' && onClose()}>
-      <header>
-        <span class="tile-icon">
-          <KindIcon kind={node.kind} />
-        </span>
-        <div>
-          <strong>{node.name}</strong>
-          <div class="quiet">
-            {node.kind} {node.namespace && `· ${node.namespace}`}
-          </div>
-        </div>
-        <button class="ghost" aria-label="Close" onClick={onClose} ref={(b) => b?.focus()}>
-          <Icon of={X} />
-        </button>
-      </header>
-      <dl class="facts">
-        <dt>Health</dt>
-        <dd>
-          <Pill state={stateOf(node.status)}>{node.status}</Pill> {node.message}
-        </dd>
-        {!!node.images?.length && (
-          <>
-            <dt>Images</dt>
-            <dd>
-              {node.images.map((i) => (
-                <div>
-                  <code>{i}</code>
-                </div>
-              ))}
-            </dd>
-          </>
-        )}
-        {!!node.below?.length && (
-          <>
-            <dt>Made</dt>
-            <dd>
-              {node.below.map((n) => (
-                <div>{idOf(n)}</div>
-              ))}
-            </dd>
-          </>
-        )}
-      </dl>
-      {pods.map((pod) => (pod.containers ?? []).map((c) => <Log pod={pod} container={c} />))}
-    </aside>
-  );
-}
-
-function Log({ pod, container }: { pod: Node; container: string }) {
-  const [text, setText] = useState<string>();
-  const [error, setError] = useState<Error>();
-  const load = async () => {
-    const q = new URLSearchParams({ namespace: pod.namespace ?? '', pod: pod.name, container });
-    try {
-      const log = await get<{ text: string }>('logs?' + q.toString());
-      setText(log.text);
-      setError(undefined);
-    } catch (e) {
-      setError(e as Error);
-    }
-  };
-  return (
-    <div class="pad">
-      <div class="line">
-        <span class="quiet">{pod.name}</span>
-        <button class="small" onClick={() => void load()}>
-          logs of {container}
-        </button>
-      </div>
-      <Problem error={error} />
-      {text !== undefined && <Text label={`Logs of ${container}`}>{text || 'The log is empty.'}</Text>}
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { ArrowRight, CircleHelp, GitCompareArrows, Shield } from 'lucide-preact'
 import { Change, ChangePage, ChangeSet, Group, Overview as Data, Page, Problem as Cause, State, states } from '../api';
 import { Loaded, useData, useTitle } from '../hooks';
 import { Icon, KindIcon, StateIcon } from '../icons';
-import { Ago, Author, Card, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
+import { Ago, Author, Brief, Card, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
 import { Link } from '../router';
 import { Table } from './applications';
 
@@ -101,7 +101,9 @@ function Needed({ cause: { item, count, dependents } }: { cause: Cause }) {
           <Ago at={item.since} />
         </span>
       </div>
-      <p class="clamp">{item.message}</p>
+      <p class="clamp">
+        <Brief text={item.message} />
+      </p>
       <div class="buttons">
         <Link to={'/why?q=' + encodeURIComponent(item.id)} class="button">
           <Icon of={CircleHelp} /> Why?
