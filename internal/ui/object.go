@@ -132,7 +132,7 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	if job, ok := o.(*imagev1alpha1.ImageUpdateJob); ok {
 		d.Diff = job.Status.Diff
 	}
-	if d.Events, err = eventsOf(ctx, u, k, o); err != nil {
+	if d.Events, err = eventsOf(ctx, u, k.Name(), o); err != nil {
 		d.EventError = explain(err)
 	}
 	text, err := yamlOf(u, o)
@@ -182,10 +182,10 @@ func yamlOf(u *User, o reconcile.Object) (string, error) {
 }
 
 // eventsOf returns the last events of an object, newest first.
-func eventsOf(ctx context.Context, u *User, k *kind.Kind, o client.Object) ([]event, error) {
+func eventsOf(ctx context.Context, u *User, kind string, o client.Object) ([]event, error) {
 	var list corev1.EventList
 	err := u.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.kind": k.Name(), "involvedObject.name": o.GetName()}.AsSelector()},
+		Selector: fields.Set{"involvedObject.kind": kind, "involvedObject.name": o.GetName()}.AsSelector()},
 		client.Limit(maxEventsRead))
 	if err != nil {
 		return nil, err

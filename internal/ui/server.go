@@ -207,6 +207,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
 		"GET /api/v1/images":           s.images,
+		"GET /api/v1/resource":         s.resource,
 		"GET /api/v1/clusters":         s.filtered(s.clusters),
 		"GET /api/v1/explain":          s.explain,
 		"GET /api/v1/controllers":      s.controllers,
@@ -216,7 +217,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET " + object:                s.object,
 		"GET " + object + "/tree":      s.tree,
 		"GET " + object + "/calendar":  s.calendar,
-		"GET " + object + "/diff":      s.diffReleases,
+		"GET " + object + "/diff":      s.diffVersions,
 		"POST " + object + "/{action}": s.act,
 		"POST /api/v1/workloads/{kind}/{namespace}/{name}/{action}": s.actOnWorkload,
 	}

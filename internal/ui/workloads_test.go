@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -46,8 +47,9 @@ func TestWorkloadsSayWhatRunsAndWhoAppliedIt(t *testing.T) {
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "web"}, web); err != nil {
 		t.Fatal(err)
 	}
+	before := web.DeepCopy()
 	web.Labels = s.managed("app")
-	if err := s.client.Update(t.Context(), web); err != nil {
+	if err := s.client.Patch(t.Context(), web, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	list := "/api/v1/workloads?namespace=" + s.namespace
@@ -118,8 +120,8 @@ func TestActionsOnWorkloads(t *testing.T) {
 	if err := s.client.Get(t.Context(), key, web); err != nil || web.Spec.Template.Annotations[restartedAt] == "" {
 		t.Errorf("the template is %+v (%v)", web.Spec.Template.ObjectMeta, err)
 	}
-	web.Spec.Paused = true
-	if err := s.client.Update(t.Context(), web); err != nil {
+	if err := s.client.Patch(t.Context(), web, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"paused":true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if status, body := act("Deployment/web/restart", "{}"); status != 400 || !strings.Contains(body, "paused") {

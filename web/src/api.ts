@@ -239,6 +239,8 @@ export interface Version {
   by?: string;
   text?: string;
   version?: number;
+  subject?: string;
+  author?: string;
   commit?: string;
   compare?: string;
 }
@@ -250,10 +252,26 @@ export interface ReleaseDiff {
   omitted: number;
 }
 
+export interface Condition {
+  type: string;
+  status: string;
+  reason?: string;
+  message?: string;
+  lastTransitionTime?: string;
+}
+
+export interface Event {
+  at: string;
+  type: string;
+  reason: string;
+  message: string;
+  count: number;
+}
+
 export interface Detail {
   item: Item;
-  conditions: { type: string; status: string; reason: string; message: string; lastTransitionTime: string }[] | null;
-  events: { at: string; type: string; reason: string; message: string; count: number }[];
+  conditions: Condition[] | null;
+  events: Event[];
   eventError?: string;
   history: Version[];
   pending?: Pending;
@@ -366,6 +384,16 @@ export interface Node {
   below?: Node[];
 }
 
+// Resource is an object of any kind, for the panel of a tree.
+export interface Resource {
+  conditions: Condition[];
+  events: Event[];
+  eventError?: string;
+  owners: string[];
+  appliedBy?: string;
+  yaml: string;
+}
+
 export interface Tree {
   top: Node;
   total: number;
@@ -387,6 +415,8 @@ export interface ChangeSet {
   pending?: Item[];
   live?: Item[];
   sources?: Item[];
+  failed?: Item[];
+  failedCount: number;
   pendingCount: number;
   liveCount: number;
   sourceCount: number;

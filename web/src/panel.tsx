@@ -1,8 +1,10 @@
 import { ScrollText, X } from 'lucide-preact';
-import { Node } from './api';
+import { Node, Resource } from './api';
+import { Conditions, Events } from './conditions';
+import { useData } from './hooks';
 import { Icon, KindIcon } from './icons';
 import { logsPath } from './pages/logs';
-import { Pill } from './parts';
+import { Loading, ObjectLink, Pill, Tabs, Text } from './parts';
 import { Link } from './router';
 import { flat, idOf, stateOf } from './tree';
 import { WorkloadAction, workloadActions } from './workload';
@@ -67,6 +69,37 @@ export function Panel({ node, onClose }: { node: Node; onClose: () => void }) {
           </>
         )}
       </dl>
+      {node.status !== 'Hidden' && node.status !== 'NotFound' && <More key={id} node={node} />}
     </aside>
+  );
+}
+
+// More is the object as the cluster has it now.
+function More({ node }: { node: Node }) {
+  const q = new URLSearchParams({ group: node.group ?? '', kind: node.kind, namespace: node.namespace ?? '', name: node.name });
+  const { data, error } = useData<Resource>('resource?' + q.toString(), () => false);
+  if (!data) {
+    return (
+      <div class="pad">
+        <Loading error={error} />
+      </div>
+    );
+  }
+  return (
+    <div class="pad">
+      {data.owners.length > 0 && <p class="quiet">Owned by {data.owners.join(', ')}</p>}
+      {data.appliedBy && (
+        <p class="quiet">
+          Applied by <ObjectLink id={data.appliedBy} />
+        </p>
+      )}
+      <Tabs
+        parts={[
+          { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
+          { name: 'Events', count: data.events.length, show: () => <Events of={data.events} error={data.eventError} /> },
+          { name: 'Manifest', show: () => <Text label={`Manifest of ${node.name}`}>{data.yaml}</Text> },
+        ]}
+      />
+    </div>
   );
 }

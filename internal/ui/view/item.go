@@ -321,6 +321,13 @@ func (i *Item) setApplied(o *kustomizev1.Kustomization) {
 	if len(o.Status.History) == 0 {
 		return
 	}
+	for _, h := range o.Status.History {
+		if h.Metadata["revision"] == i.Revision {
+			i.Subject = excerpt.Bytes(h.Metadata[meta.CommitSubjectKey], maxText)
+			i.Author = excerpt.Bytes(h.Metadata[meta.CommitAuthorKey], maxText)
+			break
+		}
+	}
 	h := o.Status.History[0]
 	i.Changed = h.FirstReconciled.Time
 	i.Times = &Times{Same: h.LastReconciledStatus == meta.ReconciliationSucceededReason &&

@@ -157,7 +157,10 @@ test('logs of a container, with HTML in them', async () => {
   await page.goto(at(web));
   await page.getByRole('tab', { name: 'Resources' }).click();
   await page.getByRole('button', { name: /^web-.*Pod/ }).first().click();
-  await page.getByRole('link', { name: 'Logs' }).click();
+  await page.getByRole('complementary', { name: /^Pod/ }).getByRole('tab', { name: 'Manifest' }).click();
+  await page.getByLabel(/^Manifest of/).getByText('kind: Pod').waitFor();
+  await checkAccessibility(page, 'the panel of a pod');
+  await page.getByRole('link', { name: 'Logs', exact: true }).click();
   const log = page.getByRole('region', { name: 'Log' });
   await log.getByText('first line').waitFor();
   await log.getByText('<b>second</b> line').waitFor();

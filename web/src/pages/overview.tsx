@@ -152,13 +152,13 @@ function Deployments() {
 // stateOf returns the state of a change: the worst of what it concerns.
 export function stateOf(c: ChangeSet): State {
   const items = [...(c.live ?? []), ...(c.sources ?? [])];
-  return c.pendingCount > 0 ? 'waiting' : (states.find((s) => items.some((i) => i.state === s)) ?? 'ready');
+  return c.failedCount > 0 ? 'failed' : c.pendingCount > 0 ? 'waiting' : (states.find((s) => items.some((i) => i.state === s)) ?? 'ready');
 }
 
 function Deployment({ of: c }: { of: ChangeSet }) {
   const state = stateOf(c);
-  const names = [...new Set([...(c.pending ?? []), ...(c.live ?? [])].map((i) => i.name))];
-  const done = [c.pendingCount && `${c.pendingCount} waiting`, c.liveCount && `${c.liveCount} applied`].filter(Boolean).join(', ');
+  const names = [...new Set([...(c.failed ?? []), ...(c.pending ?? []), ...(c.live ?? [])].map((i) => i.name))];
+  const done = [c.failedCount && `${c.failedCount} failed`, c.pendingCount && `${c.pendingCount} waiting`, c.liveCount && `${c.liveCount} applied`].filter(Boolean).join(', ');
   return (
     <li class="item">
       <span class={`tile-icon ${state}`}>
