@@ -13,15 +13,12 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
-
-// thisCluster names the cluster of the controllers in lists of clusters.
-const thisCluster = "this cluster"
 
 // clusterOptions are the flags of the list of clusters.
 type clusterOptions struct {
@@ -82,7 +79,7 @@ func runGetClusters(ctx context.Context, e *env, o getOptions, by clusterOptions
 func summarize(found []foundObject, label string) []*clusterSummary {
 	groups := map[string]*clusterSummary{}
 	for _, f := range found {
-		target := clusterOf(f.object)
+		target := lineage.Cluster(f.object)
 		name := target
 		if label != "" {
 			name = cmp.Or(f.object.GetLabels()[label], "none")
@@ -133,26 +130,6 @@ func problemOf(f foundObject, state reconcile.State) string {
 	}
 	return strings.ToLower(f.kind.Name()) + "/" + f.object.GetNamespace() + "/" + f.object.GetName() + ": " +
 		term.OneLine(message)
-}
-
-// clusterOf returns the name of the cluster that an object deploys to: that of its credentials.
-func clusterOf(o reconcile.Object) string {
-	var ref *meta.KubeConfigReference
-	switch o := o.(type) {
-	case *kustomizev1.Kustomization:
-		ref = o.Spec.KubeConfig
-	case *helmv2.HelmRelease:
-		ref = o.Spec.KubeConfig
-	}
-	switch {
-	case ref != nil && ref.SecretRef != nil && ref.SecretRef.Key != "":
-		return o.GetNamespace() + "/" + ref.SecretRef.Name + "/" + ref.SecretRef.Key
-	case ref != nil && ref.SecretRef != nil:
-		return o.GetNamespace() + "/" + ref.SecretRef.Name
-	case ref != nil && ref.ConfigMapRef != nil:
-		return o.GetNamespace() + "/" + ref.ConfigMapRef.Name
-	}
-	return thisCluster
 }
 
 // appliedRevision returns what an object has applied, as the list of its kind shows it; empty if that is nothing.

@@ -148,3 +148,7 @@ func (g *Guard) forget(now time.Time) {
 func (g *Guard) fault(format string, args ...any) *fault.Fault {
 	return fault.New(g.options.Reason, format, args...)
 }
+
+// ClusterHint says what to do about another cluster that does not answer. The messages of all objects that deploy to it
+// contain it.
+const ClusterHint = "Check the address of spec.kubeConfig, and that the controller can reach it"

@@ -92,7 +92,8 @@ func TestHistory(t *testing.T) {
 		h.TotalReconciliations != 1 ||
 		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(h.FirstReconciled.Time) ||
 		h.LastReconciledDuration.Duration <= 0 ||
-		h.Metadata["revision"] != "main@sha1:"+commit {
+		h.Metadata["revision"] != "main@sha1:"+commit || h.Metadata[meta.CommitSubjectKey] == "" ||
+		h.Metadata[meta.CommitAuthorKey] == "" {
 		t.Errorf("%+v", h)
 	}
 	if s := h.Times; s == nil || s.Applied == nil || s.Started.Before(start) || s.Built.Before(s.Started.Time) ||

@@ -7,6 +7,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -83,6 +84,9 @@ func (r *run) confirmed() bool {
 		r.obj.Status.History[0].Metadata["revision"] == r.source.Revision
 }
 
+// maxHistoryText is the bytes of the subject or author of a commit in the history.
+const maxHistoryText = 253
+
 // recordHistory records the result of a pass in status.history. A pass that did nothing, or that repeated the last
 // failure, is not recorded, so that the status need not be written.
 func (r *run) recordHistory(err error) {
@@ -118,6 +122,11 @@ func (r *run) recordHistory(err error) {
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {
 		snapshot.Metadata["originRevision"] = origin
+	}
+	for _, key := range []string{meta.CommitSubjectKey, meta.CommitAuthorKey} {
+		if text := r.source.Metadata[key]; text != "" {
+			snapshot.Metadata[key] = excerpt.Bytes(text, maxHistoryText)
+		}
 	}
 	history = append([]kustomizev1.Snapshot{snapshot}, history...)
 	r.obj.Status.History = history[:min(len(history), maxHistory)]

@@ -115,3 +115,26 @@ func nameOf(o client.Object, kind string) string {
 
 // cannotGet returns the error for an object that could not be read.
 func cannotGet(what string, err error) error { return fmt.Errorf("cannot get %s: %w", what, err) }
+
+// ThisCluster names the cluster of the controllers in lists of clusters.
+const ThisCluster = "this cluster"
+
+// Cluster returns the name of the cluster that an object deploys to: that of its credentials.
+func Cluster(o client.Object) string {
+	var ref *meta.KubeConfigReference
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		ref = o.Spec.KubeConfig
+	case *helmv2.HelmRelease:
+		ref = o.Spec.KubeConfig
+	}
+	switch {
+	case ref != nil && ref.SecretRef != nil && ref.SecretRef.Key != "":
+		return o.GetNamespace() + "/" + ref.SecretRef.Name + "/" + ref.SecretRef.Key
+	case ref != nil && ref.SecretRef != nil:
+		return o.GetNamespace() + "/" + ref.SecretRef.Name
+	case ref != nil && ref.ConfigMapRef != nil:
+		return o.GetNamespace() + "/" + ref.ConfigMapRef.Name
+	}
+	return ThisCluster
+}

@@ -27,7 +27,7 @@ const (
 	connectTimeout  = 10 * time.Second // for a connection, and for its TLS handshake
 	pingInterval    = 30 * time.Second // without data on a connection with a watch
 	idleConnTimeout = 90 * time.Second
-	unreachableHint = "Check the address of spec.kubeConfig, and that the controller can reach it"
+	unreachableHint = hostguard.ClusterHint
 )
 
 // Transports makes the HTTP transports to the API servers of other clusters. Requests to a server that timed out or

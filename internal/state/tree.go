@@ -26,7 +26,6 @@ import (
 const (
 	MaxNodes       = 500 // whose health is read
 	treeRequests   = 8   // at a time
-	maxPods        = 50  // of a workload
 	maxHealthBytes = 600
 	maxExplained   = 20  // whose reason is read
 	maxInventories = 200 // that are read
@@ -203,8 +202,14 @@ func (t *treeReader) read(ctx context.Context, n *Node, gvk schema.GroupVersionK
 	if n.hasReason {
 		t.explained.Add(1)
 	}
-	if gvk.Group == "apps" || gvk.Group == "batch" && gvk.Kind == "Job" {
-		n.Below = append(n.Below, t.pods(ctx, o)...)
+	if gvk.Group == "apps" || gvk.Group == "batch" {
+		pods, err := Pods(ctx, t.cluster, o)
+		if err != nil {
+			return // pods that the user may not list are left out
+		}
+		for i := range pods {
+			n.Below = append(n.Below, podNode(&pods[i]))
+		}
 	}
 }
 
@@ -228,33 +233,6 @@ func (n *Node) setHealth(ctx context.Context, list health.Lister, o *unstructure
 
 // isUnhealthy reports whether an object may have a reason why it is not healthy.
 func isUnhealthy(status string) bool { return status == health.InProgress || status == health.Failed }
-
-// pods returns the pods that the selector of a workload selects. Pods that the user may not list are left out.
-func (t *treeReader) pods(ctx context.Context, workload *unstructured.Unstructured) []*Node {
-	raw, found, err := unstructured.NestedMap(workload.Object, "spec", "selector")
-	if !found || err != nil {
-		return nil
-	}
-	selector := &metav1.LabelSelector{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, selector); err != nil {
-		return nil
-	}
-	labels, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil || labels.Empty() {
-		return nil
-	}
-	var pods corev1.PodList
-	err = t.cluster.List(ctx, &pods, client.InNamespace(workload.GetNamespace()),
-		client.MatchingLabelsSelector{Selector: labels}, client.Limit(maxPods))
-	if err != nil {
-		return nil
-	}
-	var nodes []*Node
-	for i := range pods.Items {
-		nodes = append(nodes, podNode(&pods.Items[i]))
-	}
-	return nodes
-}
 
 func podNode(p *corev1.Pod) *Node {
 	n := &Node{Kind: "Pod", version: "v1", Namespace: p.Namespace, Name: p.Name}

@@ -239,12 +239,22 @@ func rank(n *Node) int {
 // objects of Sluice. It returns notes about what cannot be listed.
 func Images(ctx context.Context, c client.Reader, visible []*view.Item, only string) (found []workload.Image,
 	notes []string, err error) {
-	found, err = workload.Images(ctx, c, only, workload.Ref{})
-	if err == nil || !apierrors.IsForbidden(err) {
-		return found, nil, err
+	notes, err = inNamespaces(visible, only, func(namespace string) error {
+		part, err := workload.Images(ctx, c, namespace, workload.Ref{})
+		found = append(found, part...)
+		return err
+	})
+	return found, notes, err
+}
+
+// inNamespaces calls list for one namespace, or for all: at once if the user may, else for those where the user sees
+// objects of Sluice. It returns notes about what cannot be listed.
+func inNamespaces(visible []*view.Item, only string, list func(namespace string) error) (notes []string, err error) {
+	if err := list(only); err == nil || !apierrors.IsForbidden(err) {
+		return nil, err
 	}
 	if only != "" {
-		return nil, []string{explainForbidden(only)}, nil
+		return []string{explainForbidden(only)}, nil
 	}
 	var namespaces []string
 	for _, i := range visible {
@@ -257,19 +267,18 @@ func Images(ctx context.Context, c client.Reader, visible []*view.Item, only str
 		namespaces = namespaces[:maxNamespaces]
 	}
 	for _, namespace := range namespaces {
-		part, err := workload.Images(ctx, c, namespace, workload.Ref{})
+		err := list(namespace)
 		switch {
 		case apierrors.IsForbidden(err):
 			notes = append(notes, explainForbidden(namespace))
 		case err != nil:
-			return nil, nil, err
-		default:
-			found = append(found, part...)
+			return nil, err
 		}
 	}
-	return found, notes, nil
+	return notes, nil
 }
 
 func explainForbidden(namespace string) string {
-	return fmt.Sprintf("Namespace '%s' is not included: you may not list its workloads and image policies", namespace)
+	return fmt.Sprintf("Namespace '%s' is not included: you may not list all of its workloads and image policies",
+		namespace)
 }

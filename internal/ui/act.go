@@ -56,6 +56,8 @@ type done struct {
 	Approvals int    `json:"approvals,omitempty"` // GateApprovals that were created
 	Changes   int    `json:"changes,omitempty"`   // that they name
 	Left      int64  `json:"left,omitempty"`      // changes that wait and that they do not name
+	Made      string `json:"made,omitempty"`      // ID of an object that was created
+	Request   string `json:"request,omitempty"`   // of a reconcile; `handled` of the object is it once it is done
 }
 
 // actionsOf returns what can be done with an object. Whether the user may do it, the API server decides.
@@ -93,6 +95,9 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 		err = s.actOnGate(ctx, u, g, body, answer)
 	} else {
 		err = s.actOn(ctx, u, k, o, action, body)
+		if action == actReconcile {
+			answer.Request = o.GetAnnotations()[meta.ReconcileRequestAnnotation]
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -10,6 +11,8 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -91,7 +94,53 @@ func (p *pendingReader) entry(ctx context.Context, i *view.Item) gateEntry {
 		add(view.WaiterFrom(o), o.Held)
 	}
 	e.Omitted = max(0, i.Gate.Count-int64(len(e.Waiting)))
+	if e.MayNot == "" {
+		e.MayNot = p.approved(ctx, i, e.Waiting)
+	}
 	return e
+}
+
+// approved returns that the user approved all that waits already, with the reason; empty if a further approval may
+// count.
+func (p *pendingReader) approved(ctx context.Context, i *view.Item, all []waiting) string {
+	var own []*gatingv1.GateApproval
+	for _, a := range i.Gate.Approvals {
+		if !a.Counts || a.User != p.user.Name || p.reads <= 0 {
+			continue
+		}
+		p.reads--
+		o := &gatingv1.GateApproval{}
+		if p.user.Client.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: a.Name}, o) == nil {
+			own = append(own, o)
+		}
+	}
+	if len(own) == 0 {
+		return ""
+	}
+	for _, w := range all {
+		if !slices.ContainsFunc(own, func(a *gatingv1.GateApproval) bool { return covers(a, &w) }) {
+			return ""
+		}
+	}
+	last := own[len(own)-1].Spec
+	text := "you approved already"
+	if last.Comment != "" {
+		text += fmt.Sprintf(" (%q)", excerpt.Bytes(last.Comment, maxReason))
+	}
+	if missing := i.Gate.Required - i.Gate.Approved; missing > 0 {
+		text += fmt.Sprintf("; %d more of others needed", missing)
+	}
+	return text
+}
+
+// covers reports whether an approval is for a change that waits.
+func covers(a *gatingv1.GateApproval, w *waiting) bool {
+	change := w.Change
+	if w.Pending != nil {
+		change = w.Pending.Change
+	}
+	return request.IsOf(w.Revision, a.Spec.Revision) &&
+		(len(a.Spec.Changes) == 0 || slices.Contains(a.Spec.Changes, change))
 }
 
 // mayNotApprove returns why an approval by a user would change nothing at a gate. The server decides it again by the

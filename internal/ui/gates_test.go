@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,6 +167,34 @@ func TestApprovalIsForTheChangeThatWasShown(t *testing.T) {
 	if a := list.Items[0].Spec; !slices.Equal(a.Changes, []string{"sha256:3"}) ||
 		!slices.Equal(a.Groups, []string{"owners"}) {
 		t.Errorf("the approval is %+v", a)
+	}
+}
+
+func TestWhoApprovedAlreadyIsTold(t *testing.T) {
+	h := newHeldByRule(t)
+	if e := h.entry("sha256:1"); e.MayNot != "" {
+		t.Errorf("approve is off: %s", e.MayNot)
+	}
+	if status, answer := h.approve(h.entry("sha256:1").Seen); status != http.StatusOK {
+		t.Fatalf("approve: %d %s", status, answer)
+	}
+	var list gatingv1.GateApprovalList
+	if err := h.client.List(t.Context(), &list, client.InNamespace(h.namespace)); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d approvals (%v)", len(list.Items), err)
+	}
+	h.gate.Status.Approvals = []gatingv1.ObservedApproval{{Name: list.Items[0].Name, User: "admin",
+		At: meta.TimeOf(time.Now()), Counts: true}}
+	h.change("sha256:1", "sha256:1")
+	testenv.Eventually(t, "the inbox says that the user approved", func() error {
+		if e := h.entry("sha256:1"); e.MayNot != `you approved already ("read it")` ||
+			len(e.Item.Gate.Approvals) != 1 || e.Item.Gate.Approvals[0].User != "admin" {
+			return fmt.Errorf("%q, %+v", e.MayNot, e.Item.Gate.Approvals)
+		}
+		return nil
+	})
+	h.change("sha256:2", "sha256:2") // another change needs another approval
+	if e := h.entry("sha256:2"); e.MayNot != "" {
+		t.Errorf("approve is off for another change: %s", e.MayNot)
 	}
 }
 

@@ -19,8 +19,10 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
@@ -44,6 +46,8 @@ type version struct {
 	By      string    `json:"by,omitempty"`
 	Text    string    `json:"text,omitempty"`
 	Version int       `json:"version,omitempty"` // of a Helm release, whose manifests can be compared
+	Subject string    `json:"subject,omitempty"` // of the commit
+	Author  string    `json:"author,omitempty"`
 	Commit  string    `json:"commit,omitempty"`  // web page
 	Compare string    `json:"compare,omitempty"` // web page with what changed since the version before
 }
@@ -55,7 +59,7 @@ func historyOf(o reconcile.Object, repository string) []version {
 	case *kustomizev1.Kustomization:
 		for i, h := range o.Status.History {
 			v := version{At: h.LastReconciled.Time, Name: h.Metadata["revision"], Status: h.LastReconciledStatus,
-				Text: h.Digest}
+				Text: h.Digest, Subject: h.Metadata[meta.CommitSubjectKey], Author: h.Metadata[meta.CommitAuthorKey]}
 			commit := commitOf(h)
 			if commit != "" {
 				v.Commit = githost.CommitPage(repository, commit)
@@ -125,11 +129,16 @@ type releaseDiff struct {
 	Omitted int            `json:"omitted"` // changed objects that are not included
 }
 
-// diffReleases compares the manifests of two versions of a release, as Helm stored them. Parameters: from and to.
-func (s *Server) diffReleases(ctx context.Context, u *User, r *http.Request) (any, error) {
-	_, o, err := get(ctx, u, r)
+// diffVersions compares two versions of a release, as Helm stored them, or names the page that compares two revisions
+// of a Kustomization at the git host. Parameters: from and to.
+func (s *Server) diffVersions(ctx context.Context, u *User, r *http.Request) (any, error) {
+	k, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err
+	}
+	if ks, ok := o.(*kustomizev1.Kustomization); ok {
+		q := r.URL.Query()
+		return compareCommits(ks, s.repositoryOf(ctx, u, view.Of(k, o)), q.Get("from"), q.Get("to"))
 	}
 	hr, ok := o.(*helmv2.HelmRelease)
 	if !ok {
@@ -163,6 +172,28 @@ func (s *Server) diffReleases(ctx context.Context, u *User, r *http.Request) (an
 	}
 	d.compare(before, after)
 	return d, nil
+}
+
+// compareCommits returns the page that compares two revisions of the history at the git host.
+func compareCommits(ks *kustomizev1.Kustomization, repository string, revisions ...string) (any, error) {
+	var commits []string
+	for _, revision := range revisions {
+		i := slices.IndexFunc(ks.Status.History, func(h kustomizev1.Snapshot) bool {
+			return h.Metadata["revision"] == revision
+		})
+		if i < 0 {
+			return nil, badRequest("revision %q is not in the history", excerpt.Bytes(revision, maxConditionRow))
+		}
+		commits = append(commits, commitOf(ks.Status.History[i]))
+	}
+	page := ""
+	if !slices.Contains(commits, "") {
+		page = githost.ComparePage(repository, commits[0], commits[1])
+	}
+	if page == "" {
+		return nil, badRequest("the source is not at a git host whose pages compare commits")
+	}
+	return map[string]string{"compare": page}, nil
 }
 
 // storedObjects returns the objects of a version of a release, by reference. It reads with the rights of the user.

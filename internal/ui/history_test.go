@@ -120,4 +120,15 @@ func TestHistoryOfAKustomizationLinksToCommits(t *testing.T) {
 		}
 		return nil
 	})
+	at := "/api/v1/objects/Kustomization/" + s.namespace + "/app/diff?to=main@sha1:" + b + "&from="
+	if got := read[map[string]string](s, at+"main@sha1:"+a); got["compare"] !=
+		"https://github.com/acme/fleet/compare/"+a+"..."+b {
+		t.Errorf("two revisions are compared at %v", got)
+	}
+	for _, wrong := range []string{"main@sha1:" + strings.Repeat("d", 40), "latest@sha256:" +
+		strings.Repeat("c", 64)} {
+		if status, body := s.request(http.MethodGet, at+wrong, ""); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", wrong, status, body)
+		}
+	}
 }

@@ -58,6 +58,7 @@ type detail struct {
 	Diff       string             `json:"diff,omitempty"`       // what an ImageUpdateJob changed or would change
 	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
 	Actions    []string           `json:"actions"`
+	Handled    string             `json:"handled,omitempty"` // the last request of a reconcile that was handled
 	YAML       string             `json:"yaml"`
 }
 
@@ -114,7 +115,8 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	}
 	item := view.Of(k, o)
 	d := detail{Item: item, Conditions: conditionsOf(o), History: historyOf(o, s.repositoryOf(ctx, u, item)),
-		Actions: actionsOf(k, o), Suspension: excerpt.Bytes(o.GetAnnotations()[suspendedBy], maxConditionRow)}
+		Actions: actionsOf(k, o), Suspension: excerpt.Bytes(o.GetAnnotations()[suspendedBy], maxConditionRow),
+		Handled: o.CommonStatus().LastHandledReconcileAt}
 	d.History = d.History[:min(len(d.History), maxHistory)]
 	if g, ok := o.(reconcile.Gated); ok {
 		d.setHeld(o, g.Held())

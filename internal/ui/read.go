@@ -79,8 +79,13 @@ type page struct {
 	Next  string       `json:"next,omitempty"` // value of `after` for the next page
 }
 
-// items lists items by ID. Parameters: kind, namespace and state, q (words), limit and after. With order=state the
-// worst come first, without further pages.
+// clusters groups what deploys to clusters by the cluster.
+func (s *Server) clusters(may view.Filter, _ *http.Request) (any, error) {
+	return map[string]any{"clusters": view.Clusters(s.Model.List(may))}, nil
+}
+
+// items lists items by ID. Parameters: kind, namespace, state and cluster, q (words), limit and after. With order=state
+// the worst come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
@@ -113,10 +118,12 @@ func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 func matching(may view.Filter, r *http.Request) view.Filter {
 	q := r.URL.Query()
 	kinds, namespace, states, words := q["kind"], q.Get("namespace"), q["state"], strings.ToLower(q.Get("q"))
+	cluster := q.Get("cluster")
 	return func(i *view.Item) bool {
 		return (len(kinds) == 0 || slices.Contains(kinds, i.Kind)) &&
 			(namespace == "" || i.Namespace == namespace) &&
 			(len(states) == 0 || slices.Contains(states, string(i.State))) &&
+			(cluster == "" || i.Target() == cluster) &&
 			(words == "" || i.Matches(words)) && may(i)
 	}
 }

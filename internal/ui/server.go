@@ -82,10 +82,11 @@ type Server struct {
 	IsMCP bool
 	Hosts []string // that requests may name; default: the address of the listener, and localhost
 
-	streams  guard.Counter
-	requests guard.Counter
-	heavy    turns
-	large    turns
+	streams    guard.Counter
+	logStreams guard.Counter
+	requests   guard.Counter
+	heavy      turns
+	large      turns
 }
 
 // KubernetesVersion returns the version of an API server; empty if it does not say.
@@ -195,7 +196,7 @@ func (s *Server) pages() http.Handler {
 	})
 }
 
-// handlers returns the API, but the stream. docs/ui-api.md describes it.
+// handlers returns the API, but the streams. docs/ui-api.md describes it.
 func (s *Server) handlers() map[string]handler {
 	object := "/api/v1/objects/{kind}/{namespace}/{name}"
 	return map[string]handler{
@@ -208,14 +209,19 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/calendar":         s.calendars,
 		"GET /api/v1/changes":          s.filtered(s.changes),
 		"GET /api/v1/images":           s.images,
+		"GET /api/v1/resource":         s.resource,
+		"GET /api/v1/clusters":         s.filtered(s.clusters),
+		"GET /api/v1/explain":          s.explain,
 		"GET /api/v1/controllers":      s.controllers,
 		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
+		"GET /api/v1/workloads":        s.workloads,
 		"GET " + object:                s.object,
 		"GET " + object + "/tree":      s.tree,
 		"GET " + object + "/calendar":  s.calendar,
-		"GET " + object + "/diff":      s.diffReleases,
+		"GET " + object + "/diff":      s.diffVersions,
 		"POST " + object + "/{action}": s.act,
+		"POST /api/v1/workloads/{kind}/{namespace}/{name}/{action}": s.actOnWorkload,
 	}
 }
 
@@ -225,6 +231,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 		mux.HandleFunc(pattern, s.answer(h))
 	}
 	mux.HandleFunc("GET /api/v1/stream", s.stream)
+	mux.HandleFunc("GET /api/v1/logs/stream", s.streamLogs)
 	mux.HandleFunc("GET /api/", func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such address in the API")
 	})

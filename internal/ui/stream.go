@@ -101,7 +101,10 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-func (e *eventWriter) send(event string, v any) error {
+func (e *eventWriter) send(event string, v any) error { return e.sendAs(time.Time{}, event, v) }
+
+// sendAs sends an event whose ID is a time, unless that is zero. Browsers send the ID when they connect again.
+func (e *eventWriter) sendAs(at time.Time, event string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -109,7 +112,11 @@ func (e *eventWriter) send(event string, v any) error {
 	if err := e.control.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", event, data); err != nil {
+	id := ""
+	if !at.IsZero() {
+		id = "id: " + at.UTC().Format(time.RFC3339Nano) + "\n"
+	}
+	if _, err := fmt.Fprintf(e.w, "%sevent: %s\ndata: %s\n\n", id, event, data); err != nil {
 		return err
 	}
 	return e.control.Flush()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,8 +21,11 @@ import (
 	"github.com/sluice-gitops/sluice/playground/internal/pki"
 )
 
-// LogAnnotation of a pod is the log of its containers. The value endless is one line without an end.
-const LogAnnotation = "playground.sluice.dev/log"
+// Annotations of a pod that are logs of its containers. The value endless is one line without an end.
+const (
+	LogAnnotation         = "playground.sluice.dev/log"
+	PreviousLogAnnotation = "playground.sluice.dev/previous-log" // of containers that ended
+)
 
 const (
 	logEndless = "endless"
@@ -58,6 +62,10 @@ func serveLogs(ctx context.Context, client kubernetes.Interface) (int32, error) 
 			return
 		}
 		writeLog(w, r, pod)
+		if r.URL.Query().Get("follow") == "true" {
+			_ = http.NewResponseController(w).Flush() // the client is gone if this fails
+			<-r.Context().Done()
+		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
@@ -74,7 +82,14 @@ func writeLog(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 		}
 		return n
 	}
+	query := r.URL.Query()
 	text := pod.Annotations[LogAnnotation]
+	if query.Get("previous") == "true" {
+		if text = pod.Annotations[PreviousLogAnnotation]; text == "" {
+			http.Error(w, "previous terminated container not found", http.StatusBadRequest)
+			return
+		}
+	}
 	if text == logEndless {
 		_, _ = io.CopyN(w, endless{}, limit("limitBytes")) // the client is gone if this fails
 		return
@@ -82,10 +97,21 @@ func writeLog(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	if text == "" {
 		text = noLog
 	}
-	lines := strings.SplitAfter(text, "\n")
+	lines := slices.Collect(strings.Lines(text))
 	lines = lines[max(0, int64(len(lines))-limit("tailLines")):]
+	if query.Get("timestamps") == "true" {
+		addTimes(lines, pod.CreationTimestamp.Time)
+	}
 	text = strings.Join(lines, "")
 	fmt.Fprint(w, text[:min(int64(len(text)), limit("limitBytes"))])
+}
+
+// addTimes puts a time before each line, a millisecond apart, as a kubelet does.
+func addTimes(lines []string, from time.Time) {
+	for i, line := range lines {
+		at := from.Add(time.Duration(i) * time.Millisecond)
+		lines[i] = at.UTC().Format("2006-01-02T15:04:05.000000000Z") + " " + line
+	}
 }
 
 // endless is a line without an end.

@@ -17,7 +17,8 @@ const maxColors = 256
 
 // documented are the screenshots that docs/ui.md shows; the others are for the eye of the developer.
 var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png", "gate.png",
-	"calendar.png", "changes.png", "images.png"}
+	"calendar.png", "changes.png", "images.png",
+	"workloads.png", "logs.png", "clusters.png", "explain.png"}
 
 // shrink reduces the colors of the documented screenshots in a folder and removes the others.
 func shrink(t *testing.T, folder string) {

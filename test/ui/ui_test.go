@@ -30,7 +30,7 @@ var (
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
 var tests = []string{"browser/attacks.test.mjs", "browser/pages.test.mjs", "browser/graph.test.mjs",
-	"browser/in-cluster.test.mjs",
+	"browser/in-cluster.test.mjs", "browser/workloads.test.mjs",
 	"browser/while-shown.test.mjs", "browser/with-many.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -44,6 +46,7 @@ func newWorld(s *system.Images) *world {
 	w.shop()
 	w.promotion()
 	w.failures()
+	w.west()
 	w.images()
 	w.awaitRevert()
 	return w
@@ -68,7 +71,7 @@ func (w *world) shop() {
 		"web/web.yaml":      webDeployment(w.Registry.Host + "/web:1.1.0"),
 		"web/settings.yaml": configMap("web", "1"),
 		"api/api.yaml":      configMap("api", "1"), "checkout/checkout.yaml": configMap("checkout", "1"),
-		"report/report.yaml": configMap("report", "1"),
+		"report/report.yaml": configMap("report", "1"), "worker/worker.yaml": worker,
 	})
 	w.policies()
 	w.GitRepository("app")
@@ -84,6 +87,7 @@ func (w *world) shop() {
 			Schedule: []gatingv1.ScheduleEntry{{Name: "night", State: gatingv1.Opened, Cron: "0 22 * * *",
 				Duration: &meta.Duration{Duration: 6 * time.Hour}}}}})
 	w.Kustomization("web", "app", "web", system.WaitForHealth(2*time.Minute))
+	w.Kustomization("worker", "app", "worker", system.WaitForHealth(2*time.Minute))
 	w.Kustomization("api", "app", "api", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []meta.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "web"}}}
 	})
@@ -92,8 +96,67 @@ func (w *world) shop() {
 	})
 	w.Ready("web", commit)
 	w.Ready("api", commit)
+	w.Ready("worker", commit)
+	w.usage()
 	w.awaitPending("checkout", commit)
 	w.awaitPending("report", commit)
+}
+
+// worker is a workload with several pods whose logs are JSON, and a CronJob.
+const worker = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: worker}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: worker}}
+  template:
+    metadata:
+      labels: {app: worker}
+      annotations:
+        playground.sluice.dev/log: |
+          {"level":"info","msg":"started","version":"2.4.1","time":"2026-11-29T05:00:00Z"}
+          {"level":"info","msg":"order taken","order":4711,"customer":"ada"}
+          {"level":"warn","msg":"the queue is slow","waits":"2.4s"}
+          {"level":"error","msg":"card was refused","order":4711,"attempt":2,"cause":{"code":"51"}}
+          level=info msg="order sent" order=4712
+          GET /healthz 200 in 0.4 ms
+        playground.sluice.dev/previous-log: |
+          panic: out of cards
+    spec: {containers: [{name: worker, image: "registry.example/shop/worker:2.4.1"}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: backup}
+spec:
+  schedule: 0 4 * * *
+  jobTemplate:
+    spec: {template: {spec: {restartPolicy: Never, containers: [{name: backup, image: "registry.example/backup:1"}]}}}
+`
+
+// usage is what pods use, as metrics-server would say it.
+func (w *world) usage() {
+	set := definitions.ServePodMetrics(w, testenv.Cluster(w))
+	var pods corev1.PodList
+	if err := w.Client.List(w.Context(), &pods, client.InNamespace("shop")); err != nil {
+		w.Fatal(err)
+	}
+	for i, p := range pods.Items {
+		set(p.Namespace, p.Name, fmt.Sprint(20+30*i, "m"), fmt.Sprint(48+16*i, "Mi"))
+	}
+}
+
+// west is a cluster that does not answer.
+func (w *world) west() {
+	kubeconfig := `{apiVersion: v1, kind: Config, current-context: west, clusters: [{name: west, cluster: {` +
+		`server: "https://west.invalid:6443"}}], users: [{name: west, user: {token: x}}], contexts: [{name: west, ` +
+		`context: {cluster: west, user: west}}]}`
+	w.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "west"},
+		StringData: map[string]string{"value": kubeconfig}})
+	w.Kustomization("catalog-west", "app", "api", func(k *kustomizev1.Kustomization) {
+		k.Spec.KubeConfig = &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "west"}}
+	})
+	w.fails(&kustomizev1.Kustomization{}, "catalog-west", "cannot be reached")
 }
 
 // webDeployment is a workload whose pods have a log with HTML in it.

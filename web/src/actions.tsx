@@ -1,7 +1,8 @@
 import { Check, CirclePause, CirclePlay, DoorClosed, DoorOpen, LucideIcon, RefreshCw, ShieldAlert } from 'lucide-preact';
 import { useState } from 'preact/hooks';
-import { act, Done, Failure, Order, revisionOfSeen } from './api';
+import { act, Detail, Done, Failure, GateEntry, Order, revisionOfSeen } from './api';
 import { Icon } from './icons';
+import { Followed, GateOutcome, ObjectOutcome } from './outcome';
 import { Dialog, Problem } from './parts';
 
 interface Action {
@@ -32,11 +33,21 @@ const actions: Record<string, Action> = {
 };
 
 // ActionBar is the buttons for what can be done with an object.
-export function ActionBar(props: { id: string; actions: string[]; seen: string[]; omitted?: number; mayNotApprove?: string; onDone: () => void }) {
+export function ActionBar(props: {
+  id: string;
+  actions: string[];
+  seen: string[];
+  omitted?: number;
+  mayNotApprove?: string;
+  entry?: GateEntry;
+  detail?: Detail;
+  onDone: () => void;
+}) {
   const [asked, setAsked] = useState<string>();
   // What the person saw when the dialog opened. Later changes must not be decided on unseen.
   const [seen, setSeen] = useState<string[]>([]);
   const [done, setDone] = useState('');
+  const [followed, setFollowed] = useState<Followed>();
   const [error, setError] = useState<Error>();
   const ask = (name: string) => {
     setSeen(props.seen);
@@ -47,7 +58,8 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
     try {
       const answer = await act(props.id, name, { ...order, seen });
       setError(undefined);
-      setDone(`Requested: ${actions[name]?.title.toLowerCase() ?? name}.${approved(answer)}`);
+      setDone(approved(answer));
+      setFollowed({ action: name, seen, request: answer.request });
       setAsked(undefined);
     } catch (e) {
       setError(e as Error);
@@ -77,9 +89,9 @@ export function ActionBar(props: { id: string; actions: string[]; seen: string[]
         })}
       </div>
       {props.mayNotApprove && <p class="quiet">Approve is off: {props.mayNotApprove}.</p>}
-      <p role="status" class="quiet">
-        {done}
-      </p>
+      {done && <p class="quiet">{done}</p>}
+      {followed && props.entry && <GateOutcome of={followed} entry={props.entry} />}
+      {followed && props.detail && <ObjectOutcome of={followed} data={props.detail} />}
       {!asked && <Problem error={error} />}
       {asked && <Ask name={asked} error={error} seen={seen} omitted={props.omitted ?? 0} onClose={() => setAsked(undefined)} onRun={(o) => void run(asked, o)} />}
     </div>
@@ -92,7 +104,7 @@ function approved(d: Done): string {
     return '';
   }
   const by = (d.approvals ?? 1) > 1 ? ` by ${d.approvals} GateApprovals` : '';
-  return ` It names ${plural(d.changes, 'change')}${by}.${d.left ? ` ${plural(d.left, 'change')} that it does not name still wait.` : ''}`;
+  return `The approval names ${plural(d.changes, 'change')}${by}.${d.left ? ` ${plural(d.left, 'change')} that it does not name still wait.` : ''}`;
 }
 
 // About says what a decision at a gate is about.

@@ -51,6 +51,15 @@ export interface Rule {
   omitted?: number;
 }
 
+export interface Approval {
+  name: string;
+  user: string;
+  at: string;
+  revision?: string;
+  counts: boolean;
+  message?: string;
+}
+
 export interface Gate {
   open: boolean;
   until?: string;
@@ -58,6 +67,7 @@ export interface Gate {
   count: number;
   required: number;
   approved: number;
+  approvals?: Approval[];
   waiting?: Waiter[];
   rules?: Rule[];
   checks?: Check[];
@@ -92,6 +102,7 @@ export interface Item {
   sources?: string[];
   dependsOn?: string[];
   gates?: string[];
+  cluster?: string;
   appliedBy?: string;
   objects?: number;
   subject?: string;
@@ -228,6 +239,8 @@ export interface Version {
   by?: string;
   text?: string;
   version?: number;
+  subject?: string;
+  author?: string;
   commit?: string;
   compare?: string;
 }
@@ -239,10 +252,26 @@ export interface ReleaseDiff {
   omitted: number;
 }
 
+export interface Condition {
+  type: string;
+  status: string;
+  reason?: string;
+  message?: string;
+  lastTransitionTime?: string;
+}
+
+export interface Event {
+  at: string;
+  type: string;
+  reason: string;
+  message: string;
+  count: number;
+}
+
 export interface Detail {
   item: Item;
-  conditions: { type: string; status: string; reason: string; message: string; lastTransitionTime: string }[] | null;
-  events: { at: string; type: string; reason: string; message: string; count: number }[];
+  conditions: Condition[] | null;
+  events: Event[];
   eventError?: string;
   history: Version[];
   pending?: Pending;
@@ -252,6 +281,7 @@ export interface Detail {
   diff?: string;
   suspension?: string;
   actions: string[];
+  handled?: string;
   yaml: string;
 }
 
@@ -273,6 +303,62 @@ export interface ImagePage {
   next?: string;
   automations: string[];
   notes: string[];
+}
+
+export interface Workload {
+  id: string;
+  kind: string;
+  namespace: string;
+  name: string;
+  application: string;
+  state: State;
+  message?: string;
+  ready: number;
+  desired: number;
+  images?: string[];
+  schedule?: string;
+  lastRun?: string;
+  pods: number;
+  restarts: number;
+  restartedAt?: string;
+  cpu?: number; // 1/1000 of a core
+  memory?: number; // bytes
+  revision?: string;
+  subject?: string;
+  author?: string;
+}
+
+export interface WorkloadPage {
+  workloads: Workload[];
+  total: number;
+  next?: string;
+  usage: boolean;
+  notes: string[];
+}
+
+export interface Cluster {
+  name: string;
+  objects: number;
+  counts: Counts;
+  revisions: string[];
+  different: number;
+  problem?: Item;
+  unreachable?: Item;
+}
+
+export interface Clusters {
+  clusters: Cluster[];
+}
+
+export interface Code {
+  code: string;
+  reason: string;
+  text: string;
+  needsNoAction?: boolean;
+}
+
+export interface Codes {
+  codes: Code[];
 }
 
 // Release is the body of a request for a release.
@@ -298,6 +384,16 @@ export interface Node {
   below?: Node[];
 }
 
+// Resource is an object of any kind, for the panel of a tree.
+export interface Resource {
+  conditions: Condition[];
+  events: Event[];
+  eventError?: string;
+  owners: string[];
+  appliedBy?: string;
+  yaml: string;
+}
+
 export interface Tree {
   top: Node;
   total: number;
@@ -319,6 +415,8 @@ export interface ChangeSet {
   pending?: Item[];
   live?: Item[];
   sources?: Item[];
+  failed?: Item[];
+  failedCount: number;
   pendingCount: number;
   liveCount: number;
   sourceCount: number;
@@ -362,6 +460,8 @@ export interface Done {
   approvals?: number;
   changes?: number;
   left?: number;
+  made?: string;
+  request?: string;
 }
 
 // revisionOfSeen returns the revision in what identifies a change that waits: ID@revision#change.
@@ -430,6 +530,11 @@ function post(address: string, body: unknown): Promise<unknown> {
 // act asks for an action on an object.
 export async function act(id: string, action: string, order: Order): Promise<Done> {
   return (await post(`/api/v1/objects/${path(id)}/${action}`, order)) as Done;
+}
+
+// actOnWorkload restarts a rollout, runs a CronJob or deletes a pod.
+export async function actOnWorkload(id: string, action: string, reason: string): Promise<Done> {
+  return (await post(`/api/v1/workloads/${path(id)}/${action}`, { reason })) as Done;
 }
 
 // release asks for a release, and returns the ID of the ImageUpdateJob.

@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { go } from './router';
-import { pages } from './shell';
+import { more, pages } from './shell';
 
 const chordTime = 1000; // milliseconds between g and the key of a page
 
@@ -30,7 +30,7 @@ export function useKeys(onFind: () => void, onHelp: () => void) {
       if (e.metaKey || e.ctrlKey || e.altKey || isTyping(e)) {
         return;
       }
-      const page = Date.now() - chord < chordTime ? pages.find((p) => p.key === e.key) : undefined;
+      const page = Date.now() - chord < chordTime ? [...pages, ...more].find((p) => p.key === e.key) : undefined;
       chord = e.key === 'g' && !page ? Date.now() : 0;
       if (page) {
         go(page.to);

@@ -5,17 +5,21 @@ import { LiveContext, useData } from './hooks';
 import { useKeys } from './keys';
 import { Applications } from './pages/applications';
 import { Changes } from './pages/changes';
+import { Clusters } from './pages/clusters';
+import { Explain } from './pages/explain';
 import { Gates } from './pages/gates';
 import { Graph } from './pages/graph';
 import { Images } from './pages/images';
 import { Login } from './pages/login';
+import { Logs } from './pages/logs';
 import { ObjectPage } from './pages/object';
 import { Overview } from './pages/overview';
 import { Why } from './pages/why';
+import { Workloads } from './pages/workloads';
 import { Palette } from './palette';
 import { Loading } from './parts';
 import { Link, Place, usePlace } from './router';
-import { Keys, pages, Shell, Side, Top } from './shell';
+import { Keys, more, pages, Shell, Side, Top } from './shell';
 import './style.css';
 import { applyTheme, chosenTheme } from './theme';
 
@@ -103,7 +107,11 @@ function crumbs(place: Place): [string, string?][] {
       [name.join('/')],
     ];
   }
-  return [[pages.find((p) => p.to === place.path)?.name ?? (place.path === '/objects' ? 'Objects' : 'Sluice')]];
+  if (place.path === '/logs' && place.query.get('name')) {
+    const q = (key: string) => place.query.get(key) ?? '';
+    return [['Workloads', '/workloads'], [q('namespace'), '/workloads?namespace=' + encodeURIComponent(q('namespace'))], [q('name')], ['Logs']];
+  }
+  return [[[...pages, ...more].find((p) => p.to === place.path)?.name ?? 'Sluice']];
 }
 
 const livenessInterval = 20_000; // milliseconds
@@ -184,6 +192,14 @@ function Content({ place, me }: { place: Place; me: Me }) {
       return <Changes place={place} />;
     case '/images':
       return <Images place={place} />;
+    case '/workloads':
+      return <Workloads place={place} />;
+    case '/logs':
+      return <Logs place={place} />;
+    case '/clusters':
+      return <Clusters />;
+    case '/explain':
+      return <Explain place={place} />;
   }
   return (
     <>

@@ -1,10 +1,10 @@
-import { CircleHelp, GitCompareArrows, LucideIcon, RefreshCw } from 'lucide-preact';
+import { CircleHelp, GitCompareArrows, LifeBuoy, LucideIcon, RefreshCw } from 'lucide-preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { act, get, Item, Page } from './api';
 import { Icon, KindIcon } from './icons';
 import { objectPath } from './parts';
 import { go } from './router';
-import { pages } from './shell';
+import { more, pages } from './shell';
 
 const searchDelay = 150; // milliseconds after a key
 const found = 8; // objects listed
@@ -93,8 +93,12 @@ function choices(text: string, words: string, items: Item[], onSaid: (text: stri
       { text: `Changes with ${words}`, hint: 'commits', icon: GitCompareArrows, run: () => go('/changes?q=' + encodeURIComponent(words)) },
     );
   }
+  const code = /^slu-?\d{4}$/i.test(text) ? 'SLU-' + text.slice(-4) : '';
+  if (code) {
+    all.unshift({ text: `Explain ${code}`, hint: 'what it means, and what to do', icon: LifeBuoy, run: () => go('/explain?q=' + code) });
+  }
   const like = text.toLowerCase();
-  for (const p of pages) {
+  for (const p of [...pages, ...more]) {
     if (!reconciles && p.name.toLowerCase().includes(like)) {
       all.push({ text: p.name, hint: `page · g ${p.key}`, icon: p.icon, run: () => go(p.to) });
     }

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Counts, Failure, Item, path, State, states } from './api';
 import { useNow } from './hooks';
 import { Icon, KindIcon, StateIcon } from './icons';
+import { codes } from './inline';
 import { Link } from './router';
 
 // Pill shows a state by word, icon and colour. Another word than that of the state may be shown.
@@ -94,10 +95,14 @@ export function shortRevision(revision?: string): string {
   return (revision ?? '').replace(/([0-9a-f]{8})[0-9a-f]{24,}$/, '$1');
 }
 
-// Brief shows a text with short digests; its title has the whole text.
+// Brief shows a text with short digests and links of its codes; its title has the whole text.
 export function Brief({ text }: { text?: string }) {
   const brief = (text ?? '').replace(/\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b/g, '$1');
-  return <span title={brief === text ? undefined : text}>{brief}</span>;
+  return (
+    <span title={brief === text ? undefined : text}>
+      {codes(brief).map((p) => (p.kind === 'reason' ? <Link to={'/explain?q=' + p.text}>{p.text}</Link> : p.text))}
+    </span>
+  );
 }
 
 // Revision shows a revision with a short digest. A click copies the whole one.
@@ -157,7 +162,9 @@ export function ItemLine({ item }: { item: Item }) {
           <Ago at={item.changed ?? item.since} />
         </span>
       </div>
-      <p class="quiet long">{item.message}</p>
+      <p class="quiet long">
+        <Brief text={item.message} />
+      </p>
     </>
   );
 }
@@ -202,6 +209,12 @@ export function Heading({ title, sub, icon, children }: { title: string; sub?: C
 // Author shows the name of an author; the title has the address.
 export function Author({ of }: { of?: string }) {
   return of ? <span title={of}>{of.replace(/\s*<[^>]*>$/, '')}</span> : null;
+}
+
+// initials returns up to two letters that stand for a person.
+export function initials(user: string): string {
+  const words = user.replace(/.*[:/]/, '').split(/[^a-zA-Z0-9]+/).filter(Boolean);
+  return words.slice(0, 2).map((w) => w[0]?.toUpperCase()).join('') || '?';
 }
 
 // plural returns a number with its noun.

@@ -1,9 +1,12 @@
-import { Boxes, CircleHelp, GitCompareArrows, LayoutDashboard, LogOut, LucideIcon, Package, Search, Server, ShieldCheck, SunMoon, Waypoints } from 'lucide-preact';
+import {
+  Boxes, CircleHelp, GitCompareArrows, LayoutDashboard, LifeBuoy, List, LogOut, LucideIcon, Package, Rocket, ScrollText, Search, Server, ShieldCheck, SunMoon,
+  Waypoints,
+} from 'lucide-preact';
 import { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { logOut, Me, Overview } from './api';
 import { Icon } from './icons';
-import { Dialog, plural } from './parts';
+import { Dialog, initials, plural } from './parts';
 import { Link, Place } from './router';
 import { applyTheme, chosenTheme, Theme } from './theme';
 
@@ -18,11 +21,20 @@ export interface PageName {
 export const pages: PageName[] = [
   { to: '/', name: 'Overview', icon: LayoutDashboard, key: 'o' },
   { to: '/applications', name: 'Applications', icon: Boxes, key: 'a' },
+  { to: '/workloads', name: 'Workloads', icon: Rocket, key: 'd' },
   { to: '/graph', name: 'Graph', icon: Waypoints, key: 'r' },
   { to: '/gates', name: 'Gates', icon: ShieldCheck, key: 'g' },
   { to: '/changes', name: 'Changes', icon: GitCompareArrows, key: 'c' },
   { to: '/images', name: 'Images', icon: Package, key: 'i' },
+  { to: '/clusters', name: 'Clusters', icon: Server, key: 's' },
   { to: '/why', name: 'Why is it not live?', icon: CircleHelp, key: 'w' },
+];
+
+// more are pages that the side bar shows elsewhere, or that others lead to.
+export const more: PageName[] = [
+  { to: '/objects', name: 'Objects', icon: List, key: 'b' },
+  { to: '/logs', name: 'Logs', icon: ScrollText, key: 'l' },
+  { to: '/explain', name: 'Explain a code', icon: LifeBuoy, key: 'e' },
 ];
 
 // counts returns what the side bar says of each page: how many applications there are, and what waits at gates.
@@ -72,13 +84,19 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
           );
         })}
       </nav>
+      <nav class="foot" aria-label="Help">
+        <Link to="/explain" aria-current={isAt(place, '/explain') ? 'page' : undefined}>
+          <Icon of={LifeBuoy} size={18} />
+          <span class="word">Explain a code</span>
+        </Link>
+      </nav>
       {me && <User me={me} />}
     </aside>
   );
 }
 
 function isAt(place: Place, to: string): boolean {
-  return place.path === to || (to === '/applications' && (place.path === '/objects' || place.path.startsWith('/object/')));
+  return place.path === to || (to === '/workloads' && place.path === '/logs') || (to === '/applications' && (place.path === '/objects' || place.path.startsWith('/object/')));
 }
 
 // User shows who is logged in, and switches the theme.
@@ -93,7 +111,7 @@ function User({ me }: { me: Me }) {
     }
   };
   return (
-    <div class="foot">
+    <div class="person">
       {error && <p role="alert">{error.message}</p>}
       <div class="user">
         <div class="avatar" aria-hidden="true">
@@ -114,11 +132,6 @@ function User({ me }: { me: Me }) {
       </div>
     </div>
   );
-}
-
-function initials(user: string): string {
-  const words = user.replace(/.*[:/]/, '').split(/[^a-zA-Z0-9]+/).filter(Boolean);
-  return words.slice(0, 2).map((w) => w[0]?.toUpperCase()).join('') || '?';
 }
 
 const next: Record<Theme, Theme> = { system: 'light', light: 'dark', dark: 'system' };
@@ -163,7 +176,7 @@ export function Top({ crumbs, connected, onFind }: { crumbs: [string, string?][]
 
 const keys: [string, string][] = [
   ['⌘ K, Ctrl K or /', 'search, and commands'],
-  ...pages.map((p): [string, string] => [`g ${p.key}`, `go to ${p.name}`]),
+  ...[...pages, ...more].map((p): [string, string] => [`g ${p.key}`, `go to ${p.name}`]),
   ['j, k', 'next, previous row of a list'],
   ['?', 'this list'],
 ];

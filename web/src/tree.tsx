@@ -27,6 +27,11 @@ export function stateOf(status: string): State {
 
 export const idOf = (n: Node) => `${n.kind}/${n.namespace ?? ''}/${n.name}`;
 
+// flat returns the objects of a tree, with their depth.
+export function flat(nodes: Node[], depth = 0): [Node, number][] {
+  return nodes.flatMap((n) => [[n, depth] as [Node, number], ...flat(n.below ?? [], depth + 1)]);
+}
+
 // place puts each node right of what made it. Leaves have a row each; a node is in the middle of its own.
 export function place(top: Node, words: string): { leaves: Leaf[]; width: number; height: number } {
   const leaves: Leaf[] = [];

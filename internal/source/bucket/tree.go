@@ -15,13 +15,8 @@ const mode = fs.FileMode(0o644)
 // content reads the files of trees from a cache.
 type content struct{ cache *Cache }
 
-<<<<<<< HEAD
-// id returns the ID of a file. The same file has the same ID in a tree read from an archive, so that both trees have the
-// same artifact.
-=======
 // id returns the ID of a file. The same file has the same ID in a tree read from an archive, so that both trees have
 // the same artifact.
->>>>>>> 0de01fe4a34def5c70a5d4571e0687b8df293205
 func id(digest string) string { return fmt.Sprintf("%o:%s", uint32(mode), digest) }
 
 // digestOf returns the digest in an ID.

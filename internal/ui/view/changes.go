@@ -21,10 +21,12 @@ type ChangeSet struct {
 	Pending  []*Item   `json:"pending,omitempty"` // the first of them; so are the other lists
 	Live     []*Item   `json:"live,omitempty"`
 	Sources  []*Item   `json:"sources,omitempty"`
+	Failed   []*Item   `json:"failed,omitempty"` // that could not apply the revision, and have an earlier one
 
 	PendingCount int `json:"pendingCount"` // all, as are the other counts
 	LiveCount    int `json:"liveCount"`
 	SourceCount  int `json:"sourceCount"`
+	FailedCount  int `json:"failedCount"`
 }
 
 // ChangePage is a part of the changes that match a search.
@@ -99,7 +101,8 @@ func compareSets(a, b *ChangeSet) int {
 func (c *ChangeSet) shortened() *ChangeSet {
 	out := *c
 	out.PendingCount, out.LiveCount, out.SourceCount = len(c.Pending), len(c.Live), len(c.Sources)
-	for _, list := range []*[]*Item{&out.Pending, &out.Live, &out.Sources} {
+	out.FailedCount = len(c.Failed)
+	for _, list := range []*[]*Item{&out.Pending, &out.Live, &out.Sources, &out.Failed} {
 		*list = (*list)[:min(len(*list), maxListed)]
 	}
 	return &out
@@ -128,10 +131,20 @@ func Changes(items []*Item, search string) []*ChangeSet {
 			c := get(i, i.Pending)
 			c.Pending = append(c.Pending, i)
 		}
+		if i.State == Failed && i.Attempted != "" && i.Attempted != i.Revision && i.Attempted != i.Pending {
+			c := get(i, i.Attempted)
+			c.Failed = append(c.Failed, i)
+			if i.Since.After(c.At) {
+				c.At = i.Since
+			}
+		}
 		if i.Revision == "" || i.Changed.IsZero() {
 			continue
 		}
 		c := get(i, i.Revision)
+		if c.Subject == "" { // its source may have a later commit
+			c.Subject, c.Author = i.Subject, i.Author
+		}
 		if i.Changed.After(c.At) {
 			c.At = i.Changed
 		}
@@ -164,13 +177,14 @@ func (c *ChangeSet) contains(words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool {
 		matches := func(i *Item) bool { return i.Matches(w) }
 		return !strings.Contains(text, w) && !slices.ContainsFunc(c.Pending, matches) &&
-			!slices.ContainsFunc(c.Sources, matches) && !slices.ContainsFunc(c.Live, func(i *Item) bool {
-			if i.Pending == "" || i.Image == "" {
-				return i.Matches(w)
-			}
-			applied := *i
-			applied.Image, applied.Pending = "", "" // those of the change that waits
-			return applied.Matches(w)
-		})
+			!slices.ContainsFunc(c.Failed, matches) && !slices.ContainsFunc(c.Sources, matches) &&
+			!slices.ContainsFunc(c.Live, func(i *Item) bool {
+				if i.Pending == "" || i.Image == "" {
+					return i.Matches(w)
+				}
+				applied := *i
+				applied.Image, applied.Pending = "", "" // those of the change that waits
+				return applied.Matches(w)
+			})
 	})
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/kind"
 )
 
 // manyCommits returns applications, each with a commit of its own; the first of them wait for another one.
@@ -87,5 +91,39 @@ func TestChangeOfManyObjectsIsShortened(t *testing.T) {
 	}
 	if c := p.Changes[0]; len(c.Live) != maxListed || c.LiveCount != 10_000 {
 		t.Errorf("%d of %d objects are listed", len(c.Live), c.LiveCount)
+	}
+}
+
+func TestChangesContainWhatFailedAndOlderCommitsKeepTheirSubjects(t *testing.T) {
+	const older, newer = "main@sha1:" + commit, "main@sha1:fffffffffffffffffffffffffffffffffffffff0"
+	source := git("repo", Ready)
+	source.Revision, source.Subject, source.Author, source.Changed = newer, "Sell more", "Ada", noon
+	behind := app("behind", Failed, source.ID)
+	behind.Revision, behind.Attempted, behind.Changed = older, newer, noon.Add(-time.Hour)
+	behind.Since, behind.Subject, behind.Author = noon.Add(time.Minute), "Open the shop", "Bob"
+	sets := Changes([]*Item{source, behind}, "")
+	if len(sets) != 2 {
+		t.Fatalf("%d changes, want 2", len(sets))
+	}
+	if c := sets[0].shortened(); c.Revision != newer || c.Subject != "Sell more" || c.FailedCount != 1 ||
+		c.Failed[0] != behind || !c.At.Equal(behind.Since) || len(c.Live) != 0 {
+		t.Errorf("the commit at which an object failed is %+v", c)
+	}
+	if c := sets[1]; c.Revision != older || c.Subject != "Open the shop" || c.Author != "Bob" || len(c.Live) != 1 {
+		t.Errorf("the older commit is %+v", c)
+	}
+	if found := Changes([]*Item{source, behind}, "sell behind"); len(found) != 1 {
+		t.Errorf("a search finds %d changes by an object that failed", len(found))
+	}
+}
+
+func TestHistoryGivesTheSubjectOfTheAppliedRevision(t *testing.T) {
+	d := newDelivery()
+	d.app.Status.History = []kustomizev1.Snapshot{
+		{Metadata: map[string]string{"revision": "main@sha1:later", meta.CommitSubjectKey: "not applied"}},
+		{Metadata: map[string]string{"revision": d.app.Status.LastAppliedRevision,
+			meta.CommitSubjectKey: "Open the shop", meta.CommitAuthorKey: "Bob"}}}
+	if i := Of(kind.ByName("Kustomization"), d.app); i.Subject != "Open the shop" || i.Author != "Bob" {
+		t.Errorf("the commit is %q by %q", i.Subject, i.Author)
 	}
 }

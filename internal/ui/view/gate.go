@@ -21,18 +21,19 @@ const (
 
 // Gate is what lists show of a Gate in addition.
 type Gate struct {
-	Open     bool      `json:"open"`
-	Until    time.Time `json:"until,omitzero"`
-	Reason   string    `json:"reason,omitempty"` // of its state, such as CheckFailed
-	Why      string    `json:"why,omitempty"`
-	Count    int64     `json:"count"`    // objects that wait
-	Required int32     `json:"required"` // approvals
-	Approved int32     `json:"approved"`
-	Waiting  []Waiter  `json:"waiting,omitempty"` // the first of them
-	Rules    []Rule    `json:"rules,omitempty"`   // who may approve the gate first, then its rules about changes
-	Checks   []Check   `json:"checks,omitempty"`
-	Failures []Failure `json:"failures,omitempty"` // newest first
-	Waves    []Wave    `json:"waves,omitempty"`    // how far the revision of each source has come
+	Open      bool       `json:"open"`
+	Until     time.Time  `json:"until,omitzero"`
+	Reason    string     `json:"reason,omitempty"` // of its state, such as CheckFailed
+	Why       string     `json:"why,omitempty"`
+	Count     int64      `json:"count"`    // objects that wait
+	Required  int32      `json:"required"` // approvals
+	Approved  int32      `json:"approved"`
+	Approvals []Approval `json:"approvals,omitempty"` // that the gate knows, the first of them
+	Waiting   []Waiter   `json:"waiting,omitempty"`   // the first of them
+	Rules     []Rule     `json:"rules,omitempty"`     // who may approve the gate first, then its rules about changes
+	Checks    []Check    `json:"checks,omitempty"`
+	Failures  []Failure  `json:"failures,omitempty"` // newest first
+	Waves     []Wave     `json:"waves,omitempty"`    // how far the revision of each source has come
 	// OnFailure is what happens if a change becomes unhealthy within Soak: Hold or Revert; empty if nothing happens.
 	OnFailure string `json:"onFailure,omitempty"`
 	Soak      string `json:"soak,omitempty"`
@@ -80,6 +81,16 @@ type Rule struct {
 	Users    []string `json:"users,omitempty"` // who may approve; anybody if there are neither users nor groups
 	Groups   []string `json:"groups,omitempty"`
 	Omitted  int      `json:"omitted,omitempty"` // users and groups above the limits
+}
+
+// Approval is a GateApproval as the gate observed it.
+type Approval struct {
+	Name     string    `json:"name"`
+	User     string    `json:"user"`
+	At       time.Time `json:"at"`
+	Revision string    `json:"revision,omitempty"` // empty for any
+	Counts   bool      `json:"counts"`
+	Message  string    `json:"message,omitempty"` // why it does not count
 }
 
 // Waiter is an object that waits at a gate.
@@ -147,6 +158,11 @@ func gateOf(o *gatingv1.Gate) *Gate {
 	for _, a := range o.Status.Approvals {
 		if a.Counts {
 			g.Approved++
+		}
+		if len(g.Approvals) < maxApprovers {
+			g.Approvals = append(g.Approvals, Approval{Name: excerpt.Bytes(a.Name, maxText),
+				User: excerpt.Bytes(a.User, maxText), At: a.At.Time, Revision: excerpt.Bytes(a.Revision, maxRevision),
+				Counts: a.Counts, Message: excerpt.Bytes(a.Message, maxMessage)})
 		}
 	}
 	for _, w := range o.Status.Waiting[:min(len(o.Status.Waiting), maxWaiting)] {

@@ -82,6 +82,7 @@ type Item struct {
 	Sources    []string  `json:"sources,omitempty"` // IDs
 	DependsOn  []string  `json:"dependsOn,omitempty"`
 	Gates      []string  `json:"gates,omitempty"`
+	Cluster    string    `json:"cluster,omitempty"`   // of what deploys to another one, by its credentials
 	AppliedBy  string    `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
 	Triggers   []string  `json:"triggers,omitempty"`  // IDs of what a Receiver asks to reconcile
 	Objects    int       `json:"objects,omitempty"`   // number of objects in its inventory
@@ -206,6 +207,9 @@ func (i *Item) setRelations(o reconcile.Object) {
 	if g, ok := o.(reconcile.Gated); ok {
 		i.setHeld(o, g.Held())
 	}
+	if cluster := lineage.Cluster(o); cluster != lineage.ThisCluster {
+		i.Cluster = excerpt.Bytes(cluster, maxText)
+	}
 	if m := lineage.ManagerOf(o); m != nil {
 		i.AppliedBy = ID(m.Kind, m.Namespace, m.Name)
 	}
@@ -316,6 +320,13 @@ func (i *Item) setContent(o reconcile.Object) {
 func (i *Item) setApplied(o *kustomizev1.Kustomization) {
 	if len(o.Status.History) == 0 {
 		return
+	}
+	for _, h := range o.Status.History {
+		if h.Metadata["revision"] == i.Revision {
+			i.Subject = excerpt.Bytes(h.Metadata[meta.CommitSubjectKey], maxText)
+			i.Author = excerpt.Bytes(h.Metadata[meta.CommitAuthorKey], maxText)
+			break
+		}
 	}
 	h := o.Status.History[0]
 	i.Changed = h.FirstReconciled.Time

@@ -157,10 +157,14 @@ test('logs of a container, with HTML in them', async () => {
   await page.goto(at(web));
   await page.getByRole('tab', { name: 'Resources' }).click();
   await page.getByRole('button', { name: /^web-.*Pod/ }).first().click();
-  await page.getByRole('button', { name: 'logs of web' }).first().click();
-  const log = page.getByLabel('Logs of web');
-  await log.waitFor();
-  assert.equal(await log.innerText(), 'first line\n<b>second</b> line\n');
+  await page.getByRole('complementary', { name: /^Pod/ }).getByRole('tab', { name: 'Manifest' }).click();
+  await page.getByLabel(/^Manifest of/).getByText('kind: Pod').waitFor();
+  await checkAccessibility(page, 'the panel of a pod');
+  await page.getByRole('link', { name: 'Logs', exact: true }).click();
+  const log = page.getByRole('region', { name: 'Log' });
+  await log.getByText('first line').waitFor();
+  await log.getByText('<b>second</b> line').waitFor();
+  assert.equal(await log.locator('b').count(), 0);
   await close(page);
 });
 

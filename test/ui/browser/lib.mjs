@@ -89,6 +89,11 @@ export const pages = [
   { name: 'calendar', path: '/gates?as=calendar', has: 'Gate/shop/nights' },
   { name: 'changes', path: '/changes', has: 'Fetched by' },
   { name: 'images', path: '/images', has: '1.2.0' },
+  { name: 'workloads', path: '/workloads', has: 'worker' },
+  { name: 'logs', path: '/logs?kind=Deployment&namespace=shop&name=worker', has: 'card was refused' },
+  { name: 'logs-choose', path: '/logs', has: 'worker' },
+  { name: 'clusters', path: '/clusters', has: 'does not answer' },
+  { name: 'explain', path: '/explain?q=SLU-1101', has: 'GitOperationFailed' },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
   { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
 ];

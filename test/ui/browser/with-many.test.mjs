@@ -14,6 +14,15 @@ test('many objects are listed in pages, counted, found, and changed while they a
   const count = await step('create-many');
   await page.getByText(`${Number(count).toLocaleString('en')} objects`).first().waitFor(); // from the stream
   assert.ok((await page.getByRole('row').count()) <= 110, 'all objects are in the page');
+  await go('/objects?kind=Kustomization');
+  await page.getByRole('button', { name: 'Show more' }).click();
+  await page.locator('tr[data-index]').first().waitFor(); // only rows in sight exist from now on
+  await eventually(async () => {
+    await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+    assert.equal(await page.locator('table').getAttribute('aria-rowcount'), String(Number(count) + 1));
+    assert.ok((await page.locator('tr[data-index]').count()) <= 110, 'rows out of sight exist');
+    assert.ok(await page.locator(`tr[data-index="${Number(count) - 1}"]`).isVisible());
+  });
   await go('/objects?q=app-999');
   await page.getByRole('link', { name: 'app-999', exact: true }).waitFor();
   await go('/');

@@ -1,9 +1,10 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { act, get, Item, Me, Page, Past, State, states } from '../api';
 import { useData, useTitle } from '../hooks';
 import { KindIcon } from '../icons';
 import { Ago, Brief, Dot, Empty, Heading, Loading, objectPath, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
+import { useWindowRows } from '../virtual';
 
 // Applications is the table of objects, with filters in the address: those of some kinds, or all.
 export function Applications({ place, me, kinds }: { place: Place; me: Me; kinds?: string[] }) {
@@ -64,7 +65,7 @@ function Filters({ place, kinds }: { place: Place; kinds: string[] }) {
       </label>
       <label>
         Namespace
-        <input value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
+        <input class="narrow" value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
       </label>
     </form>
   );
@@ -80,9 +81,11 @@ function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; k
   const load = async () => {
     const q = new URLSearchParams(query);
     q.set('after', next ?? '');
+    q.set('limit', '500');
     try {
       const page = await get<Page>('items?' + q.toString());
       setMore([...more, page]);
+      setError(undefined);
     } catch (e) {
       setError(e as Error);
     }
@@ -103,7 +106,7 @@ function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; k
         {chosen.size > 0 && <ForAll ids={[...chosen]} onDone={() => setChosen(new Set())} />}
       </div>
       <section class="card">
-        {items.length === 0 ? <Empty>Nothing matches. Remove a filter, or look at all objects.</Empty> : <Table items={items} chosen={chosen} choose={choose} />}
+        {items.length === 0 ? <Empty>Nothing matches. Remove a filter, or look at all objects.</Empty> : <Table items={items} chosen={chosen} choose={choose} onEnd={more.length ? () => next && void load() : undefined} />}
       </section>
       <Problem error={error} />
       {next && <button onClick={() => void load()}>Show more</button>}
@@ -133,11 +136,30 @@ function ForAll({ ids, onDone }: { ids: string[]; onDone: () => void }) {
   );
 }
 
-// Table lists objects, one a row. On a phone each is a card.
-export function Table({ items, chosen, choose }: { items: Item[]; chosen?: Set<string>; choose?: (id: string) => void }) {
+const rowHeight = 39; // pixels, before a row is measured
+const allShown = 200; // rows; of longer lists, only those in sight exist
+
+// Table lists objects, one a row. On a phone each is a card. onEnd is called when the last rows come into sight.
+export function Table({ items, chosen, choose, onEnd }: { items: Item[]; chosen?: Set<string>; choose?: (id: string) => void; onEnd?: () => void }) {
+  const isLong = items.length > allShown;
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [above, setAbove] = useState(0);
+  useLayoutEffect(() => setAbove((body.current?.getBoundingClientRect().top ?? 0) + window.scrollY), [isLong]);
+  const rows = useWindowRows(isLong ? items.length : 0, rowHeight, above);
+  const sight = rows.getVirtualItems();
+  const first = sight[0];
+  const last = sight[sight.length - 1];
+  const isAtEnd = last?.index === items.length - 1;
+  useEffect(() => {
+    if (isAtEnd) {
+      onEnd?.();
+    }
+  }, [isAtEnd, items.length]);
+  const shown = isLong ? sight.map((v) => v.index) : items.map((_, i) => i);
+  const gap = (height: number) => isLong && height > 0 && <tr aria-hidden="true" class="gap" style={{ height }} />;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of objects">
-      <table class="cards">
+      <table class="cards" aria-rowcount={isLong ? items.length + 1 : undefined}>
         <thead>
           <tr>
             {choose && (
@@ -154,19 +176,30 @@ export function Table({ items, chosen, choose }: { items: Item[]; chosen?: Set<s
             <th>Since</th>
           </tr>
         </thead>
-        <tbody>
-          {items.map((i) => (
-            <Row key={i.id} item={i} chosen={chosen?.has(i.id)} choose={choose} />
-          ))}
+        <tbody ref={body}>
+          {gap((first?.start ?? above) - above)}
+          {shown.map((n) => {
+            const i = items[n];
+            return i && <Row key={i.id} item={i} chosen={chosen?.has(i.id)} choose={choose} index={isLong ? n : undefined} measure={isLong ? rows.measureElement : undefined} />;
+          })}
+          {gap(rows.getTotalSize() - ((last?.end ?? above) - above))}
         </tbody>
       </table>
     </div>
   );
 }
 
-function Row({ item: i, chosen, choose }: { item: Item; chosen?: boolean; choose?: (id: string) => void }) {
+interface RowProps {
+  item: Item;
+  chosen?: boolean;
+  choose?: (id: string) => void;
+  index?: number; // in a long list
+  measure?: (row: HTMLElement | null) => void;
+}
+
+function Row({ item: i, chosen, choose, index, measure }: RowProps) {
   return (
-    <tr>
+    <tr ref={measure} data-index={index} aria-rowindex={index === undefined ? undefined : index + 2}>
       {choose && (
         <td>
           <input type="checkbox" aria-label={`Choose ${i.id}`} checked={chosen} onChange={() => choose(i.id)} />

@@ -85,6 +85,7 @@ function Change({ of: c }: { of: ChangeSet }) {
       </header>
       <div class="grid three pad">
         <Items title="Waits" items={c.pending} count={c.pendingCount} pending />
+        <Items title="Failed" items={c.failed} count={c.failedCount} />
         <Items title="Fetched by" items={c.sources} count={c.sourceCount} />
         <Items title="Applied by" items={c.live} count={c.liveCount} />
       </div>

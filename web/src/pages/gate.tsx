@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
 import { Calendar, Detail, FailedChange, Gate, GateEntry, get, Item, path, Rule, Wave } from '../api';
 import { useData } from '../hooks';
-import { Ago, Brief, Loading, ObjectLink, ObjectName, Pill, Problem, Revision } from '../parts';
+import { Ago, Brief, initials, Loading, ObjectLink, ObjectName, Pill, Problem, Revision } from '../parts';
 import { PendingChange, Risk } from './pending';
 
 // GateState says whether a gate is open, until when, and how many approvals it has.
@@ -57,6 +57,7 @@ export function GateBody({ entry, onDone }: { entry: GateEntry; onDone: () => vo
       <Waves waves={gate.waves ?? []} />
       <Rules rules={gate.rules ?? []} />
       <OnFailure gate={gate} />
+      <Approvals gate={gate} />
       {gate.count === 0 && <p class="quiet">Nothing waits.</p>}
       {entry.waiting.map((w) => (
         <Waits key={w.id} w={w} />
@@ -68,7 +69,7 @@ export function GateBody({ entry, onDone }: { entry: GateEntry; onDone: () => vo
         </p>
       )}
       <ActionBar id={entry.item.id} actions={['approve', 'open', 'close', 'override']} seen={entry.seen} omitted={entry.omitted}
-        mayNotApprove={entry.mayNot} onDone={onDone} />
+        mayNotApprove={entry.mayNot} entry={entry} onDone={onDone} />
       <button class="small" aria-expanded={calendar} onClick={() => setCalendar(!calendar)}>
         Calendar and history
       </button>
@@ -214,6 +215,23 @@ function Rules({ rules }: { rules: Rule[] }) {
           ) : null}
           {outcomes[r.outcome]}
           {r.required ? <Approvers rule={r} /> : null} <span class="quiet">{r.message}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+// Approvals says who approved what, and why an approval does not count.
+function Approvals({ gate }: { gate: Gate }) {
+  return (
+    <ul class="plain">
+      {gate.approvals?.map((a) => (
+        <li key={a.name} class="line">
+          <span class="avatar" aria-hidden="true">
+            {initials(a.user)}
+          </span>
+          <strong>{a.user}</strong> approved <Revision of={a.revision} /> <Ago at={a.at} />
+          {!a.counts && <Pill state="suspended">does not count</Pill>} <span class="quiet">{a.message}</span>
         </li>
       ))}
     </ul>

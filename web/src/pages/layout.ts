@@ -32,7 +32,7 @@ function way(from: Point, to: Point, by: Point[]): Point[] {
 }
 
 // place puts the nodes in layers, sources first.
-function place(shape: Shape): Layout {
+export function place(shape: Shape): Layout {
   const g = new dagre.graphlib.Graph({ multigraph: true });
   g.setGraph({ rankdir: 'LR', nodesep: 14, ranksep: 60, marginx: 20, marginy: 20 });
   g.setDefaultEdgeLabel(() => ({}));
@@ -55,8 +55,3 @@ function place(shape: Shape): Layout {
   const whole = g.graph();
   return { boxes, lines, width: whole.width ?? 0, height: whole.height ?? 0 };
 }
-
-// This file runs as a worker: thousands of nodes take seconds, in which the page must go on.
-self.onmessage = (e: MessageEvent<{ number: number; shape: Shape }>) => {
-  self.postMessage({ number: e.data.number, layout: place(e.data.shape) });
-};

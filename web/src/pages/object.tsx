@@ -1,13 +1,15 @@
-import { Network, Table2, X } from 'lucide-preact';
+import { Network, Table2 } from 'lucide-preact';
 import { useRef, useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
 import { Answer, Detail, get, Item, Node, path, ReleaseDiff, Reverted, Tree as Made } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Icon, KindIcon } from '../icons';
-import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, Tabs, Text } from '../parts';
+import { Conditions, Events } from '../conditions';
+import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, shortRevision, Tabs, Text } from '../parts';
 import { Pipeline } from '../pipeline';
 import { Link } from '../router';
-import { idOf, stateOf, Tree } from '../tree';
+import { Panel } from '../panel';
+import { flat, idOf, stateOf, Tree } from '../tree';
 import { GateBody, GateState } from './gate';
 import { PendingChange } from './pending';
 
@@ -24,7 +26,7 @@ export function ObjectPage({ id }: { id: string }) {
       {item && <GateState item={item} />}
       {data && !data.gate && (
         <span class="end">
-          <ActionBar id={id} actions={data.actions} seen={[]} onDone={reload} />
+          <ActionBar id={id} actions={data.actions} seen={[]} detail={data} onDone={reload} />
         </span>
       )}
     </Heading>
@@ -78,8 +80,8 @@ function Way({ id }: { id: string }) {
 
 function Parts({ id, data }: { id: string; data: Detail }) {
   const parts = [
-    { name: 'Conditions', show: () => <Conditions data={data} /> },
-    { name: 'Events', show: () => <Events data={data} /> },
+    { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
+    { name: 'Events', show: () => <Events of={data.events} error={data.eventError} /> },
     { name: 'History', show: () => <History id={id} data={data} /> },
     { name: 'YAML', show: () => <YAML text={data.yaml} /> },
   ];
@@ -176,60 +178,6 @@ function Admitted({ data }: { data: Detail }) {
   ) : null;
 }
 
-function Conditions({ data }: { data: Detail }) {
-  if (!data.conditions?.length) {
-    return <Empty>Its controller has reported nothing yet.</Empty>;
-  }
-  return (
-    <section class="card">
-      <ul class="plain rows">
-        {data.conditions.map((c) => (
-          <li key={c.type}>
-            <div class="line">
-              <strong>
-                {c.type}: {c.status}
-              </strong>
-              <span class="quiet">{c.reason}</span>
-              <span class="end">
-                <Ago at={c.lastTransitionTime} />
-              </span>
-            </div>
-            <p>{c.message}</p>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function Events({ data }: { data: Detail }) {
-  if (data.eventError) {
-    return <Problem error={new Error(data.eventError)} />;
-  }
-  if (data.events.length === 0) {
-    return <Empty>No events in the last hour.</Empty>;
-  }
-  return (
-    <section class="card">
-      <ul class="plain rows">
-        {data.events.map((e) => (
-          <li>
-            <div class="line">
-              <Pill state={e.type === 'Warning' ? 'failed' : 'ready'}>{e.type}</Pill>
-              <strong>{e.reason}</strong>
-              {e.count > 1 && <span class="quiet">{e.count} times</span>}
-              <span class="end">
-                <Ago at={e.at} />
-              </span>
-            </div>
-            <p>{e.message}</p>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
 function YAML({ text }: { text: string }) {
   const [said, setSaid] = useState('Copy');
   const copy = () => navigator.clipboard?.writeText(text).then(() => setSaid('Copied'), () => setSaid('The browser refused'));
@@ -246,6 +194,7 @@ function History({ id, data }: { id: string; data: Detail }) {
   }
   return (
     <Card title="History">
+      <Compare id={id} data={data} />
       {data.item.kind === 'Kustomization' && (
         <p class="quiet pad">
           The cluster keeps no manifests of earlier revisions: the links compare the commits in git. What waits at a gate is compared with the
@@ -256,13 +205,17 @@ function History({ id, data }: { id: string; data: Detail }) {
         {data.history.map((h, i) => (
           <li key={h.name + h.at}>
             <div class="line">
-              <Revision of={h.name} /> <strong>{h.status}</strong>
-              <span class="quiet">{h.by}</span>
+              {h.subject && <strong>{h.subject}</strong>} <Revision of={h.name} /> <span>{h.status}</span>
+              <span class="quiet">
+                <Author of={h.author} /> {h.by}
+              </span>
               <span class="end">
                 <Ago at={h.at} />
               </span>
             </div>
-            <p class="quiet">{h.text}</p>
+            <p class="quiet">
+              <Digest of={h.text} />
+            </p>
             <div class="line">
               <Outside to={h.commit}>commit in git</Outside>
               <Outside to={h.compare}>changes since the revision before, in git</Outside>
@@ -272,6 +225,61 @@ function History({ id, data }: { id: string; data: Detail }) {
         ))}
       </ul>
     </Card>
+  );
+}
+
+// Digest shows a digest with 8 characters; other texts as they are.
+function Digest({ of }: { of?: string }) {
+  const digest = /^sha256:([0-9a-f]{8})[0-9a-f]+$/.exec(of ?? '');
+  return digest ? <span class="mono" title={of}>{digest[1]}</span> : <>{of}</>;
+}
+
+// Compare shows what differs between any two versions of the history.
+function Compare({ id, data }: { id: string; data: Detail }) {
+  const isRelease = data.item.kind === 'HelmRelease';
+  const known = new Set<string>();
+  const all = data.history.map((h) => ({ value: isRelease ? String(h.version) : h.name, name: shortRevision(h.name) })).filter((h) => !known.has(h.value) && known.add(h.value));
+  const [from, setFrom] = useState(all[1]?.value ?? '');
+  const [to, setTo] = useState(all[0]?.value ?? '');
+  const [page, setPage] = useState('');
+  const [error, setError] = useState<Error>();
+  if (all.length < 2 || (!isRelease && !data.history.some((h) => h.commit))) {
+    return null;
+  }
+  const choose = (set: (v: string) => void) => (e: { currentTarget: HTMLSelectElement }) => {
+    set(e.currentTarget.value);
+    setPage('');
+  };
+  const find = async () => {
+    try {
+      const q = new URLSearchParams({ from, to });
+      setPage((await get<{ compare: string }>(`objects/${path(id)}/diff?${q.toString()}`)).compare);
+      setError(undefined);
+    } catch (e) {
+      setError(e as Error);
+    }
+  };
+  const options = all.map((h) => <option value={h.value}>{h.name}</option>);
+  return (
+    <div class="pad">
+      <div class="filters">
+        <label>
+          Compare
+          <select value={from} onChange={choose(setFrom)}>
+            {options}
+          </select>
+        </label>
+        <label>
+          with
+          <select value={to} onChange={choose(setTo)}>
+            {options}
+          </select>
+        </label>
+        {!isRelease && from !== to && (page ? <Outside to={page}>open the comparison</Outside> : <button onClick={() => void find()}>Compare in git</button>)}
+      </div>
+      <Problem error={error} />
+      {isRelease && from !== to && <Versions key={from + ' ' + to} id={id} from={Number(from)} to={Number(to)} />}
+    </div>
   );
 }
 
@@ -346,11 +354,6 @@ function Resources({ id, data: detail }: { id: string; data: Detail }) {
   );
 }
 
-// flat returns the objects of a tree, with their depth.
-function flat(nodes: Node[], depth = 0): [Node, number][] {
-  return nodes.flatMap((n) => [[n, depth] as [Node, number], ...flat(n.below ?? [], depth + 1)]);
-}
-
 function Rows({ top, words, onChoose }: { top: Node; words: string; onChoose: (n: Node) => void }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Table of resources">
@@ -389,85 +392,6 @@ function Rows({ top, words, onChoose }: { top: Node; words: string; onChoose: (n
             ))}
         </tbody>
       </table>
-    </div>
-  );
-}
-
-// Panel is one object of a tree: its health in words, images, and the logs of a pod.
-function Panel({ node, onClose }: { node: Node; onClose: () => void }) {
-  const pods = flat([node]).map(([n]) => n).filter((n) => n.kind === 'Pod');
-  return (
-    <aside class="panel" aria-label={idOf(node)} onKeyDown={(e) => e.key === 'Escape' && onClose()}>
-      <header>
-        <span class="tile-icon">
-          <KindIcon kind={node.kind} />
-        </span>
-        <div>
-          <strong>{node.name}</strong>
-          <div class="quiet">
-            {node.kind} {node.namespace && `· ${node.namespace}`}
-          </div>
-        </div>
-        <button class="ghost" aria-label="Close" onClick={onClose} ref={(b) => b?.focus()}>
-          <Icon of={X} />
-        </button>
-      </header>
-      <dl class="facts">
-        <dt>Health</dt>
-        <dd>
-          <Pill state={stateOf(node.status)}>{node.status}</Pill> {node.message}
-        </dd>
-        {!!node.images?.length && (
-          <>
-            <dt>Images</dt>
-            <dd>
-              {node.images.map((i) => (
-                <div>
-                  <code>{i}</code>
-                </div>
-              ))}
-            </dd>
-          </>
-        )}
-        {!!node.below?.length && (
-          <>
-            <dt>Made</dt>
-            <dd>
-              {node.below.map((n) => (
-                <div>{idOf(n)}</div>
-              ))}
-            </dd>
-          </>
-        )}
-      </dl>
-      {pods.map((pod) => (pod.containers ?? []).map((c) => <Log pod={pod} container={c} />))}
-    </aside>
-  );
-}
-
-function Log({ pod, container }: { pod: Node; container: string }) {
-  const [text, setText] = useState<string>();
-  const [error, setError] = useState<Error>();
-  const load = async () => {
-    const q = new URLSearchParams({ namespace: pod.namespace ?? '', pod: pod.name, container });
-    try {
-      const log = await get<{ text: string }>('logs?' + q.toString());
-      setText(log.text);
-      setError(undefined);
-    } catch (e) {
-      setError(e as Error);
-    }
-  };
-  return (
-    <div class="pad">
-      <div class="line">
-        <span class="quiet">{pod.name}</span>
-        <button class="small" onClick={() => void load()}>
-          logs of {container}
-        </button>
-      </div>
-      <Problem error={error} />
-      {text !== undefined && <Text label={`Logs of ${container}`}>{text || 'The log is empty.'}</Text>}
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { ArrowRight, CircleHelp, GitCompareArrows, Shield } from 'lucide-preact'
 import { Change, ChangePage, ChangeSet, Group, Overview as Data, Page, Problem as Cause, State, states } from '../api';
 import { Loaded, useData, useTitle } from '../hooks';
 import { Icon, KindIcon, StateIcon } from '../icons';
-import { Ago, Author, Card, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
+import { Ago, Author, Brief, Card, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
 import { Link } from '../router';
 import { Table } from './applications';
 
@@ -101,7 +101,9 @@ function Needed({ cause: { item, count, dependents } }: { cause: Cause }) {
           <Ago at={item.since} />
         </span>
       </div>
-      <p class="clamp">{item.message}</p>
+      <p class="clamp">
+        <Brief text={item.message} />
+      </p>
       <div class="buttons">
         <Link to={'/why?q=' + encodeURIComponent(item.id)} class="button">
           <Icon of={CircleHelp} /> Why?
@@ -150,13 +152,13 @@ function Deployments() {
 // stateOf returns the state of a change: the worst of what it concerns.
 export function stateOf(c: ChangeSet): State {
   const items = [...(c.live ?? []), ...(c.sources ?? [])];
-  return c.pendingCount > 0 ? 'waiting' : (states.find((s) => items.some((i) => i.state === s)) ?? 'ready');
+  return c.failedCount > 0 ? 'failed' : c.pendingCount > 0 ? 'waiting' : (states.find((s) => items.some((i) => i.state === s)) ?? 'ready');
 }
 
 function Deployment({ of: c }: { of: ChangeSet }) {
   const state = stateOf(c);
-  const names = [...new Set([...(c.pending ?? []), ...(c.live ?? [])].map((i) => i.name))];
-  const done = [c.pendingCount && `${c.pendingCount} waiting`, c.liveCount && `${c.liveCount} applied`].filter(Boolean).join(', ');
+  const names = [...new Set([...(c.failed ?? []), ...(c.pending ?? []), ...(c.live ?? [])].map((i) => i.name))];
+  const done = [c.failedCount && `${c.failedCount} failed`, c.pendingCount && `${c.pendingCount} waiting`, c.liveCount && `${c.liveCount} applied`].filter(Boolean).join(', ');
   return (
     <li class="item">
       <span class={`tile-icon ${state}`}>

@@ -5,7 +5,7 @@ import { go } from '../router';
 import { themeChanged } from '../theme';
 import { Picture as Content, Shown, size } from './fold';
 import type { Layout } from './layout';
-import LayoutWorker from './layout?worker';
+import LayoutWorker from './layout.worker?worker';
 import { hit, paint, prepare, readableZoom, readTheme, Scene, seen, Theme, titleOf, View, visible } from './paint';
 
 const settleDelay = 150; // milliseconds without a move until what is in sight can be focused
@@ -237,8 +237,42 @@ function Canvas(props: CanvasProps) {
         <div ref={content} class="canvas">
           {rest && <Targets {...props} rest={rest} width={view.current?.clientWidth ?? 0} height={view.current?.clientHeight ?? 0} />}
         </div>
+        {rest && view.current && <Minimap layout={layout} rest={rest} width={view.current.clientWidth} height={view.current.clientHeight} onMove={move} />}
       </div>
     </>
+  );
+}
+
+const minimap = { width: 180, height: 110 }; // at most, in pixels
+
+interface MinimapProps {
+  layout: Layout;
+  rest: View;
+  width: number;
+  height: number;
+  onMove: (to: View) => void;
+}
+
+// Minimap shows where the part in sight is, unless that is everything. A click moves there. The keys of the picture do
+// the same, so it is not read aloud.
+function Minimap({ layout, rest, width, height, onMove }: MinimapProps) {
+  const boxes = useMemo(() => layout.boxes.map((b) => `M${b.x} ${b.y}h${size.width}v${size.height}h${-size.width}z`).join(''), [layout]);
+  if (layout.width * rest.zoom <= width && layout.height * rest.zoom <= height) {
+    return null;
+  }
+  const scale = Math.min(minimap.width / layout.width, minimap.height / layout.height);
+  const centre = (e: PointerEvent) => {
+    e.stopPropagation(); // it is no move of the picture
+    const box = (e.currentTarget as Element).getBoundingClientRect();
+    const [x, y] = [(e.clientX - box.left) / scale, (e.clientY - box.top) / scale];
+    onMove({ ...rest, x: width / 2 - x * rest.zoom, y: height / 2 - y * rest.zoom });
+  };
+  return (
+    <svg class="minimap" width={layout.width * scale} height={layout.height * scale} viewBox={`0 0 ${layout.width} ${layout.height}`} aria-hidden="true"
+      onPointerDown={centre}>
+      <path d={boxes} />
+      <rect x={-rest.x / rest.zoom} y={-rest.y / rest.zoom} width={width / rest.zoom} height={height / rest.zoom} vector-effect="non-scaling-stroke" />
+    </svg>
   );
 }
 

@@ -1,0 +1,105 @@
+import { ScrollText, X } from 'lucide-preact';
+import { Node, Resource } from './api';
+import { Conditions, Events } from './conditions';
+import { useData } from './hooks';
+import { Icon, KindIcon } from './icons';
+import { logsPath } from './pages/logs';
+import { Loading, ObjectLink, Pill, Tabs, Text } from './parts';
+import { Link } from './router';
+import { flat, idOf, stateOf } from './tree';
+import { WorkloadAction, workloadActions } from './workload';
+
+// Panel is one object of a tree: its health in words, images, what it made, and what can be done with it.
+export function Panel({ node, onClose }: { node: Node; onClose: () => void }) {
+  const id = idOf(node);
+  const hasLogs = flat([node]).some(([n]) => n.kind === 'Pod');
+  return (
+    <aside class="panel" aria-label={id} onKeyDown={(e) => e.key === 'Escape' && onClose()}>
+      <header>
+        <span class="tile-icon">
+          <KindIcon kind={node.kind} />
+        </span>
+        <div>
+          <strong>{node.name}</strong>
+          <div class="quiet">
+            {node.kind} {node.namespace && `· ${node.namespace}`}
+          </div>
+        </div>
+        <button class="ghost" aria-label="Close" onClick={onClose} ref={(b) => b?.focus()}>
+          <Icon of={X} />
+        </button>
+      </header>
+      {(hasLogs || workloadActions(node.kind).length > 0) && (
+        <div class="pad buttons">
+          {hasLogs && (
+            <Link to={logsPath(id)} class="button">
+              <Icon of={ScrollText} size={14} /> Logs
+            </Link>
+          )}
+          {workloadActions(node.kind).map((a) => (
+            <WorkloadAction id={id} action={a} />
+          ))}
+        </div>
+      )}
+      <dl class="facts">
+        <dt>Health</dt>
+        <dd>
+          <Pill state={stateOf(node.status)}>{node.status}</Pill> {node.message}
+        </dd>
+        {!!node.images?.length && (
+          <>
+            <dt>Images</dt>
+            <dd>
+              {node.images.map((i) => (
+                <div>
+                  <code>{i}</code>
+                </div>
+              ))}
+            </dd>
+          </>
+        )}
+        {!!node.below?.length && (
+          <>
+            <dt>Made</dt>
+            <dd>
+              {node.below.map((n) => (
+                <div>{idOf(n)}</div>
+              ))}
+            </dd>
+          </>
+        )}
+      </dl>
+      {node.status !== 'Hidden' && node.status !== 'NotFound' && <More key={id} node={node} />}
+    </aside>
+  );
+}
+
+// More is the object as the cluster has it now.
+function More({ node }: { node: Node }) {
+  const q = new URLSearchParams({ group: node.group ?? '', kind: node.kind, namespace: node.namespace ?? '', name: node.name });
+  const { data, error } = useData<Resource>('resource?' + q.toString(), () => false);
+  if (!data) {
+    return (
+      <div class="pad">
+        <Loading error={error} />
+      </div>
+    );
+  }
+  return (
+    <div class="pad">
+      {data.owners.length > 0 && <p class="quiet">Owned by {data.owners.join(', ')}</p>}
+      {data.appliedBy && (
+        <p class="quiet">
+          Applied by <ObjectLink id={data.appliedBy} />
+        </p>
+      )}
+      <Tabs
+        parts={[
+          { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
+          { name: 'Events', count: data.events.length, show: () => <Events of={data.events} error={data.eventError} /> },
+          { name: 'Manifest', show: () => <Text label={`Manifest of ${node.name}`}>{data.yaml}</Text> },
+        ]}
+      />
+    </div>
+  );
+}
