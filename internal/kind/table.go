@@ -106,7 +106,8 @@ var kinds = []*Kind{
 		AlsoDeleted:  "the objects that it applied",
 	},
 	{
-		Words:  []string{"input-provider", "input-providers", "resourcesetinputprovider", "resourcesetinputproviders", "rsip"},
+		Words: []string{"input-provider", "input-providers", "resourcesetinputprovider", "resourcesetinputproviders",
+			"rsip"},
 		Plural: "input-providers",
 		New:    func() reconcile.Object { return &controlplanev1.ResourceSetInputProvider{} },
 		NewList: func() client.ObjectList {

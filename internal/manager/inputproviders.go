@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// addInputProviders adds the controller of the providers of inputs for ResourceSets. LeftTo returns which other controller
-// reconciles them, if there is one.
+// addInputProviders adds the controller of the providers of inputs for ResourceSets. LeftTo returns which other
+// controller reconciles them, if there is one.
 func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Context) string) error {
 	return errors.Join(
 		inputprovider.ObserveArtifacts(ctx, p.kernel.Edges, p.mgr.GetCache()),

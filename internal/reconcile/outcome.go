@@ -153,8 +153,8 @@ func (o Outcome) Changed(reason string, counts []any, summary string) Outcome {
 	return o
 }
 
-// After makes the kernel reconcile an object again after a delay, which is at least 1 ms, instead of at its interval. It
-// is for objects that are Ready, that wait, or that gates hold.
+// After makes the kernel reconcile an object again after a delay of at least 1 ms, instead of at its interval. It is
+// for objects that are Ready, that wait, or that gates hold.
 func (o Outcome) After(delay time.Duration) Outcome {
 	o.after = max(delay, time.Millisecond)
 	return o

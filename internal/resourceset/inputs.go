@@ -55,7 +55,8 @@ func (c *Controller) Observe(ctx context.Context, objects cache.Cache) error {
 
 // Providers returns the inputs of a ResourceSet: its own, then those of its providers by name. It returns an outcome
 // while a provider has not exported inputs yet: nothing may be pruned because of that.
-func Providers(ctx context.Context, reader client.Reader, obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
+func Providers(ctx context.Context, reader client.Reader,
+	obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
 	var all []expand.Provider
 	if len(obj.Spec.Inputs) > 0 {
 		own, err := inputsOf(controlplanev1.ResourceSetKind, obj, obj.Spec.Inputs)
@@ -97,8 +98,8 @@ func inputProviders(ctx context.Context, reader client.Reader,
 			p := &controlplanev1.ResourceSetInputProvider{}
 			err := reader.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: from.Name}, p)
 			if apierrors.IsNotFound(err) {
-				return nil, fault.New(meta.BuildFailedReason, "ResourceSetInputProvider '%s/%s' not found", obj.Namespace,
-					from.Name).WithHint("Create it, or remove it from spec.inputsFrom").Final()
+				return nil, fault.New(meta.BuildFailedReason, "ResourceSetInputProvider '%s/%s' not found",
+					obj.Namespace, from.Name).WithHint("Create it, or remove it from spec.inputsFrom").Final()
 			}
 			if err != nil {
 				return nil, err
@@ -108,7 +109,8 @@ func inputProviders(ctx context.Context, reader client.Reader,
 		}
 		selector, err := metav1.LabelSelectorAsSelector(from.Selector)
 		if err != nil {
-			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).Final()
+			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).
+				Final()
 		}
 		list := &controlplanev1.ResourceSetInputProviderList{}
 		if err := reader.List(ctx, list, client.InNamespace(obj.Namespace),

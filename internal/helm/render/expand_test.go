@@ -19,7 +19,8 @@ func templates(inputs, text string) expand.Request {
 func TestExpand(t *testing.T) {
 	r := New(Options{Children: 1})
 	t.Cleanup(r.Close)
-	q := templates(`[{"n":1},{"n":2}]`, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'a<< inputs.n >>', generation: 3}\n")
+	q := templates(`[{"n":1},{"n":2}]`,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'a<< inputs.n >>', generation: 3}\n")
 	result, err := r.Expand(t.Context(), "ResourceSet 'ns/apps'", q)
 	if err != nil {
 		t.Fatal(err)
