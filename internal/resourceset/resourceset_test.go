@@ -115,7 +115,8 @@ func TestInputsOfProviders(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
 	set := s.set("apps", fromProviders)
-	s.NotReady(set, "apps", "BuildFailed", "ResourceSetInputProvider '"+s.Namespace+"/one' not found")
+	s.NotReady(set, "apps", "BuildFailed", "ResourceSetInputProvider '"+s.Namespace+"/one' not found. "+
+		"Create it, or remove it from spec.inputsFrom")
 	s.provider("one", `[{id: "1"}]`, map[string]string{"env": "test"})
 	s.ready("apps")
 	s.has("x-1", "null")
@@ -309,6 +310,8 @@ func TestDependencies(t *testing.T) {
 	s.has("top", "null")
 	invalid := s.set("invalid", strings.Replace(depends, "data.open == 'yes'", "data.open ==", 1))
 	s.NotReady(invalid, "invalid", "InvalidCELExpression", "spec.dependsOn[0].readyExpr is invalid")
+	s.NotReady(invalid, "invalid", "InvalidCELExpression",
+		"Correct it. It can use the fields of the object by name, such as status")
 }
 
 const completed = `

@@ -59,3 +59,13 @@ func TestExpansionsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestCrashOfAnExpansion(t *testing.T) {
+	err := explain(&endedError{endedCrash, "it ended"}, "ResourceSet 'a/b'", "Other ResourceSets are not affected")
+	if want := "cannot render ResourceSet 'a/b': it ended. Other ResourceSets are not affected"; err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	if isOfTemplates(err) {
+		t.Error("it is not retried")
+	}
+}
