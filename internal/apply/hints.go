@@ -42,7 +42,8 @@ func adviceFor(owner Owner) advice {
 		namespace: "Declare the Namespace, or add a dependsOn on the Kustomization that creates it",
 		definition: "Install its CustomResourceDefinition first: declare it here, or add a dependsOn on the " +
 			"Kustomization that installs it",
-		right:       "Grant the right to the account that applies, or set spec.serviceAccountName to an account that has it",
+		right: "Grant the right to the account that applies, or set spec.serviceAccountName to an account that " +
+			"has it",
 		unspecified: "Set metadata.namespace, or spec.targetNamespace of the Kustomization",
 	}
 	if owner.Group == resourceSetGroup {

@@ -39,7 +39,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	}
 	if removed != "" {
-		c.reportLeftBehind(ctx, obj, fmt.Sprintf("%s left in the cluster: %s", rollout.CountObjects(len(inventory)), removed))
+		c.reportLeftBehind(ctx, obj, rollout.CountObjects(len(inventory))+" left in the cluster: "+removed)
 		return nil
 	}
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)

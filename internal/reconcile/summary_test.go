@@ -27,7 +27,8 @@ func (r *clusterRecorder) AnnotatedEventf(_, _ runtime.Object, _ map[string]stri
 func TestOneEventSaysThatAnObjectIsReadyByAChange(t *testing.T) {
 	changed := func(revision, summary string) func(context.Context, *pass) reconcile.Outcome {
 		return func(context.Context, *pass) reconcile.Outcome {
-			return reconcile.Ready("Succeeded", "applied %s", revision).Changed("Progressing", []any{"created", 1}, summary)
+			return reconcile.Ready("Succeeded", "applied %s", revision).Changed("Progressing", []any{"created", 1},
+				summary)
 		}
 	}
 	s := &step{reconcile: changed("one", "1 created")}

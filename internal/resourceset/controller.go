@@ -36,8 +36,8 @@ const FieldManager = "flux-operator"
 
 // Renderer renders templates, in bounded time and memory.
 type Renderer interface {
-	// Expand returns an error that is a fault of the templates or their inputs, or one that a retry may solve. Name names
-	// the ResourceSet in messages.
+	// Expand renders what is requested. Name names the ResourceSet in messages. Faults that are not terminal are
+	// retried; other errors are those of the templates or their inputs.
 	Expand(ctx context.Context, name string, q expand.Request) (*expand.Result, error)
 }
 

@@ -48,8 +48,8 @@ func (d *Dependencies) Close() {
 	d.cluster.Close()
 }
 
-// keyOf identifies a dependency of a ResourceSet to the watcher. Each has a key of its own, as the readyExpr of one does
-// not apply to the others.
+// keyOf identifies a dependency of a ResourceSet to the watcher. Each has its own key, as the readyExpr of one does not
+// apply to the others.
 func keyOf(owner reconcile.Ref, n int) string {
 	return owner.NamespacedName.String() + "#" + strconv.Itoa(n)
 }
@@ -95,8 +95,8 @@ func (c *Controller) validateSpec(obj *controlplanev1.ResourceSet) error {
 	policy := rollout.ReferencePolicy{NoCrossNamespace: c.Options.NoCrossNamespaceRefs}
 	for i, on := range obj.Spec.DependsOn {
 		if _, err := checkOf(on); err != nil {
-			return fault.New(meta.InvalidCELExpressionReason, "spec.dependsOn[%d].readyExpr is invalid", i).Because(err).
-				WithHint("Correct it. It can use the fields of the object by name, such as status").Final()
+			return fault.New(meta.InvalidCELExpressionReason, "spec.dependsOn[%d].readyExpr is invalid", i).
+				Because(err).WithHint("Correct it. It can use the fields of the object by name, such as status").Final()
 		}
 		if on.Namespace == "" {
 			continue

@@ -103,7 +103,8 @@ func observe[T reconcile.Object](ctx context.Context, edges *reconcile.Edges, ob
 
 // Providers returns the inputs of a ResourceSet: its own, then those of its providers by name. It returns an outcome
 // while a provider has not exported inputs yet: nothing may be pruned because of that.
-func Providers(ctx context.Context, reader client.Reader, obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
+func Providers(ctx context.Context, reader client.Reader,
+	obj *controlplanev1.ResourceSet) ([]expand.Provider, *reconcile.Outcome, error) {
 	var all []expand.Provider
 	if len(obj.Spec.Inputs) > 0 {
 		own, err := inputsOf(controlplanev1.GroupVersion.WithKind(controlplanev1.ResourceSetKind), obj, obj.Spec.Inputs)
@@ -167,7 +168,8 @@ func inputProviders(ctx context.Context, reader client.Reader,
 		}
 		selector, err := metav1.LabelSelectorAsSelector(from.Selector)
 		if err != nil {
-			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).Final()
+			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).
+				Final()
 		}
 		list := kind.list()
 		if err := reader.List(ctx, list, client.InNamespace(obj.Namespace),

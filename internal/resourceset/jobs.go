@@ -25,7 +25,7 @@ func recreatesOnFailure(o *unstructured.Unstructured) bool {
 		o.GetAnnotations()[controlplanev1.RecreateOnFailureAnnotation] == controlplanev1.Enabled
 }
 
-// failedJobs returns the Jobs that are to be created again.
+// failedJobs returns the Jobs that must be created again.
 func (r *run) failedJobs(ctx context.Context) (map[apply.Ref]types.UID, error) {
 	failed := map[apply.Ref]types.UID{}
 	if r.Clock.Now().Before(r.state.apply.nextRecreation) && !r.pass.Requested {
@@ -43,7 +43,7 @@ func (r *run) failedJobs(ctx context.Context) (map[apply.Ref]types.UID, error) {
 	return failed, nil
 }
 
-// jobsAreFine reports whether no Job is to be created again.
+// jobsAreFine reports whether no Job must be created again.
 func (r *run) jobsAreFine(ctx context.Context) bool {
 	failed, err := r.failedJobs(ctx)
 	return err == nil && len(failed) == 0

@@ -48,7 +48,8 @@ func TestApplyDriftPruneAndDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cm.Labels["team"] != "platform" || cm.Annotations["example.com/by"] != "set" ||
-		cm.Labels[controlplanev1.OwnerNameLabel] != "apps" || cm.Labels[controlplanev1.OwnerNamespaceLabel] != s.Namespace {
+		cm.Labels[controlplanev1.OwnerNameLabel] != "apps" ||
+		cm.Labels[controlplanev1.OwnerNamespaceLabel] != s.Namespace {
 		t.Errorf("metadata %v %v", cm.Labels, cm.Annotations)
 	}
 	if m := cm.ManagedFields[0].Manager; m != "flux-operator" {
@@ -62,7 +63,8 @@ func TestApplyDriftPruneAndDelete(t *testing.T) {
 	if got := len(set.Status.Inventory.Entries); got != 4 {
 		t.Errorf("%d entries", got)
 	}
-	s.HasEvent("apps", "ReconciliationSucceeded", "Reconciliation finished in ", "ConfigMap/"+s.Namespace+"/a-one created")
+	s.HasEvent("apps", "ReconciliationSucceeded", "Reconciliation finished in ",
+		"ConfigMap/"+s.Namespace+"/a-one created")
 
 	t.Log("drift is corrected")
 	s.Patch(&corev1.ConfigMap{}, "a-one", `{"data":{"provider":"x"}}`)
@@ -78,7 +80,8 @@ func TestApplyDriftPruneAndDelete(t *testing.T) {
 	}
 
 	t.Log("a suspended ResourceSet does nothing")
-	s.Patch(set, "apps", `{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcile":"Disabled"}},"spec":{"inputs":[]}}`)
+	s.Patch(set, "apps", `{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcile":"Disabled"}},`+
+		`"spec":{"inputs":[]}}`)
 	s.Suspended("ResourceSet", "apps")
 	s.Patch(set, "apps", `{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcile":null}}}`)
 	s.NotReady(set, "apps", "BuildFailed", "map has no entry for key")
@@ -112,7 +115,8 @@ func TestInputsOfProviders(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
 	set := s.set("apps", fromProviders)
-	s.NotReady(set, "apps", "BuildFailed", "ResourceSetInputProvider '"+s.Namespace+"/one' not found")
+	s.NotReady(set, "apps", "BuildFailed", "ResourceSetInputProvider '"+s.Namespace+"/one' not found. "+
+		"Create it, or remove it from spec.inputsFrom")
 	s.provider("one", `[{id: "1"}]`, map[string]string{"env": "test"})
 	s.ready("apps")
 	s.has("x-1", "null")
@@ -211,8 +215,8 @@ func (s *harness) finish(uid types.UID, condition batchv1.JobConditionType) {
 		job.Status.StartTime = &now
 	}
 	add := func(c batchv1.JobConditionType) {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue,
-			LastTransitionTime: now})
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c,
+			Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	if condition == batchv1.JobFailed {
 		add(batchv1.JobFailureTarget)
@@ -306,6 +310,8 @@ func TestDependencies(t *testing.T) {
 	s.has("top", "null")
 	invalid := s.set("invalid", strings.Replace(depends, "data.open == 'yes'", "data.open ==", 1))
 	s.NotReady(invalid, "invalid", "InvalidCELExpression", "spec.dependsOn[0].readyExpr is invalid")
+	s.NotReady(invalid, "invalid", "InvalidCELExpression",
+		"Correct it. It can use the fields of the object by name, such as status")
 }
 
 const completed = `
@@ -333,7 +339,8 @@ resources:
       spec: {containers: [{name: a, image: a}]}
 `
 
-const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: x, user: u}}],
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
+contexts: [{name: c, context: {cluster: x, user: u}}],
 clusters: [{name: x, cluster: {server: "https://example.com", certificate-authority-data: Y2E=}}]}`
 
 func TestDataOfOtherObjects(t *testing.T) {
@@ -424,7 +431,8 @@ func TestTakeOverFromAKustomization(t *testing.T) {
 	s.GitRepository("app")
 	s.Kustomization("app", "app", "")
 	s.ConfigMapHas("moved", "1")
-	s.set("apps", "resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: moved, namespace: NS}, data: {k: '2'}}]")
+	s.set("apps", "resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: moved, namespace: NS}, "+
+		"data: {k: '2'}}]")
 	s.ready("apps")
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("other", "1")})
 	s.RequestFetch("app")

@@ -29,8 +29,7 @@ func newDeletions() *deletions {
 	return d
 }
 
-// Report calls report with "<object> deleted" for each object whose deletion was requested, and held by finalizers, when
-// it is gone.
+// Report calls report with "<object> deleted" for each object whose deletion finalizers held, once it is gone.
 func (d *Deletions) Report(target *Target, pruned []apply.Change, report func(message string)) {
 	of := d.ofTargets.Of(target, newDeletions, func(d *deletions) { d.end() })
 	for _, change := range pruned {

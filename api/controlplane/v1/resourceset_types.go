@@ -94,7 +94,8 @@ type ResourceSetSpec struct {
 }
 
 // InputProviderReference selects providers of inputs by name or by label.
-// +kubebuilder:validation:XValidation:message="name or selector must be set",rule="has(self.name) || has(self.selector)"
+// +kubebuilder:validation:XValidation:message="name or selector must be set",rule="has(self.name) ||
+// +>  has(self.selector)"
 // +kubebuilder:validation:XValidation:message="name and selector cannot both be set",rule="!has(self.name) ||
 // +>  !has(self.selector)"
 type InputProviderReference struct {

@@ -16,8 +16,8 @@ import (
 // inputCount is the key of the values of an expansion: the number of input sets.
 const inputCount = "inputs"
 
-// Expand renders the templates of a ResourceSet, which name names, in a child. An error of the templates or their inputs
-// is an [*Error]. Templates that take too long, or render too much, have a terminal error.
+// Expand renders the templates of a ResourceSet, which name names, in a child. An error of the templates or inputs is
+// an [*Error]. Templates that take too long, or render too much, have a terminal error.
 func (r *Renderer) Expand(ctx context.Context, name string, q expand.Request) (*expand.Result, error) {
 	text, err := json.Marshal(q)
 	if err != nil {

@@ -19,7 +19,8 @@ func templates(inputs, text string) expand.Request {
 func TestExpand(t *testing.T) {
 	r := New(Options{Children: 1})
 	t.Cleanup(r.Close)
-	q := templates(`[{"n":1},{"n":2}]`, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'a<< inputs.n >>', generation: 3}\n")
+	q := templates(`[{"n":1},{"n":2}]`,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'a<< inputs.n >>', generation: 3}\n")
 	result, err := r.Expand(t.Context(), "ResourceSet 'ns/apps'", q)
 	if err != nil {
 		t.Fatal(err)
@@ -56,5 +57,15 @@ func TestExpansionsAreBounded(t *testing.T) {
 		if f := fault.As(err); !errors.As(err, &own) && (f == nil || !f.Terminal) {
 			t.Errorf("%q: %v is not terminal", text, err)
 		}
+	}
+}
+
+func TestCrashOfAnExpansion(t *testing.T) {
+	err := explain(&endedError{endedCrash, "it ended"}, "ResourceSet 'a/b'", "Other ResourceSets are not affected")
+	if want := "cannot render ResourceSet 'a/b': it ended. Other ResourceSets are not affected"; err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	if isOfTemplates(err) {
+		t.Error("it is not retried")
 	}
 }

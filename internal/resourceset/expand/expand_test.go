@@ -73,7 +73,8 @@ const configMap = "\nresources:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata
 func TestExpand(t *testing.T) {
 	for name, c := range map[string]struct{ spec, want string }{
 		"flatten": {
-			spec: "inputs: [{tenant: a, num: 1000000, f: 1.5}, {tenant: b, num: 2, f: 2}]" + configMap + `"<< inputs.tenant >>"}
+			spec: "inputs: [{tenant: a, num: 1000000, f: 1.5}, {tenant: b, num: 2, f: 2}]" + configMap +
+				`"<< inputs.tenant >>"}
   data: {num: "<< inputs.num >>", q: "<< inputs.num | quote >>", f: "<< inputs.f >>", p: "<< inputs.provider.name >>"}`,
 			want: `ConfigMap/a {"f":1.5,"num":1000000,"p":"apps","q":"1000000"}` + "\n" +
 				`ConfigMap/b {"f":2,"num":2,"p":"apps","q":"2"}`,
@@ -81,8 +82,9 @@ func TestExpand(t *testing.T) {
 		"no inputs":              {spec: configMap[1:] + `'<< "A b" | slugify >>'}`, want: "ConfigMap/a-b null"},
 		"no input of a provider": {spec: "providers: {none: []}" + configMap + "a}", want: ""},
 		"permute": {
-			spec: "strategy: Permute\nproviders: {Env-1: [{e: dev}, {e: prod}], regions: [{r: us}, {r: eu}], none: []}" +
-				configMap + `"<< inputs.env_1.e >>-<< inputs.regions.r >>"}` + "\n  data: {id: << inputs.id | quote >>}",
+			spec: "strategy: Permute\nproviders: {Env-1: [{e: dev}, {e: prod}], " +
+				"regions: [{r: us}, {r: eu}], none: []}" + configMap +
+				`"<< inputs.env_1.e >>-<< inputs.regions.r >>"}` + "\n  data: {id: << inputs.id | quote >>}",
 			// Adler-32 of env_1=0/regions=0 and so on, by Python's zlib.adler32
 			want: strings.Join([]string{`ConfigMap/dev-us {"id":"894961114"}`, `ConfigMap/dev-eu {"id":"895026651"}`,
 				`ConfigMap/prod-us {"id":"895682011"}`, `ConfigMap/prod-eu {"id":"895747548"}`}, "\n"),
@@ -93,7 +95,8 @@ func TestExpand(t *testing.T) {
 		},
 		"the first of equal objects counts": {
 			spec: "inputs: [{a: 1}, {a: 2}]" + configMap + "x}\n  data: {a: << inputs.a | quote >>}\n" +
-				"resourcesTemplate: |\n  apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: x}\n  ---\n  # nothing\n" +
+				"resourcesTemplate: |\n  apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: x}\n" +
+				"  ---\n  # nothing\n" +
 				"  ---\n  apiVersion: v1\n  kind: Secret\n  metadata: {name: x}\n",
 			want: `ConfigMap/x {"a":"1"}` + "\nSecret/x null",
 		},
@@ -103,18 +106,21 @@ func TestExpand(t *testing.T) {
 			want: "ConfigMap/x-true null",
 		},
 		"YAML in a value": {
-			spec: `inputs: [{v: "a: b\nc: '"}]` + configMap + "x}\n  data: {v: '<< inputs.v | toJson >>', w: '<< inputs.v " +
+			spec: `inputs: [{v: "a: b\nc: '"}]` + configMap +
+				"x}\n  data: {v: '<< inputs.v | toJson >>', w: '<< inputs.v " +
 				"| quote >>'}",
 			want: `ConfigMap/x {"v":"a: b\nc: '","w":"a: b\nc: '"}`,
 		},
 		"ranges and toYaml": {
-			spec: "inputs: [{list: [1, 2], labels: {b: c, a: '1'}}]\nresourcesTemplate: |\n  <<- range $i := inputs.list >>\n" +
+			spec: "inputs: [{list: [1, 2], labels: {b: c, a: '1'}}]\n" +
+				"resourcesTemplate: |\n  <<- range $i := inputs.list >>\n" +
 				"  ---\n  apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: c<< $i >>\n  data:\n" +
 				"  <<- inputs.labels | toYaml | nindent 4 >>\n  <<- end >>\n",
 			want: `ConfigMap/c1 {"a":"1","b":"c"}` + "\n" + `ConfigMap/c2 {"a":"1","b":"c"}`,
 		},
 		"a list": {
-			spec: "resourcesTemplate: |\n  apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Namespace\n" +
+			spec: "resourcesTemplate: |\n  apiVersion: v1\n  kind: List\n  items:\n" +
+				"  - apiVersion: v1\n    kind: Namespace\n" +
 				"    metadata: {name: a}\n",
 			want: "Namespace/a null",
 		},
@@ -146,7 +152,7 @@ func TestInvalidRequests(t *testing.T) {
 			spec: `inputs: [{v: "a: b: c"}]` + configMap + "x}\n  data: {v: << inputs.v >>}",
 			want: "resources[0] is not valid YAML when it is rendered",
 		},
-		"no kind":    {spec: "resourcesTemplate: 'a: b'", want: "resourcesTemplate: an object has no apiVersion or no kind"},
+		"no kind":    {spec: "resourcesTemplate: 'a: b'", want: "an object has no apiVersion or no kind"},
 		"no object":  {spec: "resourcesTemplate: 'text'", want: "a document is not an object"},
 		"much text":  {spec: `resourcesTemplate: '<< repeat 20000000 "x" >>'`, want: "render more than 16 MiB"},
 		"two in one": {spec: "strategy: Permute\ninputs: []\nproviders: {none: [{}]}" + configMap + "x}", want: ""},
@@ -188,8 +194,9 @@ func TestNamesOfProvidersInTemplates(t *testing.T) {
 
 func TestSlugs(t *testing.T) {
 	for text, want := range map[string]string{
-		"feat/Ünï code": "feat-uni-code", "a & b": "a-and-b", strings.Repeat("ab-", 40): strings.Repeat("ab-", 20) + "ab",
-		strings.Repeat("x", 80): strings.Repeat("x", 63),
+		"feat/Ünï code": "feat-uni-code", "a & b": "a-and-b",
+		strings.Repeat("ab-", 40): strings.Repeat("ab-", 20) + "ab",
+		strings.Repeat("x", 80):   strings.Repeat("x", 63),
 	} {
 		var left = MaxText
 		p, err := parse("t", "<< slugify inputs.v >>")
