@@ -157,8 +157,8 @@ func inputProviders(ctx context.Context, reader client.Reader,
 			p := kind.new()
 			err := reader.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: from.Name}, p)
 			if apierrors.IsNotFound(err) {
-				return nil, fault.New(meta.BuildFailedReason, "%s '%s/%s' not found", kind.Kind, obj.Namespace, from.Name).
-					WithHint("Create it, or remove it from spec.inputsFrom").Final()
+				return nil, fault.New(meta.BuildFailedReason, "%s '%s/%s' not found", kind.Kind, obj.Namespace,
+					from.Name).WithHint("Create it, or remove it from spec.inputsFrom").Final()
 			}
 			if err != nil {
 				return nil, err
@@ -168,8 +168,8 @@ func inputProviders(ctx context.Context, reader client.Reader,
 		}
 		selector, err := metav1.LabelSelectorAsSelector(from.Selector)
 		if err != nil {
-			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).Because(err).
-				Final()
+			return nil, fault.New(meta.BuildFailedReason, "spec.inputsFrom[%d].selector is invalid", i).
+				Because(err).Final()
 		}
 		list := kind.list()
 		if err := reader.List(ctx, list, client.InNamespace(obj.Namespace),

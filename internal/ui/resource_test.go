@@ -34,7 +34,8 @@ func TestResourceShowsAnObjectWithoutItsSecrets(t *testing.T) {
 		}
 	}
 	denied := newSiteAs(t, everyone, "without-rights")
-	status, body := denied.request(http.MethodGet, "/api/v1/resource?kind=Secret&name=x&namespace="+denied.namespace, "")
+	status, body := denied.request(http.MethodGet,
+		"/api/v1/resource?kind=Secret&name=x&namespace="+denied.namespace, "")
 	if status != http.StatusForbidden || !strings.Contains(body, "Ask an administrator") {
 		t.Errorf("without rights: %d %s", status, body)
 	}

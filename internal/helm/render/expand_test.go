@@ -42,7 +42,7 @@ func TestExpansionsAreBounded(t *testing.T) {
 	for text, want := range map[string]string{
 		"<< range until 2000000000 >><< end >>":                                          "MiB of memory",
 		"<< range 1000000000 >><< range 1000000000 >><< end >><< end >>":                 "did not finish within 3s",
-		`<< range 1000000000 >>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx<< end >>`: "render more than 16 MiB",
+		`<< range 1000000000 >>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx<< end >>`: "render more than 16 MiB",
 		`<< repeat 1000000000 (repeat 100 "x") | len >>`:                                 "MiB of memory",
 		`<< define "a" >><< template "a" >><< end >><< template "a" >>`:                  "exceeded maximum template depth",
 		"a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n" +
