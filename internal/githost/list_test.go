@@ -219,7 +219,10 @@ func TestHostsWithoutLists(t *testing.T) {
 	none := startScript(t, "")
 	bitbucket := newClient(t, none, Bitbucket, "https://bitbucket.org/org/app", "token", "x")
 	_, err := collectAll(bitbucket.Branches(testContext(t)))
-	expectTerminal(t, err)
+	_ = expectTerminal(t, err)
+	if !strings.Contains(err.Error(), "Use a repository of GitHub, GitLab, Gitea or Azure DevOps") {
+		t.Errorf("got %v", err)
+	}
 	_, err = collectAll(bitbucket.Environments(testContext(t)))
-	expectTerminal(t, err)
+	_ = expectTerminal(t, err)
 }

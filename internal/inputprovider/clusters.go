@@ -218,8 +218,7 @@ func (c *Clusters) find(ctx context.Context, obj *inputsv1.ClusterInputProvider)
 		found, err = c.findSecrets(ctx, obj, selector)
 	}
 	if err == nil && len(found) > maxClusters {
-		err = failed("spec.selector selects %d clusters, more than %d", len(found), maxClusters).
-			WithHint("Select fewer, and use several providers")
+		err = failed("spec.selector selects %d clusters, more than %d", len(found), maxClusters)
 	}
 	slices.SortFunc(found, func(a, b foundCluster) int { return cmp.Compare(a.Name, b.Name) })
 	return found, err

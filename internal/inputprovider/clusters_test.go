@@ -146,6 +146,9 @@ func TestClusters(t *testing.T) {
 // TestClustersOfClusterAPI has a Cluster whose Secret comes later, as Cluster API creates it.
 func TestClustersOfClusterAPI(t *testing.T) {
 	s := newProviders(t)
+	s.clusterProvider("fleet", "kind: Cluster\nselector: {matchLabels: {env: prod}}")
+	s.NotReady(&inputsv1.ClusterInputProvider{}, "fleet", "ReconciliationFailed",
+		"Install Cluster API, or set spec.kind to Secret")
 	definition := &unstructured.Unstructured{}
 	const text = `
 apiVersion: apiextensions.k8s.io/v1
@@ -173,7 +176,7 @@ spec:
 	capi.SetName("east")
 	capi.SetLabels(map[string]string{"env": "prod"})
 	testenv.Eventually(t, "Clusters are served", func() error { return s.Client.Create(t.Context(), capi.DeepCopy()) })
-	s.clusterProvider("fleet", "kind: Cluster\nselector: {matchLabels: {env: prod}}")
+	s.RequestReconcile(&inputsv1.ClusterInputProvider{}, "fleet")
 	s.clusters("fleet", func(all []cluster) error {
 		if len(all) != 1 || all[0].Name != "east" || all[0].KubeConfigSecret != "east-kubeconfig" || all[0].Reachable {
 			return fmt.Errorf("wrong")

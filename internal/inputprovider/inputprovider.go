@@ -166,8 +166,7 @@ func count(sets int) string {
 func (p *provider) read(ctx context.Context) ([]controlplanev1.InputSet, error) {
 	read := p.readers()[p.obj.Spec.Type]
 	if read == nil {
-		return nil, invalidSpec("spec.type '%s' is not supported", p.obj.Spec.Type).
-			WithHint("Use one of the types in docs/resourcesetinputprovider.md")
+		return nil, invalidSpec("spec.type '%s' is not supported", p.obj.Spec.Type)
 	}
 	sets, err := read(ctx)
 	if err != nil {

@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -208,14 +210,17 @@ func TestServices(t *testing.T) {
 
 	t.Log("a bad answer keeps the inputs, and is not shown")
 	for name, c := range map[string]struct{ answer, message string }{
-		"no list":      {`{}`, "list 'inputs'"},
-		"null":         {`{"inputs":null}`, "list 'inputs'"},
-		"not JSON":     {`<html>s3cret</html>`, "list 'inputs'"},
-		"duplicates":   {`{"inputs":[{"id":"a"},{"id":"a"}]}`, "several entries with the id 'a'"},
-		"no id":        {`{"inputs":[{"name":"a"}]}`, "no 'id' in the entry 0"},
+		"no list": {`{}`,
+			"It must have the form {\"inputs\": [{\"id\": \"1\"}]}; an empty list exports nothing"},
+		"null":       {`{"inputs":null}`, "list 'inputs'"},
+		"not JSON":   {`<html>s3cret</html>`, "list 'inputs'"},
+		"duplicates": {`{"inputs":[{"id":"a"},{"id":"a"}]}`, "several entries with the id 'a'. The IDs must be unique"},
+		"no id": {`{"inputs":[{"name":"a"}]}`,
+			"no 'id' in the entry 0 of 'inputs'. Each entry must have an id, which must be a text"},
 		"numeric id":   {`{"inputs":[{"id":1}]}`, "no 'id' in the entry 0"},
 		"deep":         {`{"inputs":[{"id":"a","v":` + deep + `}]}`, "more than 64 levels"},
-		"large":        {`{"inputs":[{"id":"a","v":"` + strings.Repeat("x", 900<<10) + `"}]}`, "larger than 900 KiB"},
+		"large":        {`{"inputs":[{"id":"a","v":"` + strings.Repeat("x", 900<<10) + `"}]}`,
+			"larger than 900 KiB. Return fewer inputs"},
 		"an entry is1": {`{"inputs":[1]}`, "list 'inputs'"},
 	} {
 		h.answer("/inputs", "%s", c.answer)
@@ -247,7 +252,8 @@ func TestServices(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	s.RequestReconcile(&controlplanev1.ResourceSetInputProvider{}, "service")
-	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "service", "ReconciliationFailed", "status 429")
+	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "service", "ReconciliationFailed",
+		"status 429. Check spec.url and the login in the Secret of spec.secretRef")
 	h.mu.Lock()
 	sent := len(h.requests)
 	h.mu.Unlock()
@@ -335,19 +341,38 @@ func TestSchedules(t *testing.T) {
 
 // TestInvalidObjects has objects that the API server accepts and the controller does not.
 func TestInvalidObjects(t *testing.T) {
-	s := newProviders(t)
-	for name, c := range map[string]struct{ spec, reason string }{
-		"expression": {"type: Static\nfilter: {includeBranch: '('}", "InvalidSpec"},
-		"schedule":   {"type: Static\nschedule: [{cron: never}]", "InvalidSchedule"},
-		"deep":       {"type: Static\ndefaultValues: {a: " + deep + "}", "InvalidDefaultValues"},
-		"address":    {"type: GitHubBranch\nurl: https://github.com/org", "InvalidSpec"},
+	s := newProviders(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
+	s.Secret("empty", map[string]string{"other": "x"})
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "nobody"}})
+	for name, c := range map[string]struct{ spec, reason, text string }{
+		"expression": {"type: Static\nfilter: {includeBranch: '('}", "InvalidSpec", ""},
+		"schedule": {"type: Static\nschedule: [{cron: never}]", "InvalidSchedule",
+			"Use the five fields of crontab, or a descriptor such as @daily"},
+		"zone": {"type: Static\nschedule: [{cron: '@daily', timeZone: Mars/Olympus}]", "InvalidSchedule",
+			"Use a name such as Europe/Berlin"},
+		"zone-in-cron": {"type: Static\nschedule: [{cron: 'CRON_TZ=UTC @daily'}]", "InvalidSchedule",
+			"Use the field timeZone"},
+		"window": {"type: Static\nschedule: [{cron: '@daily', window: 10s}]", "InvalidSchedule",
+			"Set a longer window, or a shorter timeout with the annotation"},
+		"deep":    {"type: Static\ndefaultValues: {a: " + deep + "}", "InvalidDefaultValues", ""},
+		"address": {"type: GitHubBranch\nurl: https://github.com/org", "InvalidSpec", ""},
+		"codecommit-form": {"type: AWSCodeCommitTag\nurl: https://git-codecommit.eu-west-1.amazonaws.com/app",
+			"InvalidSpec", "Use the form https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME"},
 		"codecommit": {"type: AWSCodeCommitTag\nurl: https://git-codecommit.eu-west-1.example.com/v1/repos/app",
-			"InvalidSpec"},
+			"InvalidSpec", ""},
 		"large": {"type: Static\ndefaultValues: {a: " + strings.Repeat("x", 901<<10) + "}",
-			"InvalidExportedInputs"},
+			"InvalidExportedInputs", "Select fewer, or shorten spec.defaultValues"},
+		"service": {"type: ExternalService\nurl: 'https:///inputs'", "InvalidSpec",
+			"Use an https:// URL, or http:// with spec.insecure: true"},
+		"login": {"type: ExternalService\nurl: https://service.example/inputs\nsecretRef: {name: empty}",
+			"ReconciliationFailed", "Set the key token, or username and password"},
+		"account": {"type: ExternalArtifact\nserviceAccountName: nobody\nselectors: [{name: a}]", "AccessDenied",
+			"Grant it get and list on externalartifacts there"},
+		"other-namespace": {"type: ExternalArtifact\nselectors: [{name: a, namespace: other}]", "AccessDenied",
+			"Remove the field, or start Sluice without --no-cross-namespace-refs"},
 	} {
 		s.provider(name, c.spec)
-		s.NotReady(&controlplanev1.ResourceSetInputProvider{}, name, c.reason, "")
+		s.NotReady(&controlplanev1.ResourceSetInputProvider{}, name, c.reason, c.text)
 	}
 	t.Log("disabled objects are not reconciled")
 	s.provider("disabled", "type: Static", func(p *controlplanev1.ResourceSetInputProvider) {

@@ -40,11 +40,11 @@ func TestExpansionsAreBounded(t *testing.T) {
 	r := New(Options{Children: 1, Timeout: 3 * time.Second, MaxMemory: 128 << 20})
 	t.Cleanup(r.Close)
 	for text, want := range map[string]string{
-		"<< range until 2000000000 >><< end >>":                                          "MiB of memory",
-		"<< range 1000000000 >><< range 1000000000 >><< end >><< end >>":                 "did not finish within 3s",
+		"<< range until 2000000000 >><< end >>":                                   "MiB of memory",
+		"<< range 1000000000 >><< range 1000000000 >><< end >><< end >>":          "did not finish within 3s",
 		`<< range 1000000000 >>xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx<< end >>`: "render more than 16 MiB",
-		`<< repeat 1000000000 (repeat 100 "x") | len >>`:                                 "MiB of memory",
-		`<< define "a" >><< template "a" >><< end >><< template "a" >>`:                  "exceeded maximum template depth",
+		`<< repeat 1000000000 (repeat 100 "x") | len >>`:                          "MiB of memory",
+		`<< define "a" >><< template "a" >><< end >><< template "a" >>`:           "exceeded maximum template depth",
 		"a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\n" +
 			"g: &g [*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g]\n": "",
