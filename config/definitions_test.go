@@ -78,7 +78,7 @@ func TestCategoriesAreThoseOfFlux(t *testing.T) {
 func TestStoredVersionsAreServedByFlux(t *testing.T) {
 	flux := map[string]string{"Alert": "v1beta3", "Provider": "v1beta3", "HelmRelease": "v2",
 		"ArtifactGenerator": "v1beta1"}
-	own := []string{"Gate", "GateApproval", "ImageUpdateJob"}
+	own := []string{"Gate", "GateApproval", "ImageUpdateJob", "ClusterInputProvider"}
 	for kind, d := range definitions(t) {
 		if slices.Contains(own, kind) {
 			continue

@@ -217,9 +217,9 @@ func TestServices(t *testing.T) {
 		"duplicates": {`{"inputs":[{"id":"a"},{"id":"a"}]}`, "several entries with the id 'a'. The IDs must be unique"},
 		"no id": {`{"inputs":[{"name":"a"}]}`,
 			"no 'id' in the entry 0 of 'inputs'. Each entry must have an id, which must be a text"},
-		"numeric id":   {`{"inputs":[{"id":1}]}`, "no 'id' in the entry 0"},
-		"deep":         {`{"inputs":[{"id":"a","v":` + deep + `}]}`, "more than 64 levels"},
-		"large":        {`{"inputs":[{"id":"a","v":"` + strings.Repeat("x", 900<<10) + `"}]}`,
+		"numeric id": {`{"inputs":[{"id":1}]}`, "no 'id' in the entry 0"},
+		"deep":       {`{"inputs":[{"id":"a","v":` + deep + `}]}`, "more than 64 levels"},
+		"large": {`{"inputs":[{"id":"a","v":"` + strings.Repeat("x", 900<<10) + `"}]}`,
 			"larger than 900 KiB. Return fewer inputs"},
 		"an entry is1": {`{"inputs":[1]}`, "list 'inputs'"},
 	} {
@@ -343,7 +343,7 @@ func TestSchedules(t *testing.T) {
 func TestInvalidObjects(t *testing.T) {
 	s := newProviders(t, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
 	s.Secret("empty", map[string]string{"other": "x"})
-	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "nobody"}})
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "no-rights"}})
 	for name, c := range map[string]struct{ spec, reason, text string }{
 		"expression": {"type: Static\nfilter: {includeBranch: '('}", "InvalidSpec", ""},
 		"schedule": {"type: Static\nschedule: [{cron: never}]", "InvalidSchedule",
@@ -366,7 +366,7 @@ func TestInvalidObjects(t *testing.T) {
 			"Use an https:// URL, or http:// with spec.insecure: true"},
 		"login": {"type: ExternalService\nurl: https://service.example/inputs\nsecretRef: {name: empty}",
 			"ReconciliationFailed", "Set the key token, or username and password"},
-		"account": {"type: ExternalArtifact\nserviceAccountName: nobody\nselectors: [{name: a}]", "AccessDenied",
+		"account": {"type: ExternalArtifact\nserviceAccountName: no-rights\nselectors: [{name: a}]", "AccessDenied",
 			"Grant it get and list on externalartifacts there"},
 		"other-namespace": {"type: ExternalArtifact\nselectors: [{name: a, namespace: other}]", "AccessDenied",
 			"Remove the field, or start Sluice without --no-cross-namespace-refs"},
