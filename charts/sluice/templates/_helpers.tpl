@@ -1,6 +1,6 @@
 {{- define "sluice.allComponents" -}}
 ["source-controller","kustomize-controller","helm-controller","gating-controller","notification-controller",
-"image-reflector-controller","image-automation-controller"]
+"image-reflector-controller","image-automation-controller","resourceset-controller"]
 {{- end }}
 
 {{- /* The controllers to run, in the usual order, as JSON list. */}}
