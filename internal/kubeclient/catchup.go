@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
@@ -130,4 +131,6 @@ func (b behind) hasCaughtUp() bool {
 }
 
 // isOwn reports whether a kind is one of ours.
-func isOwn(gvk schema.GroupVersionKind) bool { return strings.HasSuffix(gvk.Group, ".fluxcd.io") }
+func isOwn(gvk schema.GroupVersionKind) bool {
+	return strings.HasSuffix(gvk.Group, ".fluxcd.io") || gvk.Group == controlplanev1.GroupVersion.Group
+}

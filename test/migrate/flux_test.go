@@ -6,6 +6,7 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,9 @@ func (f *flux) create(o client.Object) {
 	}
 }
 
+// notOfFlux are the groups that Flux does not have.
+var notOfFlux = []string{"gating.toolkit.fluxcd.io", "inputs.toolkit.fluxcd.io", "fluxcd.controlplane.io"}
+
 // fluxDefinitions returns our definitions without what Flux 2.8 does not have.
 func fluxDefinitions(t *testing.T) (definitions []*unstructured.Unstructured) {
 	t.Helper()
@@ -80,7 +84,7 @@ func fluxDefinitions(t *testing.T) (definitions []*unstructured.Unstructured) {
 	}
 	for _, u := range all {
 		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-		if group == "gating.toolkit.fluxcd.io" || strings.HasPrefix(u.GetName(), "imageupdatejobs.") {
+		if slices.Contains(notOfFlux, group) || strings.HasPrefix(u.GetName(), "imageupdatejobs.") {
 			continue
 		}
 		u.SetLabels(map[string]string{"app.kubernetes.io/part-of": "flux"})
@@ -117,7 +121,8 @@ func (f *flux) installDefinitions() {
 		}
 		left := 0
 		for i := range old.Items {
-			if strings.HasSuffix(old.Items[i].GetName(), ".fluxcd.io") {
+			if name := old.Items[i].GetName(); strings.HasSuffix(name, ".fluxcd.io") ||
+				strings.HasSuffix(name, ".fluxcd.controlplane.io") {
 				left++
 				_ = f.Delete(f.Context(), &old.Items[i]) // repeated until it is gone
 			}
