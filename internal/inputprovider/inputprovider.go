@@ -221,13 +221,13 @@ func readFault(err error) error {
 	case meta.InvalidSpecReason, meta.AccessDeniedReason, controlplanev1.InvalidExportedInputsReason:
 		return err
 	}
-	converted := *f
-	converted.Reason, converted.Terminal = meta.ReconciliationFailedReason, false
+	converted := failed("%s", f.What).Because(f.Err).After(f.RetryAfter)
+	converted.Hint, converted.Temporary = f.Hint, f.Temporary
 	if f.Reason == meta.URLInvalidReason {
 		converted.Reason, converted.Terminal = meta.InvalidSpecReason, true
 		converted.Hint = strings.ReplaceAll(f.Hint, "spec.provider", "spec.type")
 	}
-	return &converted
+	return converted
 }
 
 // failed returns a fault that is retried.
