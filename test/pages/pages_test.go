@@ -140,15 +140,14 @@ func TestDemo(t *testing.T) {
 }
 
 var (
-	fence = regexp.MustCompile("^( *)```(\\w*)$")
+	fence = regexp.MustCompile("^( *)```(\\w*)( .+)?$") // with a mark, such as not-run
 	named = regexp.MustCompile("`([\\w./-]+\\.ya?ml)`:$") // the end of a paragraph before a file to save
 )
 
 // block is a block of a page: commands, or a file that the reader saves under a name.
 type block struct{ file, content string }
 
-// blocksOf returns the blocks that a reader runs or saves, in their order. It leaves out blocks with a mark, such as
-// not-run.
+// blocksOf returns the blocks that a reader runs or saves, in their order. It leaves out blocks with a mark.
 func blocksOf(page string) []block {
 	var blocks []block
 	lines := strings.Split(page, "\n")
@@ -164,6 +163,9 @@ func blocksOf(page string) []block {
 		var content strings.Builder
 		for i++; i < len(lines) && lines[i] != found[1]+"```"; i++ {
 			content.WriteString(strings.TrimPrefix(lines[i], found[1]) + "\n")
+		}
+		if found[3] != "" {
+			continue
 		}
 		if name := named.FindStringSubmatch(before); found[2] == "sh" {
 			blocks = append(blocks, block{content: content.String()})
