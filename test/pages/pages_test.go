@@ -140,7 +140,7 @@ func TestDemo(t *testing.T) {
 }
 
 var (
-	fence = regexp.MustCompile("^( *)```(\\w*)( .+)?$") // with a mark, such as not-run
+	fence = regexp.MustCompile("^( *)```(\\w*)( .+)?$")   // with a mark, such as not-run
 	named = regexp.MustCompile("`([\\w./-]+\\.ya?ml)`:$") // the end of a paragraph before a file to save
 )
 
