@@ -120,7 +120,7 @@ for (const width of [360, 1280]) {
     for (const path of ['/', '/objects?q=huge', '/why?q=huge', '/graph?as=table', '/changes']) {
       await page.goto(at(path));
       await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.getByText('Loading…').waitFor({ state: 'detached' });
+      await page.getByText('Loading…').first().waitFor({ state: 'detached' });
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       assert.ok(wide <= 0, `${path} is ${wide} px too wide`);
     }
@@ -135,7 +135,7 @@ test('addresses that a browser would run are not links, and those of git hosts a
   for (const path of ['/why?q=evil', object('ImageUpdateAutomation/shop/evil'), '/changes']) {
     await page.goto(at(path));
     await page.getByRole('heading', { level: 1 }).waitFor();
-    await page.getByText('Loading…').waitFor({ state: 'detached' });
+    await page.getByText('Loading…').first().waitFor({ state: 'detached' });
     const strange = await page.evaluate(() => [...document.links].map((l) => l.protocol).filter((p) => !/^https?:$/.test(p)));
     assert.deepEqual(strange, [], path);
   }

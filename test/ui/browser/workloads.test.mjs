@@ -57,8 +57,9 @@ test('a rollout is restarted and a CronJob run, each after a question', async ()
 
 test('a code leads to its explanation, from the search and from a message', async () => {
   const page = await open(browser);
+  await page.getByText('Live', { exact: true }).waitFor(); // the page listens to keys then
   await page.keyboard.press('Control+k');
-  await page.keyboard.type('slu-1101');
+  await page.getByRole('combobox', { name: /earch/ }).fill('slu-1101');
   await page.getByRole('option', { name: /Explain SLU-1101/ }).waitFor();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'GitOperationFailed' }).waitFor();
