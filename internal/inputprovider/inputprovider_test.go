@@ -254,14 +254,18 @@ func TestServices(t *testing.T) {
 	s.RequestReconcile(&controlplanev1.ResourceSetInputProvider{}, "service")
 	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "service", "ReconciliationFailed",
 		"status 429. Check spec.url and the login in the Secret of spec.secretRef")
-	h.mu.Lock()
-	sent := len(h.requests)
-	h.mu.Unlock()
-	time.Sleep(2 * time.Second)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.requests) != sent {
-		t.Errorf("%d requests were sent during a pause", len(h.requests)-sent)
+	paused := h.sent()
+	broken := newHost(t, "")
+	broken.fail(func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
+	s.provider("broken", "type: ExternalService\ninsecure: true\nurl: "+broken.URL)
+	testenv.Eventually(t, "one without a rate limit was tried again", func() error {
+		if n := broken.sent(); n < 3 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	if more := h.sent() - paused; more > 0 {
+		t.Errorf("%d requests were sent during a pause", more)
 	}
 }
 
@@ -378,7 +382,8 @@ func TestInvalidObjects(t *testing.T) {
 	s.provider("disabled", "type: Static", func(p *controlplanev1.ResourceSetInputProvider) {
 		p.Annotations = map[string]string{controlplanev1.ReconcileAnnotation: "Disabled"}
 	})
-	time.Sleep(500 * time.Millisecond)
+	s.provider("later", "type: ExternalArtifact\nselectors: [{name: none}]")
+	s.exports("later", "[]")
 	var obj controlplanev1.ResourceSetInputProvider
 	if err := s.Get(&obj, "disabled"); err != nil || len(obj.Status.Conditions) > 0 {
 		t.Errorf("status: %+v, %v", obj.Status, err)

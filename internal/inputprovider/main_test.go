@@ -143,6 +143,13 @@ func (h *host) fail(failure func(http.ResponseWriter)) {
 	h.failure = failure
 }
 
+// sent returns how many requests the host got.
+func (h *host) sent() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.requests)
+}
+
 // commitOf returns a commit that consists of one digit.
 func commitOf(digit string) string { return strings.Repeat(digit, 40) }
 

@@ -1,12 +1,15 @@
 package ui
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 func TestResourceShowsAnObjectWithoutItsSecrets(t *testing.T) {
@@ -24,9 +27,12 @@ func TestResourceShowsAnObjectWithoutItsSecrets(t *testing.T) {
 		t.Errorf("it was applied by %q", got.AppliedBy)
 	}
 	s.workload("web", "one\n")
-	if got := read[resource](s, at+"&group=apps&kind=Deployment&name=web"); len(got.Conditions) == 0 {
-		t.Errorf("a Deployment has no conditions: %s", got.YAML)
-	}
+	testenv.Eventually(t, "the conditions of a Deployment are shown", func() error {
+		if got := read[resource](s, at+"&group=apps&kind=Deployment&name=web"); len(got.Conditions) == 0 {
+			return fmt.Errorf("none: %s", got.YAML)
+		}
+		return nil
+	})
 	for query, want := range map[string]int{"&kind=Nothing&name=x": http.StatusBadRequest,
 		"&kind=Secret&name=gone": http.StatusNotFound} {
 		if status, body := s.request(http.MethodGet, at+query, ""); status != want {
