@@ -161,7 +161,7 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 	authorize(req, r.kind, login)
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, failed("request to %s for %s failed", r.api.Host, what).Because(withoutURL(err))
+		return nil, failed("request to %s for %s failed", r.api.Host, what).Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
@@ -212,14 +212,6 @@ func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.
 		f = f.WithHint("The repository may have moved; correct the address")
 	}
 	return f.Final()
-}
-
-// withoutURL removes the URL from errors of the HTTP client.
-func withoutURL(err error) error {
-	if f := fault.As(err); f != nil {
-		return f
-	}
-	return fault.WithoutURL(err)
 }
 
 var anyURL = regexp.MustCompile(`[a-z]+://\S+`)

@@ -78,7 +78,7 @@ func (p *provider) answer(ctx context.Context) ([]byte, error) {
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return nil, failed("request to '%s' failed", u.Host).Because(withoutURL(err))
+		return nil, failed("request to '%s' failed", u.Host).Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read only
 	if resp.StatusCode/100 != 2 {
@@ -112,16 +112,5 @@ func (p *provider) authorize(ctx context.Context, req *http.Request) error {
 			p.obj.Spec.SecretRef.Name).WithHint("Set the key token, or username and password")
 	}
 	req.SetBasicAuth(login.Username, login.Password)
-	return err
-}
-
-// withoutURL removes the URL, which may contain a secret, from errors of the HTTP client.
-func withoutURL(err error) error {
-	if f := fault.As(err); f != nil {
-		return f
-	}
-	if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns it unwrapped
-		return u.Err
-	}
 	return err
 }

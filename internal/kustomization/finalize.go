@@ -45,7 +45,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)
 	target, err := c.Clusters.Target(ctx, refOf(obj), destination)
 	if rollout.IsCredentialsNotFound(err) {
-		c.reportLeftBehind(ctx, obj, noCredentials(inventory, err))
+		c.reportLeftBehind(ctx, obj, rollout.LeftWithoutCredentials(inventory, err))
 		return nil // otherwise the deletion could never complete
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 	}
 	switch {
 	case err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace):
-		c.reportLeftBehind(ctx, obj, noCredentials(inventory.Without(rollout.DeletedOf(pruned)), err))
+		c.reportLeftBehind(ctx, obj, rollout.LeftWithoutCredentials(inventory.Without(rollout.DeletedOf(pruned)), err))
 		return nil
 	case err != nil:
 		return err
@@ -105,11 +105,6 @@ func (c *Controller) retained(ctx context.Context, obj *kustomizev1.Kustomizatio
 		h.objects = owned
 	}
 	return h, err
-}
-
-func noCredentials(left apply.Inventory, err error) string {
-	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %s: %v",
-		rollout.CountObjects(len(left)), rollout.NameObjects(left), err)
 }
 
 // reportLeftBehind reports that objects are left in the cluster.

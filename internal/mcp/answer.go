@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -128,24 +129,19 @@ const (
 	maxLimit     = 200
 )
 
-// size returns the number of entries to return.
-func (p page) size() (int, error) {
-	switch {
-	case p.Limit == 0:
-		return defaultLimit, nil
-	case p.Limit < 0 || p.Limit > maxLimit:
-		return 0, fmt.Errorf("'limit' must be between 1 and %d", maxLimit)
+// bounds returns the length of the part, and what its cursor contains.
+func (p page) bounds() (size int, after string, err error) {
+	size = cmp.Or(p.Limit, defaultLimit)
+	if size < 0 || size > maxLimit {
+		return 0, "", fmt.Errorf("'limit' must be between 1 and %d", maxLimit)
 	}
-	return p.Limit, nil
+	after, err = textOf(p.Cursor)
+	return size, after, err
 }
 
 // pageOf returns the part of a list that was asked for, and the cursor of the next part.
 func pageOf[T any](all []T, p page) (part []T, next string, err error) {
-	size, err := p.size()
-	if err != nil {
-		return nil, "", err
-	}
-	text, err := textOf(p.Cursor)
+	size, text, err := p.bounds()
 	if err != nil {
 		return nil, "", err
 	}

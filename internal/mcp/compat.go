@@ -122,11 +122,7 @@ func (s *Server) listResources(ctx context.Context, u *ui.User, gvk schema.Group
 func listed(ctx context.Context, u *ui.User, gvk schema.GroupVersionKind, namespace, selector string, p page) (
 	[]unstructured.Unstructured, string, error) {
 
-	size, err := p.size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := textOf(p.Cursor)
+	size, after, err := p.bounds()
 	if err != nil {
 		return nil, "", err
 	}

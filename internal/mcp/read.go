@@ -142,11 +142,7 @@ func (in listIn) query() url.Values {
 func (s *Server) readPage(ctx context.Context, u *ui.User, path string, q url.Values,
 	p page) (out map[string]any, next string, err error) {
 
-	size, err := p.size()
-	if err != nil {
-		return nil, "", err
-	}
-	after, err := textOf(p.Cursor)
+	size, after, err := p.bounds()
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,7 +2,6 @@ package resourceset
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -59,9 +58,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *controlplanev1.Reso
 	case apply.IsWaiting(err):
 		return reconcile.WaitingFor(err)
 	case err != nil && destination.AccountMissing(ctx, c.Live, obj.Namespace):
-		left := inventory.Without(rollout.DeletedOf(pruned))
-		c.reportLeftBehind(ctx, obj, fmt.Sprintf("%s left in the cluster, because the credentials to delete them no "+
-			"longer exist: %s: %v", rollout.CountObjects(len(left)), rollout.NameObjects(left), err))
+		c.reportLeftBehind(ctx, obj, rollout.LeftWithoutCredentials(inventory.Without(rollout.DeletedOf(pruned)), err))
 		return nil
 	}
 	return err

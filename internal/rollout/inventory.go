@@ -48,6 +48,12 @@ func CountObjects(n int) string {
 	return fmt.Sprintf("%d objects", n)
 }
 
+// LeftWithoutCredentials returns the message about objects that cannot be deleted any more.
+func LeftWithoutCredentials(left apply.Inventory, err error) string {
+	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %s: %v",
+		CountObjects(len(left)), NameObjects(left), err)
+}
+
 // maxListed is the number of objects that a message about objects which are left in the cluster names.
 const maxListed = 10
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,6 +139,16 @@ func number(text string, byDefault, maximum int) (int, error) {
 		return 0, badRequest("%q is not a number between 1 and %d", text, maximum)
 	}
 	return n, nil
+}
+
+// pageOf returns the first element and the length of a part of a list whose elements are numbered, from the parameters
+// after and limit.
+func pageOf(q url.Values) (start, limit int, err error) {
+	if limit, err = number(q.Get("limit"), defaultPage, maxPage); err != nil {
+		return 0, 0, err
+	}
+	start, err = number(q.Get("after"), 0, 1<<30)
+	return start, limit, err
 }
 
 // graph connects items. Parameters: root (an ID), or the filters of items.

@@ -55,15 +55,9 @@ type workloadRow struct {
 // Parameters: kind, namespace, state, q (words), limit and after.
 func (s *Server) workloads(ctx context.Context, u *User, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	limit, err := number(q.Get("limit"), defaultPage, maxPage)
+	start, limit, err := pageOf(q)
 	if err != nil {
 		return nil, err
-	}
-	start := 0
-	if q.Get("after") != "" {
-		if start, err = number(q.Get("after"), 0, 1<<30); err != nil {
-			return nil, err
-		}
 	}
 	may, err := s.filter(ctx, u)
 	if err != nil {
