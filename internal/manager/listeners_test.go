@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/mcp"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/receiver"
@@ -91,6 +93,19 @@ var endpoints = []endpoint{
 		s := &ui.Server{Model: view.NewModel(), Login: ui.NewLocalLogin(&ui.User{Name: "a"}), Now: time.Now,
 			Pages: fstest.MapFS{"index.html": {Data: []byte("page")}}, Log: logr.Discard()}
 		guard.Go("the UI", func() { _ = s.Serve(ctx, l) })
+		return l.Addr().String()
+	}},
+	{name: "mcp", path: mcp.Path, serve: func(t *testing.T) string {
+		l, err := listen.TCP("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		t.Cleanup(stop)
+		s := mcp.New(mcp.Options{UI: &ui.Server{Model: view.NewModel(), Now: time.Now, Log: logr.Discard()},
+			Log: logr.Discard()})
+		o := mcp.HTTPOptions{External: &url.URL{Scheme: "http", Host: l.Addr().String()}}
+		guard.Go("the MCP server", func() { _ = s.Serve(ctx, l, o) })
 		return l.Addr().String()
 	}},
 }

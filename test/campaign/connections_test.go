@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -23,8 +25,8 @@ const (
 )
 
 // TestCampaignConnections floods each port of the process with connections whose header does not end: it lives on under
-// its memory limit, and requests of another address take at most twice as long as while another server has the flood,
-// which uses the processors of the test as well.
+// its memory limit, and requests of another address take at most twice as long as while a server of the standard
+// library has the flood, which uses the processors of the test as well.
 func TestCampaignConnections(t *testing.T) {
 	const short, full = 1_000, 10_000
 	e := begin(t, 1, 3)
@@ -35,11 +37,12 @@ func TestCampaignConnections(t *testing.T) {
 	ports := map[string]string{}
 	var flags []string
 	for _, flag := range []string{"storage-addr", "health-addr", "receiverAddr", "events-addr", "images-addr",
-		"pprof-addr", "ui-addr"} {
+		"pprof-addr", "ui-addr", "mcp-addr"} {
 		ports[flag] = freeAddress(t)
 		flags = append(flags, "--"+flag, ports[flag])
 	}
-	flags = append(flags, "--ui-external-url", "http://"+ports["ui-addr"])
+	flags = append(flags, "--ui-external-url", "http://"+ports["ui-addr"], "--mcp-external-url",
+		"http://"+ports["mcp-addr"])
 	cluster(t)
 	c := start(t, settings{namespace: "flux-system", flags: flags})
 	c.runs()
@@ -76,27 +79,16 @@ func TestCampaignConnections(t *testing.T) {
 		slowestOther.Round(time.Millisecond), single.Round(time.Millisecond), c.peak)
 }
 
-// sink returns the address of a server that reads as much of a header as the process does, and closes the connection.
+// sink returns the address of a server of the standard library that bounds headers as the process does, and nothing
+// else.
 func sink(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.CopyN(io.Discard, conn, 12<<10)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	return l.Addr().String()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.MaxHeaderBytes = listen.MaxHeader
+	server.Config.ReadHeaderTimeout = listen.HeaderTimeout
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
 }
 
 // latency returns the 99th percentile of requests from an address of its own, and the longest of them. Any answer
