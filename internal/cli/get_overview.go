@@ -48,18 +48,22 @@ func (p *objectPrinter) printSection(k *kind.Kind, found []foundObject) error {
 	for _, f := range found {
 		rows = append(rows, p.row(foundObject{&shown, f.object}))
 	}
+	return p.printFitted(term.NewTable(p.out), rows, found)
+}
+
+// printFitted prints rows as the screen has room for them: those of objects, and maybe a header before.
+func (p *objectPrinter) printFitted(t *term.Table, rows [][]term.Cell, found []foundObject) error {
 	fixed := 1 // the name
 	if p.allNamespaces {
 		fixed++
 	}
-	rows, room := p.out.FitScreen(rows, fixed)
+	rows, room := t.FitScreen(rows, fixed)
 	below := make([]string, len(rows))
 	if room > 0 {
 		for i, row := range rows {
 			below[i] = p.cut(row, room, found, i-len(rows)+len(found))
 		}
 	}
-	t := term.NewTable(p.out)
 	t.Fit(rows...)
 	for i, row := range rows {
 		if err := t.Print(row); err != nil {

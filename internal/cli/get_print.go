@@ -89,6 +89,9 @@ func (p *objectPrinter) printTable(k *kind.Kind, found []foundObject) error {
 	for _, f := range found {
 		rows = append(rows, p.row(f))
 	}
+	if p.output == "" {
+		return p.printFitted(t, rows, found)
+	}
 	return t.Print(rows...)
 }
 

@@ -37,9 +37,9 @@ func newWhyCommand(e *env) *cobra.Command {
 what to do next, then all steps from the push to healthy objects.
 
 Ask for the name of an object, as NAME, NAMESPACE/NAME, ks/NAME or
-Kind/NAMESPACE/NAME, also of what was applied, such as Deployment/shop/web; for
-a commit, a revision, a pull request or an image. All namespaces that you may
-list are searched; --namespace keeps only the objects of one.`,
+Kind/NAMESPACE/NAME, also of what was applied, such as Deployment/shop/web or
+cm/settings; for a commit, a revision, a pull request or an image. All namespaces
+that you may list are searched; --namespace keeps only the objects of one.`,
 		Example: `  sluice why web
   sluice why 3f2a9c1
   sluice why registry.example/web:1.4.2
@@ -120,7 +120,7 @@ func (w *whyCommand) print(a *view.Answer) {
 		w.text("", w.Out.Paint(term.Red, "✗"), "controllers: "+p)
 	}
 	if o := a.Object; o != nil {
-		w.text("", w.mark(o.State), o.Object+" "+stateWord(*o)+": "+o.Text)
+		w.text("", w.mark(o.State), strings.Replace(o.Object, "//", "/", 1)+" "+stateWord(*o)+": "+o.Text)
 		w.next(*o)
 	}
 	for i, c := range a.Chains[:min(len(a.Chains), maxShownChains)] {

@@ -30,6 +30,13 @@ const (
 	maxNamed      = 3   // objects that a step names
 )
 
+// shortNames are the short names of built-in resources, as the API server publishes them.
+var shortNames = map[string]string{"cj": "cronjobs", "cm": "configmaps", "crd": "customresourcedefinitions",
+	"deploy": "deployments", "ds": "daemonsets", "ep": "endpoints", "hpa": "horizontalpodautoscalers",
+	"ing": "ingresses", "netpol": "networkpolicies", "no": "nodes", "ns": "namespaces", "pdb": "poddisruptionbudgets",
+	"po": "pods", "pv": "persistentvolumes", "pvc": "persistentvolumeclaims", "quota": "resourcequotas",
+	"rs": "replicasets", "sa": "serviceaccounts", "sc": "storageclasses", "sts": "statefulsets", "svc": "services"}
+
 // Why answers where a change is, by the items that the user of the client may see, and by what the cluster says now of
 // the objects that were applied. The query is a commit, a revision, a pull request, an image, an object as
 // Kind/namespace/name, or words that name objects.
@@ -67,13 +74,15 @@ func NamesImage(query string) bool {
 	return view.IsWords(query) && image.Valid() && (image.Tag != "" || image.Digest != "")
 }
 
-// findAppliers finds what applied the objects that the query is about: one that it names as Kind/namespace/name, or the
-// workloads that run the image that it names.
+// findAppliers finds what applied the objects that the query is about: one that it names as Kind/name or
+// Kind/namespace/name, or the workloads that run the image that it names.
 func (w *whyer) findAppliers(ctx context.Context) error {
 	parts := strings.Split(w.query, "/")
+	word := parts[0]
 	switch {
-	case len(parts) == 3 && kind.ByWord(parts[0]) == nil && !strings.ContainsAny(parts[0], ".:"):
-		return w.findObject(ctx, parts[0], parts[1], parts[2])
+	case kind.ByWord(word) == nil && !strings.ContainsAny(w.query, ":@") && !strings.Contains(word, ".") &&
+		(len(parts) == 2 || len(parts) == 3):
+		return w.findByWord(ctx, word, parts[1:len(parts)-1], parts[len(parts)-1])
 	case NamesImage(w.query):
 		found, notes, err := Images(ctx, w.cluster, w.visible, "")
 		if err != nil {
@@ -110,29 +119,72 @@ func (w *whyer) addManager(o client.Object) bool {
 	return true
 }
 
-// findObject reads an object that is not one of ours: its state, and what applied it.
-func (w *whyer) findObject(ctx context.Context, word, namespace, name string) error {
-	resource := schema.GroupVersionResource{Resource: strings.ToLower(word)}
-	if ref, err := workload.ParseRef(word + "/" + name); err == nil {
-		resource.Resource = strings.ToLower(ref.Kind) // a short name, such as sts
+// findByWord finds an object that is not one of ours by a kind, a resource or a short name. Without a namespace, all
+// namespaces are searched.
+func (w *whyer) findByWord(ctx context.Context, word string, namespace []string, name string) error {
+	resource := strings.ToLower(word)
+	if long, ok := shortNames[resource]; ok {
+		resource = long
 	}
-	gvk, err := w.cluster.RESTMapper().KindFor(resource)
+	mapper := w.cluster.RESTMapper()
+	gvk, err := mapper.KindFor(schema.GroupVersionResource{Resource: resource})
 	if apimeta.IsNoMatchError(err) {
 		return nil // the query may be a path, or an image without a tag
 	}
 	if err != nil {
 		return err
 	}
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(gvk)
-	err = w.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return err
+	}
+	switch {
+	case mapping.Scope.Name() == apimeta.RESTScopeNameRoot:
+		return w.findObject(ctx, gvk, "", name)
+	case len(namespace) == 1:
+		return w.findObject(ctx, gvk, namespace[0], name)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	err = w.cluster.List(ctx, list, client.MatchingFields{"metadata.name": name}, client.Limit(maxNamed+1))
 	switch {
 	case apierrors.IsForbidden(err):
-		w.notes = append(w.notes, fmt.Sprintf("You may not read %s '%s' in namespace '%s'. "+
-			"Ask an administrator for the right.", gvk.Kind, name, namespace))
+		w.notes = append(w.notes, fmt.Sprintf("You may not list %s in all namespaces. Ask for %s/NAMESPACE/%s.",
+			mapping.Resource.Resource, gvk.Kind, name))
+		return nil
+	case err != nil:
+		return err
+	case len(list.Items) == 0:
+		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s' in any namespace.", gvk.Kind, name))
+		return nil
+	case len(list.Items) == 1:
+		return w.findObject(ctx, gvk, list.Items[0].Namespace, name)
+	}
+	var ids []string
+	for _, o := range list.Items[:min(len(list.Items), maxNamed)] {
+		ids = append(ids, view.ID(gvk.Kind, o.Namespace, o.Name))
+	}
+	w.notes = append(w.notes, fmt.Sprintf("Several namespaces have a %s '%s'. Ask for one of them, such as %s.",
+		gvk.Kind, name, strings.Join(ids, ", ")))
+	return nil
+}
+
+// findObject reads an object that is not one of ours: its state, and what applied it.
+func (w *whyer) findObject(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) error {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(gvk)
+	err := w.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	where := ""
+	if namespace != "" {
+		where = fmt.Sprintf(" in namespace '%s'", namespace)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		w.notes = append(w.notes, fmt.Sprintf("You may not read %s '%s'%s. Ask an administrator for the right.",
+			gvk.Kind, name, where))
 		return nil
 	case apierrors.IsNotFound(err):
-		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s' in namespace '%s'.", gvk.Kind, name, namespace))
+		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s'%s.", gvk.Kind, name, where))
 		return nil
 	case err != nil:
 		return err

@@ -24,8 +24,9 @@ func Row(texts ...string) []Cell {
 
 // Table prints rows in aligned columns. Columns only get wider, so rows printed later stay aligned with earlier ones.
 type Table struct {
-	out    *Screen
-	widths []int
+	out     *Screen
+	widths  []int
+	removed int // columns that the screen has no room for
 }
 
 // NewTable returns an empty table.
@@ -52,36 +53,53 @@ func (t *Table) Width(columns int) int {
 	return width
 }
 
-// minLast is the width of the narrowest last column, which has messages.
-const minLast = 24
+const (
+	// minLast is the width of the narrowest last column, which has messages.
+	minLast = 24
+	// lastColumns is the number of columns on the right that stay on every screen.
+	lastColumns = 2
+)
 
 // FitScreen removes columns of rows until the last one has room for a message, on a terminal only: what a pipe gets is
 // complete. Columns go from the right, but never the last two, nor the first ones that fixed counts. It returns the
 // remaining rows, and how many cells the last column has; 0 if it has no limit.
 func (s *Screen) FitScreen(rows [][]Cell, fixed int) (fitted [][]Cell, room int) {
-	if !s.terminal || len(rows) == 0 {
+	return NewTable(s).FitScreen(rows, fixed)
+}
+
+// FitScreen does the same for rows that follow others of the table: columns that were removed stay removed.
+func (t *Table) FitScreen(rows [][]Cell, fixed int) (fitted [][]Cell, room int) {
+	if !t.out.terminal || len(rows) == 0 {
 		return rows, 0
 	}
-	const last = 2
+	for range t.removed {
+		rows = withoutColumn(rows)
+	}
 	for {
-		room = s.Width() - widthBefore(rows)
-		columns := len(rows[0])
-		if room >= minLast || columns <= fixed+last {
+		room = t.out.Width() - t.widthBefore(rows)
+		if room >= minLast || len(t.widths) > 0 || len(rows[0]) <= fixed+lastColumns {
 			return rows, max(room, minLast)
 		}
-		fitted = nil
-		for _, row := range rows {
-			fitted = append(fitted, slices.Delete(slices.Clone(row), columns-last-1, columns-last))
-		}
-		rows = fitted
+		rows = withoutColumn(rows)
+		t.removed++
 	}
 }
 
-// widthBefore returns the width of all columns of a table of rows except the last one.
-func widthBefore(rows [][]Cell) int {
-	var t Table
-	t.Fit(rows...)
-	return t.Width(max(len(t.widths)-1, 0))
+// withoutColumn returns rows without the column before the last ones.
+func withoutColumn(rows [][]Cell) [][]Cell {
+	var shorter [][]Cell
+	for _, row := range rows {
+		n := len(row) - lastColumns
+		shorter = append(shorter, slices.Delete(slices.Clone(row), n-1, n))
+	}
+	return shorter
+}
+
+// widthBefore returns the width of all columns except the last one, once rows are printed.
+func (t *Table) widthBefore(rows [][]Cell) int {
+	with := Table{widths: slices.Clone(t.widths)}
+	with.Fit(rows...)
+	return with.Width(max(len(with.widths)-1, 0))
 }
 
 // Print writes rows. Control characters are removed: texts of objects must not change the state of the terminal.

@@ -20,7 +20,7 @@ func TestTablesFitTerminalsOnly(t *testing.T) {
 		header = append(header, c.Text)
 	}
 	got := strings.Join(header, " ")
-	if got != "NAMESPACE NAME READY MESSAGE" || widthBefore(fitted)+room != defaultWidth {
+	if got != "NAMESPACE NAME READY MESSAGE" || (&Table{}).widthBefore(fitted)+room != defaultWidth {
 		t.Errorf("a terminal gets %s, and %d cells for messages", got, room)
 	}
 	if fitted[1][3].Text != long || len(rows[1]) != 6 {
@@ -33,6 +33,30 @@ func TestTablesFitTerminalsOnly(t *testing.T) {
 	if fitted, room := (&Screen{Writer: io.Discard, terminal: true}).FitScreen(narrow, 1); len(fitted[0]) != 3 ||
 		room != minLast {
 		t.Errorf("a long name leaves %d columns and %d cells", len(fitted[0]), room)
+	}
+}
+
+// TestRowsThatFollowKeepTheColumns prints a table in two parts, as a watch does.
+func TestRowsThatFollowKeepTheColumns(t *testing.T) {
+	var out strings.Builder
+	table := NewTable(&Screen{Writer: &out, terminal: true})
+	for _, rows := range [][][]Cell{
+		{Row("NAME", "REVISION", "SUSPENDED", "READY", "MESSAGE"),
+			Row("web", strings.Repeat("r", 50), "False", "True", "applied")},
+		{Row("api", "main@sha1:1", "False", "False", "failed")},
+		{Row("a-longer-name", strings.Repeat("r", 90), "True", "False", "failed again")},
+	} {
+		fitted, _ := table.FitScreen(rows, 1)
+		if err := table.Print(fitted...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "NAME   READY   MESSAGE\n" +
+		"web    True    applied\n" +
+		"api    False   failed\n" +
+		"a-longer-name   False   failed again\n"
+	if out.String() != want {
+		t.Errorf("a terminal gets\n%s", out.String())
 	}
 }
 
