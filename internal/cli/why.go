@@ -38,8 +38,9 @@ what to do next, then all steps from the push to healthy objects.
 
 Ask for the name of an object, as NAME, NAMESPACE/NAME, ks/NAME or
 Kind/NAMESPACE/NAME, also of what was applied, such as Deployment/shop/web or
-cm/settings; for a commit, a revision, a pull request or an image. All namespaces
-that you may list are searched; --namespace keeps only the objects of one.`,
+cm/settings; for a commit, a revision, a pull request or an image. All
+namespaces that you may list are searched; --namespace keeps only the objects
+of one.`,
 		Example: `  sluice why web
   sluice why 3f2a9c1
   sluice why registry.example/web:1.4.2

@@ -51,6 +51,10 @@ const resolveLinks: MarkdownOptions['config'] = (md) => {
       }
     }
   });
+  // Code that scrolls can be reached by the keyboard. The theme does so for fenced code only.
+  md.core.ruler.push('indented_code', (state) => {
+    for (const token of state.tokens) if (token.type === 'code_block') token.attrSet('tabindex', '0');
+  });
   // A cell without words heads nothing.
   md.core.ruler.push('empty_heads', (state) => {
     state.tokens.forEach((token, i) => {
@@ -88,6 +92,7 @@ export default defineConfig({
     resolve: { alias: [{ find: /^vue($|\/server-renderer$)/, replacement: `${modules}/vue$1` }] },
   },
   themeConfig: {
+    notFound: { linkLabel: 'Take me home' },
     nav: [
       { text: 'Get started', link: '/get-started' },
       { text: 'Guides', link: '/overview' },
