@@ -22,10 +22,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/diff"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
@@ -48,7 +48,7 @@ type rendered struct {
 func (r *run) offline(ctx context.Context) error {
 	r.note("rendered without a cluster: values from ConfigMaps and Secrets outside of the repository are empty, and " +
 		"changes are not dry-run")
-	options := localbuild.Options{Keys: localbuild.KeysOf(nil, r.note), Placeholders: r.placeholders}
+	options := localbuild.Options{Keys: r.keys(nil), Placeholders: r.placeholders}
 	r.before = localbuild.New(options, noCluster{}, nil)
 	r.after = localbuild.New(options, noCluster{}, nil)
 	r.sources = map[string]*source{}
@@ -61,6 +61,9 @@ func (r *run) offline(ctx context.Context) error {
 			return err
 		}
 		read += n
+		if len(found) == 0 {
+			found = r.Roots
+		}
 		roots[side] = found
 		for _, f := range files {
 			declarations[f] = true
@@ -251,7 +254,7 @@ func (r *run) compareRendered(key types.NamespacedName, before, after *rendered)
 		if side == nil {
 			continue
 		}
-		owner.source = sourceKey(side.obj)
+		owner.source, owner.Cluster = sourceKey(side.obj), clusterOf(key.Namespace, side.obj.Spec.KubeConfig)
 		if side.obj.Spec.Suspend && side == after {
 			owner.Note = "suspended: nothing is applied until it is resumed"
 		}

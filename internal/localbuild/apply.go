@@ -12,7 +12,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -95,7 +95,7 @@ func liveObject(ctx context.Context, target *apply.Cluster, o *unstructured.Unst
 		return nil, nil
 	}
 	if err != nil {
-		return nil, cluster.Explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
+		return nil, lookup.Explain(fmt.Sprintf("cannot get %s '%s/%s'", o.GetKind(), namespace, o.GetName()), err)
 	}
 	return live, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 

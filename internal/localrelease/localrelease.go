@@ -25,14 +25,14 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lookup"
+	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
@@ -174,7 +174,7 @@ func (b *Builder) build(ctx context.Context, result *Result, placeholders *redac
 	capabilities := common.DefaultCapabilities
 	if b.cluster != nil {
 		if capabilities, err = helmrelease.Capabilities(b.cluster.Target); err != nil {
-			return nil, cluster.Explain("cannot read what the cluster serves", err)
+			return nil, lookup.Explain("cannot read what the cluster serves", err)
 		}
 		request.Lookup = b.lookup(placeholders)
 	}
@@ -297,13 +297,13 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (ob
 	if b.cluster != nil {
 		err := b.cluster.Client.Get(ctx, key, found)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, false, cluster.Explain(fmt.Sprintf("cannot get HelmRelease '%s'", key), err)
+			return nil, false, lookup.Explain(fmt.Sprintf("cannot get HelmRelease '%s'", key), err)
 		}
 		live = err == nil
 	}
 	switch {
 	case b.options.File == "" && !live:
-		return nil, false, cluster.NotFound(kind.ByName(helmv2.HelmReleaseKind), key)
+		return nil, false, lookup.NotFound(kind.ByName(helmv2.HelmReleaseKind), key)
 	case b.options.File == "":
 		return found, true, nil
 	}

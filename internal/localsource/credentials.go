@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 )
 
 // errIdentity is the reason why a source with workload identity is not fetched.
@@ -115,7 +115,7 @@ func (o *overlay) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 		}
 	}
 	if err != nil && wanted == live {
-		return cluster.Explain(fmt.Sprintf("cannot get HelmRepository '%s'", key), err)
+		return lookup.Explain(fmt.Sprintf("cannot get HelmRepository '%s'", key), err)
 	}
 	safe, err := withoutCredentials(wanted, live)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/localsource"
+	"github.com/sluice-gitops/sluice/internal/localsource"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	sources "github.com/sluice-gitops/sluice/internal/source"
 )
@@ -143,7 +143,7 @@ func (r *run) findSources(ctx context.Context) error {
 		obj := sourcev1.NewSource(parts[0]).(client.Object)
 		err := r.Cluster.Client.Get(ctx, types.NamespacedName{Namespace: parts[1], Name: parts[2]}, obj)
 		if client.IgnoreNotFound(err) != nil {
-			return cluster.Explain("cannot get "+n.key, err)
+			return lookup.Explain("cannot get "+n.key, err)
 		}
 		if err != nil { // the change may create it
 			obj = nil

@@ -23,9 +23,9 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 )
 
 // chart returns the chart, and its archive.
@@ -67,7 +67,7 @@ func Fetch(ctx context.Context, c Cluster, kind string, key types.NamespacedName
 	}
 	what := fmt.Sprintf("%s '%s'", kind, key)
 	if err := c.Client.Get(ctx, key, source.(client.Object)); err != nil {
-		return nil, "", cluster.Explain("cannot get "+what, err)
+		return nil, "", lookup.Explain("cannot get "+what, err)
 	}
 	a := source.GetArtifact()
 	if a == nil {

@@ -173,6 +173,9 @@ func (s *Snapshot) filter(d *artifact.Dir, at string, p place) (*artifact.Dir, e
 	return artifact.NewDir(entries), nil
 }
 
+// File returns the content of a file, and whether it exists. Larger files are an error.
+func (s *Snapshot) File(name string, limit int64) ([]byte, bool, error) { return s.read(name, limit) }
+
 // read returns the content of a file, and whether it exists. Larger files are an error.
 func (s *Snapshot) read(name string, limit int64) ([]byte, bool, error) {
 	info, err := s.tree.Stat(name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,11 +15,13 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/cli/localsource"
+	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/localsource"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
@@ -35,6 +38,11 @@ type Options struct {
 	Rules      *risk.Rules
 
 	Cluster *Cluster // nil to compare what is rendered before and after
+
+	// Without Cluster: Kustomizations that apply the repository, if it declares none itself.
+	Roots []*kustomizev1.Kustomization
+	// Keyless decrypts nothing, even if the process has keys.
+	Keyless bool
 }
 
 // Cluster is the cluster that the change would land in.
@@ -43,12 +51,15 @@ type Cluster struct {
 	Config *rest.Config
 	Target *apply.Cluster // that applies as Kustomizations do
 
+	mu       sync.Mutex
 	releases *apply.Cluster // that applies as HelmReleases do; nil until it is needed
 }
 
 // releaseTarget returns the cluster that applies with the field manager of releases: objects that another one manages
 // would be changes.
 func (c *Cluster) releaseTarget() (target *apply.Cluster, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.releases == nil {
 		c.releases, err = apply.NewCluster(c.Config, apply.ClusterOptions{FieldManager: kube.FieldManager,
 			OverrideManagers: []string{"helm"}})
@@ -245,6 +256,30 @@ func isKustomization(o *unstructured.Unstructured) bool {
 
 func isHelmRelease(o *unstructured.Unstructured) bool {
 	return isKind(o, helmv2.GroupVersion.Group, helmv2.HelmReleaseKind)
+}
+
+// clusterOf names the cluster of spec.kubeConfig; empty for the own one.
+func clusterOf(namespace string, k *meta.KubeConfigReference) string {
+	switch {
+	case k == nil:
+		return ""
+	case k.ConfigMapRef != nil:
+		return namespace + "/" + k.ConfigMapRef.Name
+	case k.SecretRef != nil:
+		return namespace + "/" + k.SecretRef.Name
+	}
+	return namespace + "/"
+}
+
+// keys returns the keys of Kustomizations for [localbuild.Options].
+func (r *run) keys(cluster client.Reader) func(context.Context, *kustomizev1.Kustomization) (*decrypt.Keys, error) {
+	if !r.Keyless {
+		return localbuild.KeysOf(cluster, r.note)
+	}
+	return func(context.Context, *kustomizev1.Kustomization) (*decrypt.Keys, error) {
+		r.note("nothing is decrypted: encrypted values are assumed to be unchanged")
+		return nil, nil
+	}
 }
 
 func newOwner(kind string, key types.NamespacedName) *Owner {

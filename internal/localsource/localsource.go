@@ -21,9 +21,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
 	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
@@ -96,7 +96,7 @@ func (r *Reader) live(ctx context.Context, kind string, key types.NamespacedName
 		return nil, fmt.Errorf("sources of kind '%s' are not supported", kind)
 	}
 	if err := r.options.Live.Get(ctx, key, live.(client.Object)); err != nil {
-		return nil, cluster.Explain(fmt.Sprintf("cannot get %s '%s'", kind, key), err)
+		return nil, lookup.Explain(fmt.Sprintf("cannot get %s '%s'", kind, key), err)
 	}
 	return live, nil
 }

@@ -24,9 +24,9 @@ func (r *Result) Markdown(maxBytes int) string { return r.Comment(maxBytes, true
 // Comment is like [Result.Markdown]. Without html, for hosts that show HTML as text, diffs are not folded.
 func (r *Result) Comment(maxBytes int, html bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Preview of `%s` into `%s`\n\n%s\n\n", inline(r.To), inline(r.From), r.Summary())
+	fmt.Fprintf(&b, "### Preview of `%s` into `%s`\n\n%s\n\n", Inline(r.To), Inline(r.From), r.Summary())
 	for _, n := range r.Notes[:min(len(r.Notes), maxListed)] {
-		fmt.Fprintf(&b, "> %s\n", escape(n))
+		fmt.Fprintf(&b, "> %s\n", Escape(n))
 	}
 	if len(r.Notes) > 0 {
 		b.WriteString("\n")
@@ -39,7 +39,7 @@ func (r *Result) Comment(maxBytes int, html bool) string {
 			fmt.Fprintf(&b, "| and %d more | | |\n", len(r.Owners)-n)
 			break
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", escape(o.Owner.String()), escape(o.words()), o.worst())
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", Escape(o.Owner.String()), Escape(o.words()), o.worst())
 	}
 	b.WriteString("\n")
 	blocks := r.blocks(html)
@@ -80,11 +80,11 @@ func (r *Result) blocks(html bool) []block {
 	for _, o := range r.Owners {
 		if o.Error != "" {
 			out = append(out, block{level: risk.High, text: fmt.Sprintf("**%s failed**\n\n```\n%s\n```\n\n",
-				escape(o.Owner.String()), fenced(excerpt.Bytes(o.Error, maxObjectDiff)))})
+				Escape(o.Owner.String()), fenced(excerpt.Bytes(o.Error, maxObjectDiff)))})
 		}
 		for _, f := range o.Findings {
 			out = append(out, block{level: f.Level, text: fmt.Sprintf("- **%s** %s: %s (`%s`)\n", f.Level,
-				escape(o.Owner.String()), escape(f.Message), inline(f.Rule))})
+				Escape(o.Owner.String()), Escape(f.Message), Inline(f.Rule))})
 		}
 		for _, object := range o.Objects {
 			out = append(out, object.block(html))
@@ -98,7 +98,7 @@ func (o *Object) block(html bool) block {
 	if html {
 		b.WriteString(o.folded())
 	} else {
-		fmt.Fprintf(&b, "**%s** `%s` %s", mark(o.Action), inline(o.String()), o.Action)
+		fmt.Fprintf(&b, "**%s** `%s` %s", mark(o.Action), Inline(o.String()), o.Action)
 		if o.Level > risk.Low {
 			fmt.Fprintf(&b, " · **%s**", o.Level)
 		}
@@ -106,7 +106,7 @@ func (o *Object) block(html bool) block {
 	}
 	for _, f := range o.Findings[:min(len(o.Findings), maxListed)] {
 		if f.Level > risk.Low {
-			fmt.Fprintf(&b, "- **%s** %s (`%s`)\n", f.Level, escape(f.Message), inline(f.Rule))
+			fmt.Fprintf(&b, "- **%s** %s (`%s`)\n", f.Level, Escape(f.Message), Inline(f.Rule))
 		}
 	}
 	if o.Diff != "" {
@@ -187,7 +187,7 @@ func (o *Owner) worst() string {
 		found = append(found, object.Findings...)
 	}
 	for _, f := range found {
-		if name := "`" + inline(f.Rule) + "`"; f.Level == o.Level && !slices.Contains(rules, name) && len(rules) < 5 {
+		if name := "`" + Inline(f.Rule) + "`"; f.Level == o.Level && !slices.Contains(rules, name) && len(rules) < 5 {
 			rules = append(rules, name)
 		}
 	}
@@ -201,8 +201,8 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// escape makes a text safe for a line of Markdown: it cannot start a table cell, a link, HTML or a mention.
-func escape(text string) string {
+// Escape makes a text safe for a line of Markdown: it cannot start a table cell, a link, HTML or a mention.
+func Escape(text string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*",
 		"_", "\\_", "`", "\\`", "@", "&#64;", "#", "&#35;").Replace(printable(text, " "))
 }
@@ -213,8 +213,8 @@ func html(text string) string {
 		"&#95;", "`", "&#96;", "@", "&#64;", "#", "&#35;", "|", "&#124;").Replace(printable(text, " "))
 }
 
-// inline makes a text safe between backquotes.
-func inline(text string) string {
+// Inline makes a text safe between backquotes.
+func Inline(text string) string {
 	return strings.NewReplacer("`", "'", "|", "/").Replace(printable(text, " "))
 }
 

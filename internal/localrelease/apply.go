@@ -11,8 +11,8 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -69,7 +69,7 @@ func (result *Result) definitions(ctx context.Context, target *apply.Cluster) ([
 		case apierrors.IsNotFound(err):
 			missing = append(missing, crd)
 		case err != nil:
-			return nil, cluster.Explain("cannot get CustomResourceDefinition '"+crd.GetName()+"'", err)
+			return nil, lookup.Explain("cannot get CustomResourceDefinition '"+crd.GetName()+"'", err)
 		}
 	}
 	return missing, nil

@@ -1,4 +1,5 @@
-package cluster
+// Package lookup reads objects of a cluster for people: its errors end with what to do.
+package lookup
 
 import (
 	"context"
@@ -10,8 +11,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // Explain returns an error that begins with what failed and, for known causes, ends with what to do. It returns nil for
@@ -50,4 +55,19 @@ func WithHint(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w. %s", err, hint)
+}
+
+// Get returns an object.
+func Get(ctx context.Context, c client.Reader, k *kind.Kind, key types.NamespacedName) (reconcile.Object, error) {
+	obj := k.New()
+	err := c.Get(ctx, key, obj)
+	if apierrors.IsNotFound(err) {
+		return nil, NotFound(k, key)
+	}
+	return obj, Explain(fmt.Sprintf("cannot get %s '%s'", k.Name(), key), err)
+}
+
+// NotFound returns the error for an object that does not exist.
+func NotFound(k *kind.Kind, key types.NamespacedName) error {
+	return fmt.Errorf("%s '%s' not found. Run %s -A to list all", k.Name(), key, k.GetCommand())
 }

@@ -15,8 +15,8 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
@@ -122,7 +122,7 @@ func (b *Builder) ignoreRules(ctx context.Context, obj *kustomizev1.Kustomizatio
 	}
 	source := k.New()
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
-	err := cluster.Explain("cannot get "+sourceKey(obj), client.IgnoreNotFound(b.cluster.Get(ctx, key, source)))
+	err := lookup.Explain("cannot get "+sourceKey(obj), client.IgnoreNotFound(b.cluster.Get(ctx, key, source)))
 	switch source := source.(type) {
 	case *sourcev1.GitRepository:
 		return source.Spec.Ignore, err

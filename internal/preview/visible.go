@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 )
 
 const maxNamespaces = 1000 // that are tried one by one
@@ -23,7 +23,7 @@ const maxNamespaces = 1000 // that are tried one by one
 func (r *run) list(ctx context.Context, what string, list client.ObjectList) error {
 	err := r.Cluster.Client.List(ctx, list)
 	if !apierrors.IsForbidden(err) {
-		return cluster.Explain("cannot list "+what, err)
+		return lookup.Explain("cannot list "+what, err)
 	}
 	var all []runtime.Object
 	var readable []string
@@ -32,7 +32,7 @@ func (r *run) list(ctx context.Context, what string, list client.ObjectList) err
 		if e := r.Cluster.Client.List(ctx, one, client.InNamespace(namespace)); apierrors.IsForbidden(e) {
 			continue
 		} else if e != nil {
-			return cluster.Explain(fmt.Sprintf("cannot list %s in namespace '%s'", what, namespace), e)
+			return lookup.Explain(fmt.Sprintf("cannot list %s in namespace '%s'", what, namespace), e)
 		}
 		items, e := apimeta.ExtractList(one)
 		if e != nil {
@@ -41,7 +41,7 @@ func (r *run) list(ctx context.Context, what string, list client.ObjectList) err
 		all, readable = append(all, items...), append(readable, namespace)
 	}
 	if len(readable) == 0 {
-		return cluster.Explain("cannot list "+what+". Name a namespace that you may read with --namespace", err)
+		return lookup.Explain("cannot list "+what+". Name a namespace that you may read with --namespace", err)
 	}
 	r.note("you may list %s in %s only: those of other namespaces are hidden, and so is what the change does to them",
 		what, inWords(readable))

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -44,7 +44,7 @@ func (r *run) live(ctx context.Context) error {
 	if err := r.findSources(ctx); err != nil {
 		return err
 	}
-	options := localbuild.Options{Strict: r.Strict, Keys: localbuild.KeysOf(r.Cluster.Client, r.note),
+	options := localbuild.Options{Strict: r.Strict, Keys: r.keys(r.Cluster.Client),
 		Placeholders: r.placeholders}
 	r.before = localbuild.New(options, r.Cluster.Client, nil)
 	r.after = localbuild.New(options, r.Cluster.Client, nil)
@@ -132,7 +132,7 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	}
 	n.done = true
 	owner := newOwner(kustomizev1.KustomizationKind, key)
-	owner.source = sourceKey(obj)
+	owner.source, owner.Cluster = sourceKey(obj), clusterOf(key.Namespace, obj.Spec.KubeConfig)
 	owner.inventory = len(rollout.Inventory(n.live.Status.Inventory))
 	for _, d := range obj.Spec.DependsOn {
 		owner.dependsOn = append(owner.dependsOn, newOwner(owner.Kind, types.NamespacedName{

@@ -35,6 +35,7 @@ type Owner struct {
 	Note     string         `json:"note,omitempty"`  // why objects are missing
 	Error    string         `json:"error,omitempty"` // why the change could not be computed
 	Before   bool           `json:"errorBefore,omitempty"`
+	Cluster  string         `json:"cluster,omitempty"` // that it applies to, as NAMESPACE/NAME of its kubeconfig
 
 	inventory int
 	secrets   []string // of the cluster, which messages of others must not contain

@@ -10,7 +10,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -34,6 +34,7 @@ func (r *run) helmReleases(ctx context.Context, g *graph) error {
 			continue
 		}
 		owner := newOwner(helmv2.HelmReleaseKind, key)
+		owner.Cluster = clusterOf(key.Namespace, n.declared.Spec.KubeConfig)
 		owner.inventory = len(rollout.Inventory(n.live.Status.Inventory))
 		for _, d := range n.declared.Spec.DependsOn {
 			owner.dependsOn = append(owner.dependsOn, newOwner(owner.Kind, types.NamespacedName{

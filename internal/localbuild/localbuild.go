@@ -24,11 +24,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/lookup"
+	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
@@ -127,7 +127,7 @@ func (b *Builder) Build(ctx context.Context, key types.NamespacedName, use func(
 // declaration returns the Kustomization from the file, or else from the cluster.
 func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (*kustomizev1.Kustomization, error) {
 	if b.options.File == "" {
-		obj, err := cluster.Get(ctx, b.cluster, kind.ByName(kustomizev1.KustomizationKind), key)
+		obj, err := lookup.Get(ctx, b.cluster, kind.ByName(kustomizev1.KustomizationKind), key)
 		if err != nil {
 			return nil, err
 		}
