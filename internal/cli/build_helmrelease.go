@@ -10,10 +10,10 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
+	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/redact"
 )
 

@@ -23,11 +23,11 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/cli/preview"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/mcp"
+	"github.com/sluice-gitops/sluice/internal/preview"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
@@ -109,7 +109,7 @@ func (c *cloneChanges) SimulateGates(ctx context.Context, u *ui.User, change mcp
 		return nil, err
 	}
 	defer o.Cluster.Close()
-	return decisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, time.Now()), result, time.Now())
+	return preview.DecisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, time.Now()), result, time.Now())
 }
 
 // Propose implements [mcp.Changes]. The branch is a new one of this proposal, so no commit of others is overwritten.

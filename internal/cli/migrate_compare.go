@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
-	"github.com/sluice-gitops/sluice/internal/cli/localrelease"
-	"github.com/sluice-gitops/sluice/internal/cli/localsource"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
+	"github.com/sluice-gitops/sluice/internal/localsource"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 )
 

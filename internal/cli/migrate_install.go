@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/cli/manifest"
+	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 )
 

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/transport"
-	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/preview"
-	"github.com/sluice-gitops/sluice/internal/githost"
+	"github.com/sluice-gitops/sluice/internal/preview"
 )
 
 // changeFlags name a change of a repository.
@@ -122,18 +119,4 @@ func comparing(run func(*cobra.Command, []string) error) func(*cobra.Command, []
 		}
 		return comparisonError{err}
 	}
-}
-
-// tokenLogin returns the login to fetch a repository with a token, as the kind of its host documents it. A token of
-// Bitbucket may be USERNAME:APP_PASSWORD.
-func tokenLogin(kind githost.Kind, token string) transport.AuthMethod {
-	switch name, password, ok := strings.Cut(token, ":"); {
-	case kind == githost.BitbucketServer:
-		return &githttp.TokenAuth{Token: token}
-	case kind == githost.Bitbucket && ok:
-		return &githttp.BasicAuth{Username: name, Password: password}
-	case kind == githost.Bitbucket:
-		return &githttp.BasicAuth{Username: "x-token-auth", Password: token}
-	}
-	return &githttp.BasicAuth{Username: "oauth2", Password: token}
 }

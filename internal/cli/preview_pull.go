@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/cli/preview"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/githost"
+	"github.com/sluice-gitops/sluice/internal/preview"
 )
 
 // pullRequest is a pull request on a git host.
@@ -55,7 +55,7 @@ func (p *pullRequest) fetch(ctx context.Context) (repo *preview.Repository, from
 		return nil, "", "", err
 	}
 	from = "refs/heads/" + pull.Base
-	repo, err = preview.Fetch(ctx, p.repository.CloneURL(), tokenLogin(p.repository.Kind, p.token), from, pull.Ref)
+	repo, err = preview.Fetch(ctx, p.repository.CloneURL(), preview.TokenLogin(p.repository.Kind, p.token), from, pull.Ref)
 	return repo, from, pull.Head, err
 }
 

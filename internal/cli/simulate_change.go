@@ -4,44 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/cli/preview"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
+	"github.com/sluice-gitops/sluice/internal/preview"
 )
-
-// changeDecisions is what gates would decide about a change of a repository.
-type changeDecisions struct {
-	From    string          `json:"from"`
-	To      string          `json:"to"`
-	At      time.Time       `json:"at"`
-	Objects []*askingObject `json:"objects"`
-	Notes   []string        `json:"notes,omitempty"`
-}
-
-// askingObject is an object that asks its gates before it takes the change.
-type askingObject struct {
-	Kind      string              `json:"kind"`
-	Namespace string              `json:"namespace"`
-	Name      string              `json:"name"`
-	Risk      string              `json:"risk,omitempty"` // by the built-in rules, as gates see it
-	Note      string              `json:"note,omitempty"`
-	Error     string              `json:"error,omitempty"` // why the change could not be computed
-	Gates     []forecast.Decision `json:"gates"`
-}
-
-func (o *askingObject) passes() bool {
-	for _, d := range o.Gates {
-		if !d.Passes {
-			return false
-		}
-	}
-	return true
-}
 
 // runChange shows what gates would decide about a change.
 func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Time) error {
@@ -63,7 +33,7 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 	if err != nil {
 		return err
 	}
-	decisions, err := decisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, at), result, at)
+	decisions, err := preview.DecisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, at), result, at)
 	if err != nil {
 		return cluster.WithHint(err)
 	}
@@ -78,39 +48,7 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 	return s.verdict(decisions)
 }
 
-// decisionsAbout returns what gates would decide about a previewed change.
-func decisionsAbout(ctx context.Context, s *forecast.Simulation, r *preview.Result, at time.Time) (*changeDecisions,
-	error) {
-
-	decisions := &changeDecisions{From: r.From, To: r.To, At: at, Objects: []*askingObject{}, Notes: r.Notes}
-	for _, a := range r.Askers() {
-		asking, err := decisionsOf(ctx, s, a)
-		if err != nil {
-			return nil, err
-		}
-		decisions.Objects = append(decisions.Objects, asking)
-	}
-	if s.Partial {
-		decisions.Notes = append(decisions.Notes, "you may not list all gates: those that select an object are those "+
-			"that its status names")
-	}
-	return decisions, nil
-}
-
-func decisionsOf(ctx context.Context, s *forecast.Simulation, a preview.Asker) (*askingObject, error) {
-	out := &askingObject{Kind: a.Kind, Namespace: a.Object.GetNamespace(), Name: a.Object.GetName()}
-	if a.Owner != nil {
-		out.Note, out.Error = a.Owner.Note, a.Owner.Error
-	}
-	if a.Change != nil {
-		out.Risk = a.Change.Level(ctx).String()
-	}
-	var err error
-	out.Gates, err = s.Decisions(ctx, a.Kind, a.Object, a.Change)
-	return out, err
-}
-
-func (s *simulateGates) printDecisions(d *changeDecisions) error {
+func (s *simulateGates) printDecisions(d *preview.Decisions) error {
 	for _, n := range d.Notes {
 		s.Warn("%s", shown(n))
 	}
@@ -145,38 +83,19 @@ func decisionCell(d forecast.Decision) term.Cell {
 	case d.Outcome == gatingv1.OutcomeDeny:
 		return term.Cell{Text: "denied", Colour: term.Red}
 	case d.Approvals != nil:
-		return term.Cell{Text: "needs " + approvalsOf(d.Approvals), Colour: term.Yellow}
+		return term.Cell{Text: "needs " + shown(preview.Approvals(d.Approvals)), Colour: term.Yellow}
 	}
 	return term.Cell{Text: "held", Colour: term.Red}
 }
 
-// approvalsOf describes required approvals, such as "2 approvals of group security".
-func approvalsOf(a *gatingv1.Approvals) string {
-	text := fmt.Sprintf("%d approvals", a.Required)
-	if a.Required == 1 {
-		text = "1 approval"
-	}
-	var from []string
-	if len(a.Groups) > 0 {
-		from = append(from, "group "+strings.Join(a.Groups, ", "))
-	}
-	if len(a.Users) > 0 {
-		from = append(from, strings.Join(a.Users, ", "))
-	}
-	if len(from) > 0 {
-		text += " of " + strings.Join(from, " or ")
-	}
-	return shown(text)
-}
-
 // verdict returns the result as the exit code says it.
-func (s *simulateGates) verdict(d *changeDecisions) error {
+func (s *simulateGates) verdict(d *preview.Decisions) error {
 	held, failed := 0, 0
 	for _, o := range d.Objects {
 		switch {
 		case o.Error != "":
 			failed++
-		case !o.passes():
+		case !o.Passes():
 			held++
 		}
 	}

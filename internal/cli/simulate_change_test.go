@@ -12,6 +12,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/preview"
 )
 
 // ruledFleet creates a source with five Kustomizations, and gates: one with rules that all name, one with a rule that
@@ -109,7 +110,7 @@ func TestSimulateGatesChange(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, lines[name], want)
 		}
 	}
-	var decisions changeDecisions
+	var decisions preview.Decisions
 	if err := json.Unmarshal([]byte(simulate("--to-dir", to, "-o", "json").wants(t, 1).out), &decisions); err != nil {
 		t.Fatal(err)
 	}

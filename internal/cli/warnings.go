@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/localbuild"
 )
 
 // warnOf reports the warnings of a build, and fields that the built-in kinds of its objects do not have. With strict,

@@ -60,9 +60,12 @@ func (h *azureDevOps) requests(ctx context.Context, cursor string) ([]ListedRequ
 		Value []struct {
 			ID        int64 `json:"pullRequestId"`
 			Title     string
-			Source    string `json:"sourceRefName"`
+			Source    string    `json:"sourceRefName"`
+			Target    string    `json:"targetRefName"`
+			Fork      *struct{} `json:"forkSource"`
 			CreatedBy struct {
 				DisplayName string `json:"displayName"`
+				UniqueName  string `json:"uniqueName"`
 			} `json:"createdBy"`
 			Commit struct {
 				ID string `json:"commitId"`
@@ -78,7 +81,8 @@ func (h *azureDevOps) requests(ctx context.Context, cursor string) ([]ListedRequ
 	requests := make([]ListedRequest, len(list.Value))
 	for i, p := range list.Value {
 		requests[i] = ListedRequest{Number: p.ID, Title: p.Title, Branch: strings.TrimPrefix(p.Source, "refs/heads/"),
-			Commit: p.Commit.ID, Author: p.CreatedBy.DisplayName}
+			Commit: p.Commit.ID, Author: p.CreatedBy.DisplayName, Login: p.CreatedBy.UniqueName,
+			Base: strings.TrimPrefix(p.Target, "refs/heads/"), Fork: p.Fork != nil}
 	}
 	next := ""
 	if len(list.Value) == pageSize {

@@ -97,6 +97,7 @@ type host interface {
 	edit(ctx context.Context, o *openRequest, r Request) error
 	addLabels(ctx context.Context, o *openRequest, labels []string) error
 
+	requestLister
 	pull(ctx context.Context, number int) (Pull, error)
 	comments(ctx context.Context, request, page int) (all []comment, more bool, err error)
 	createComment(ctx context.Context, request int, body string) error

@@ -27,15 +27,24 @@ type listedPull struct {
 	Number int64
 	Title  string
 	User   struct{ Login string }
-	Head   struct{ Ref, SHA string }
+	Head   listedSide
+	Base   listedSide
 	Labels []struct{ Name string }
+}
+
+type listedSide struct {
+	Ref, SHA string
+	Repo     *struct { // nil if the fork was deleted
+		FullName string `json:"full_name"`
+	}
 }
 
 func toListed(all []listedPull) []ListedRequest {
 	requests := make([]ListedRequest, len(all))
 	for i, p := range all {
 		requests[i] = ListedRequest{Number: p.Number, Title: p.Title, Branch: p.Head.Ref, Commit: p.Head.SHA,
-			Author: p.User.Login}
+			Author: p.User.Login, Login: p.User.Login, Base: p.Base.Ref,
+			Fork: p.Head.Repo == nil || p.Base.Repo == nil || p.Head.Repo.FullName != p.Base.Repo.FullName}
 		for _, l := range p.Labels {
 			requests[i].Labels = append(requests[i].Labels, l.Name)
 		}

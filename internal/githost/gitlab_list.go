@@ -19,6 +19,9 @@ func (h *gitlab) requests(ctx context.Context, cursor string) ([]ListedRequest, 
 		ID     int64 `json:"iid"`
 		Title  string
 		Branch string `json:"source_branch"`
+		Base   string `json:"target_branch"`
+		Source int64  `json:"source_project_id"`
+		Target int64  `json:"target_project_id"`
 		SHA    string
 		Author struct{ Username string }
 		Labels []string
@@ -31,7 +34,8 @@ func (h *gitlab) requests(ctx context.Context, cursor string) ([]ListedRequest, 
 	requests := make([]ListedRequest, len(all))
 	for i, m := range all {
 		requests[i] = ListedRequest{Number: m.ID, Title: m.Title, Branch: m.Branch, Commit: m.SHA,
-			Author: m.Author.Username, Labels: m.Labels}
+			Author: m.Author.Username, Login: m.Author.Username, Labels: m.Labels, Base: m.Base,
+			Fork: m.Source != m.Target}
 	}
 	return requests, next, err
 }

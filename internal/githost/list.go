@@ -17,8 +17,11 @@ type ListedRequest struct {
 	Number int64
 	Title  string
 	Branch string // source
-	Commit string // head
+	Base   string // branch that it lands on
+	Fork   bool   // the source is another repository
+	Commit string // head; Bitbucket abbreviates it
 	Author string // name of the user
+	Login  string // of the user: unique on the host, unlike names that users choose
 	Labels []string
 }
 
@@ -36,6 +39,11 @@ type Environment struct {
 type lister interface {
 	branches(ctx context.Context, cursor string) (all []Ref, next string, err error)
 	tags(ctx context.Context, cursor string) (all []Ref, next string, err error)
+	requestLister
+}
+
+// requestLister is a host whose change requests can be listed.
+type requestLister interface {
 	requests(ctx context.Context, cursor string) (all []ListedRequest, next string, err error)
 }
 
@@ -80,7 +88,7 @@ func refused[T any](err error) iter.Seq2[T, error] {
 }
 
 func (c *Client) noLists() error {
-	return failed("branches, tags and change requests of %s cannot be listed", c.repo.Kind).
+	return failed("branches and tags of %s cannot be listed", c.repo.Kind).
 		WithHint("Use a repository of GitHub, GitLab, Gitea or Azure DevOps").Final()
 }
 
@@ -105,11 +113,7 @@ func (c *Client) Tags(ctx context.Context) iter.Seq2[Ref, error] {
 // Requests lists the open change requests, in the order of the host. Their labels may be missing: see
 // [Client.LabelsOf].
 func (c *Client) Requests(ctx context.Context) iter.Seq2[ListedRequest, error] {
-	h, ok := c.host.(lister)
-	if !ok {
-		return refused[ListedRequest](c.noLists())
-	}
-	return list(ctx, c.repo.Base.Host, h.requests)
+	return list(ctx, c.repo.Base.Host, c.host.requests)
 }
 
 // LabelsOf returns the labels of a listed change request. It sends a request to hosts whose lists lack them.

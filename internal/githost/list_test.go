@@ -1,6 +1,7 @@
 package githost
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/http"
@@ -35,6 +36,7 @@ var listCases = []struct {
 	tags     []exchange
 	requests []exchange
 	author   string
+	unique   string // author by whom nobody else can be named
 }{
 	{name: "GitHub", kind: GitHub, address: "https://github.com/org/app", login: "Bearer s3cret", author: "mona",
 		branches: []exchange{
@@ -48,7 +50,8 @@ var listCases = []struct {
 		requests: []exchange{{Request: "GET api.github.com/repos/org/app/pulls?page=1&per_page=100&state=open",
 			Response: raw(`[{"number":42,"title":"Add","user":{"login":"mona"},
 				"labels":[{"name":"preview"},{"name":"x"}],
-				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `","repo":null}}]`)}}},
+				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `","repo":null},
+				"base":{"ref":"main","repo":{"full_name":"org/app"}}}]`)}}},
 	{name: "GitLab", kind: GitLab, address: "https://gitlab.com/group/app", login: "Bearer s3cret", author: "root",
 		branches: []exchange{
 			{Request: "GET gitlab.com/api/v4/projects/group%2Fapp/repository/branches?page=1&per_page=100",
@@ -62,7 +65,8 @@ var listCases = []struct {
 		requests: []exchange{{
 			Request: "GET gitlab.com/api/v4/projects/group%2Fapp/merge_requests?page=1&per_page=100&state=opened",
 			Response: raw(`[{"id":9001,"iid":42,"title":"Add","author":{"username":"root"},"labels":["preview","x"],
-				"source_branch":"feat/a","sha":"` + commitOf("4") + `"}]`)}}},
+				"source_branch":"feat/a","sha":"` + commitOf("4") + `","target_branch":"main",
+				"source_project_id":7,"target_project_id":8}]`)}}},
 	{name: "Gitea", kind: Gitea, address: "https://git.example.com/org/app", login: "token s3cret", author: "gopher",
 		branches: []exchange{
 			{Request: "GET git.example.com/api/v1/repos/org/app/branches?limit=100&page=1",
@@ -76,9 +80,10 @@ var listCases = []struct {
 		requests: []exchange{{Request: "GET git.example.com/api/v1/repos/org/app/pulls?limit=100&page=1&state=open",
 			Response: raw(`[{"number":42,"title":"Add","user":{"login":"gopher"},
 				"labels":[{"name":"preview"},{"name":"x"}],
-				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `"}}]`)}}},
+				"head":{"ref":"feat/a","sha":"` + commitOf("4") + `","repo":{"full_name":"fork/app"}},
+				"base":{"ref":"main","repo":{"full_name":"org/app"}}}]`)}}},
 	{name: "Azure DevOps", kind: AzureDevOps, address: "https://dev.azure.com/org/project/_git/app",
-		login: "Basic OnMzY3JldA==", author: "Norman Paulk",
+		login: "Basic OnMzY3JldA==", author: "Norman Paulk", unique: "norman@example.com",
 		branches: []exchange{
 			{Request: "GET dev.azure.com/org/project/_apis/git/repositories/app/refs?" +
 				"%24top=100&api-version=7.1&filter=heads%2F",
@@ -93,8 +98,9 @@ var listCases = []struct {
 				commitOf("3") + `"}]}`)}},
 		requests: []exchange{{Request: "GET dev.azure.com/org/project/_apis/git/repositories/app/pullrequests?" +
 			"%24skip=0&%24top=100&api-version=7.1&searchCriteria.status=active",
-			Response: raw(`{"value":[{"pullRequestId":42,"title":"Add","createdBy":{"displayName":"Norman Paulk"},
-				"sourceRefName":"refs/heads/feat/a","lastMergeSourceCommit":{"commitId":"` + commitOf("4") + `"}}]}`)},
+			Response: raw(`{"value":[{"pullRequestId":42,"title":"Add","createdBy":{"displayName":"Norman Paulk",
+				"uniqueName":"norman@example.com"},"forkSource":{"name":"refs/heads/feat/a"},
+				"targetRefName":"refs/heads/main","sourceRefName":"refs/heads/feat/a","lastMergeSourceCommit":{"commitId":"` + commitOf("4") + `"}}]}`)},
 			{Request: "GET dev.azure.com/org/project/_apis/git/repositories/app/pullRequests/42/labels?api-version=7.1",
 				Response: raw(`{"value":[{"name":"preview","active":true},{"name":"old","active":false},
 					{"name":"x"}]}`)}}},
@@ -127,11 +133,91 @@ func TestLists(t *testing.T) {
 				t.Error(err)
 			}
 			want := ListedRequest{Number: 42, Title: "Add", Branch: "feat/a", Commit: commitOf("4"), Author: c.author,
+				Login: cmp.Or(c.unique, c.author), Base: "main", Fork: true,
 				Labels: []string{"preview", "x"}}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
+	}
+}
+
+// TestRequestsOfBitbucket reads pages as Bitbucket Cloud and Data Center document them.
+func TestRequestsOfBitbucket(t *testing.T) {
+	t.Parallel()
+	cloud := "GET api.bitbucket.org/2.0/repositories/org/app/pullrequests?page=%d&pagelen=50&state=OPEN"
+	server := "GET git.example.com/rest/api/latest/projects/ORG/repos/app/pull-requests?limit=100&start=%d&state=OPEN"
+	for name, c := range map[string]struct {
+		kind    Kind
+		address string
+		pages   []exchange
+		want    []ListedRequest
+	}{
+		"Cloud": {Bitbucket, "https://bitbucket.org/org/app", []exchange{
+			{Request: fmt.Sprintf(cloud, 1), Response: raw(`{"next":"https://api.bitbucket.org/x","values":[{"id":1,
+				"title":"A","author":{"display_name":"Mona","uuid":"{1}"},
+				"source":{"branch":{"name":"a"},"commit":{"hash":"0123456789ab"},"repository":{"full_name":"org/app"}},
+				"destination":{"branch":{"name":"main"}}}]}`)},
+			{Request: fmt.Sprintf(cloud, 2), Response: raw(`{"values":[{"id":2,"title":"B",
+				"author":{"display_name":"Mona","uuid":"{2}"},"source":{"branch":{"name":"b"},
+				"commit":{"hash":"aaaaaaaaaaaa"},"repository":{"full_name":"fork/app"}},
+				"destination":{"branch":{"name":"main"}}}]}`)}},
+			[]ListedRequest{{Number: 1, Title: "A", Branch: "a", Base: "main", Commit: "0123456789ab", Author: "Mona",
+				Login: "{1}"}, {Number: 2, Title: "B", Branch: "b", Base: "main", Commit: "aaaaaaaaaaaa",
+				Author: "Mona", Login: "{2}", Fork: true}}},
+		"Data Center": {BitbucketServer, "https://git.example.com/scm/ORG/app", []exchange{
+			{Request: fmt.Sprintf(server, 0), Response: raw(`{"isLastPage":false,"nextPageStart":100,"values":[{"id":1,
+				"title":"A","author":{"user":{"name":"mona","displayName":"Mona"}},
+				"fromRef":{"displayId":"a","latestCommit":"` + commit + `","repository":{"id":1}},
+				"toRef":{"displayId":"main","repository":{"id":1}}}]}`)},
+			{Request: fmt.Sprintf(server, 100), Response: raw(`{"isLastPage":true,"values":[]}`)}},
+			[]ListedRequest{{Number: 1, Title: "A", Branch: "a", Base: "main", Commit: commit, Author: "Mona",
+				Login: "mona"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host := newClient(t, startScript(t, "Bearer x", c.pages...), c.kind, c.address, "token", "x")
+			got, err := collectAll(host.Requests(testContext(t)))
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestWebPages compares the addresses of pages with what browsers show; those of change requests must parse.
+func TestWebPages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind                Kind
+		address, page, file string
+	}{
+		{GitHub, "https://github.com/o/r", "https://github.com/o/r/pull/7", "https://github.com/o/r/blob/C/a/b%23.yaml#L3"},
+		{GitLab, "https://gitlab.com/g/s/r", "https://gitlab.com/g/s/r/-/merge_requests/7",
+			"https://gitlab.com/g/s/r/-/blob/C/a/b%23.yaml#L3"},
+		{Gitea, "https://git.example.com/o/r", "https://git.example.com/o/r/pulls/7",
+			"https://git.example.com/o/r/src/commit/C/a/b%23.yaml#L3"},
+		{Bitbucket, "https://bitbucket.org/o/r", "https://bitbucket.org/o/r/pull-requests/7",
+			"https://bitbucket.org/o/r/src/C/a/b%23.yaml#lines-3"},
+		{BitbucketServer, "https://git.example.com/scm/O/r",
+			"https://git.example.com/projects/O/repos/r/pull-requests/7",
+			"https://git.example.com/projects/O/repos/r/browse/a/b%23.yaml?at=C#3"},
+		{AzureDevOps, "https://dev.azure.com/o/p/_git/r", "https://dev.azure.com/o/p/_git/r/pullrequest/7",
+			"https://dev.azure.com/o/p/_git/r?line=3&lineEnd=4&lineEndColumn=1&lineStartColumn=1&path=%2Fa%2Fb%23.yaml" +
+				"&version=GCC"},
+	} {
+		r, err := Parse(c.kind, c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := r.RequestURL(7)
+		parsed, number, err := ParsePull(page)
+		if page != c.page || err != nil || number != 7 || parsed != r {
+			t.Errorf("%s: got %s, which is %+v, %d, %v", c.kind, page, parsed, number, err)
+		}
+		if got := r.FileURL("C", "a/b#.yaml", 3); got != c.file {
+			t.Errorf("%s: got %s, want %s", c.kind, got, c.file)
+		}
 	}
 }
 

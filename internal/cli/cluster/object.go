@@ -14,30 +14,23 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lookup"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// Get returns an object.
-func Get(ctx context.Context, c client.Reader, k *kind.Kind, key types.NamespacedName) (reconcile.Object, error) {
-	obj := k.New()
-	err := c.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) {
-		return nil, NotFound(k, key)
-	}
-	return obj, Explain(fmt.Sprintf("cannot get %s '%s'", k.Name(), key), err)
-}
-
-// NotFound returns the error for an object that does not exist.
-func NotFound(k *kind.Kind, key types.NamespacedName) error {
-	return fmt.Errorf("%s '%s' not found. Run %s -A to list all", k.Name(), key, k.GetCommand())
-}
+// What packages below the commands use, too.
+var (
+	Explain  = lookup.Explain
+	WithHint = lookup.WithHint
+	Get      = lookup.Get
+	NotFound = lookup.NotFound
+)
 
 // ErrNotInstalled is the cause of errors about kinds that the cluster does not serve.
 var ErrNotInstalled = errors.New("kind not installed")

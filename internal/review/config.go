@@ -1,0 +1,161 @@
+// Package review reviews open pull requests: it previews what each one would do, says so on its git host, and keeps the
+// results for the web UI. It reads, and asks the cluster to try writes without making them.
+package review
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/githost"
+	"github.com/sluice-gitops/sluice/internal/risk"
+)
+
+// Config is the file of --review-config. It is not read from a repository, so no pull request can change it.
+type Config struct {
+	Repositories []*Repository `json:"repositories"`
+	// Interval is the time between two looks at the pull requests of a repository. A webhook needs no look.
+	Interval metav1.Duration `json:"interval,omitempty"`
+}
+
+// Repository is a repository whose pull requests are reviewed.
+type Repository struct {
+	Name string       `json:"name"` // in addresses
+	URL  string       `json:"url"`
+	Type githost.Kind `json:"type"`
+	// TokenFile and WebhookSecretFile are relative to the directory of the configuration.
+	TokenFile         string   `json:"tokenFile"`
+	WebhookSecretFile string   `json:"webhookSecretFile,omitempty"`
+	Branches          []string `json:"branches,omitempty"` // that pull requests are reviewed for; all if empty
+	Authors           []string `json:"authors,omitempty"`  // who are no strangers, by login
+	Sources           []string `json:"sources,omitempty"`  // as --source of `sluice preview`
+	FailOn            string   `json:"failOn,omitempty"`
+	Comment           *bool    `json:"comment,omitempty"` // default: true
+	Status            *bool    `json:"status,omitempty"`  // default: true
+
+	repository     githost.Repository
+	token          string
+	webhookSecret  string
+	failOn         risk.Level
+	comment, tells bool
+}
+
+const (
+	maxConfig       = 1 << 20 // bytes
+	maxSecret       = 64 << 10
+	defaultInterval = time.Minute
+	minInterval     = 10 * time.Second
+	minSecret       = 16 // characters of the secret of a webhook
+)
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ReadConfig reads the configuration and the files that it names. FailOn is the level for repositories without one.
+func ReadConfig(file string, failOn risk.Level) (*Config, error) {
+	content, err := readFile(file, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{}
+	if err := yaml.UnmarshalStrict(content, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.complete(filepath.Dir(file), failOn); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+func (c *Config) complete(dir string, failOn risk.Level) error {
+	c.Interval.Duration = cmp.Or(c.Interval.Duration, defaultInterval)
+	if c.Interval.Duration < minInterval {
+		return fmt.Errorf("interval is %s: set %s or more", c.Interval.Duration, minInterval)
+	}
+	if len(c.Repositories) == 0 {
+		return errors.New("repositories is empty: name the repositories to review")
+	}
+	seen := map[string]bool{}
+	for n, r := range c.Repositories {
+		if r == nil || !validName.MatchString(r.Name) || seen[r.Name] {
+			return fmt.Errorf("repositories[%d].name must be set, unique, and consist of at most 63 lower-case letters, "+
+				"digits and hyphens", n)
+		}
+		seen[r.Name] = true
+		if err := r.complete(dir, failOn); err != nil {
+			return fmt.Errorf("repository '%s': %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Repository) complete(dir string, failOn risk.Level) (err error) {
+	if r.repository, err = githost.Parse(r.Type, r.URL); err != nil {
+		return err
+	}
+	if r.failOn = failOn; r.FailOn != "" {
+		if r.failOn, err = risk.ParseLevel(r.FailOn); err != nil {
+			return fmt.Errorf("failOn: %w", err)
+		}
+	}
+	if r.TokenFile == "" {
+		return errors.New("tokenFile is missing: name a file with a token of the git host")
+	}
+	if r.token, err = readSecret(dir, r.TokenFile); err != nil {
+		return fmt.Errorf("tokenFile: %w", err)
+	}
+	r.comment, r.tells = r.Comment == nil || *r.Comment, r.Status == nil || *r.Status
+	if r.WebhookSecretFile == "" {
+		return nil
+	}
+	if r.webhookSecret, err = readSecret(dir, r.WebhookSecretFile); err != nil {
+		return fmt.Errorf("webhookSecretFile: %w", err)
+	}
+	if len(r.webhookSecret) < minSecret {
+		return fmt.Errorf("webhookSecretFile: the secret has fewer than %d characters", minSecret)
+	}
+	return nil
+}
+
+func readSecret(dir, name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	content, err := readFile(name, maxSecret)
+	if err != nil {
+		return "", err
+	}
+	if secret := strings.TrimSpace(string(content)); secret != "" {
+		return secret, nil
+	}
+	return "", fmt.Errorf("%s is empty", name)
+}
+
+func readFile(name string, limit int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return os.ReadFile(name)
+}
+
+// reviews reports whether pull requests for a branch are reviewed.
+func (r *Repository) reviews(base string) bool {
+	return len(r.Branches) == 0 || slices.Contains(r.Branches, base)
+}
+
+// allows reports whether the author of a pull request is no stranger.
+func (r *Repository) allows(login string) bool {
+	return login != "" && slices.ContainsFunc(r.Authors, func(a string) bool { return strings.EqualFold(a, login) })
+}
