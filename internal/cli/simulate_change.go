@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/preview"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 )
 
@@ -140,7 +141,7 @@ func decisionCell(d forecast.Decision) term.Cell {
 	switch {
 	case d.Passes:
 		return term.Cell{Text: "passes", Colour: term.Green}
-	case d.Outcome == forecast.OutcomeWaits:
+	case d.Outcome == decision.OutcomeWaits:
 		return term.Cell{Text: "waits for its wave", Colour: term.Yellow}
 	case d.Outcome == gatingv1.OutcomeDeny:
 		return term.Cell{Text: "denied", Colour: term.Red}

@@ -6,8 +6,8 @@ func (p *Pass[T]) AwaitsPromotion() bool {
 	if p.admission == nil {
 		return false
 	}
-	for _, c := range p.admission.asked {
-		if c.ChecksRevisions {
+	for _, g := range p.admission.gates {
+		if _, only := g.Promoted(p.admission.now); only {
 			return true
 		}
 	}
@@ -19,8 +19,8 @@ func (p *Pass[T]) Promotes(revision string) bool {
 	if p.admission == nil || revision == "" {
 		return false
 	}
-	for _, c := range p.admission.asked {
-		if !c.Open && (c.Allows == nil || !c.Allows(revision)) {
+	for _, g := range p.admission.gates {
+		if !g.Allows(revision, p.admission.now) {
 			return false
 		}
 	}
@@ -31,8 +31,9 @@ func (p *Pass[T]) Promotes(revision string) bool {
 func (p *Pass[T]) Promoted() []string {
 	var all []string
 	if p.admission != nil {
-		for _, c := range p.admission.asked {
-			all = append(all, c.Promoted...)
+		for _, g := range p.admission.gates {
+			promoted, _ := g.Promoted(p.admission.now)
+			all = append(all, promoted...)
 		}
 	}
 	return all

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
@@ -111,20 +112,20 @@ func (l *loop[T]) observeElsewhere(obj T) {
 	}
 	ref, gates := l.ref(obj), l.Gates.GatesFor(l.ref(obj), gated)
 	l.Edges.Set(ref, append(references, gates...))
-	l.Gates.SetWaiting(ref, l.holding(gates, gated), gated.Held().Pending)
+	snapshot := l.Gates.Snapshot(gates, gated)
+	l.Gates.SetWaiting(ref, l.holding(snapshot, obj, gated.Held().Pending), gated.Held().Pending)
 	if l.GateBehavior == HoldsSync {
 		has := &meta.Held{Admitted: l.admittedOf(obj)}
 		if has.Admitted != nil {
 			has.Reverted = revertedOf(obj)
 		}
-		l.Gates.SetObserved(ref, l.Gates.Watches(gates).Gates, has)
+		l.Gates.SetObserved(ref, watchOf(snapshot).gates, has)
 	}
 }
 
 // holding returns the gates that hold an object of another process: those that are closed for its pending revision, and
 // those that its condition names, as their rules or waves hold it.
-func (l *loop[T]) holding(gates []Ref, obj Gated) (holding []ClosedGate) {
-	pending := obj.Held().Pending
+func (l *loop[T]) holding(gates []decision.Gate, obj T, pending *meta.Pending) (holding []decision.Decision) {
 	if pending == nil || len(gates) == 0 {
 		return nil
 	}
@@ -137,14 +138,18 @@ func (l *loop[T]) holding(gates []Ref, obj Gated) (holding []ClosedGate) {
 		(c.Status == metav1.ConditionTrue) == (condition == meta.BlockedCondition) {
 		message = c.Message
 	}
-	for _, c := range l.Gates.ClosedGates(gates, obj, false) {
-		_, state, isNamed := strings.Cut(message, "gate '"+c.Gate.NamespacedName.String()+"' ")
+	now, ref := l.Clock.Now(), l.ref(obj)
+	asks := decision.Object{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	for _, g := range gates {
+		d := decision.Decide(g, asks, decision.Change{Revision: pending.Revision}, now)
+		_, state, isNamed := strings.Cut(message, "gate '"+g.Key.String()+"' ")
 		if isNamed {
-			c.State, _, _ = strings.Cut(state, ", gate '")
-			c.State = strings.TrimSuffix(c.State, ".")
+			state, _, _ = strings.Cut(state, ", gate '")
+			d.Cause = decision.Cause{Code: decision.Recorded,
+				Args: decision.Args{Message: strings.TrimSuffix(state, ".")}}
 		}
-		if isNamed || !c.Open && (c.Allows == nil || !c.Allows(pending.Revision)) {
-			holding = append(holding, c)
+		if d.Holds() {
+			holding = append(holding, d)
 		}
 	}
 	return holding

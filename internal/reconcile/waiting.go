@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 )
 
 const (
@@ -19,27 +20,27 @@ const (
 
 // describeWaiting adds to the message of Ready which change waits at which gates, or removes it if none waits. Ready
 // keeps everything else: the object is still what it was.
-func describeWaiting(obj Object, closed []ClosedGate, pending *meta.Pending) {
+func describeWaiting(obj Object, held []decision.Decision, pending *meta.Pending) {
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if c == nil || c.Status == metav1.ConditionUnknown {
 		return
 	}
 	c.Message = withoutWaiting(c.Message)
-	if pending == nil || pending.Revision == "" || len(closed) == 0 {
+	if pending == nil || pending.Revision == "" || len(held) == 0 {
 		return
 	}
 	var gates []string
-	for _, g := range closed[:min(len(closed), maxClosed)] {
-		name := "'" + g.Gate.NamespacedName.String() + "'"
-		if g.Gate.Namespace == obj.GetNamespace() {
-			name = "'" + g.Gate.Name + "'"
+	for _, d := range held[:min(len(held), maxClosed)] {
+		name := "'" + d.Gate.String() + "'"
+		if d.Gate.Namespace == obj.GetNamespace() {
+			name = "'" + d.Gate.Name + "'"
 		}
-		if g.Reason == meta.GateNotFoundReason {
+		if d.Code == decision.NotFound {
 			name += " (not found)"
 		}
 		gates = append(gates, name)
 	}
-	if more := len(closed) - maxClosed; more > 0 {
+	if more := len(held) - maxClosed; more > 0 {
 		gates = append(gates, fmt.Sprintf("and %d more", more))
 	}
 	text := waitingAt + strings.Join(gates, ", ") + " for " + shortRevision(pending.Revision)
