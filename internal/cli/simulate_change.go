@@ -138,15 +138,20 @@ func (s *simulateGates) printDecisions(d *changeDecisions) error {
 
 // decisionCell describes a decision, such as "needs 2 approvals of group security".
 func decisionCell(d forecast.Decision) term.Cell {
-	switch {
-	case d.Passes:
+	if d.Passes {
 		return term.Cell{Text: "passes", Colour: term.Green}
-	case d.Outcome == decision.OutcomeWaits:
+	}
+	//exhaustive:enforce
+	switch d.Outcome {
+	case decision.OutcomeWaits:
 		return term.Cell{Text: "waits for its wave", Colour: term.Yellow}
-	case d.Outcome == gatingv1.OutcomeDeny:
+	case gatingv1.OutcomePass: // a failure holds it
+	case gatingv1.OutcomeDeny:
 		return term.Cell{Text: "denied", Colour: term.Red}
-	case d.Approvals != nil:
-		return term.Cell{Text: "needs " + approvalsOf(d.Approvals), Colour: term.Yellow}
+	case gatingv1.OutcomeApprovals:
+		if d.Approvals != nil {
+			return term.Cell{Text: "needs " + approvalsOf(d.Approvals), Colour: term.Yellow}
+		}
 	}
 	return term.Cell{Text: "held", Colour: term.Red}
 }

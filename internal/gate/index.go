@@ -94,11 +94,12 @@ func (x *Index) CheckRules(g *gatingv1.Gate) error {
 // stateOf returns a string that changes when the decisions of a gate may change. Changes to the rest of its
 // status, such as the list of waiting objects, do not enqueue its objects.
 func stateOf(g *gatingv1.Gate) string {
+	soaks, _ := decision.Soaks(g)
 	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
 		decision.IsOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
-		decision.IsFailureHold(g), failuresOf(g.Status.Failures), decision.Soaks(g), len(g.Spec.Waves) > 0)
+		decision.IsFailureHold(g), failuresOf(g.Status.Failures), soaks, len(g.Spec.Waves) > 0)
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.

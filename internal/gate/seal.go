@@ -90,7 +90,8 @@ func (s *sealer) seal(key *seal.Key, g *gatingv1.Gate, now time.Time) {
 	}
 	next := max(last+1, now.UnixMilli()) // the first one of a process follows those of earlier processes
 	code := key.Seal(sealedParts(g, now.Unix(), g.Generation, next)...)
-	g.Status.Seal = &gatingv1.Seal{Sequence: next, Value: code + decision.SealSeparator + strconv.FormatInt(now.Unix(), 10)}
+	g.Status.Seal = &gatingv1.Seal{Sequence: next,
+		Value: code + decision.SealSeparator + strconv.FormatInt(now.Unix(), 10)}
 	s.set(g.UID, next)
 }
 

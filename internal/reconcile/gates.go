@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/gate/decision"
 )
 
@@ -90,7 +91,6 @@ type admission struct {
 	again    bool // another pass must follow a Ready one
 	manual   bool // a gate is not asked because the pass was requested
 	watch    watch
-	change   string // what is asked for, if the revision does not say it
 }
 
 // newAdmission returns the admission of a pass by gates, before a revision is asked for.
@@ -111,14 +111,6 @@ func newAdmission(keeper Gatekeeper, refs []Ref, ref Ref, obj Gated, manual bool
 	return a
 }
 
-// at sets what the gates are asked for in addition to a revision.
-func (a *admission) at(change string) *admission {
-	if a != nil {
-		a.change = change
-	}
-	return a
-}
-
 // hasRules reports whether a gate decides by the content of a change.
 func (a *admission) hasRules() bool {
 	return a != nil && slices.ContainsFunc(a.gates, func(g decision.Gate) bool { return g.AsksRules(a.now) })
@@ -132,37 +124,24 @@ func (a *admission) blocking() []decision.Decision {
 	return a.held
 }
 
-// admit asks the gates about a revision. Gates with rules decide by the change; a nil change cannot be computed.
-func (a *admission) admit(revision string, change Change) error {
-	return a.decide(revision, func(g decision.Gate) decision.Ruling { return a.keeper.Judge(g, a.obj, change) })
+// judge asks the rules of a gate about a change.
+func (a *admission) judge(g decision.Gate, change Change) decision.Ruling {
+	return a.keeper.Judge(g, a.obj, change)
 }
 
-// admitUnchanged asks the gates about a revision that changes nothing. Gates with rules have nothing to decide then.
-func (a *admission) admitUnchanged(revision string) error {
-	return a.decide(revision, func(decision.Gate) decision.Ruling { return decision.Ruling{Unchanged: true} })
-}
-
-// refuse holds a revision at the gates with rules, as what it changes cannot be computed.
-func (a *admission) refuse(revision string, err error) error {
-	return a.decide(revision, func(decision.Gate) decision.Ruling {
-		return decision.Undecided(decision.ChangeFailed, err.Error())
-	})
-}
-
-// decide records which gates hold a revision. judge is what a gate with rules says.
-func (a *admission) decide(revision string, judge func(decision.Gate) decision.Ruling) error {
+// decide asks the gates about a change, and returns an error if one holds it. judge is what a gate with rules says.
+func (a *admission) decide(c decision.Change, judge func(decision.Gate) decision.Ruling) error {
 	if a == nil {
 		return nil
 	}
 	a.held = nil
 	for _, g := range a.gates {
-		change := decision.Change{Revision: revision, Variant: a.change}
-		if g.AsksRules(a.now) {
-			change.Rules = judge(g)
+		if c.Rules = (decision.Ruling{}); g.AsksRules(a.now) {
+			c.Rules = judge(g)
 		}
-		d := decision.Decide(g, a.object, change, a.now)
+		d := decision.Decide(g, a.object, c, a.now)
 		if d.NeedsTurn {
-			d.Cause = a.keeper.TakeTurn(g.Key, a.ref, a.obj, revision)
+			d.Cause = a.keeper.TakeTurn(g.Key, a.ref, a.obj, c.Revision)
 		}
 		if d.Holds() {
 			a.held = append(a.held, d)
@@ -171,7 +150,7 @@ func (a *admission) decide(revision string, judge func(decision.Gate) decision.R
 	if a.admitted = len(a.held) == 0; a.admitted {
 		return nil
 	}
-	return &heldError{revision, a.states()}
+	return &heldError{c.Revision, a.states()}
 }
 
 // requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
@@ -249,10 +228,25 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	default:
 		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, holding[0].Reason(), l.gateMessage(a))
 	}
+	if status.Pending != nil {
+		status.HeldBy = recordOf(holding)
+	}
 	if o.state == held || o.watched {
-		describeWaiting(obj, holding, status.Pending)
+		describeWaiting(obj, status)
 	}
 	l.Gates.SetWaiting(l.ref(obj), holding, status.Pending)
+}
+
+// maxHeldByMessage bounds why a gate holds a change in the status, in characters.
+const maxHeldByMessage = 300
+
+// recordOf returns what the status says about the gates that hold a change.
+func recordOf(holding []decision.Decision) (all []meta.HoldingGate) {
+	for _, d := range holding[:min(len(holding), maxGates)] {
+		all = append(all, meta.HoldingGate{Gate: d.Gate.String(), Code: d.Code.Name, Rule: d.Args.Rule,
+			Message: excerpt.Line(d.Text(), maxHeldByMessage)})
+	}
+	return all
 }
 
 // gateSync is a source without events that is synced once all gates are loaded.

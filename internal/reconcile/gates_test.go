@@ -146,6 +146,22 @@ func isPending(revision string) func(*sourcev1.GitRepository) error {
 	}
 }
 
+// isHeldBy checks the codes of the gates that hold the object.
+func isHeldBy(codes ...string) func(*sourcev1.GitRepository) error {
+	return func(o *sourcev1.GitRepository) error {
+		var got []string
+		for _, by := range o.Status.HeldBy {
+			if got = append(got, by.Code); by.Gate != "ops/freeze" || by.Message == "" {
+				return fmt.Errorf("%+v", by)
+			}
+		}
+		if !slices.Equal(got, codes) {
+			return fmt.Errorf("held by %v", got)
+		}
+		return nil
+	}
+}
+
 func TestClosedGateHoldsReadyObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		behavior reconcile.GateBehavior
@@ -175,7 +191,7 @@ func TestClosedGateHoldsReadyObject(t *testing.T) {
 			b.step.set(applies("2"))
 			b.edges.NotifyDependents(gateRef)
 			b.until("the closed gate holds the object",
-				all(c.closed, isReadyWith("1"), isPending("2"), lacks("Reconciling")))
+				all(c.closed, isReadyWith("1"), isPending("2"), isHeldBy("AllowsOnly"), lacks("Reconciling")))
 			if p := gates.waiting(); p == nil || p.Revision != "2" {
 				t.Errorf("the pending change at the gate is %+v, want revision 2", p)
 			}
@@ -183,7 +199,7 @@ func TestClosedGateHoldsReadyObject(t *testing.T) {
 
 			gates.set(true, aGate(func(g *gatingv1.Gate) { g.Status.ApprovedRevisions = []string{"2"} }))
 			b.edges.NotifyDependents(gateRef)
-			b.until("the allowed revision is applied", all(c.open, isReadyWith("2")))
+			b.until("the allowed revision is applied", all(c.open, isReadyWith("2"), isHeldBy()))
 			eventsReportChange(b)
 
 			gates.set(false)

@@ -34,12 +34,6 @@ func watchOf(gates []decision.Gate) (w watch) {
 	return w
 }
 
-// Refusal is why a gate makes an object go back.
-type Refusal struct {
-	gate   types.NamespacedName
-	reason string // the object that failed first, and its cause
-}
-
 // maxFailureText bounds the causes of failures, in bytes.
 const maxFailureText = 512
 
@@ -86,28 +80,29 @@ func (p *Pass[T]) MayCountAsHealthy() bool { return !p.admission.isWatched() || 
 // MayGoBack reports whether a gate may make the object go back. What was healthy must be kept then.
 func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.reverts }
 
-// Refused returns why a gate makes the object go back from what it has; nil if none does. An object goes back once: if
+// Refused returns how a gate makes the object go back from what it has; nil if none does. An object goes back once: if
 // it is unhealthy then, it stays.
-func (p *Pass[T]) Refused() *Refusal {
+func (p *Pass[T]) Refused() *meta.Reverted {
 	if p.admitted == nil || p.wasReverted != nil || !p.admission.isWatched() {
 		return nil
 	}
-	a := p.admission
-	for _, g := range a.gates {
-		if refused := g.Refusal(a.object, p.admitted.Revision, p.admitted.Change); refused.Holds() {
-			return &Refusal{gate: g.Key, reason: refused.Args.Message}
+	from := p.admitted
+	for _, g := range p.admission.gates {
+		if refused := g.Refusal(p.admission.object, from.Revision, from.Change); refused.Holds() {
+			return &meta.Reverted{From: from.Revision, Change: from.Change, Gate: g.Key.String(),
+				Reason: refused.Args.Message}
 		}
 	}
 	return nil
 }
 
-// GoBack makes the pass move the object to an earlier revision, from one that gates refuse. A nil refusal continues
+// GoBack makes the pass move the object to an earlier revision, as [Pass.Refused] says. If that is nil, it continues
 // what an earlier pass began.
-func (p *Pass[T]) GoBack(to string, r *Refusal) {
+func (p *Pass[T]) GoBack(to string, refused *meta.Reverted) {
 	p.revision, p.reverted = to, p.wasReverted
-	if r != nil {
-		p.reverted = &meta.Reverted{From: p.admitted.Revision, Change: p.admitted.Change, To: to,
-			Gate: r.gate.String(), Reason: r.reason}
+	if refused != nil {
+		p.reverted = refused
+		p.reverted.To = to
 	}
 }
 

@@ -1,19 +1,5 @@
 package reconcile
 
-// AwaitsPromotion reports whether a gate that may hold the object allows only revisions that other objects have been
-// Ready at. The revisions that wait must then be kept, as the gate may allow them after the source has moved on.
-func (p *Pass[T]) AwaitsPromotion() bool {
-	if p.admission == nil {
-		return false
-	}
-	for _, g := range p.admission.gates {
-		if _, only := g.Promoted(p.admission.now); only {
-			return true
-		}
-	}
-	return false
-}
-
 // Promotes reports whether all gates allow a revision, without regard to their rules. It does not admit it.
 func (p *Pass[T]) Promotes(revision string) bool {
 	if p.admission == nil || revision == "" {
@@ -27,16 +13,17 @@ func (p *Pass[T]) Promotes(revision string) bool {
 	return true
 }
 
-// Promoted returns the revisions that gates promote now.
-func (p *Pass[T]) Promoted() []string {
-	var all []string
-	if p.admission != nil {
-		for _, g := range p.admission.gates {
-			promoted, _ := g.Promoted(p.admission.now)
-			all = append(all, promoted...)
-		}
+// Promoted returns the revisions that gates promote now, and whether a gate that may hold the object allows only such
+// revisions. The ones that wait must then be kept, as the gate may allow them after the source has moved on.
+func (p *Pass[T]) Promoted() (revisions []string, awaits bool) {
+	if p.admission == nil {
+		return nil, false
 	}
-	return all
+	for _, g := range p.admission.gates {
+		promoted, only := g.Promoted(p.admission.now)
+		revisions, awaits = append(revisions, promoted...), awaits || only
+	}
+	return revisions, awaits
 }
 
 // RequireAnother makes another pass follow at once if this one ends Ready, as something else waits at the gates.

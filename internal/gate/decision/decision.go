@@ -4,7 +4,6 @@
 package decision
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // Gate is a gate as a pass sees it. It is not changed.
 type Gate struct {
 	Key     types.NamespacedName
-	Blocked Code           // why nothing is let through, whatever the gate says, such as [NotFound]; empty otherwise
+	Blocked *Code          // why nothing is let through although the gate may be open, such as [NotFound]; may be nil
 	Gate    *gatingv1.Gate // nil if it is not known
 }
 
@@ -47,7 +46,7 @@ type Ruling struct {
 }
 
 // Undecided returns the ruling for a change about which rules cannot decide.
-func Undecided(code Code, message string) Ruling {
+func Undecided(code *Code, message string) Ruling {
 	return Ruling{Cause: Cause{code, Args{Message: message}}}
 }
 
@@ -68,7 +67,7 @@ type Decision struct {
 // for its turn, which is asked for separately.
 func Decide(g Gate, o Object, c Change, now time.Time) Decision {
 	d := Decision{Gate: g.Key, Rule: c.Rules.Rule}
-	if g.Blocked != "" {
+	if g.Blocked != nil {
 		d.Code = g.Blocked
 		return d
 	}
@@ -86,15 +85,18 @@ func Decide(g Gate, o Object, c Change, now time.Time) Decision {
 
 // Reason returns the reason of the condition of an object that the gate holds.
 func (d Decision) Reason() string {
-	if d.isNew {
+	switch {
+	case d.isNew:
 		return meta.GateNotEvaluatedReason
+	case d.Holds() && d.Code.reason != "":
+		return d.Code.reason
 	}
-	return cmp.Or(outcomes[d.Code].reason, meta.GateClosedReason)
+	return meta.GateClosedReason
 }
 
 // MayHold reports whether the gate may hold any change of an object.
 func (g Gate) MayHold(o Object, now time.Time) bool {
-	return g.Blocked != "" || !g.IsOpen(now) || g.AsksRules(now) || g.refuses() || g.hasWavesFor(o, now)
+	return g.Blocked != nil || !g.IsOpen(now) || g.AsksRules(now) || g.refuses() || g.hasWavesFor(o, now)
 }
 
 // IsOpen reports whether the gate is open for all revisions, without regard to its rules.
@@ -102,17 +104,17 @@ func (g Gate) IsOpen(now time.Time) bool { return g.Allows("", now) }
 
 // Allows reports whether the gate is open for a revision, without regard to its rules.
 func (g Gate) Allows(revision string, now time.Time) bool {
-	return g.Blocked == "" && Allows(g.Gate, revision, now)
+	return g.Blocked == nil && Allows(g.Gate, revision, now)
 }
 
 // LetsManual reports whether a pass that a person requested does not ask the gate.
 func (g Gate) LetsManual() bool {
-	return g.Blocked == "" && g.Gate.Spec.AllowManual && len(g.Gate.Spec.Rules) == 0
+	return g.Blocked == nil && g.Gate.Spec.AllowManual && len(g.Gate.Spec.Rules) == 0
 }
 
 // AsksRules reports whether the rules of the gate decide: it has some, and no override is in effect.
 func (g Gate) AsksRules(now time.Time) bool {
-	return g.Blocked == "" && len(g.Gate.Spec.Rules) > 0 && !(IsOverridden(g.Gate) && g.IsOpen(now))
+	return g.Blocked == nil && len(g.Gate.Spec.Rules) > 0 && !(IsOverridden(g.Gate) && g.IsOpen(now))
 }
 
 // hasWavesFor reports whether an object needs its turn in the waves of the gate.
@@ -123,13 +125,11 @@ func (g Gate) hasWavesFor(o Object, now time.Time) bool {
 // Promoted returns the revisions that checks of revisions promote now, and whether the gate lets only such revisions
 // through.
 func (g Gate) Promoted(now time.Time) (revisions []string, only bool) {
-	if g.Blocked != "" || g.IsOpen(now) || !ChecksRevisions(g.Gate) {
-		return nil, false
+	only = g.Blocked == nil && !g.IsOpen(now) && ChecksRevisions(g.Gate)
+	if only && g.allowsSome(now) {
+		revisions = g.Gate.Status.ApprovedRevisions
 	}
-	if r := g.Gate.Status.ApprovedRevisions; g.allowsSome(now) {
-		return r, true
-	}
-	return nil, true
+	return revisions, only
 }
 
 // allowsSome reports whether the gate is open for some revisions only.
@@ -204,27 +204,24 @@ func (g Gate) byFailure(revision string, now time.Time) Cause {
 
 // byState returns why the gate is closed for a revision.
 func (g Gate) byState(revision string, now time.Time) Cause {
-	args := Args{Why: g.why()}
-	results := RevisionResults(g.Gate)
+	soaks, hold := Soaks(g.Gate)
+	args := Args{Why: g.why(), Message: soaks}
 	switch {
 	case g.Allows(revision, now):
 		return Cause{}
 	case isNew(g.Gate):
-		if args.Why = ""; IsFailureHold(g.Gate) {
-			args.Why = g.why()
+		if !IsFailureHold(g.Gate) {
+			args.Why = ""
 		}
 		return Cause{NotEvaluated, args}
 	case IsFailureHold(g.Gate):
 		return Cause{ClosedByFailure, args}
 	case g.allowsSome(now):
-		if args.Revisions = g.Gate.Status.ApprovedRevisions; len(results) == 0 {
-			return Cause{AllowsOnly, args}
+		if args.Revisions = g.Gate.Status.ApprovedRevisions; args.Message != "" {
+			return Cause{AllowsPromoted, args}
 		}
-		args.Message = Soaks(g.Gate)
-		return Cause{AllowsPromoted, args}
-	case g.Gate.Status.Why != nil && g.Gate.Status.Why.Reason == gatingv1.WhyCheckFailed &&
-		slices.ContainsFunc(results, func(r gatingv1.CheckResult) bool { return !r.Holds }):
-		args.Message = Soaks(g.Gate)
+		return Cause{AllowsOnly, args}
+	case !hold && g.Gate.Status.Why != nil && g.Gate.Status.Why.Reason == gatingv1.WhyCheckFailed:
 		return Cause{ClosedByCheck, args}
 	}
 	return Cause{Closed, args}
@@ -240,7 +237,7 @@ func (g Gate) why() string {
 
 // refuses reports whether the gate refuses revisions that failed, although it is open.
 func (g Gate) refuses() bool {
-	return g.Blocked == "" && g.Gate.Spec.OnFailure == gatingv1.OnFailureRevert && len(g.Gate.Status.Failures) > 0 &&
+	return g.Blocked == nil && g.Gate.Spec.OnFailure == gatingv1.OnFailureRevert && len(g.Gate.Status.Failures) > 0 &&
 		!IsOverridden(g.Gate)
 }
 

@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,45 +10,93 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Code identifies why a gate holds a change. The empty code is that of a gate which does not.
-type Code string
+// Code is a reason for which a gate holds a change, and the only place of its text. A text in braces is replaced by the
+// field of [Args] that it names; see [Cause.render].
+type Code struct {
+	Name     string
+	sentence string // follows the name of the gate
+	alone    string // without the name of the gate; empty if that is the same
+	lacksWhy bool   // the sentence does not say why the gate is in its state
 
-// Codes. Each has an entry in the table of outcomes.
+	reason string           // of the condition; empty: GateClosed
+	result gatingv1.Outcome // of a simulation, unless a rule applies; empty: [OutcomeClosed]
+}
+
+// codes are all codes, for tests.
+var codes []*Code
+
+func define(c Code) *Code {
+	codes = append(codes, &c)
+	return &c
+}
+
+const onlyApproved = "only approved for {revisions}"
+
+// Reasons that the state of a gate has.
+var (
+	Closed          = define(Code{Name: "Closed", sentence: "is closed", alone: "{why}", lacksWhy: true})
+	ClosedByCheck   = define(Code{Name: "ClosedByCheck", sentence: "is closed: {message}", alone: "{why}"})
+	ClosedByFailure = define(Code{Name: "ClosedByFailure", sentence: "is closed{: cause}", alone: "{why}"})
+	AllowsOnly      = define(Code{Name: "AllowsOnly", sentence: "allows only {allowed}", alone: onlyApproved,
+		lacksWhy: true})
+	AllowsPromoted = define(Code{Name: "AllowsPromoted", sentence: "{message}", alone: onlyApproved})
+	NotEvaluated   = define(Code{Name: "NotEvaluated", sentence: "is not evaluated yet{: cause}"})
+	NotFound       = define(Code{Name: "NotFound", sentence: "is not found", alone: "the gate does not exist",
+		reason: meta.GateNotFoundReason, result: OutcomeUnknown})
+	Unreadable = define(Code{Name: "Unreadable", result: OutcomeUnknown,
+		sentence: "you may not read the gate, so it counts as closed"})
+	OtherNamespace = define(Code{Name: "OtherNamespace", reason: meta.AccessDeniedReason,
+		sentence: "is in another namespace: cross-namespace references have been blocked"})
+	Refuses  = define(Code{Name: "Refuses", sentence: "refuses revision '{revision}', which failed: {message}"})
+	HoldsAll = define(Code{Name: "HoldsAll",
+		sentence: "holds all changes, as revision '{revision}' failed: {message}"})
+	Recorded = define(Code{Name: "Recorded", sentence: "{message}"}) // by the process that reconciles the object
+)
+
+// Reasons that the rules of a gate have.
+var (
+	NoRuleApplies = define(Code{Name: "NoRuleApplies", sentence: "is closed, and none of its rules applies",
+		lacksWhy: true})
+	DeniedByRule      = define(Code{Name: "DeniedByRule", sentence: "denies the change by rule '{rule}'{: message}"})
+	RequiresApprovals = define(Code{Name: "RequiresApprovals",
+		sentence: "requires {approvals} of this change by rule '{rule}'{: message}"})
+	UnknownOutcome = define(Code{Name: "UnknownOutcome",
+		sentence: "has rule '{rule}' with outcome '{message}', which this version does not know"})
+	RulesFailed   = define(Code{Name: "RulesFailed", sentence: "{message}", result: OutcomeUnknown})
+	ChangeUnknown = define(Code{Name: "ChangeUnknown", sentence: "has rules, which decide when the change is known",
+		alone: "it has rules, which decide when the change is known", result: OutcomeUnknown})
+	ChangeFailed = define(Code{Name: "ChangeFailed",
+		sentence: "has rules, but the change cannot be computed: {message}"})
+	NotAboutObjects = define(Code{Name: "NotAboutObjects",
+		sentence: "has rules about changes of objects, which only a Kustomization or a HelmRelease makes"})
+)
+
+// Reasons that the waves of a gate have.
+var (
+	WaveUndecided = define(Code{Name: "WaveUndecided", result: OutcomeWaits,
+		sentence: "has not decided about the wave of the object yet"})
+	WaveElsewhere = define(Code{Name: "WaveElsewhere", result: OutcomeWaits,
+		sentence: "has waves, which need the gating controller in the process of the object's controller"})
+	WavesInvalid      = define(Code{Name: "WavesInvalid", result: OutcomeWaits, sentence: "{message}"})
+	WaveOtherRevision = define(Code{Name: "WaveOtherRevision", result: OutcomeWaits,
+		sentence: "lets its waves move to revision '{revision}' first"})
+	WaveObstructed = define(Code{Name: "WaveObstructed", result: OutcomeWaits, sentence: "holds {wave}: {message}"})
+	WaveFull       = define(Code{Name: "WaveFull", result: OutcomeWaits,
+		sentence: "lets at most {max} of {wave} move at a time"})
+	WaveBusy = define(Code{Name: "WaveBusy", result: OutcomeWaits,
+		sentence: "holds {wave} until its other objects are Ready"})
+	WaveSoaks = define(Code{Name: "WaveSoaks", result: OutcomeWaits,
+		sentence: "holds {wave} until {until}, when the soak of {current} ends"})
+	WaveNotReady = define(Code{Name: "WaveNotReady", result: OutcomeWaits,
+		sentence: "holds {wave} until {current} is Ready{: message}"})
+)
+
+// Outcomes of simulated decisions that no rule makes.
 const (
-	Closed          Code = "Closed"
-	ClosedByCheck   Code = "ClosedByCheck"
-	ClosedByFailure Code = "ClosedByFailure"
-	AllowsOnly      Code = "AllowsOnly"
-	AllowsPromoted  Code = "AllowsPromoted"
-	NotEvaluated    Code = "NotEvaluated"
-
-	NotFound       Code = "NotFound"
-	Unreadable     Code = "Unreadable"
-	OtherNamespace Code = "OtherNamespace"
-
-	NoRuleApplies     Code = "NoRuleApplies"
-	DeniedByRule      Code = "DeniedByRule"
-	RequiresApprovals Code = "RequiresApprovals"
-	UnknownOutcome    Code = "UnknownOutcome"
-	RulesFailed       Code = "RulesFailed"
-	ChangeUnknown     Code = "ChangeUnknown"
-	ChangeFailed      Code = "ChangeFailed"
-	NotAboutObjects   Code = "NotAboutObjects"
-
-	HoldsAll Code = "HoldsAll"
-	Refuses  Code = "Refuses"
-
-	WaveUndecided     Code = "WaveUndecided"
-	WaveElsewhere     Code = "WaveElsewhere"
-	WavesInvalid      Code = "WavesInvalid"
-	WaveOtherRevision Code = "WaveOtherRevision"
-	WaveObstructed    Code = "WaveObstructed"
-	WaveFull          Code = "WaveFull"
-	WaveBusy          Code = "WaveBusy"
-	WaveSoaks         Code = "WaveSoaks"
-	WaveNotReady      Code = "WaveNotReady"
-
-	Recorded Code = "Recorded"
+	OutcomeOpen    gatingv1.Outcome = "open"    // no rule applies, and the gate is open
+	OutcomeClosed  gatingv1.Outcome = "closed"  // no rule applies, and the gate is closed
+	OutcomeWaits   gatingv1.Outcome = "waits"   // the gate would let it through, but its waves hold it at first
+	OutcomeUnknown gatingv1.Outcome = "unknown" // the gate or the change is not known, so the change is held
 )
 
 // Args are the details of a cause. Which of them are set depends on the code.
@@ -63,139 +112,37 @@ type Args struct {
 	Until         time.Time
 }
 
-// Cause is why a gate holds a change.
+// Cause is why a gate holds a change. The zero Cause is that it does not.
 type Cause struct {
-	Code Code
+	Code *Code
 	Args Args
 }
 
-// Outcomes of simulated decisions that no rule makes.
-const (
-	OutcomeOpen    gatingv1.Outcome = "open"    // no rule applies, and the gate is open
-	OutcomeClosed  gatingv1.Outcome = "closed"  // no rule applies, and the gate is closed
-	OutcomeWaits   gatingv1.Outcome = "waits"   // the gate would let it through, but its waves hold it at first
-	OutcomeUnknown gatingv1.Outcome = "unknown" // the gate or the change is not known, so the change is held
-)
-
-// outcome is how a code is shown.
-type outcome struct {
-	sentence func(Args) string // follows the name of the gate
-	alone    func(Args) string // without the name of the gate; nil if that is the same
-	lacksWhy bool              // the sentence does not say why the gate is in its state
-	reason   string            // of the condition; empty: [meta.GateClosedReason]
-	result   gatingv1.Outcome  // of a simulation, unless a rule applies; empty: [OutcomeClosed]
-	example  Args              // for tests and documentation
-}
-
-// outcomes has all codes. It is the only place that makes text of a decision.
-//
-//exhaustive:enforce
-var outcomes = map[Code]outcome{
-	Closed: {sentence: says("is closed"), alone: why, lacksWhy: true, example: Args{Why: "Gate closed by default"}},
-	ClosedByCheck: {alone: why, example: Args{Message: "no object matches"},
-		sentence: func(a Args) string { return "is closed: " + a.Message }},
-	ClosedByFailure: {alone: why, example: Args{Why: "Gate closed: revision 'main@sha1:0c1d' failed"},
-		sentence: func(a Args) string { return "is closed: " + withoutState(a.Why) }},
-	AllowsOnly: {alone: onlyApproved, lacksWhy: true, example: Args{Revisions: []string{"main@sha1:0c1d"}},
-		sentence: func(a Args) string { return "allows only " + quoted(a.Revisions) }},
-	AllowsPromoted: {sentence: message, alone: onlyApproved,
-		example: Args{Revisions: []string{"sha1:0c1d"}, Message: "allows only revision 'main@sha1:0c1d'"}},
-	NotEvaluated: {reason: meta.GateNotEvaluatedReason,
-		sentence: func(a Args) string { return with("is not evaluated yet", withoutState(a.Why)) }},
-
-	NotFound: {sentence: says("is not found"), alone: says("the gate does not exist"),
-		reason: meta.GateNotFoundReason, result: OutcomeUnknown},
-	Unreadable: {sentence: says("you may not read the gate, so it counts as closed"), result: OutcomeUnknown},
-	OtherNamespace: {reason: meta.AccessDeniedReason,
-		sentence: says("is in another namespace: cross-namespace references have been blocked")},
-
-	NoRuleApplies: {sentence: says("is closed, and none of its rules applies"), lacksWhy: true},
-	DeniedByRule: {example: Args{Rule: "no-claims", Message: "ask the storage team"},
-		sentence: func(a Args) string {
-			return with(fmt.Sprintf("denies the change by rule '%s'", a.Rule), a.Message)
-		}},
-	RequiresApprovals: {example: Args{Rule: "four-eyes", Count: 2},
-		sentence: func(a Args) string {
-			return with(fmt.Sprintf("requires %s of this change by rule '%s'", approvals(a.Count), a.Rule), a.Message)
-		}},
-	UnknownOutcome: {example: Args{Rule: "new", Message: "later"},
-		sentence: func(a Args) string {
-			return fmt.Sprintf("has rule '%s' with outcome '%s', which this version does not know", a.Rule, a.Message)
-		}},
-	RulesFailed: {sentence: message, result: OutcomeUnknown,
-		example: Args{Message: "its rule 'broken' cannot be evaluated: no such key: nothing"}},
-	ChangeUnknown: {sentence: says("has rules, which decide when the change is known"), result: OutcomeUnknown,
-		alone: says("it has rules, which decide when the change is known")},
-	ChangeFailed: {example: Args{Message: "the build failed"},
-		sentence: func(a Args) string { return "has rules, but the change cannot be computed: " + a.Message }},
-	NotAboutObjects: {
-		sentence: says("has rules about changes of objects, which only a Kustomization or a HelmRelease makes")},
-
-	HoldsAll: {example: Args{Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy: it crashed"},
-		sentence: func(a Args) string {
-			return fmt.Sprintf("holds all changes, as revision '%s' failed: %s", a.Revision, a.Message)
-		}},
-	Refuses: {example: Args{Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy: it crashed"},
-		sentence: func(a Args) string {
-			return "refuses revision '" + a.Revision + "', which failed: " + a.Message
-		}},
-
-	WaveUndecided: {sentence: says("has not decided about the wave of the object yet"), result: OutcomeWaits},
-	WaveElsewhere: {result: OutcomeWaits,
-		sentence: says("has waves, which need the gating controller in the process of the object's controller")},
-	WavesInvalid: {sentence: message, result: OutcomeWaits,
-		example: Args{Message: "spec.waves divides 1001 objects, but at most 1000 can be divided"}},
-	WaveOtherRevision: {result: OutcomeWaits, example: Args{Revision: "main@sha1:0c1d"},
-		sentence: func(a Args) string {
-			return fmt.Sprintf("lets its waves move to revision '%s' first", a.Revision)
-		}},
-	WaveObstructed: {result: OutcomeWaits, example: Args{Wave: "canary", Message: "Kustomization 'apps/web' is suspended"},
-		sentence: func(a Args) string { return fmt.Sprintf("holds %s: %s", WaveTitle(a.Wave), a.Message) }},
-	WaveFull: {result: OutcomeWaits, example: Args{Wave: "canary", Max: "2"},
-		sentence: func(a Args) string {
-			return fmt.Sprintf("lets at most %s of %s move at a time", a.Max, WaveTitle(a.Wave))
-		}},
-	WaveBusy: {result: OutcomeWaits, example: Args{Wave: "canary"},
-		sentence: func(a Args) string { return "holds " + WaveTitle(a.Wave) + " until its other objects are Ready" }},
-	WaveSoaks: {result: OutcomeWaits, example: Args{Current: "canary", Until: time.Unix(1795255200, 0)},
-		sentence: func(a Args) string {
-			return fmt.Sprintf("holds %s until %s, when the soak of %s ends", WaveTitle(a.Wave),
-				a.Until.UTC().Format(time.RFC3339), WaveTitle(a.Current))
-		}},
-	WaveNotReady: {result: OutcomeWaits, example: Args{Current: "canary"},
-		sentence: func(a Args) string {
-			return with(fmt.Sprintf("holds %s until %s is Ready", WaveTitle(a.Wave), WaveTitle(a.Current)), a.Message)
-		}},
-
-	Recorded: {sentence: message, example: Args{Message: "is closed"}},
-}
-
 // Holds reports whether there is a cause: the gate holds the change.
-func (c Cause) Holds() bool { return c.Code != "" }
+func (c Cause) Holds() bool { return c.Code != nil }
 
 // Text returns why the gate holds the change, for a sentence that begins with the gate, such as "is closed". It is
 // empty if the gate does not.
 func (c Cause) Text() string {
-	o, known := outcomes[c.Code]
-	if !known {
-		return string(c.Code)
+	if !c.Holds() {
+		return ""
 	}
-	return o.sentence(c.Args)
+	return c.render(c.Code.sentence)
 }
 
 // Alone returns why the gate holds the change, as a text that does not begin with the gate.
 func (c Cause) Alone() string {
-	if alone := outcomes[c.Code].alone; alone != nil {
-		return alone(c.Args)
+	if !c.Holds() || c.Code.alone == "" {
+		return c.Text()
 	}
-	return c.Text()
+	return c.render(c.Code.alone)
 }
 
 // Detail returns the text, and why the gate is in its state.
 func (c Cause) Detail() string {
 	switch {
-	case outcomes[c.Code].lacksWhy:
-		return with(c.Text(), c.Args.Why)
+	case c.Holds() && c.Code.lacksWhy:
+		return c.Text() + detail(c.Args.Why)
 	case c.Code == NotFound:
 		return c.Alone()
 	}
@@ -204,13 +151,21 @@ func (c Cause) Detail() string {
 
 // Result returns the outcome of a simulated decision about a change to which no rule applies.
 func (c Cause) Result() gatingv1.Outcome {
-	switch {
-	case !c.Holds():
+	if !c.Holds() {
 		return OutcomeOpen
-	case outcomes[c.Code].result == "":
-		return OutcomeClosed
 	}
-	return outcomes[c.Code].result
+	return cmp.Or(c.Code.result, OutcomeClosed)
+}
+
+// render replaces the names of arguments in a text.
+func (c Cause) render(text string) string {
+	a := c.Args
+	return strings.NewReplacer("{revision}", a.Revision, "{revisions}", strings.Join(a.Revisions, ", "),
+		"{allowed}", quoted(a.Revisions), "{rule}", a.Rule, "{approvals}", approvals(a.Count),
+		"{message}", a.Message, "{: message}", detail(a.Message), "{why}", a.Why,
+		"{: cause}", detail(strings.TrimPrefix(a.Why, "Gate closed: ")),
+		"{wave}", WaveTitle(a.Wave), "{current}", WaveTitle(a.Current), "{max}", a.Max,
+		"{until}", a.Until.UTC().Format(time.RFC3339)).Replace(text)
 }
 
 // WaveTitle returns what messages call a wave.
@@ -221,24 +176,12 @@ func WaveTitle(name string) string {
 	return "wave '" + name + "'"
 }
 
-func says(text string) func(Args) string { return func(Args) string { return text } }
-
-func message(a Args) string { return a.Message }
-
-func why(a Args) string { return a.Why }
-
-func onlyApproved(a Args) string { return "only approved for " + strings.Join(a.Revisions, ", ") }
-
-// with adds a detail to a sentence.
-func with(text, detail string) string {
-	if detail == "" {
-		return text
+func detail(text string) string {
+	if text == "" {
+		return ""
 	}
-	return text + ": " + detail
+	return ": " + text
 }
-
-// withoutState returns why a gate is closed without saying again that it is.
-func withoutState(why string) string { return strings.TrimPrefix(why, "Gate closed: ") }
 
 // approvals describes a number of approvals, such as "2 approvals".
 func approvals(n int32) string {

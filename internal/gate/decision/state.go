@@ -61,15 +61,11 @@ func IsFailureHold(g *gatingv1.Gate) bool {
 // holdsFor returns the newest failure for which a gate holds all changes, or nil. The gate may be closed for another
 // reason, too. The seal covers it.
 func holdsFor(g *gatingv1.Gate) *gatingv1.FailedChange {
-	if g.Spec.OnFailure != gatingv1.OnFailureHold {
+	n := slices.IndexFunc(g.Status.Failures, func(f gatingv1.FailedChange) bool { return f.ResolvedAt == nil })
+	if g.Spec.OnFailure != gatingv1.OnFailureHold || n < 0 {
 		return nil
 	}
-	for i := range g.Status.Failures {
-		if g.Status.Failures[i].ResolvedAt == nil {
-			return &g.Status.Failures[i]
-		}
-	}
-	return nil
+	return &g.Status.Failures[n]
 }
 
 // IsChangeApproved reports whether a change has the approvals that a rule requires, according to the status.
@@ -85,29 +81,19 @@ func ChecksRevisions(g *gatingv1.Gate) bool {
 	return slices.ContainsFunc(g.Spec.Checks, func(c gatingv1.Check) bool { return c.Revision != nil })
 }
 
-// RevisionResults returns the results of the checks of revisions.
-func RevisionResults(g *gatingv1.Gate) []gatingv1.CheckResult {
-	var found []gatingv1.CheckResult
-	for _, c := range g.Spec.Checks {
-		if c.Revision == nil {
-			continue
-		}
-		for _, r := range g.Status.Checks {
-			if r.Name == c.Name {
-				found = append(found, r)
-			}
-		}
-	}
-	return found
-}
-
-// Soaks returns what the checks of revisions of a gate say, for the objects that wait.
-func Soaks(g *gatingv1.Gate) string {
+// Soaks returns what the checks of revisions of a gate say, and whether all of them hold. The text is empty if the gate
+// has no such check.
+func Soaks(g *gatingv1.Gate) (text string, hold bool) {
 	var texts []string
-	for _, r := range RevisionResults(g) {
-		texts = append(texts, r.Message)
+	hold = true
+	for _, r := range g.Status.Checks {
+		if slices.ContainsFunc(g.Spec.Checks, func(c gatingv1.Check) bool {
+			return c.Name == r.Name && c.Revision != nil
+		}) {
+			texts, hold = append(texts, r.Message), hold && r.Holds
+		}
 	}
-	return strings.Join(texts, "; ")
+	return strings.Join(texts, "; "), hold
 }
 
 // SealSeparator is between the authentication code of a seal and the Unix time since when the status holds. Seals of

@@ -28,7 +28,8 @@ func (in Input) isAnswered(f gatingv1.FailedChange, t time.Time) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(in.named(f.Since.Time, t), func(name string) bool { return decision.Names(name, f.Revision) })
+	return slices.ContainsFunc(in.named(f.Since.Time, t),
+		func(name string) bool { return decision.Names(name, f.Revision) })
 }
 
 // named returns the revisions that were approved by name, by enough people, after a time. A gate that requires no

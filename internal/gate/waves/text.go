@@ -38,8 +38,8 @@ func (d *Decision) describeEmpty() string {
 	return "; waves '" + strings.Join(d.Empty, "', '") + "' select no object"
 }
 
-// Waits returns what a member that may not take a revision waits for. It changes only with the wave in progress and with
-// what holds it, not with the number of members that have the revision.
+// Waits returns what a member that may not take a revision waits for. It changes with the wave in progress and with
+// what holds that wave, but not with the number of members that have the revision.
 func (d *Decision) Waits(waves []Wave, m *Member, revision string) decision.Cause {
 	switch {
 	case revision != d.Revision:
