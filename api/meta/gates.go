@@ -30,6 +30,10 @@ type Held struct {
 	// +optional
 	Gates []string `json:"gates,omitempty"`
 
+	// HeldBy are the gates that hold the pending change, at most 100 of them.
+	// +optional
+	HeldBy []HoldingGate `json:"heldBy,omitempty"`
+
 	// Pending is the change that waits for a gate to open; unset if no change waits.
 	// +optional
 	Pending *Pending `json:"pending,omitempty"`
@@ -43,6 +47,25 @@ type Held struct {
 	// Revert made it go back. Only Kustomizations and HelmReleases go back.
 	// +optional
 	Reverted *Reverted `json:"reverted,omitempty"`
+}
+
+// HoldingGate is a gate that holds a change.
+type HoldingGate struct {
+	// Gate as <namespace>/<name>.
+	// +required
+	Gate string `json:"gate"`
+
+	// Code identifies why the gate holds the change, such as Closed or DeniedByRule.
+	// +required
+	Code string `json:"code"`
+
+	// Rule of the gate that holds the change; unset if no rule does.
+	// +optional
+	Rule string `json:"rule,omitempty"`
+
+	// Message says why the gate holds the change. It follows the name of the gate.
+	// +required
+	Message string `json:"message"`
 }
 
 // Admitted is a revision that the gates let through.

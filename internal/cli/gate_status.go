@@ -143,11 +143,15 @@ func (s *gateStatus) printRule(g *gatingv1.Gate, w *gatingv1.WaitingObject) {
 			outcome = r.Outcome
 		}
 	}
-	switch {
-	case outcome == gatingv1.OutcomeApprovals && w.Change != "":
-		fmt.Fprintf(s.Out, "    to approve it, run: sluice gate approve %s -n %s --change %s\n", g.Name, g.Namespace,
-			term.OneLine(w.Change))
-	case outcome == gatingv1.OutcomeDeny:
+	//exhaustive:enforce
+	switch outcome {
+	case gatingv1.OutcomePass:
+	case gatingv1.OutcomeApprovals:
+		if w.Change != "" {
+			fmt.Fprintf(s.Out, "    to approve it, run: sluice gate approve %s -n %s --change %s\n", g.Name,
+				g.Namespace, term.OneLine(w.Change))
+		}
+	case gatingv1.OutcomeDeny:
 		fmt.Fprintln(s.Out, "    to let it through, push a commit that the rule does not deny, or override the gate")
 	}
 }

@@ -125,8 +125,8 @@ func problemOf(f foundObject, state reconcile.State) string {
 	message := string(state)
 	if c := cluster.ReadyCondition(f.object); c != nil && c.Status != metav1.ConditionTrue {
 		message = c.Message
-	} else if c != nil && strings.Contains(c.Message, "; ") { // it is Ready, and waits at a gate
-		_, message, _ = strings.Cut(c.Message, "; ")
+	} else if gated, ok := f.object.(reconcile.Gated); ok {
+		message = cmp.Or(reconcile.WaitingAt(f.object.GetNamespace(), gated.Held()), message)
 	}
 	return strings.ToLower(f.kind.Name()) + "/" + f.object.GetNamespace() + "/" + f.object.GetName() + ": " +
 		term.OneLine(message)

@@ -46,6 +46,18 @@ func fails(k *kustomizev1.Kustomization, message string) *kustomizev1.Kustomizat
 	return k
 }
 
+// TestProblemOfAWaitingObject has an object that is Ready, and whose change waits at a gate.
+func TestProblemOfAWaitingObject(t *testing.T) {
+	k := deployment("apps", "web", "")
+	k.Status.Held = meta.Held{Pending: &meta.Pending{Revision: "v2", Created: 2},
+		HeldBy: []meta.HoldingGate{{Gate: "apps/release", Code: "Closed", Message: "is closed"}}}
+	found := foundObject{kind: kind.ByName(kustomizev1.KustomizationKind), object: k}
+	want := "kustomization/apps/web: waiting at gate 'release' for v2 (2 changes)"
+	if got := problemOf(found, reconcile.StateWaiting); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestGetClusters(t *testing.T) {
 	c, namespace := withDefinitions(t)
 	suspended := deployment(namespace, "pause", "edge-3")

@@ -9,6 +9,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/preview"
 )
@@ -75,15 +76,20 @@ func (s *simulateGates) printDecisions(d *preview.Decisions) error {
 
 // decisionCell describes a decision, such as "needs 2 approvals of group security".
 func decisionCell(d forecast.Decision) term.Cell {
-	switch {
-	case d.Passes:
+	if d.Passes {
 		return term.Cell{Text: "passes", Colour: term.Green}
-	case d.Outcome == forecast.OutcomeWaits:
+	}
+	//exhaustive:enforce
+	switch d.Outcome {
+	case decision.OutcomeWaits:
 		return term.Cell{Text: "waits for its wave", Colour: term.Yellow}
-	case d.Outcome == gatingv1.OutcomeDeny:
+	case gatingv1.OutcomePass: // a failure holds it
+	case gatingv1.OutcomeDeny:
 		return term.Cell{Text: "denied", Colour: term.Red}
-	case d.Approvals != nil:
-		return term.Cell{Text: "needs " + shown(preview.Approvals(d.Approvals)), Colour: term.Yellow}
+	case gatingv1.OutcomeApprovals:
+		if d.Approvals != nil {
+			return term.Cell{Text: "needs " + shown(preview.Approvals(d.Approvals)), Colour: term.Yellow}
+		}
 	}
 	return term.Cell{Text: "held", Colour: term.Red}
 }

@@ -9,6 +9,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 )
 
@@ -18,16 +19,16 @@ func TestAGateThatOpenedLaterThanNowIsClosedUntilItIsEvaluated(t *testing.T) {
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
 	open := verdict.Verdict{Open: true, Reason: "Default", Message: "open", Why: "open"}
 	setStatus(g, open, nil, later)
-	if !Allows(g, "main@sha1:a", later) {
+	if !decision.Allows(g, "main@sha1:a", later) {
 		t.Fatal("an open gate allows nothing")
 	}
-	if Allows(g, "main@sha1:a", now) {
+	if decision.Allows(g, "main@sha1:a", now) {
 		t.Error("a gate is open before it opened")
 	}
 	if transition := setStatus(g, open, nil, now); transition != nil {
 		t.Errorf("the evaluation is a transition: %+v", transition)
 	}
-	if !Allows(g, "main@sha1:a", now) || !g.Status.History[0].At.Time.Equal(now) {
+	if !decision.Allows(g, "main@sha1:a", now) || !g.Status.History[0].At.Time.Equal(now) {
 		t.Errorf("after an evaluation the gate is closed; its history begins at %s", g.Status.History[0].At)
 	}
 }
@@ -46,7 +47,7 @@ func TestAGateIsClosedBeforeTheTimeOfItsSeal(t *testing.T) {
 	}
 	evaluate(opened, opened.Add(time.Hour))
 	evaluate(evaluated, evaluated.Add(time.Hour)) // it may have been closed meanwhile
-	if Allows(g, "main@sha1:a", evaluated.Add(-2*time.Hour)) {
+	if decision.Allows(g, "main@sha1:a", evaluated.Add(-2*time.Hour)) {
 		t.Error("the gate is open at a time that it was not evaluated for")
 	}
 	before := g.Status.Seal.Value
@@ -56,11 +57,11 @@ func TestAGateIsClosedBeforeTheTimeOfItsSeal(t *testing.T) {
 	}
 	earlier := evaluated.Add(-2 * time.Hour)
 	evaluate(earlier, evaluated.Add(time.Hour))
-	if !Allows(g, "main@sha1:a", earlier) || !Allows(g, "main@sha1:a", evaluated) {
+	if !decision.Allows(g, "main@sha1:a", earlier) || !decision.Allows(g, "main@sha1:a", evaluated) {
 		t.Error("the gate is closed after its evaluation")
 	}
 	forged := g.DeepCopy()
-	forged.Status.Seal.Value, _ = splitSeal(g.Status.Seal.Value)
+	forged.Status.Seal.Value, _ = decision.SplitSeal(g.Status.Seal.Value)
 	if isSealed(testSeals, forged) {
 		t.Error("the time of the seal is not sealed")
 	}
@@ -91,7 +92,7 @@ func TestApprovedChangesEnd(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(g)
 			}
-			if got := isChangeApproved(g, "rule", "x", tc.now); got != tc.want {
+			if got := decision.IsChangeApproved(g, "rule", "x", tc.now); got != tc.want {
 				t.Errorf("approved: %t, want %t", got, tc.want)
 			}
 		})

@@ -19,7 +19,7 @@ func TestFailureOfManyObjectsLastsUntilAllRecover(t *testing.T) {
 	c, now := &Controller{Observed: &Observed{}}, time.Now()
 	g := &gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "release"},
 		Spec: gatingv1.GateSpec{OnFailure: gatingv1.OnFailureHold, Soak: &meta.Duration{Duration: time.Hour}}}
-	gate := []reconcile.Ref{{NamespacedName: types.NamespacedName{Namespace: g.Namespace, Name: g.Name}}}
+	gate := []types.NamespacedName{{Namespace: g.Namespace, Name: g.Name}}
 	set := func(n int, failure *meta.AdmittedFailure) {
 		c.Observed.set(reconcile.RefTo(groupKindOf(kustomizev1.KustomizationKind), "apps", fmt.Sprintf("app-%02d", n)),
 			gate, &meta.Held{Admitted: &meta.Admitted{Revision: "main@sha1:a", Failure: failure}})

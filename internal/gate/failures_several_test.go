@@ -116,39 +116,6 @@ func TestFailureOfAChangeThatRulesLetThrough(t *testing.T) {
 	s.ConfigMapHas("b", "2")
 }
 
-// TestFailureHoldsChangesThatRulesLetThrough has a gate that is closed by default, so that it does not close for the
-// failure.
-func TestFailureHoldsChangesThatRulesLetThrough(t *testing.T) {
-	t.Parallel()
-	s := sharedHarness(t)
-	s.Create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "release"},
-		Spec: gatingv1.GateSpec{Default: gatingv1.Closed, OnFailure: gatingv1.OnFailureHold,
-			Soak:  &meta.Duration{Duration: time.Hour},
-			Rules: []gatingv1.Rule{{Name: "all", Expression: "true", Outcome: gatingv1.OutcomePass}}}})
-	s.GateOpened("release", metav1.ConditionFalse, "Gate closed by default")
-	healthy := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", behind("release"))
-	s.Ready("app", healthy)
-	failed := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
-	s.RequestFetch("app")
-	testenv.Eventually(t, "the gate lists the failure", func() error {
-		g := &gatingv1.Gate{}
-		if err := s.Get(g, "release"); err != nil || len(g.Status.Failures) == 0 {
-			return fmt.Errorf("%+v (%w)", g.Status, err)
-		}
-		return nil
-	})
-	next := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "worse"),
-		"b.yaml": system.ConfigMap("b", "1")})
-	s.RequestFetch("app")
-	s.waitsAtGate("app", next, "holds all changes, as revision 'main@sha1:"+failed+"' failed: ")
-
-	t.Log("a revision that a person names passes")
-	s.nameRevision("release", next)
-	s.ConfigMapHas("b", "1")
-}
-
 func TestGateIsDeletedDuringRevert(t *testing.T) {
 	t.Parallel()
 	s := newHarness(t)

@@ -18,6 +18,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -107,32 +108,32 @@ func (c *Controller) Leave(g *gatingv1.Gate) {
 	deleteMetrics(g)
 }
 
-// decision is a verdict, and what the controller does about it.
-type decision struct {
+// evaluation is a verdict, and what the controller does about it.
+type evaluation struct {
 	verdict.Verdict
 	next    time.Time // when the verdict may change; zero: not before an event
 	problem error     // an error in spite of which there is a verdict
 }
 
-func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time) (decision, error) {
+func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time) (evaluation, error) {
 	in, err := InputOf(g)
 	if err != nil {
-		return decision{}, err
+		return evaluation{}, err
 	}
 	if err := c.CheckRules(g); err != nil {
-		return decision{}, err
+		return evaluation{}, err
 	}
 	if err := c.checkCycle(ctx, g); err != nil {
-		return decision{}, err
+		return evaluation{}, err
 	}
 	unverifiedRequests := c.dropUnverifiedRequests(ctx, g, &in)
 	unverifiedApprovals, err := c.addApprovals(ctx, g, &in)
 	if err != nil {
-		return decision{}, err
+		return evaluation{}, err
 	}
 	results, due, err := c.Checks.Run(g, now)
 	if err != nil {
-		return decision{}, err
+		return evaluation{}, err
 	}
 	g.Status.Checks = results
 	for i, r := range results {
@@ -144,7 +145,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 	if request.RequiresChanges(g) {
 		v.Approvals = observer(g, in).Observe(in.Approvals, in.ClosedAt(now), now)
 	}
-	return decision{Verdict: v, next: earliest(v.Review, due, expiry),
+	return evaluation{Verdict: v, next: earliest(v.Review, due, expiry),
 		problem: cmp.Or(unverifiedRequests, unverifiedApprovals, c.CheckSelection(ctx, g))}, nil
 }
 
@@ -169,8 +170,8 @@ func setStatus(g *gatingv1.Gate, v verdict.Verdict, problem error, now time.Time
 		reason = v.Reason
 	}
 	changed := previous == nil || previous.Status != status ||
-		(v.Reason == gatingv1.WhyOverridden) != isOverridden(g) ||
-		v.Open && checksRevisions(g) && !slices.Equal(v.Revisions, g.Status.ApprovedRevisions)
+		(v.Reason == gatingv1.WhyOverridden) != decision.IsOverridden(g) ||
+		v.Open && decision.ChecksRevisions(g) && !slices.Equal(v.Revisions, g.Status.ApprovedRevisions)
 	reconcile.Mark(g, gatingv1.OpenedCondition, status, reason, v.Message)
 	g.Status.Why = &gatingv1.Explanation{Reason: v.Reason, Message: v.Why}
 	g.Status.RequestedAt, g.Status.ResetToDefaultAt = timeOrNil(v.RequestedAt), timeOrNil(v.ResetAt)

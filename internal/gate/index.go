@@ -15,6 +15,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/seal"
@@ -59,8 +60,6 @@ type entry struct {
 	gate     *gatingv1.Gate // with an empty status if no controller wrote its status
 	state    string         // see stateOf
 	sequence int64          // the highest one of the seals of the gate
-	// rules returns the compiled rules, or why they are invalid. It may take long.
-	rules func() (*ruling.Rules, error)
 }
 
 // newEntry returns the entry of a gate. A status without a valid seal, and one that is older than the last one, is not
@@ -95,11 +94,12 @@ func (x *Index) CheckRules(g *gatingv1.Gate) error {
 // stateOf returns a string that changes when the decisions of a gate may change. Changes to the rest of its
 // status, such as the list of waiting objects, do not enqueue its objects.
 func stateOf(g *gatingv1.Gate) string {
+	soaks, _ := decision.Soaks(g)
 	return fmt.Sprint(apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		g.Status.ObservedGeneration == g.Generation,
 		g.DeletionTimestamp.IsZero(), g.Status.ApprovedRevisions, g.Spec.AllowManual, g.Spec.Overrun,
-		isOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
-		isFailureHold(g), failuresOf(g.Status.Failures), soaks(g), len(g.Spec.Waves) > 0)
+		decision.IsOverridden(g), changesOf(g.Status.ApprovedChanges), g.Spec.OnFailure, g.GetSoak(),
+		decision.IsFailureHold(g), failuresOf(g.Status.Failures), soaks, len(g.Spec.Waves) > 0)
 }
 
 // Put adds or replaces a gate, and enqueues the objects that the change concerns.
@@ -115,7 +115,6 @@ func (x *Index) Put(g *gatingv1.Gate) {
 	x.mu.Lock()
 	previous, selected := x.gates[key], x.selectors[key]
 	current := x.newEntry(g, previous)
-	current.rules = func() (*ruling.Rules, error) { return x.compiled(g) } // later: events of other gates wait for Put
 	if x.gates == nil {
 		x.gates, x.selectors = map[types.NamespacedName]*entry{}, map[types.NamespacedName]*selector{}
 	}
@@ -189,52 +188,24 @@ func (x *Index) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref
 	return slices.Compact(over)
 }
 
-// ClosedGates implements [reconcile.Gatekeeper].
-func (x *Index) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
-	now := x.Clock.Now()
-	var closed []reconcile.ClosedGate
+// Snapshot implements [reconcile.Gatekeeper].
+func (x *Index) Snapshot(over []reconcile.Ref, obj reconcile.Gated) []decision.Gate {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	gates := make([]decision.Gate, 0, len(over))
 	for _, ref := range over {
-		c := reconcile.ClosedGate{Gate: ref, Reason: meta.GateClosedReason, State: "is closed"}
-		e := x.gates[ref.NamespacedName]
-		switch {
-		case x.NoCrossNamespaceRefs && ref.Namespace != obj.GetNamespace() && refersTo(obj, ref):
-			c.Reason, c.State = meta.AccessDeniedReason,
-				"is in another namespace: cross-namespace references have been blocked"
-		case e == nil:
-			c.Reason, c.State = meta.GateNotFoundReason, "is not found"
-		case manual && e.gate.Spec.AllowManual && len(e.gate.Spec.Rules) == 0:
-			continue
-		case len(e.gate.Status.ApprovedRevisions) == 0 && Allows(e.gate, "", now):
-			c.Judge, c.Refuses, c.Turn, c.Open = e.judge(obj, now), e.refuses(obj), x.turn(e, obj, now), true
-			if c.Judge == nil && c.Refuses == nil && c.Turn == nil {
-				continue
-			}
-		default:
-			c.Judge, c.Refuses, c.Turn, c.Failed = e.judge(obj, now), e.refuses(obj), x.turn(e, obj, now),
-				isFailureHold(e.gate)
-			c.StopsProgress = e.gate.Spec.Overrun == gatingv1.OverrunStop && !c.Failed
-			c.Allows = func(revision string) bool { return Allows(e.gate, revision, now) }
-			r := e.gate.Status.ApprovedRevisions
-			isOpen := len(r) > 0 && c.Allows(r[0])
-			if isOpen {
-				c.State = "allows only " + quoted(r)
-			}
-			c.State = cmp.Or(describeSoaks(e.gate, isOpen), c.State)
-			if c.ChecksRevisions = checksRevisions(e.gate); c.ChecksRevisions && isOpen {
-				c.Promoted = r
-			}
-			if isNew(e.gate) {
-				c.Reason, c.State = meta.GateNotEvaluatedReason, "is not evaluated yet"
-			}
-			if c.Failed {
-				c.State += ": " + strings.TrimPrefix(e.gate.Status.Why.Message, "Gate closed: ")
-			}
+		g, e := decision.Gate{Key: ref.NamespacedName}, x.gates[ref.NamespacedName]
+		if e != nil {
+			g.Gate = e.gate
+		} else {
+			g.Blocked = decision.NotFound
 		}
-		closed = append(closed, c)
+		if x.NoCrossNamespaceRefs && ref.Namespace != obj.GetNamespace() && refersTo(obj, ref) {
+			g.Blocked = decision.OtherNamespace
+		}
+		gates = append(gates, g)
 	}
-	return closed
+	return gates
 }
 
 // refersTo reports whether the object refers to the gate by name.
@@ -242,19 +213,4 @@ func refersTo(obj reconcile.Gated, gate reconcile.Ref) bool {
 	return slices.ContainsFunc(obj.GateRefs(), func(g meta.GateReference) bool {
 		return g.Name == gate.Name && cmp.Or(g.Namespace, obj.GetNamespace()) == gate.Namespace
 	})
-}
-
-// maxQuoted bounds how many revisions a message lists.
-const maxQuoted = 3
-
-func quoted(revisions []string) string {
-	word := "revision"
-	if len(revisions) > 1 {
-		word = "revisions"
-	}
-	text := word + " '" + strings.Join(revisions[:min(len(revisions), maxQuoted)], "', '") + "'"
-	if more := len(revisions) - maxQuoted; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

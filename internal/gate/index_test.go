@@ -18,6 +18,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/seal"
 )
@@ -62,13 +63,23 @@ func (s *testIndex) ref(k *kustomizev1.Kustomization) reconcile.Ref {
 	return reconcile.RefTo(kustomizations, k.Namespace, k.Name)
 }
 
-// pass evaluates the gates like the kernel does in a pass, and returns the closed ones.
-func (s *testIndex) pass(k *kustomizev1.Kustomization) []reconcile.ClosedGate {
+// pass evaluates the gates like the kernel does in a pass, and returns what the closed ones decide.
+func (s *testIndex) pass(k *kustomizev1.Kustomization) []decision.Decision {
 	over := s.GatesFor(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)
-	closed := s.ClosedGates(over, k, false)
-	s.SetWaiting(s.ref(k), closed, &meta.Pending{Revision: "main@sha1:1", Since: &meta.Time{Time: s.now}})
-	return closed
+	held := s.holding(k)
+	s.SetWaiting(s.ref(k), held, &meta.Pending{Revision: "main@sha1:1", Since: &meta.Time{Time: s.now}})
+	return held
+}
+
+// holding returns the decisions of the gates that are not open for all revisions.
+func (s *testIndex) holding(k *kustomizev1.Kustomization) (held []decision.Decision) {
+	for _, g := range s.Snapshot(s.GatesFor(s.ref(k), k), k) {
+		if d := decision.Decide(g, Asker(k), decision.Change{}, s.now); d.Holds() {
+			held = append(held, d)
+		}
+	}
+	return held
 }
 
 // dequeue empties the queue, and returns how many objects were in it.
@@ -215,7 +226,7 @@ func TestIndexFailsClosed(t *testing.T) {
 			switch {
 			case c.reason == "" && len(closed) > 0:
 				t.Errorf("closed gates: %+v", closed)
-			case c.reason != "" && (len(closed) != 1 || closed[0].Reason != c.reason || closed[0].State != c.state):
+			case c.reason != "" && (len(closed) != 1 || closed[0].Reason() != c.reason || closed[0].Text() != c.state):
 				t.Errorf("closed gates: %+v", closed)
 			}
 		})
@@ -244,26 +255,6 @@ func TestSelectorsStayInIsolatedNamespaces(t *testing.T) {
 				t.Errorf("%s: holds an object in %s: %v, want %v", name, namespace, len(closed) > 0, want)
 			}
 		}
-	}
-}
-
-func TestIndexAllowsApprovedRevisions(t *testing.T) {
-	s := newTestIndex(t)
-	s.Put(newGate("apps", "g", gatingv1.Opened, func(g *gatingv1.Gate) {
-		g.Spec.AllowManual, g.Spec.Overrun = true, gatingv1.OverrunStop
-		g.Status.ApprovedRevisions = []string{"main@sha1:1"}
-	}))
-	k := kustomization("apps", "a", withGates(meta.GateReference{Name: "g"}))
-	closed := s.pass(k)
-	if len(closed) != 1 || !closed[0].Allows("main@sha1:1") || closed[0].Allows("main@sha1:2") ||
-		!closed[0].StopsProgress {
-		t.Errorf("closed gates: %+v", closed)
-	}
-	if want := "allows only revision 'main@sha1:1'"; closed[0].State != want {
-		t.Errorf("state %q, want %q", closed[0].State, want)
-	}
-	if closed := s.ClosedGates(s.GatesFor(s.ref(k), k), k, true); len(closed) > 0 {
-		t.Errorf("closed gates of a manual pass: %+v", closed)
 	}
 }
 
@@ -310,7 +301,7 @@ func TestIndexListsWaitingObjects(t *testing.T) {
 	wait := func(name string, since time.Time, p meta.Pending) {
 		p.Since = &meta.Time{Time: since}
 		k := kustomization("apps", name, withGates(meta.GateReference{Name: "g"}))
-		s.SetWaiting(s.ref(k), s.ClosedGates(s.GatesFor(s.ref(k), k), k, false), &p)
+		s.SetWaiting(s.ref(k), s.holding(k), &p)
 	}
 	wait("late", s.now, meta.Pending{Revision: "main@sha1:1"})
 	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1,
@@ -328,7 +319,7 @@ func TestIndexListsWaitingObjects(t *testing.T) {
 		t.Errorf("%d objects wait, want 2", total)
 	}
 	k := kustomization("apps", "late", withGates(meta.GateReference{Name: "g"}))
-	s.SetWaiting(s.ref(k), s.ClosedGates(s.GatesFor(s.ref(k), k), k, false), nil)
+	s.SetWaiting(s.ref(k), s.holding(k), nil)
 	if _, total := s.Waiting(gate, 2); total != 1 {
 		t.Errorf("%d objects wait, want 1: an object without a pending change does not wait", total)
 	}

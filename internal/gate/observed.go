@@ -26,16 +26,13 @@ type Observed struct {
 
 // set records what an object has, and returns the gates for which it matters: those for which its failure or its
 // revision changed, or which did not know the object.
-func (o *Observed) set(ref reconcile.Ref, watching []reconcile.Ref, has *meta.Held) (changed []types.NamespacedName) {
+func (o *Observed) set(ref reconcile.Ref, gates []types.NamespacedName,
+	has *meta.Held) (changed []types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.gates == nil {
 		o.gates, o.has = map[reconcile.Ref][]types.NamespacedName{},
 			map[types.NamespacedName]map[reconcile.Ref]*meta.Held{}
-	}
-	var gates []types.NamespacedName
-	for _, w := range watching {
-		gates = append(gates, w.NamespacedName)
 	}
 	for _, g := range o.gates[ref] {
 		if !slices.Contains(gates, g) {
@@ -132,26 +129,8 @@ func groupKindOf(kind string) schema.GroupKind {
 	return schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kind}
 }
 
-// Watches implements [reconcile.Gatekeeper].
-func (x *Index) Watches(gates []reconcile.Ref) reconcile.Watch {
-	var w reconcile.Watch
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for _, ref := range gates {
-		e := x.gates[ref.NamespacedName]
-		if e == nil || e.gate.Spec.OnFailure == "" && len(e.gate.Spec.Waves) == 0 {
-			continue
-		}
-		if w.Gates = append(w.Gates, ref); e.gate.Spec.OnFailure != "" {
-			w.Soak = max(w.Soak, e.gate.GetSoak())
-			w.Reverts = w.Reverts || e.gate.Spec.OnFailure == gatingv1.OnFailureRevert
-		}
-	}
-	return w
-}
-
 // SetObserved implements [reconcile.Gatekeeper].
-func (x *Index) SetObserved(ref reconcile.Ref, watching []reconcile.Ref, has *meta.Held) {
+func (x *Index) SetObserved(ref reconcile.Ref, watching []types.NamespacedName, has *meta.Held) {
 	for _, g := range x.Observed.set(ref, watching, has) {
 		if x.concerns(g, ref, has) {
 			x.waiting.mu.Lock()
@@ -174,65 +153,4 @@ func (x *Index) concerns(gate types.NamespacedName, ref reconcile.Ref, has *meta
 		return slices.Contains(f.Objects,
 			gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
 	})
-}
-
-// refuses returns the function that returns why a gate refuses a revision for an object; nil if it refuses nothing.
-func (e *entry) refuses(obj reconcile.Gated) func(revision, change string) *reconcile.Refusal {
-	g := e.gate
-	if g.Spec.OnFailure != gatingv1.OnFailureRevert || len(g.Status.Failures) == 0 || isOverridden(g) {
-		return nil
-	}
-	return func(revision, change string) *reconcile.Refusal {
-		for i := range g.Status.Failures {
-			if f := &g.Status.Failures[i]; isFailed(f, obj, revision, change) {
-				return &reconcile.Refusal{State: "refuses revision '" + revision + "', which failed: " + f.Message,
-					Reason: f.Message, Reverts: true}
-			}
-		}
-		return nil
-	}
-}
-
-// Refused returns why a gate refuses a revision for an object, by the status of the gate; empty if it does not. change
-// identifies what would be applied if the revision does not.
-func Refused(g *gatingv1.Gate, obj reconcile.Gated, revision, change string) string {
-	refuses := (&entry{gate: g}).refuses(obj)
-	if refuses == nil {
-		return ""
-	}
-	if r := refuses(revision, change); r != nil {
-		return r.State
-	}
-	return ""
-}
-
-// isFailed reports whether a change of an object is one that failed. A revision that failed is so for all objects. If
-// only an object's values or spec failed, it is so for this object only.
-func isFailed(f *gatingv1.FailedChange, obj reconcile.Gated, revision, change string) bool {
-	if f.Revision != revision || f.Change == "" {
-		return f.Revision == revision
-	}
-	return f.Change == change && slices.ContainsFunc(f.Objects, func(o gatingv1.FailedObject) bool {
-		return o.Namespace == obj.GetNamespace() && o.Name == obj.GetName()
-	})
-}
-
-// isFailureHold reports whether a gate is closed only because a change that it let through is unhealthy. The seal
-// covers it.
-func isFailureHold(g *gatingv1.Gate) bool {
-	return g.Status.Why != nil && g.Status.Why.Reason == gatingv1.WhyRevisionFailed
-}
-
-// holdsFor returns the newest failure for which a gate holds all changes, or nil. The gate may be closed for another
-// reason, too. The seal covers it.
-func holdsFor(g *gatingv1.Gate) *gatingv1.FailedChange {
-	if g.Spec.OnFailure != gatingv1.OnFailureHold {
-		return nil
-	}
-	for i := range g.Status.Failures {
-		if g.Status.Failures[i].ResolvedAt == nil {
-			return &g.Status.Failures[i]
-		}
-	}
-	return nil
 }

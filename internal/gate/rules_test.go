@@ -2,17 +2,13 @@ package gate_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -184,22 +180,4 @@ func TestRulesFailClosed(t *testing.T) {
 	g := &gatingv1.Gate{}
 	s.Update(g, "release", func() { g.Spec.Rules[0].Expression = "change." })
 	s.NotReady(&gatingv1.Gate{}, "release", "InvalidRule", "rule 'broken' is invalid")
-
-	t.Log("a simulation does not know the change")
-	k := &kustomizev1.Kustomization{}
-	if err := s.Get(k, "app"); err != nil {
-		t.Fatal(err)
-	}
-	reasons, err := forecast.NewSimulation(s.Client, time.Now()).HeldBy(t.Context(), k)
-	if err != nil || len(reasons) != 1 || !strings.Contains(reasons[0], "it has rules") {
-		t.Errorf("the simulation gives %q, %v", reasons, err)
-	}
-
-	t.Log("a source changes no objects")
-	s.Update(g, "release", func() { g.Spec.Rules[0].Expression = "false" })
-	s.Git.Commit("other", map[string]string{"a.yaml": system.ConfigMap("b", "1")})
-	s.GitRepository("other", func(r *sourcev1.GitRepository) { r.Spec.Gates = system.GateRefs("release") })
-	s.says(&sourcev1.GitRepository{}, "other", "Blocked", metav1.ConditionTrue, "GateClosed",
-		fmt.Sprintf("Reconciliation is blocked as gate '%s/release' has rules about changes of objects, which only a "+
-			"Kustomization or a HelmRelease makes.", s.Namespace))
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/seal"
 )
 
@@ -29,30 +29,13 @@ type sealedStatus struct {
 	From       int64                     `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
 }
 
-// A seal is an authentication code, and after this separator the Unix time since when the status holds. Seals of older
-// versions have no time.
-const sealSeparator = "."
-
-// splitSeal returns the authentication code and the time of a seal.
-func splitSeal(value string) (code string, from int64) {
-	code, text, ok := strings.Cut(value, sealSeparator)
-	if !ok {
-		return code, 0
-	}
-	from, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return "", 0 // valid for no status
-	}
-	return code, from
-}
-
 // sealedParts returns what the seal of a gate covers, from a time on, for a generation that its status is about.
 func sealedParts(g *gatingv1.Gate, from, generation, sequence int64) []string {
 	status, err := json.Marshal(sealedStatus{
 		Opened: apimeta.IsStatusConditionTrue(g.Status.Conditions, gatingv1.OpenedCondition),
 		Next:   g.Status.NextTransition, Approved: g.Status.ApprovedRevisions, Checks: g.Status.Checks,
-		Changes: g.Status.ApprovedChanges, Overridden: isOverridden(g),
-		Failures: g.Status.Failures, Failed: isFailureHold(g), Waves: g.Status.Waves,
+		Changes: g.Status.ApprovedChanges, Overridden: decision.IsOverridden(g),
+		Failures: g.Status.Failures, Failed: decision.IsFailureHold(g), Waves: g.Status.Waves,
 		From: from,
 	})
 	if err != nil {
@@ -68,17 +51,8 @@ func isSealed(key *seal.Key, g *gatingv1.Gate) bool {
 	if s == nil {
 		return false
 	}
-	code, from := splitSeal(s.Value)
+	code, from := decision.SplitSeal(s.Value)
 	return key.Verify(code, sealedParts(g, from, g.Status.ObservedGeneration, s.Sequence)...)
-}
-
-// isSealedLater reports whether the state of a gate is known only for times after now.
-func isSealedLater(g *gatingv1.Gate, now time.Time) bool {
-	if g.Status.Seal == nil {
-		return false
-	}
-	_, from := splitSeal(g.Status.Seal.Value)
-	return from > now.Unix()
 }
 
 // sealer seals the status of gates. A new state has a higher sequence number than all states before, so that an
@@ -108,15 +82,16 @@ func (s *sealer) seal(key *seal.Key, g *gatingv1.Gate, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.last[g.UID]
-	if current := g.Status.Seal; current != nil && current.Sequence == last && !isSealedLater(g, now) {
-		code, from := splitSeal(current.Value)
+	if current := g.Status.Seal; current != nil && current.Sequence == last && !decision.IsSealedLater(g, now) {
+		code, from := decision.SplitSeal(current.Value)
 		if from > 0 && key.Verify(code, sealedParts(g, from, g.Generation, last)...) {
 			return
 		}
 	}
 	next := max(last+1, now.UnixMilli()) // the first one of a process follows those of earlier processes
 	code := key.Seal(sealedParts(g, now.Unix(), g.Generation, next)...)
-	g.Status.Seal = &gatingv1.Seal{Sequence: next, Value: code + sealSeparator + strconv.FormatInt(now.Unix(), 10)}
+	g.Status.Seal = &gatingv1.Seal{Sequence: next,
+		Value: code + decision.SealSeparator + strconv.FormatInt(now.Unix(), 10)}
 	s.set(g.UID, next)
 }
 

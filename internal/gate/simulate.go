@@ -12,6 +12,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/gate/waves"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -19,7 +20,7 @@ import (
 
 // Simulate returns a copy of a gate with the status that it will have at a time if nothing is changed until then:
 // schedule, requests and windows are evaluated for that time; approvals and checks are taken from the current status.
-// [Allows] reports what the copy allows.
+// [decision.Allows] reports what the copy allows.
 func Simulate(g *gatingv1.Gate, at time.Time) *gatingv1.Gate {
 	g = g.DeepCopy()
 	g.Status.ObservedGeneration = g.Generation
@@ -56,17 +57,25 @@ func Selects(g *gatingv1.Gate, kind string, obj reconcile.Gated,
 	return s.matches(&Index{Namespace: namespaces}, reconcile.Ref{GroupKind: schema.GroupKind{Kind: kind}}, obj)
 }
 
-// Turn returns why the waves of a gate hold a revision of an object at a time; empty if they do not, or if the gate has
-// none for it. It is what the status of the gate says, and assumes that objects stay as they are. A revision that is
-// not known has not begun.
-func Turn(g *gatingv1.Gate, obj reconcile.Gated, revision string, at time.Time) string {
+// Asker returns an object as it asks gates, by its status.
+func Asker(obj reconcile.Gated) decision.Object {
+	o := decision.Object{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	if source, ok := sourceOf(obj); ok {
+		o.Kind = source.kind
+	}
+	if a := obj.Held().Admitted; a != nil {
+		o.Taken = a.Revision
+	}
+	return o
+}
+
+// Turn returns why the waves of a gate hold a revision of an object at a time; empty if they do not. It is what the
+// status of the gate says, and assumes that objects stay as they are. A revision that is not known has not begun.
+func Turn(g *gatingv1.Gate, obj reconcile.Gated, revision string, at time.Time) decision.Cause {
 	list, selectors, err := wavesOf(g)
 	source, isDivided := sourceOf(obj)
-	if err != nil || len(list) == 0 || !isDivided || isOverridden(g) {
-		return ""
-	}
-	if a := obj.Held().Admitted; a != nil && revision != "" && a.Revision == revision {
-		return ""
+	if err != nil || len(list) == 0 || !isDivided {
+		return decision.Cause{}
 	}
 	own, d := waveOf(selectors, obj), waves.Decision{State: waves.State{Revision: revision}}
 	for _, p := range g.Status.Waves {
@@ -83,7 +92,7 @@ func Turn(g *gatingv1.Gate, obj reconcile.Gated, revision string, at time.Time) 
 		}
 	}
 	if d.Current > own || d.Current == own && list[own].Max == nil && d.Until.IsZero() {
-		return ""
+		return decision.Cause{}
 	}
 	return d.Waits(list, &waves.Member{Wave: own}, revision)
 }

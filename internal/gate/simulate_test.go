@@ -8,6 +8,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -100,7 +101,7 @@ func TestSimulate(t *testing.T) {
 			c.change(g)
 			original := g.DeepCopy()
 			simulated := Simulate(g, simulatedAt)
-			if got := Allows(simulated, "main@sha1:a", simulatedAt); got != c.allows {
+			if got := decision.Allows(simulated, "main@sha1:a", simulatedAt); got != c.allows {
 				t.Errorf("Allows = %t, want %t: %s", got, c.allows, simulated.Status.Why.Message)
 			}
 			if len(g.Status.Conditions) != len(original.Status.Conditions) || g.Status.Why != nil {

@@ -12,6 +12,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -37,10 +38,10 @@ type waitingChange struct {
 // maxWaitingMessage bounds the message of a waiting object, in characters.
 const maxWaitingMessage = 300
 
-func newWaitingChange(c reconcile.ClosedGate, pending *meta.Pending) *waitingChange {
-	w := &waitingChange{Pending: pending, rule: c.Rule}
-	if c.Judge != nil || c.Turn != nil {
-		w.message = excerpt.Line(c.State, maxWaitingMessage)
+func newWaitingChange(d decision.Decision, pending *meta.Pending) *waitingChange {
+	w := &waitingChange{Pending: pending, rule: d.Args.Rule}
+	if d.PerObject {
+		w.message = excerpt.Line(d.Text(), maxWaitingMessage)
 	}
 	return w
 }
@@ -52,17 +53,17 @@ func (w *waitingChange) equal(o *waitingChange) bool {
 }
 
 // SetWaiting implements [reconcile.Gatekeeper].
-func (x *Index) SetWaiting(ref reconcile.Ref, closed []reconcile.ClosedGate, pending *meta.Pending) {
+func (x *Index) SetWaiting(ref reconcile.Ref, held []decision.Decision, pending *meta.Pending) {
 	w := &x.waiting
 	pending = pending.DeepCopy()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var gates []types.NamespacedName
 	changes := map[types.NamespacedName]*waitingChange{}
-	for _, c := range closed {
+	for _, d := range held {
 		if pending != nil {
-			gates = append(gates, c.Gate.NamespacedName)
-			changes[c.Gate.NamespacedName] = newWaitingChange(c, pending)
+			gates = append(gates, d.Gate)
+			changes[d.Gate] = newWaitingChange(d, pending)
 		}
 	}
 	for _, g := range w.gates[ref] {

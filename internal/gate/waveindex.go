@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"sync"
@@ -171,7 +172,9 @@ func (x *Index) setMember(ref reconcile.Ref, obj reconcile.Gated) {
 	for _, key := range gates {
 		if g := w.gates[key]; g != nil {
 			w.byObject[ref] = append(w.byObject[ref], key)
-			changed.merge(x.putMember(g, ref, source, member, waveOf(g.selectors, obj)))
+			m := member
+			m.Wave, m.Problem = waveOf(g.selectors, obj), cmp.Or(m.Problem, waitsAtOthers(obj, key))
+			changed.merge(x.putMember(g, ref, source, m))
 		}
 	}
 	w.mu.Unlock()
@@ -190,7 +193,7 @@ func (x *Index) gatesHolding(ref reconcile.Ref, obj reconcile.Gated) (gates []ty
 }
 
 // putMember adds or replaces an object of a gate. The caller holds the lock.
-func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m waves.Member, wave int) effects {
+func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m waves.Member) effects {
 	var changed effects
 	if before, ok := g.objects[ref]; ok && before != source {
 		changed.merge(x.removeMember(g, ref))
@@ -201,8 +204,6 @@ func (x *Index) putMember(g *wavedGate, ref reconcile.Ref, source sourceKey, m w
 			asked: map[string]int64{}, state: recorded(g.gate, source, x.Clock.Now())}
 		g.sources[source] = r
 	}
-	m.Wave = wave
-	withoutOwnGate(&m, g.gate)
 	if before := r.members[ref]; before != nil {
 		if m.Wants = before.Wants; m.Wants == m.Has || m.IsSuspended {
 			m.Wants = ""

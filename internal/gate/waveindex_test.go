@@ -14,6 +14,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -39,12 +40,13 @@ func withWaveAndSource(wave, source string) func(*kustomizev1.Kustomization) {
 
 // asks returns why a gate with waves holds a revision of an object; empty if it does not.
 func (s *testIndex) asks(k *kustomizev1.Kustomization, revision string) string {
-	for _, c := range s.ClosedGates(s.GatesFor(s.ref(k), k), k, false) {
-		switch {
-		case !c.Open && (c.Allows == nil || !c.Allows(revision)):
-			return c.State
-		case c.Turn != nil:
-			return c.Turn(revision)
+	o := decision.Object{Kind: kustomizations.Kind, Namespace: k.Namespace, Name: k.Name}
+	for _, g := range s.Snapshot(s.GatesFor(s.ref(k), k), k) {
+		switch d := decision.Decide(g, o, decision.Change{Revision: revision}, s.now); {
+		case d.Holds():
+			return d.Text()
+		case d.NeedsTurn:
+			return s.TakeTurn(g.Key, s.ref(k), k, revision).Text()
 		}
 	}
 	return ""

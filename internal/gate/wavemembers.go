@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -102,7 +102,6 @@ func (x *Index) memberOf(ref reconcile.Ref, obj reconcile.Gated) waves.Member {
 			m.Identity = fmt.Sprint(obj.GetUID(), a.Revision, a.Generation, a.ReadyAt, ready.LastTransitionTime.Unix())
 		}
 	}
-	approved := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, meta.ApprovedCondition)
 	switch {
 	case m.IsSuspended:
 		m.Problem = "is suspended"
@@ -110,15 +109,16 @@ func (x *Index) memberOf(ref reconcile.Ref, obj reconcile.Gated) waves.Member {
 	case ready != nil && ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == obj.GetGeneration():
 		m.Failed, m.Problem = true, "is not Ready: "+excerpt.Line(ready.Message, maxProblem)
 	}
-	if m.Problem == "" && approved != nil && approved.Status == metav1.ConditionFalse {
-		m.Problem = "waits: " + excerpt.Line(approved.Message, maxProblem)
-	}
 	return m
 }
 
-// withoutOwnGate removes the problem of a member that only says that the gate itself holds it.
-func withoutOwnGate(m *waves.Member, g *gatingv1.Gate) {
-	if strings.HasPrefix(m.Problem, "waits: ") && strings.Contains(m.Problem, "gate '"+g.Namespace+"/"+g.Name+"'") {
-		m.Problem = ""
+// waitsAtOthers returns what an object waits for at other gates than this one; empty if it does not wait, or also at
+// this one.
+func waitsAtOthers(obj reconcile.Gated, gate types.NamespacedName) string {
+	approved := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, meta.ApprovedCondition)
+	if approved == nil || approved.Status != metav1.ConditionFalse || slices.ContainsFunc(obj.Held().HeldBy,
+		func(by meta.HoldingGate) bool { return by.Gate == gate.String() }) {
+		return ""
 	}
+	return "waits: " + excerpt.Line(approved.Message, maxProblem)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/waves"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -91,7 +92,7 @@ func (x *Index) decide(g *wavedGate, r *rollout, asking reconcile.Ref) effects {
 		if m.Wants == "" || ref == asking {
 			continue
 		}
-		if last, waits := r.answered[ref], r.waits(g.waves, m); waits != last {
+		if last, waits := r.answered[ref], r.waits(g.waves, m).Text(); waits != last {
 			r.answered[ref] = waits
 			changed.objects = append(changed.objects, ref)
 		}
@@ -100,42 +101,35 @@ func (x *Index) decide(g *wavedGate, r *rollout, asking reconcile.Ref) effects {
 }
 
 // waits returns why an object that asks for a revision must wait; empty if it may take it.
-func (r *rollout) waits(list []waves.Wave, m *waves.Member) string {
+func (r *rollout) waits(list []waves.Wave, m *waves.Member) decision.Cause {
 	if m.Wants == r.decision.Revision && r.decision.Admits(m) {
-		return ""
+		return decision.Cause{}
 	}
 	return r.decision.Waits(list, m, m.Wants)
 }
 
-// turn returns the function that a gate with waves is asked for the turn of an object; nil if it has no waves for it.
-func (x *Index) turn(e *entry, obj reconcile.Gated, now time.Time) func(revision string) string {
-	source, isDivided := sourceOf(obj)
-	if len(e.gate.Spec.Waves) == 0 || !isDivided || isOverridden(e.gate) && Allows(e.gate, "", now) {
-		return nil
+// TakeTurn implements [reconcile.Gatekeeper].
+func (x *Index) TakeTurn(gate types.NamespacedName, ref reconcile.Ref, obj reconcile.Gated,
+	revision string) decision.Cause {
+	if x.SeparateGates {
+		return decision.Cause{Code: decision.WaveElsewhere}
 	}
-	key := types.NamespacedName{Namespace: e.gate.Namespace, Name: e.gate.Name}
-	ref := reconcile.RefTo(groupKindOf(source.kind), obj.GetNamespace(), obj.GetName())
-	return func(revision string) string {
-		if x.SeparateGates {
-			return "has waves, which need the gating controller in the process of the object's controller"
-		}
-		text, isMember, changed := x.ask(key, ref, revision)
-		if !isMember { // its informer has not seen it yet
-			x.ObserveMember(ref, obj)
-			text, _, changed = x.ask(key, ref, revision)
-		}
-		x.apply(changed)
-		return text
+	cause, isMember, changed := x.ask(gate, ref, revision)
+	if !isMember { // its informer has not seen it yet
+		x.ObserveMember(ref, obj)
+		cause, _, changed = x.ask(gate, ref, revision)
 	}
+	x.apply(changed)
+	return cause
 }
 
 // ask returns why an object must wait for a revision, and whether the object is known.
-func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string) (text string, isMember bool,
+func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string) (cause decision.Cause, isMember bool,
 	changed effects) {
 	w := &x.waves
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	const unknown = "has not decided about the wave of the object yet"
+	unknown := decision.Cause{Code: decision.WaveUndecided}
 	g := w.gates[key]
 	if g == nil {
 		return unknown, false, changed
@@ -145,7 +139,7 @@ func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string
 		return unknown, false, changed
 	}
 	if problem := g.problem(); problem != nil {
-		return problem.Error(), true, changed
+		return decision.Cause{Code: decision.WavesInvalid, Args: decision.Args{Message: problem.Error()}}, true, changed
 	}
 	if _, ok := r.asked[revision]; !ok {
 		r.sequence++
@@ -154,11 +148,11 @@ func (x *Index) ask(key types.NamespacedName, ref reconcile.Ref, revision string
 	m := r.members[ref]
 	m.Wants = revision
 	changed = x.decide(g, r, ref)
-	if text = unknown; x.knowsMembers(g) {
-		text = r.waits(g.waves, m)
+	if cause = unknown; x.knowsMembers(g) {
+		cause = r.waits(g.waves, m)
 	}
-	r.answered[ref] = text
-	return text, true, changed
+	r.answered[ref] = cause.Text()
+	return cause, true, changed
 }
 
 // problem returns a fault if the gate has more objects than waves can order.

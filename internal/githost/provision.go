@@ -343,7 +343,7 @@ func (c *Client) explain(p provisioner, err error) error {
 			}
 		}
 	case http.StatusNotFound:
-		if f.Hint == "" || strings.Contains(f.Hint, "Check the address") {
+		if f.Hint == "" || f.Hint == notFoundHint {
 			f.Hint = "Check the host, the owner and the repository; the token needs " + p.scopes()
 		}
 	}

@@ -187,6 +187,9 @@ func (r *rest) send(ctx context.Context, what, method string, path []string, que
 // otherHostHint is the hint if responses are not from the API of the declared type of host.
 const otherHostHint = "Check the address and the type of the host, and the login"
 
+// notFoundHint is the hint if what a request is about does not exist. Callers that know more replace it.
+const notFoundHint = "Check the address and that the login has access to the repository"
+
 // explain returns the fault of a rejection.
 func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.GitCredentials) error {
 	basic := base64.StdEncoding.EncodeToString([]byte(login.Username + ":" + login.Password))
@@ -207,7 +210,7 @@ func (r *rest) explain(what string, resp *http.Response, raw []byte, login auth.
 		f.Reason = meta.AuthenticationFailedReason
 		f = f.WithHint("Grant the login in the Secret the required permission")
 	case status == http.StatusNotFound:
-		f = f.WithHint("Check the address and that the login has access to the repository")
+		f = f.WithHint(notFoundHint)
 	case status/100 == 3:
 		f = f.WithHint("The repository may have moved; correct the address")
 	}

@@ -18,7 +18,7 @@ import (
 // held before, which is newer than the applied one. It returns nil if there is none.
 func (c *Controller) admitPromoted(ctx context.Context, pass *reconcile.Pass[*kustomizev1.Kustomization],
 	source *meta.Artifact) (*work, *reconcile.Outcome) {
-	if !pass.AwaitsPromotion() {
+	if _, awaits := pass.Promoted(); !awaits {
 		return nil, nil
 	}
 	obj := pass.Object
@@ -49,7 +49,7 @@ func (c *Controller) admitPromoted(ctx context.Context, pass *reconcile.Pass[*ku
 // explainMissing returns why a promoted revision is not applied: its artifact is no longer stored. It is empty if no
 // other revision than the current ones is promoted.
 func (c *Controller) explainMissing(pass *reconcile.Pass[*kustomizev1.Kustomization], source *meta.Artifact) string {
-	promoted := pass.Promoted()
+	promoted, _ := pass.Promoted()
 	if len(promoted) == 0 || pass.Promotes(source.Revision) || pass.Promotes(pass.Object.Status.LastAppliedRevision) {
 		return ""
 	}

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 )
 
 // Gated is an object that gates can hold.
@@ -20,57 +24,25 @@ type Gated interface {
 	Held() *meta.Held
 }
 
-// Gatekeeper answers questions about gates.
+// Gatekeeper knows gates. Whether a gate holds a change is decided by [decision.Decide].
 type Gatekeeper interface {
 	// GatesFor lists the gates that apply to an object, by name or by selector, in order. The object must be enqueued
 	// when one of them changes.
 	GatesFor(ref Ref, obj Gated) []Ref
-	// ClosedGates returns which of the gates may hold the object now: those that are closed, and those with rules.
-	// manual: the pass was requested by annotation.
-	ClosedGates(gates []Ref, obj Gated, manual bool) []ClosedGate
-	// SetWaiting records the change of an object that waits at closed gates; a nil change clears the record.
-	SetWaiting(ref Ref, at []ClosedGate, pending *meta.Pending)
-	// Watches returns which of the gates watch what they let through.
-	Watches(gates []Ref) Watch
+	// Snapshot returns the gates as an object sees them now.
+	Snapshot(gates []Ref, obj Gated) []decision.Gate
+	// Judge asks the rules of a gate about a change. A nil change is one of a kind whose changes are not computed.
+	Judge(gate decision.Gate, obj Gated, change Change) decision.Ruling
+	// TakeTurn asks the waves of a gate to let an object take a revision, and returns why the object must wait; empty
+	// if it may go on. A gate that answers may enqueue other objects. It is not asked for a revision that it let
+	// through before.
+	TakeTurn(gate types.NamespacedName, ref Ref, obj Gated, revision string) decision.Cause
+	// SetWaiting records the change of an object that gates hold; a nil change clears the record.
+	SetWaiting(ref Ref, held []decision.Decision, pending *meta.Pending)
 	// SetObserved records what an object has, for the gates that watch it; nil if the object is deleted.
-	SetObserved(ref Ref, watching []Ref, has *meta.Held)
+	SetObserved(ref Ref, watching []types.NamespacedName, has *meta.Held)
 	// WaitForSync returns once all existing gates are loaded. No pass starts before.
 	WaitForSync(ctx context.Context) error
-}
-
-// ClosedGate is a gate that may hold an object.
-type ClosedGate struct {
-	Gate          Ref
-	Reason        string                     // GateClosed, GateNotFound or AccessDenied
-	State         string                     // for messages, such as "is closed"
-	Allows        func(revision string) bool // reports whether the gate admits a revision; nil admits none
-	StopsProgress bool                       // the gate also stops work that is in progress
-
-	// Judge returns what the rules of the gate say about a change to a revision. A nil change is one that cannot be
-	// computed. It is nil for a gate without rules.
-	Judge func(revision string, change Change) Judgement
-	Rule  string // that holds the change which was asked about; empty if none does
-	Open  bool   // without its rules, the gate would be open
-
-	ChecksRevisions bool     // the gate allows only revisions that other objects have been Ready at
-	Promoted        []string // such revisions that it allows now
-
-	// Turn returns why the object must wait until a gate that would admit a revision lets it through, as others take it
-	// before; empty if it need not wait. It is nil if the gate has no waves for the object. Gates do not ask for a
-	// revision that they let through before.
-	Turn func(revision string) string
-
-	// Failed reports whether the gate is closed only because a change that it let through became unhealthy.
-	Failed bool
-	// Refuses returns why the gate refuses a revision that became unhealthy, although it is open; nil if it does not.
-	// change identifies what would be applied if the revision does not. It is nil if the gate refuses nothing.
-	Refuses func(revision, change string) *Refusal
-}
-
-// Judgement is what the rules of a gate say about a change.
-type Judgement struct {
-	Rule string // that decides; empty if none applies
-	Held string // why the gate holds the change, for messages; empty if it admits it
 }
 
 // Change is what an object would change. Gates with rules know its type.
@@ -107,93 +79,78 @@ func IsHeld(err error) bool { return errors.As(err, new(*heldError)) }
 
 // admission is the answer of the gates to one pass. A nil admission admits everything.
 type admission struct {
-	gates    []Ref
-	asked    []ClosedGate // those that may hold the object
-	closed   []ClosedGate // those that hold it: before a revision is asked for, those that are closed
-	admitted bool         // all gates allowed the revision that was asked for
-	again    bool         // another pass must follow a Ready one
-	manual   bool         // the gates would be closed if the pass had not been requested
-	watch    Watch
-	change   string // what is asked for, if the revision does not say it
-	taken    string // the revision that the gates let through before; empty if that is not known
+	keeper   Gatekeeper
+	now      time.Time
+	ref      Ref
+	obj      Gated
+	object   decision.Object
+	all      []decision.Gate
+	gates    []decision.Gate // the ones that are asked: all, unless the pass was requested
+	held     []decision.Decision
+	admitted bool // all gates allowed the revision that was asked for
+	again    bool // another pass must follow a Ready one
+	manual   bool // a gate is not asked because the pass was requested
+	watch    watch
 }
 
-// newAdmission returns the admission of a pass by gates, of which some may hold the object.
-func newAdmission(gates []Ref, asked []ClosedGate) *admission {
-	return &admission{gates: gates, asked: asked,
-		closed: slices.DeleteFunc(slices.Clone(asked), func(c ClosedGate) bool { return c.Open })}
-}
-
-// at sets what the gates are asked for in addition to a revision.
-func (a *admission) at(change string) *admission {
-	if a != nil {
-		a.change = change
+// newAdmission returns the admission of a pass by gates, before a revision is asked for.
+func newAdmission(keeper Gatekeeper, refs []Ref, ref Ref, obj Gated, manual bool, now time.Time) *admission {
+	a := &admission{keeper: keeper, now: now, ref: ref, obj: obj, all: keeper.Snapshot(refs, obj),
+		object: decision.Object{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}}
+	a.watch = watchOf(a.all)
+	for _, g := range a.all {
+		if manual && g.LetsManual() {
+			a.manual = a.manual || g.MayHold(a.object, now)
+			continue
+		}
+		a.gates = append(a.gates, g)
+		if d := decision.Decide(g, a.object, decision.Change{}, now); d.Holds() {
+			a.held = append(a.held, d)
+		}
 	}
 	return a
 }
 
 // hasRules reports whether a gate decides by the content of a change.
 func (a *admission) hasRules() bool {
-	return a != nil && slices.ContainsFunc(a.asked, func(c ClosedGate) bool { return c.Judge != nil })
+	return a != nil && slices.ContainsFunc(a.gates, func(g decision.Gate) bool { return g.AsksRules(a.now) })
 }
 
-// blocking returns the gates that hold the pass; none if a revision was admitted.
-func (a *admission) blocking() []ClosedGate {
+// blocking returns the decisions that hold the pass; none if a revision was admitted.
+func (a *admission) blocking() []decision.Decision {
 	if a == nil || a.admitted {
 		return nil
 	}
-	return a.closed
+	return a.held
 }
 
-// admit asks the gates about a revision. Gates with rules decide by the change; a nil change cannot be computed.
-func (a *admission) admit(revision string, change Change) error {
-	return a.decide(revision, func(c ClosedGate) Judgement { return c.Judge(revision, change) })
+// judge asks the rules of a gate about a change.
+func (a *admission) judge(g decision.Gate, change Change) decision.Ruling {
+	return a.keeper.Judge(g, a.obj, change)
 }
 
-// admitUnchanged asks the gates about a revision that changes nothing. Gates with rules have nothing to decide then.
-func (a *admission) admitUnchanged(revision string) error {
-	return a.decide(revision, func(ClosedGate) Judgement { return Judgement{} })
-}
-
-// refuse holds a revision at the gates with rules, as what it changes cannot be computed.
-func (a *admission) refuse(revision string, err error) error {
-	return a.decide(revision, func(ClosedGate) Judgement {
-		return Judgement{Held: "has rules, but the change cannot be computed: " + err.Error()}
-	})
-}
-
-// decide records which gates hold a revision. judge is what a gate with rules says.
-func (a *admission) decide(revision string, judge func(ClosedGate) Judgement) error {
-	if a == nil || len(a.asked) == 0 {
+// decide asks the gates about a change, and returns an error if one holds it. judge is what a gate with rules says.
+func (a *admission) decide(c decision.Change, judge func(decision.Gate) decision.Ruling) error {
+	if a == nil {
 		return nil
 	}
-	var closed []ClosedGate
-	for _, c := range a.asked {
-		admits := c.Open || c.Allows != nil && c.Allows(revision)
-		if c.Judge != nil {
-			judgement := judge(c)
-			if admits = judgement.Held == ""; !admits {
-				c.State, c.Rule = judgement.Held, judgement.Rule
-			}
+	a.held = nil
+	for _, g := range a.gates {
+		if c.Rules = (decision.Ruling{}); g.AsksRules(a.now) {
+			c.Rules = judge(g)
 		}
-		if c.Refuses != nil {
-			if r := c.Refuses(revision, a.change); r != nil {
-				c.State, admits = r.State, false
-			}
+		d := decision.Decide(g, a.object, c, a.now)
+		if d.NeedsTurn {
+			d.Cause = a.keeper.TakeTurn(g.Key, a.ref, a.obj, c.Revision)
 		}
-		if admits && c.Turn != nil && revision != a.taken {
-			c.State = c.Turn(revision)
-			admits = c.State == ""
-		}
-		if !admits {
-			closed = append(closed, c)
+		if d.Holds() {
+			a.held = append(a.held, d)
 		}
 	}
-	if a.admitted = len(closed) == 0; a.admitted {
+	if a.admitted = len(a.held) == 0; a.admitted {
 		return nil
 	}
-	a.closed = closed
-	return &heldError{revision, a.states()}
+	return &heldError{c.Revision, a.states()}
 }
 
 // requiresAnotherPass reports whether another pass must follow at once because the gates now answer differently: work
@@ -205,18 +162,18 @@ func (a *admission) requiresAnotherPass(b GateBehavior, o Outcome) bool {
 
 // allowsProgress reports whether the closed gates allow work in progress to finish.
 func (a *admission) allowsProgress() bool {
-	return a == nil || !slices.ContainsFunc(a.closed, func(c ClosedGate) bool { return c.StopsProgress })
+	return a == nil || !slices.ContainsFunc(a.held, func(d decision.Decision) bool { return d.StopsProgress })
 }
 
 // states names the closed gates, such as "gate 'apps/freeze' is closed".
 func (a *admission) states() string {
 	var parts []string
-	for i, c := range a.closed {
+	for i, d := range a.held {
 		if i == maxClosed {
-			parts = append(parts, fmt.Sprintf("and %d more", len(a.closed)-maxClosed))
+			parts = append(parts, fmt.Sprintf("and %d more", len(a.held)-maxClosed))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("gate '%s' %s", c.Gate.NamespacedName, c.State))
+		parts = append(parts, fmt.Sprintf("gate '%s' %s", d.Gate, d.Text()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -234,10 +191,7 @@ func (l *loop[T]) admissionOf(obj T, manual bool) *admission {
 	if len(gates) == 0 {
 		return nil
 	}
-	a := newAdmission(gates, l.Gates.ClosedGates(gates, gated, manual))
-	a.watch = l.Gates.Watches(gates)
-	a.manual = manual && len(a.asked) < len(l.Gates.ClosedGates(gates, gated, false))
-	return a
+	return newAdmission(l.Gates, gates, l.ref(obj), gated, manual, l.Clock.Now())
 }
 
 // gateMessage is the message of the condition of an object that gates hold.
@@ -254,30 +208,45 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	if !ok || l.Gates == nil {
 		return
 	}
-	status, closed := gated.Held(), a.shown(o)
+	status, holding := gated.Held(), a.shown(o)
 	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted,
 		Reverted: status.Reverted}
 	if a != nil {
-		for _, g := range a.gates[:min(len(a.gates), maxGates)] {
-			status.Gates = append(status.Gates, g.NamespacedName.String())
+		for _, g := range a.all[:min(len(a.all), maxGates)] {
+			status.Gates = append(status.Gates, g.Key.String())
 		}
 	}
 	switch {
 	case l.GateBehavior == HoldsSync && a == nil:
 		Unmark(obj, meta.ApprovedCondition)
-	case l.GateBehavior == HoldsSync && len(closed) == 0:
+	case l.GateBehavior == HoldsSync && len(holding) == 0:
 		Mark(obj, meta.ApprovedCondition, metav1.ConditionTrue, meta.GateOpenReason, "Reconciliation is approved.")
 	case l.GateBehavior == HoldsSync:
-		Mark(obj, meta.ApprovedCondition, metav1.ConditionFalse, closed[0].Reason, l.gateMessage(a))
-	case len(closed) == 0:
+		Mark(obj, meta.ApprovedCondition, metav1.ConditionFalse, holding[0].Reason(), l.gateMessage(a))
+	case len(holding) == 0:
 		Unmark(obj, meta.BlockedCondition)
 	default:
-		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, closed[0].Reason, l.gateMessage(a))
+		Mark(obj, meta.BlockedCondition, metav1.ConditionTrue, holding[0].Reason(), l.gateMessage(a))
+	}
+	if status.Pending != nil {
+		status.HeldBy = recordOf(holding)
 	}
 	if o.state == held || o.watched {
-		describeWaiting(obj, closed, status.Pending)
+		describeWaiting(obj, status)
 	}
-	l.Gates.SetWaiting(l.ref(obj), closed, status.Pending)
+	l.Gates.SetWaiting(l.ref(obj), holding, status.Pending)
+}
+
+// maxHeldByMessage bounds why a gate holds a change in the status, in characters.
+const maxHeldByMessage = 300
+
+// recordOf returns what the status says about the gates that hold a change.
+func recordOf(holding []decision.Decision) (all []meta.HoldingGate) {
+	for _, d := range holding[:min(len(holding), maxGates)] {
+		all = append(all, meta.HoldingGate{Gate: d.Gate.String(), Code: d.Code.Name, Rule: d.Args.Rule,
+			Message: excerpt.Line(d.Text(), maxHeldByMessage)})
+	}
+	return all
 }
 
 // gateSync is a source without events that is synced once all gates are loaded.

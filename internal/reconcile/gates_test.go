@@ -13,9 +13,12 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -23,16 +26,16 @@ import (
 type fakeGatekeeper struct {
 	mu      sync.Mutex
 	exists  bool
-	closed  []reconcile.ClosedGate
+	gates   []decision.Gate
 	pending *meta.Pending
 }
 
 var gateRef = reconcile.RefTo(schema.GroupKind{Group: "gating.toolkit.fluxcd.io", Kind: "Gate"}, "ops", "freeze")
 
-func (k *fakeGatekeeper) set(exists bool, closed ...reconcile.ClosedGate) {
+func (k *fakeGatekeeper) set(exists bool, gates ...decision.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.exists, k.closed = exists, closed
+	k.exists, k.gates = exists, gates
 }
 
 func (k *fakeGatekeeper) waiting() *meta.Pending {
@@ -50,17 +53,26 @@ func (k *fakeGatekeeper) GatesFor(reconcile.Ref, reconcile.Gated) []reconcile.Re
 	return []reconcile.Ref{gateRef}
 }
 
-func (k *fakeGatekeeper) ClosedGates([]reconcile.Ref, reconcile.Gated, bool) []reconcile.ClosedGate {
+func (k *fakeGatekeeper) Snapshot([]reconcile.Ref, reconcile.Gated) []decision.Gate {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.closed)
+	if len(k.gates) == 0 && k.exists {
+		return []decision.Gate{aGate(func(g *gatingv1.Gate) { g.Status.ApprovedRevisions = nil })}
+	}
+	return slices.Clone(k.gates)
 }
 
-func (k *fakeGatekeeper) Watches([]reconcile.Ref) reconcile.Watch { return reconcile.Watch{} }
+func (k *fakeGatekeeper) Judge(decision.Gate, reconcile.Gated, reconcile.Change) decision.Ruling {
+	return decision.Ruling{}
+}
 
-func (k *fakeGatekeeper) SetObserved(reconcile.Ref, []reconcile.Ref, *meta.Held) {}
+func (k *fakeGatekeeper) TakeTurn(types.NamespacedName, reconcile.Ref, reconcile.Gated, string) decision.Cause {
+	return decision.Cause{}
+}
 
-func (k *fakeGatekeeper) SetWaiting(_ reconcile.Ref, _ []reconcile.ClosedGate, pending *meta.Pending) {
+func (k *fakeGatekeeper) SetObserved(reconcile.Ref, []types.NamespacedName, *meta.Held) {}
+
+func (k *fakeGatekeeper) SetWaiting(_ reconcile.Ref, _ []decision.Decision, pending *meta.Pending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pending = pending
@@ -68,12 +80,15 @@ func (k *fakeGatekeeper) SetWaiting(_ reconcile.Ref, _ []reconcile.ClosedGate, p
 
 func (k *fakeGatekeeper) WaitForSync(context.Context) error { return nil }
 
-func closedGate(change ...func(*reconcile.ClosedGate)) reconcile.ClosedGate {
-	c := reconcile.ClosedGate{Gate: gateRef, Reason: meta.GateClosedReason, State: "is closed"}
+// aGate returns a gate that is open for the revision "none".
+func aGate(change ...func(*gatingv1.Gate)) decision.Gate {
+	g := &gatingv1.Gate{}
+	g.Status.Conditions = []metav1.Condition{{Type: gatingv1.OpenedCondition, Status: metav1.ConditionTrue}}
+	g.Status.ApprovedRevisions = []string{"none"}
 	for _, do := range change {
-		do(&c)
+		do(g)
 	}
-	return c
+	return decision.Gate{Key: gateRef.NamespacedName, Gate: g}
 }
 
 // applies returns a step that becomes Ready with a revision if it is admitted.
@@ -131,6 +146,22 @@ func isPending(revision string) func(*sourcev1.GitRepository) error {
 	}
 }
 
+// isHeldBy checks the codes of the gates that hold the object.
+func isHeldBy(codes ...string) func(*sourcev1.GitRepository) error {
+	return func(o *sourcev1.GitRepository) error {
+		var got []string
+		for _, by := range o.Status.HeldBy {
+			if got = append(got, by.Code); by.Gate != "ops/freeze" || by.Message == "" {
+				return fmt.Errorf("%+v", by)
+			}
+		}
+		if !slices.Equal(got, codes) {
+			return fmt.Errorf("held by %v", got)
+		}
+		return nil
+	}
+}
+
 func TestClosedGateHoldsReadyObject(t *testing.T) {
 	for name, c := range map[string]struct {
 		behavior reconcile.GateBehavior
@@ -156,21 +187,19 @@ func TestClosedGateHoldsReadyObject(t *testing.T) {
 				return nil
 			}))
 
-			gates.set(true, closedGate())
+			gates.set(true, aGate())
 			b.step.set(applies("2"))
 			b.edges.NotifyDependents(gateRef)
 			b.until("the closed gate holds the object",
-				all(c.closed, isReadyWith("1"), isPending("2"), lacks("Reconciling")))
+				all(c.closed, isReadyWith("1"), isPending("2"), isHeldBy("AllowsOnly"), lacks("Reconciling")))
 			if p := gates.waiting(); p == nil || p.Revision != "2" {
 				t.Errorf("the pending change at the gate is %+v, want revision 2", p)
 			}
 			anotherPassRuns(b)
 
-			gates.set(true, closedGate(func(c *reconcile.ClosedGate) {
-				c.Allows = func(r string) bool { return r == "2" }
-			}))
+			gates.set(true, aGate(func(g *gatingv1.Gate) { g.Status.ApprovedRevisions = []string{"2"} }))
 			b.edges.NotifyDependents(gateRef)
-			b.until("the allowed revision is applied", all(c.open, isReadyWith("2")))
+			b.until("the allowed revision is applied", all(c.open, isReadyWith("2"), isHeldBy()))
 			eventsReportChange(b)
 
 			gates.set(false)
@@ -217,7 +246,7 @@ func TestHeldSpecIsNotObserved(t *testing.T) {
 	gates := &fakeGatekeeper{}
 	b := newBench(t, &step{reconcile: applies("1"), gates: gates, behavior: reconcile.HoldsSync})
 	b.until("the object is ready", isReadyWith("1"))
-	gates.set(true, closedGate())
+	gates.set(true, aGate())
 	b.patch(`{"spec":{"url":"https://example.com/y"}}`)
 	b.until("the new spec is pending", func(o *sourcev1.GitRepository) error {
 		if o.Status.Pending == nil || o.Status.ObservedGeneration == o.Generation || reconcile.IsReady(o) {
@@ -243,13 +272,13 @@ func TestWorkInProgressIsFinishedBehindClosedGate(t *testing.T) {
 	b := newBench(t, &step{reconcile: rollout, gates: gates, behavior: reconcile.HoldsSync})
 	b.until("the rollout is in progress", has("Reconciling", metav1.ConditionTrue, "Progressing"))
 
-	gates.set(true, closedGate())
+	gates.set(true, aGate())
 	b.edges.NotifyDependents(gateRef)
 	b.until("the rollout continues behind the closed gate",
 		all(has("Approved", metav1.ConditionFalse, "GateClosed"),
 			has("Reconciling", metav1.ConditionTrue, "Progressing")))
 
-	gates.set(true, closedGate(func(c *reconcile.ClosedGate) { c.StopsProgress = true }))
+	gates.set(true, aGate(func(g *gatingv1.Gate) { g.Spec.Overrun = gatingv1.OverrunStop }))
 	b.edges.NotifyDependents(gateRef)
 	b.until("a gate with StopsProgress stops the rollout", all(lacks("Reconciling"),
 		has("Ready", metav1.ConditionUnknown, "GateClosed"), isPending("1")))
@@ -261,7 +290,7 @@ func TestWorkInProgressIsFinishedBehindClosedGate(t *testing.T) {
 }
 
 func TestGatesDoNotHoldDeletion(t *testing.T) {
-	gates := &fakeGatekeeper{exists: true, closed: []reconcile.ClosedGate{closedGate()}}
+	gates := &fakeGatekeeper{exists: true, gates: []decision.Gate{aGate()}}
 	b := newBench(t, &step{reconcile: applies("1"), gates: gates, behavior: reconcile.HoldsSync})
 	b.until("the object waits", has("Ready", metav1.ConditionUnknown, "GateClosed"))
 	b.delete()

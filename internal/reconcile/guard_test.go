@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -19,7 +20,7 @@ type brokenGates struct {
 	repaired atomic.Bool
 }
 
-func (b *brokenGates) ClosedGates([]reconcile.Ref, reconcile.Gated, bool) []reconcile.ClosedGate {
+func (b *brokenGates) Snapshot([]reconcile.Ref, reconcile.Gated) []decision.Gate {
 	if !b.repaired.Load() {
 		panic("oh")
 	}

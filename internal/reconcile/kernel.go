@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/seal"
 	"github.com/sluice-gitops/sluice/internal/shard"
@@ -83,7 +84,7 @@ type Pass[T Object] struct {
 // the revision, and calls it again if the revision changes within the pass. When it returns an error, the step returns
 // [Held] or [Failed] with that error.
 func (p *Pass[T]) Admit(revision string) error {
-	return p.record(revision, p.admission.at(p.changeOf(revision)).admit(revision, nil))
+	return p.admit(revision, func(g decision.Gate) decision.Ruling { return p.admission.judge(g, nil) })
 }
 
 // HasRules reports whether a gate decides by the content of a change.
@@ -96,18 +97,20 @@ func (p *Pass[T]) AdmitChange(revision string, change func() (Change, error)) er
 		return p.Admit(revision)
 	}
 	what, err := change()
-	a := p.admission.at(p.changeOf(revision))
-	switch {
-	case err != nil:
-		return p.record(revision, a.refuse(revision, err))
-	case what == nil:
-		return p.record(revision, a.admitUnchanged(revision))
-	}
-	return p.record(revision, a.admit(revision, what))
+	return p.admit(revision, func(g decision.Gate) decision.Ruling {
+		switch {
+		case err != nil:
+			return decision.Undecided(decision.ChangeFailed, err.Error())
+		case what == nil:
+			return decision.Ruling{Unchanged: true}
+		}
+		return p.admission.judge(g, what)
+	})
 }
 
-// record records a revision that gates let through.
-func (p *Pass[T]) record(revision string, held error) error {
+// admit asks the gates about a revision, and records it if they let it through. judge is what a gate with rules says.
+func (p *Pass[T]) admit(revision string, judge func(decision.Gate) decision.Ruling) error {
+	held := p.admission.decide(decision.Change{Revision: revision, Variant: p.changeOf(revision)}, judge)
 	if held != nil && revision != "" && revision == p.CurrentRevision && p.WasAdmitted(revision) &&
 		p.admitted.Generation == p.Object.GetGeneration() {
 		held = nil

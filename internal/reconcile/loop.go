@@ -196,7 +196,7 @@ func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]
 	dropUnsealed(obj, pass.admitted)
 	pass.wasReverted = revertedOf(obj)
 	if pass.admission != nil && pass.admitted != nil {
-		pass.admission.taken = pass.admitted.Revision
+		pass.admission.object.Taken = pass.admitted.Revision
 	}
 	pass.InProgress = isInProgress(obj) && pass.admission.allowsProgress() && pass.admitted != nil &&
 		pass.admitted.Generation == obj.GetGeneration()
@@ -210,7 +210,7 @@ func (l *loop[T]) runStep(ctx context.Context, pass *Pass[T], w *statusWriter[T]
 		l.sealAdmitted(pass, outcome)
 	}
 	if outcome.state == held {
-		outcome.reason, outcome.message = pass.admission.closed[0].Reason, l.gateMessage(pass.admission)
+		outcome.reason, outcome.message = pass.admission.held[0].Reason(), l.gateMessage(pass.admission)
 	}
 	return outcome
 }

@@ -5,28 +5,33 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 )
 
 // Gates with spec.onFailure or spec.waves watch what they let through: the kernel records since when an object is Ready
 // with it, and whether it became unhealthy, in a sealed part of its status. The gates get it, and decide.
 
-// Watch is how gates with spec.onFailure or spec.waves watch an object.
-type Watch struct {
-	Gates []Ref         // those with spec.onFailure or spec.waves
-	Soak  time.Duration // the longest time of these gates
-	// Reverts reports whether one of them makes objects go back to what was healthy.
-	Reverts bool
+// watch is how gates with spec.onFailure or spec.waves watch an object.
+type watch struct {
+	gates []types.NamespacedName // the ones with spec.onFailure or spec.waves
+	soak  time.Duration          // the longest time of these gates
+	// reverts reports whether one of them makes objects go back to what was healthy.
+	reverts bool
 }
 
-// Refusal is why a gate with spec.onFailure refuses a revision.
-type Refusal struct {
-	State   string // for messages, such as "refuses revision 'main@sha1:…', which failed"
-	Reason  string // the object that failed first, and its cause
-	Reverts bool   // objects that have the revision go back to the last healthy one
-
-	gate Ref
+// watchOf returns how gates watch what they let through.
+func watchOf(gates []decision.Gate) (w watch) {
+	for _, g := range gates {
+		if soak, reverts, watches := g.Watches(); watches {
+			w.gates = append(w.gates, g.Key)
+			w.soak, w.reverts = max(w.soak, soak), w.reverts || reverts
+		}
+	}
+	return w
 }
 
 // maxFailureText bounds the causes of failures, in bytes.
@@ -73,29 +78,31 @@ func (p *Pass[T]) WasHealthy() bool {
 func (p *Pass[T]) MayCountAsHealthy() bool { return !p.admission.isWatched() || p.WasHealthy() }
 
 // MayGoBack reports whether a gate may make the object go back. What was healthy must be kept then.
-func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.Reverts }
+func (p *Pass[T]) MayGoBack() bool { return p.admission != nil && p.admission.watch.reverts }
 
-// Refused returns why a gate makes the object go back from what it has; nil if none does. An object goes back once: if
+// Refused returns how a gate makes the object go back from what it has; nil if none does. An object goes back once: if
 // it is unhealthy then, it stays.
-func (p *Pass[T]) Refused() *Refusal {
+func (p *Pass[T]) Refused() *meta.Reverted {
 	if p.admitted == nil || p.wasReverted != nil || !p.admission.isWatched() {
 		return nil
 	}
-	r, gate := p.admission.refusal(p.admitted.Revision, p.admitted.Change)
-	if r == nil || !r.Reverts {
-		return nil
+	from := p.admitted
+	for _, g := range p.admission.gates {
+		if refused := g.Refusal(p.admission.object, from.Revision, from.Change); refused.Holds() {
+			return &meta.Reverted{From: from.Revision, Change: from.Change, Gate: g.Key.String(),
+				Reason: refused.Args.Message}
+		}
 	}
-	r.gate = gate
-	return r
+	return nil
 }
 
-// GoBack makes the pass move the object to an earlier revision, from one that gates refuse. A nil refusal continues
+// GoBack makes the pass move the object to an earlier revision, as [Pass.Refused] says. If that is nil, it continues
 // what an earlier pass began.
-func (p *Pass[T]) GoBack(to string, r *Refusal) {
+func (p *Pass[T]) GoBack(to string, refused *meta.Reverted) {
 	p.revision, p.reverted = to, p.wasReverted
-	if r != nil {
-		p.reverted = &meta.Reverted{From: p.admitted.Revision, Change: p.admitted.Change, To: to,
-			Gate: r.gate.NamespacedName.String(), Reason: r.Reason}
+	if refused != nil {
+		p.reverted = refused
+		p.reverted.To = to
 	}
 }
 
@@ -107,33 +114,17 @@ func (p *Pass[T]) Reverted() *meta.Reverted {
 	return p.reverted
 }
 
-func (a *admission) isWatched() bool { return a != nil && len(a.watch.Gates) > 0 }
-
-// refusal returns why one of the gates refuses a revision, and which; nil if none does.
-func (a *admission) refusal(revision, change string) (*Refusal, Ref) {
-	if a == nil {
-		return nil, Ref{}
-	}
-	for _, c := range a.asked {
-		if c.Refuses == nil {
-			continue
-		}
-		if r := c.Refuses(revision, change); r != nil {
-			return r, c.Gate
-		}
-	}
-	return nil, Ref{}
-}
+func (a *admission) isWatched() bool { return a != nil && len(a.watch.gates) > 0 }
 
 // shown returns the closed gates that the status of an object shows. An object that only is observed, and for which no
 // change waits, does not show gates that are closed because of a failure: they hold nothing.
-func (a *admission) shown(o Outcome) []ClosedGate {
-	closed := a.blocking()
+func (a *admission) shown(o Outcome) []decision.Decision {
+	held := a.blocking()
 	if o.watched && (o.pending == nil || o.pending.Revision == "") &&
-		!slices.ContainsFunc(closed, func(c ClosedGate) bool { return !c.Failed }) {
+		!slices.ContainsFunc(held, func(d decision.Decision) bool { return !d.Failed }) {
 		return nil
 	}
-	return closed
+	return held
 }
 
 // Watched marks the outcome of an object that gates hold, and whose health was checked because one of them watches
@@ -179,7 +170,7 @@ func (l *loop[T]) sealAdmitted(pass *Pass[T], o Outcome) {
 	if !pass.admission.isWatched() {
 		a.Change, a.ReadyAt, a.Failure = "", nil, nil
 	} else {
-		l.judge(a, pass.admission.watch.Soak, o)
+		l.judge(a, pass.admission.watch.soak, o)
 	}
 	status.Reverted = pass.Reverted()
 	if status.Reverted != nil && status.Reverted.Since.IsZero() {
@@ -209,9 +200,9 @@ func (l *loop[T]) tellGates(obj T, a *admission) {
 	if !ok || l.Gates == nil || l.GateBehavior != HoldsSync {
 		return
 	}
-	var gates []Ref
+	var gates []types.NamespacedName
 	if a != nil {
-		gates = a.watch.Gates
+		gates = a.watch.gates
 	}
 	l.Gates.SetObserved(l.ref(obj), gates, gated.Held().DeepCopy())
 }

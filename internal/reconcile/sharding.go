@@ -3,11 +3,9 @@ package reconcile
 import (
 	"context"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
@@ -111,40 +110,35 @@ func (l *loop[T]) observeElsewhere(obj T) {
 	}
 	ref, gates := l.ref(obj), l.Gates.GatesFor(l.ref(obj), gated)
 	l.Edges.Set(ref, append(references, gates...))
-	l.Gates.SetWaiting(ref, l.holding(gates, gated), gated.Held().Pending)
+	snapshot := l.Gates.Snapshot(gates, gated)
+	l.Gates.SetWaiting(ref, l.holding(snapshot, obj, gated.Held()), gated.Held().Pending)
 	if l.GateBehavior == HoldsSync {
 		has := &meta.Held{Admitted: l.admittedOf(obj)}
 		if has.Admitted != nil {
 			has.Reverted = revertedOf(obj)
 		}
-		l.Gates.SetObserved(ref, l.Gates.Watches(gates).Gates, has)
+		l.Gates.SetObserved(ref, watchOf(snapshot).gates, has)
 	}
 }
 
-// holding returns the gates that hold an object of another process: those that are closed for its pending revision, and
-// those that its condition names, as their rules or waves hold it.
-func (l *loop[T]) holding(gates []Ref, obj Gated) (holding []ClosedGate) {
-	pending := obj.Held().Pending
-	if pending == nil || len(gates) == 0 {
+// holding returns the gates that hold an object of another process: the ones that its status names, as their rules or
+// waves hold it, and those that are closed for its pending revision.
+func (l *loop[T]) holding(gates []decision.Gate, obj T, has *meta.Held) (holding []decision.Decision) {
+	if has.Pending == nil {
 		return nil
 	}
-	condition := meta.BlockedCondition
-	if l.GateBehavior == HoldsSync {
-		condition = meta.ApprovedCondition
-	}
-	message := ""
-	if c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, condition); c != nil &&
-		(c.Status == metav1.ConditionTrue) == (condition == meta.BlockedCondition) {
-		message = c.Message
-	}
-	for _, c := range l.Gates.ClosedGates(gates, obj, false) {
-		_, state, isNamed := strings.Cut(message, "gate '"+c.Gate.NamespacedName.String()+"' ")
-		if isNamed {
-			c.State, _, _ = strings.Cut(state, ", gate '")
-			c.State = strings.TrimSuffix(c.State, ".")
+	now, ref := l.Clock.Now(), l.ref(obj)
+	asks := decision.Object{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	for _, g := range gates {
+		d := decision.Decide(g, asks, decision.Change{Revision: has.Pending.Revision}, now)
+		for _, by := range has.HeldBy {
+			if by.Gate == g.Key.String() {
+				d.Cause = decision.Cause{Code: decision.Recorded,
+					Args: decision.Args{Rule: by.Rule, Message: by.Message}}
+			}
 		}
-		if isNamed || !c.Open && (c.Allows == nil || !c.Allows(pending.Revision)) {
-			holding = append(holding, c)
+		if d.Holds() {
+			holding = append(holding, d)
 		}
 	}
 	return holding

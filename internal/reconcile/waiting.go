@@ -9,53 +9,60 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 )
 
 const (
-	waitingAt   = "; waiting at gate " // separates what an object is from what it waits for, in the message of Ready
-	shortDigest = 8                    // characters of a digest in this message
-	maxRevision = 80                   // bytes
+	thenWaits   = "; " // between what an object is and what it waits for, in the message of Ready
+	waitingAt   = "waiting at gate "
+	shortDigest = 8  // characters of a digest in this message
+	maxRevision = 80 // bytes
 )
 
 // describeWaiting adds to the message of Ready which change waits at which gates, or removes it if none waits. Ready
 // keeps everything else: the object is still what it was.
-func describeWaiting(obj Object, closed []ClosedGate, pending *meta.Pending) {
+func describeWaiting(obj Object, h *meta.Held) {
 	c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady)
 	if c == nil || c.Status == metav1.ConditionUnknown {
 		return
 	}
 	c.Message = withoutWaiting(c.Message)
-	if pending == nil || pending.Revision == "" || len(closed) == 0 {
-		return
+	if text := WaitingAt(obj.GetNamespace(), h); text != "" {
+		text = thenWaits + text
+		c.Message = excerpt.Bytes(c.Message, maxMessage-len(text)) + text
+	}
+}
+
+// WaitingAt says which change of an object in a namespace waits at which gates; empty if none waits.
+func WaitingAt(namespace string, h *meta.Held) string {
+	if h.Pending == nil || h.Pending.Revision == "" || len(h.HeldBy) == 0 {
+		return ""
 	}
 	var gates []string
-	for _, g := range closed[:min(len(closed), maxClosed)] {
-		name := "'" + g.Gate.NamespacedName.String() + "'"
-		if g.Gate.Namespace == obj.GetNamespace() {
-			name = "'" + g.Gate.Name + "'"
-		}
-		if g.Reason == meta.GateNotFoundReason {
+	for _, by := range h.HeldBy[:min(len(h.HeldBy), maxClosed)] {
+		name := "'" + strings.TrimPrefix(by.Gate, namespace+"/") + "'"
+		if by.Code == decision.NotFound.Name {
 			name += " (not found)"
 		}
 		gates = append(gates, name)
 	}
-	if more := len(closed) - maxClosed; more > 0 {
+	if more := len(h.HeldBy) - maxClosed; more > 0 {
 		gates = append(gates, fmt.Sprintf("and %d more", more))
 	}
-	text := waitingAt + strings.Join(gates, ", ") + " for " + shortRevision(pending.Revision)
-	switch n := pending.Created + pending.Configured + pending.Deleted; n {
+	text := waitingAt + strings.Join(gates, ", ") + " for " + shortRevision(h.Pending.Revision)
+	switch n := h.Pending.Created + h.Pending.Configured + h.Pending.Deleted; n {
 	case 0:
 	case 1:
 		text += " (1 change)"
 	default:
 		text += fmt.Sprintf(" (%d changes)", n)
 	}
-	c.Message = excerpt.Bytes(c.Message, maxMessage-len(text)) + text
+	return text
 }
 
 // withoutWaiting returns the message of Ready without what [describeWaiting] added.
 func withoutWaiting(message string) string {
-	before, _, _ := strings.Cut(message, waitingAt)
+	before, _, _ := strings.Cut(message, thenWaits+waitingAt)
 	return before
 }
 

@@ -174,7 +174,7 @@ func (p *pendingReader) others(id string, g *view.Gate) []*view.Item {
 	if p.byGate == nil {
 		p.byGate = map[string][]*view.Item{}
 		for _, i := range p.Model.List(func(i *view.Item) bool { return i.Held != "" && p.may(i) }) {
-			for _, gate := range i.Gates {
+			for _, gate := range i.HeldBy {
 				p.byGate[gate] = append(p.byGate[gate], i)
 			}
 		}

@@ -11,16 +11,9 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/gate"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/risk"
-)
-
-// Outcomes of decisions that no rule makes.
-const (
-	OutcomeOpen    gatingv1.Outcome = "open"    // no rule applies, and the gate is open
-	OutcomeClosed  gatingv1.Outcome = "closed"  // no rule applies, and the gate is closed
-	OutcomeWaits   gatingv1.Outcome = "waits"   // the gate would let it through, but its waves hold it at first
-	OutcomeUnknown gatingv1.Outcome = "unknown" // the gate or the change is not known, so the change is held
 )
 
 // Decision is what a gate would decide about a change of an object.
@@ -43,40 +36,25 @@ func (s *Simulation) Decisions(ctx context.Context, kind string, o reconcile.Gat
 	}
 	var out []Decision
 	for _, key := range keys {
-		g, err := s.read(ctx, key)
+		d, err := s.decide(ctx, key, o, "", func(g *gatingv1.Gate) decision.Ruling {
+			if c == nil {
+				return decision.Undecided(decision.ChangeUnknown, "")
+			}
+			return gate.Judge(ctx, g, o, c)
+		})
 		if err != nil {
 			return nil, err
 		}
-		d := Decision{Gate: key.String(), Outcome: OutcomeUnknown, Message: g.missing}
-		if g.gate != nil {
-			d = s.decide(ctx, g.gate, o, c)
-		}
-		out = append(out, d)
+		out = append(out, decisionOf(d))
 	}
 	return out, nil
 }
 
-// decide returns what a gate decides about a change. Its revision is not known, as it has not landed.
-func (s *Simulation) decide(ctx context.Context, g *gatingv1.Gate, o reconcile.Gated, c *risk.Change) Decision {
-	out := Decision{Gate: client.ObjectKeyFromObject(g).String(), Outcome: OutcomeUnknown}
-	if c == nil && len(g.Spec.Rules) > 0 {
-		out.Message = "has rules, which decide when the change is known"
-		return out
-	}
-	d := gate.Decide(ctx, g, "", c, o, s.at)
-	out.Passes, out.Message = d.Held == "", d.Held
-	switch {
-	case d.Waits:
-		out.Outcome = OutcomeWaits
-	case d.Rule != nil:
+// decisionOf returns what commands show of a decision.
+func decisionOf(d decision.Decision) Decision {
+	out := Decision{Gate: d.Gate.String(), Passes: !d.Holds(), Outcome: d.Result(), Message: d.Detail()}
+	if d.Rule != nil && out.Outcome != decision.OutcomeWaits {
 		out.Outcome, out.Rule, out.Approvals = d.Rule.Outcome, d.Rule.Name, d.Rule.Approvals
-	case out.Passes:
-		out.Outcome = OutcomeOpen
-	case !d.Failed:
-		out.Outcome = OutcomeClosed
-	}
-	if out.Outcome == OutcomeClosed && g.Status.Why != nil && g.Status.Why.Message != "" {
-		out.Message += ": " + g.Status.Why.Message
 	}
 	return out
 }
@@ -118,7 +96,8 @@ func (s *Simulation) list(ctx context.Context) error {
 	s.listed, s.all = true, list.Items
 	for n := range s.all {
 		g := &s.all[n]
-		s.gates[client.ObjectKeyFromObject(g)] = &simulatedGate{gate: gate.Simulate(g, s.at)}
+		key := client.ObjectKeyFromObject(g)
+		s.gates[key] = &decision.Gate{Key: key, Gate: gate.Simulate(g, s.at)}
 	}
 	return nil
 }

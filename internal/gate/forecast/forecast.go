@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -78,21 +79,15 @@ type Simulation struct {
 
 	client     client.Reader
 	at         time.Time
-	gates      map[types.NamespacedName]*simulatedGate
+	gates      map[types.NamespacedName]*decision.Gate
 	namespaces func(name string) (labels.Set, bool)
 	listed     bool
 	all        []gatingv1.Gate
 }
 
-// simulatedGate is a gate at the time of the simulation, or the reason why it could not be read.
-type simulatedGate struct {
-	gate    *gatingv1.Gate
-	missing string
-}
-
 // NewSimulation returns a simulation at the given time.
 func NewSimulation(c client.Reader, at time.Time) *Simulation {
-	return &Simulation{client: c, at: at, gates: map[types.NamespacedName]*simulatedGate{},
+	return &Simulation{client: c, at: at, gates: map[types.NamespacedName]*decision.Gate{},
 		namespaces: gate.NamespaceLabels(c)}
 }
 
@@ -118,7 +113,7 @@ func gateKey(g meta.GateReference, o reconcile.Gated) types.NamespacedName {
 }
 
 // HeldBy returns why each closed gate holds an object, as "namespace/name: reason". It returns nothing if all let the
-// object's pending revision through. A gate that does not exist or that the caller may not read holds.
+// object's pending revision through.
 func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, error) {
 	revision := ""
 	if p := o.Held().Pending; p != nil {
@@ -126,49 +121,52 @@ func (s *Simulation) HeldBy(ctx context.Context, o reconcile.Gated) ([]string, e
 	}
 	var reasons []string
 	for _, key := range GatesOf(o) {
-		g, err := s.read(ctx, key)
+		d, err := s.decide(ctx, key, o, revision, func(*gatingv1.Gate) decision.Ruling {
+			return decision.Undecided(decision.ChangeUnknown, "")
+		})
 		if err != nil {
 			return nil, err
 		}
-		refused := ""
-		if g.gate != nil {
-			refused = gate.Refused(g.gate, o, revision, "")
-		}
-		switch {
-		case g.gate == nil:
-			reasons = append(reasons, fmt.Sprintf("%s: %s", key, g.missing))
-		case refused != "":
-			reasons = append(reasons, fmt.Sprintf("%s: %s", key, refused))
-		case len(g.gate.Spec.Rules) > 0:
-			reasons = append(reasons, fmt.Sprintf("%s: it has rules, which decide when the change is known", key))
-		case gate.Allows(g.gate, revision, s.at):
-			if turn := gate.Turn(g.gate, o, revision, s.at); turn != "" {
-				reasons = append(reasons, fmt.Sprintf("%s: %s", key, turn))
-			}
-		case len(g.gate.Status.ApprovedRevisions) > 0:
-			reasons = append(reasons, fmt.Sprintf("%s: only approved for %s", key,
-				strings.Join(g.gate.Status.ApprovedRevisions, ", ")))
-		default:
-			reasons = append(reasons, fmt.Sprintf("%s: %s", key, g.gate.Status.Why.Message))
+		if d.Holds() {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", key, d.Alone()))
 		}
 	}
 	return reasons, nil
 }
 
-func (s *Simulation) read(ctx context.Context, key types.NamespacedName) (*simulatedGate, error) {
+// decide returns what a gate would decide about a change of an object to a revision. judge is what its rules say.
+func (s *Simulation) decide(ctx context.Context, key types.NamespacedName, o reconcile.Gated, revision string,
+	judge func(*gatingv1.Gate) decision.Ruling) (decision.Decision, error) {
+	g, err := s.read(ctx, key)
+	if err != nil {
+		return decision.Decision{}, err
+	}
+	change := decision.Change{Revision: revision}
+	if g.AsksRules(s.at) {
+		change.Rules = judge(g.Gate)
+	}
+	d := decision.Decide(*g, gate.Asker(o), change, s.at)
+	if d.NeedsTurn {
+		d.Cause = gate.Turn(g.Gate, o, revision, s.at)
+	}
+	return d, nil
+}
+
+// read returns a gate at the time of the simulation. A gate that does not exist or that the caller may not read holds.
+func (s *Simulation) read(ctx context.Context, key types.NamespacedName) (*decision.Gate, error) {
 	if g := s.gates[key]; g != nil {
 		return g, nil
 	}
-	live, g := &gatingv1.Gate{}, &simulatedGate{}
+	live, g := &gatingv1.Gate{}, &decision.Gate{Key: key}
 	switch err := s.client.Get(ctx, key, live); {
 	case apierrors.IsNotFound(err):
-		g.missing = "the gate does not exist"
+		g.Blocked = decision.NotFound
 	case apierrors.IsForbidden(err):
-		g.missing = "you may not read the gate, so it counts as closed"
+		g.Blocked = decision.Unreadable
 	case err != nil:
 		return nil, fmt.Errorf("cannot get Gate '%s': %w", key, err)
 	default:
-		g.gate = gate.Simulate(live, s.at)
+		g.Gate = gate.Simulate(live, s.at)
 	}
 	s.gates[key] = g
 	return g, nil

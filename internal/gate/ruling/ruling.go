@@ -98,14 +98,9 @@ type Asker struct {
 	Labels                map[string]string
 }
 
-// Ruling is what the rules say about a change.
-type Ruling struct {
-	Rule *gatingv1.Rule // that decides; nil if none applies
-	Err  error          // why the rules could not be evaluated: the change must not pass
-}
-
-// Of returns the first rule that applies to a change. Rules after it are not evaluated.
-func (r *Rules) Of(ctx context.Context, c *risk.Change, by Asker) Ruling {
+// Of returns the first rule that applies to a change; nil if none does. Rules after it are not evaluated. The error is
+// why the rules could not be evaluated: the change must not pass then.
+func (r *Rules) Of(ctx context.Context, c *risk.Change, by Asker) (*gatingv1.Rule, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	labels := map[string]any{}
@@ -119,12 +114,12 @@ func (r *Rules) Of(ctx context.Context, c *risk.Change, by Asker) Ruling {
 		switch {
 		case err != nil:
 			text := c.Redact(excerpt.Line(err.Error(), maxMessage))
-			return Ruling{Err: fmt.Errorf("its rule '%s' cannot be evaluated: %s", r.rules[i].Name, text)}
+			return nil, fmt.Errorf("its rule '%s' cannot be evaluated: %s", r.rules[i].Name, text)
 		case applies:
-			return Ruling{Rule: &r.rules[i].Rule}
+			return &r.rules[i].Rule, nil
 		}
 	}
-	return Ruling{}
+	return nil, nil
 }
 
 // known returns the value of a change without what is not known, so that an expression which asks for it fails instead

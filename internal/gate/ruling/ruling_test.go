@@ -62,13 +62,13 @@ func TestOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := image
-			r := rules.Of(t.Context(), &c, Asker{Kind: "Kustomization", Namespace: "apps", Name: "web"})
+			rule, err := rules.Of(t.Context(), &c, Asker{Kind: "Kustomization", Namespace: "apps", Name: "web"})
 			got := ""
 			switch {
-			case r.Err != nil:
-				got = r.Err.Error()
-			case r.Rule != nil:
-				got = r.Rule.Name
+			case err != nil:
+				got = err.Error()
+			case rule != nil:
+				got = rule.Name
 			}
 			if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
@@ -83,9 +83,8 @@ func TestSecretsAreMaskedInErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := image
-	r := rules.Of(t.Context(), &c, Asker{})
-	if r.Err == nil || strings.Contains(r.Err.Error(), "s3cret") {
-		t.Errorf("got %v", r.Err)
+	if _, err := rules.Of(t.Context(), &c, Asker{}); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v", err)
 	}
 }
 

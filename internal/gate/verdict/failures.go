@@ -3,19 +3,12 @@ package verdict
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 )
-
-// Names reports whether a name is that of a revision, such as main@sha1:<hex>. The name may leave out the part before
-// the "@".
-func Names(name, revision string) bool {
-	_, digest, hasName := strings.Cut(revision, "@")
-	return name != "" && (name == revision || hasName && name == digest)
-}
 
 // left returns the failures that count at t: those that were not answered since.
 func (in Input) left(t time.Time) []gatingv1.FailedChange {
@@ -31,11 +24,12 @@ func (in Input) isAnswered(f gatingv1.FailedChange, t time.Time) bool {
 		if r == nil || r.At.After(t) || !r.At.After(f.Since.Time) {
 			continue
 		}
-		if r == in.Requests.Override || Names(r.Revision, f.Revision) || r.Revision == "" && !in.Reverts {
+		if r == in.Requests.Override || decision.Names(r.Revision, f.Revision) || r.Revision == "" && !in.Reverts {
 			return true
 		}
 	}
-	return slices.ContainsFunc(in.named(f.Since.Time, t), func(name string) bool { return Names(name, f.Revision) })
+	return slices.ContainsFunc(in.named(f.Since.Time, t),
+		func(name string) bool { return decision.Names(name, f.Revision) })
 }
 
 // named returns the revisions that were approved by name, by enough people, after a time. A gate that requires no

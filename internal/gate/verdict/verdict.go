@@ -189,28 +189,25 @@ func (in Input) base(t time.Time) Verdict {
 // requested returns the verdict of a request that is in force. Otherwise is the state without the request.
 func (in Input) requested(r *Request, opens, otherwise bool, t time.Time) Verdict {
 	v := Verdict{Open: opens, Reason: gatingv1.WhyRequested, By: r.By, From: r.From, RequestedAt: r.At}
-	v.Message = "Gate close requested"
+	verb, by := "close", " by "
 	if opens {
-		v.Message = "Gate open requested"
+		verb = "open"
 		if r.Revision != "" {
 			v.Revisions = []string{r.Revision}
 		}
 	}
+	v.Message = "Gate " + verb + " requested"
 	if opens == otherwise {
 		v.ResetAt = r.At
 	} else if end := in.ends(r, opens, t); !end.IsZero() {
-		v.ResetAt = end
+		v.ResetAt, by = end, ", requested by "
 		v.Message = "Gate scheduled for opening at " + stamp(end)
 		if opens {
 			v.Message = "Gate scheduled for closing at " + stamp(end)
 		}
 	}
-	v.Why = v.Message
-	switch {
-	case r.By != "" && strings.HasSuffix(v.Message, "requested"):
-		v.Why += " by " + r.By
-	case r.By != "":
-		v.Why += ", requested by " + r.By
+	if v.Why = v.Message; r.By != "" {
+		v.Why += by + r.By
 	}
 	if r.Reason != "" {
 		v.Why += ": " + r.Reason

@@ -4,15 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-)
 
-// title returns the name of a wave for messages.
-func (w Wave) title() string {
-	if w.Name == "" {
-		return "the last wave (objects that no wave selects)"
-	}
-	return "wave '" + w.Name + "'"
-}
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
+)
 
 // Describe says how far a roll-out is, and what it waits for.
 func (d *Decision) Describe(waves []Wave) string {
@@ -20,7 +14,7 @@ func (d *Decision) Describe(waves []Wave) string {
 		return "all objects have revision '" + d.Revision + "'" + d.describeEmpty()
 	}
 	w := waves[d.Current]
-	text := fmt.Sprintf("%s: %d of %d have revision '%s' and are Ready", w.title(), d.Done,
+	text := fmt.Sprintf("%s: %d of %d have revision '%s' and are Ready", decision.WaveTitle(w.Name), d.Done,
 		d.Total, d.Revision)
 	switch {
 	case !d.Until.IsZero():
@@ -44,29 +38,30 @@ func (d *Decision) describeEmpty() string {
 	return "; waves '" + strings.Join(d.Empty, "', '") + "' select no object"
 }
 
-// Waits says what a member that may not take a revision waits for, after the name of the gate. It changes only with the
-// wave in progress and with what holds it, not with the number of members that have the revision.
-func (d *Decision) Waits(waves []Wave, m *Member, revision string) string {
+// Waits returns what a member that may not take a revision waits for. It changes with the wave in progress and with
+// what holds that wave, but not with the number of members that have the revision.
+func (d *Decision) Waits(waves []Wave, m *Member, revision string) decision.Cause {
 	switch {
 	case revision != d.Revision:
-		return fmt.Sprintf("lets its waves move to revision '%s' first", d.Revision)
+		return decision.Cause{Code: decision.WaveOtherRevision, Args: decision.Args{Revision: d.Revision}}
 	case m.Wave < 0 || m.Wave >= len(waves) || d.IsComplete(waves):
-		return "has not decided about the wave of the object yet"
+		return decision.Cause{Code: decision.WaveUndecided}
 	}
-	own, current := waves[m.Wave], waves[d.Current]
+	own := waves[m.Wave]
+	args := decision.Args{Wave: own.Name, Current: waves[d.Current].Name, Message: d.Held}
 	switch {
 	case d.Current >= m.Wave && d.Held != "":
-		return fmt.Sprintf("holds %s: %s", own.title(), d.Held)
+		return decision.Cause{Code: decision.WaveObstructed, Args: args}
 	case d.Current >= m.Wave && own.Max != nil:
-		return fmt.Sprintf("lets at most %s of %s move at a time", own.Max, own.title())
+		args.Max = own.Max.String()
+		return decision.Cause{Code: decision.WaveFull, Args: args}
 	case d.Current >= m.Wave:
-		return "holds " + own.title() + " until its other objects are Ready"
+		return decision.Cause{Code: decision.WaveBusy, Args: args}
 	case !d.Until.IsZero():
-		return fmt.Sprintf("holds %s until %s, when the soak of %s ends", own.title(), stamp(d.Until), current.title())
-	case d.Held != "":
-		return fmt.Sprintf("holds %s until %s is Ready: %s", own.title(), current.title(), d.Held)
+		args.Until = d.Until
+		return decision.Cause{Code: decision.WaveSoaks, Args: args}
 	}
-	return fmt.Sprintf("holds %s until %s is Ready", own.title(), current.title())
+	return decision.Cause{Code: decision.WaveNotReady, Args: args}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

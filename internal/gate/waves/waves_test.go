@@ -191,7 +191,7 @@ func TestWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(threeWaves, c.members, "2", c.state, start, gap)
-			if got := d.Waits(threeWaves, &c.members[c.of], c.revision); got != c.want {
+			if got := d.Waits(threeWaves, &c.members[c.of], c.revision).Text(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

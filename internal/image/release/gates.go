@@ -8,6 +8,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
@@ -30,12 +31,12 @@ func (g Gates) GatesFor(ref reconcile.Ref, obj reconcile.Gated) []reconcile.Ref 
 	return over
 }
 
-// ClosedGates implements [reconcile.Gatekeeper].
-func (g Gates) ClosedGates(over []reconcile.Ref, obj reconcile.Gated, manual bool) []reconcile.ClosedGate {
+// Snapshot implements [reconcile.Gatekeeper].
+func (g Gates) Snapshot(over []reconcile.Ref, obj reconcile.Gated) []decision.Gate {
 	if a := g.automation(obj); a != nil {
-		return g.Gatekeeper.ClosedGates(over, a, manual) // the automation may be what refers to a gate
+		return g.Gatekeeper.Snapshot(over, a) // the automation may be what refers to a gate
 	}
-	return g.Gatekeeper.ClosedGates(over, obj, manual)
+	return g.Gatekeeper.Snapshot(over, obj)
 }
 
 // automation returns the automation of a job that has not run yet; nil if it does not exist. The job waits for it then.

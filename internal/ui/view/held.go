@@ -51,30 +51,14 @@ func (w *whyer) hold(step *Step, i *Item) {
 	}
 }
 
-// holder returns the gate that holds the change of an object: one that lists it as waiting, or else a closed one. It
-// returns nil if there is none that the user may see.
+// holder returns the first gate that holds the change of an object; nil if there is none that the user may see.
 func (w *whyer) holder(i *Item) *Item {
-	var found *Item
-	for _, id := range i.Gates {
-		g := w.byID[id]
-		switch {
-		case g == nil || g.Gate == nil:
-		case g.Gate.waiter(i.ID) != nil:
+	for _, id := range i.HeldBy {
+		if g := w.byID[id]; g != nil && g.Gate != nil {
 			return g
-		case found == nil || found.Gate.Open && !g.Gate.Open:
-			found = g
 		}
 	}
-	return found
-}
-
-// waiter returns what the gate lists of an object that waits.
-func (g *Gate) waiter(id string) *Waiter {
-	n := slices.IndexFunc(g.Waiting, func(w Waiter) bool { return w.ID == id })
-	if n < 0 {
-		return nil
-	}
-	return &g.Waiting[n]
+	return nil
 }
 
 // next returns what to do about a change that waits at the gate, and when it goes on by itself, if that is known.
@@ -86,8 +70,10 @@ func (g *Gate) next(i *Item) (do string, until time.Time) {
 		return "repair the objects that failed, or let one revision pass: open or approve the gate for it by its name",
 			time.Time{}
 	}
-	if w := g.waiter(i.ID); w != nil && w.Rule != "" {
-		return g.satisfy(w.Rule), time.Time{}
+	for _, w := range g.Waiting {
+		if w.ID == i.ID && w.Rule != "" {
+			return g.satisfy(w.Rule), time.Time{}
+		}
 	}
 	for _, c := range g.Checks {
 		if do := c.next(i.Pending); do != "" {
@@ -113,7 +99,13 @@ func (g *Gate) next(i *Item) (do string, until time.Time) {
 // satisfy returns what to do about a rule that holds a change.
 func (g *Gate) satisfy(name string) string {
 	for _, r := range g.Rules {
-		if r.Name == name && r.Outcome == string(gatingv1.OutcomeApprovals) {
+		if r.Name != name {
+			continue
+		}
+		//exhaustive:enforce
+		switch gatingv1.Outcome(r.Outcome) {
+		case gatingv1.OutcomePass, gatingv1.OutcomeDeny:
+		case gatingv1.OutcomeApprovals:
 			return fmt.Sprintf("have the change approved, as rule '%s' requires: by %s", name, r.approvers())
 		}
 	}

@@ -100,6 +100,7 @@ type Item struct {
 	Risk         string    `json:"risk,omitempty"`   // of the change that waits
 	Change       string    `json:"change,omitempty"` // digest of the change that waits
 	Held         string    `json:"held,omitempty"`   // which gates hold the change, and why
+	HeldBy       []string  `json:"-"`                // IDs of these gates
 	Reverted     *Reverted `json:"reverted,omitempty"`
 	Past         []Past    `json:"past,omitempty"`        // the last revisions, oldest first
 	PullRequest  string    `json:"pullRequest,omitempty"` // URL of the last one that it opened
@@ -222,6 +223,9 @@ func (i *Item) setRelations(o reconcile.Object) {
 func (i *Item) setHeld(o reconcile.Object, h *meta.Held) {
 	for _, gate := range h.Gates {
 		i.Gates = append(i.Gates, gatingv1.GateKind+"/"+gate)
+	}
+	for _, by := range h.HeldBy[:min(len(h.HeldBy), maxRefs)] {
+		i.HeldBy = append(i.HeldBy, gatingv1.GateKind+"/"+by.Gate)
 	}
 	if p := h.Pending; p != nil {
 		i.Pending, i.Risk = excerpt.Bytes(p.Revision, maxRevision), excerpt.Bytes(p.Risk, maxText)
