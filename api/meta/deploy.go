@@ -1,10 +1,26 @@
 package meta
 
-// DependencyReference references an object of the same kind that must be ready first.
+// DependencyReference references an object that must exist or be ready first. Without a kind it is an object of the
+// kind of the dependent, which must be ready.
 type DependencyReference struct {
+	// APIVersion of the object, such as apps/v1. It can be omitted for well-known kinds.
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+
+	// Kind of the object. Defaults to the kind of the dependent.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
 	NamespacedName `json:",inline"`
-	// ReadyExpr is a CEL expression that is true when the dependency is ready. Its variables are self (the
-	// dependent object) and dep (the dependency).
+
+	// Ready makes an object with a kind count only when it is ready. Otherwise, it has to exist. Objects without a kind
+	// always have to be ready.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+
+	// ReadyExpr is a CEL expression that is true when the dependency is ready, instead of what ready checks. If the
+	// dependency has a kind, its variables are the fields of the dependency, such as status; otherwise they are self
+	// (the dependent object) and dep (the dependency).
 	// +optional
 	ReadyExpr string `json:"readyExpr,omitempty"`
 }

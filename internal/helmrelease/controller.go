@@ -181,6 +181,8 @@ func (c *Controller) dependencies() *rollout.Dependencies[*helmv2.HelmRelease] {
 		New:               func() *helmv2.HelmRelease { return &helmv2.HelmRelease{} },
 		DependsOn:         func(r *helmv2.HelmRelease) []meta.DependencyReference { return r.Spec.DependsOn },
 		Policy:            c.referencePolicy(),
+		Account:           func(r *helmv2.HelmRelease) string { return c.destination(r).ServiceAccount },
+		Watch:             c.Clusters.Dependencies,
 		AdditiveReadyExpr: c.Options.AdditiveReadyExpr,
 	}
 }

@@ -17,8 +17,8 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	apply := p.ApplyOptions()
 	apply.FieldManager, apply.OverrideManagers = kube.FieldManager, append(apply.OverrideManagers, helmManager)
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
-		Claims: p.claims,
-		Apply:  apply}
+		Claims: p.claims, Dependencies: p.dependencies,
+		Apply: apply}
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &helmrelease.Controller{

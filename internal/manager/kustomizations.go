@@ -18,8 +18,8 @@ import (
 
 func (p *process) addKustomizations(ctx context.Context) error {
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
-		Claims: p.claims,
-		Apply:  p.ApplyOptions()}
+		Claims: p.claims, Dependencies: p.dependencies,
+		Apply: p.ApplyOptions()}
 	p.closers = append(p.closers, clusters.Close)
 	o := kustomization.Options{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,

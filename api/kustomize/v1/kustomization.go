@@ -31,7 +31,7 @@ const (
 
 // KustomizationSpec defines what is built from which source, and how it is applied.
 type KustomizationSpec struct {
-	// DependsOn lists the Kustomizations that must be ready before this one is applied.
+	// DependsOn lists objects that must be ready, or exist, before this Kustomization is applied.
 	// +optional
 	DependsOn []DependencyReference `json:"dependsOn,omitempty"`
 
@@ -180,7 +180,7 @@ type KustomizationSpec struct {
 
 // Types shared by the kinds that deploy objects.
 type (
-	// DependencyReference references a Kustomization that must be ready first.
+	// DependencyReference references an object that must be ready, or exist, first.
 	DependencyReference = meta.DependencyReference
 	// KubeConfigReference references the credentials of a remote cluster.
 	KubeConfigReference = meta.KubeConfigReference
