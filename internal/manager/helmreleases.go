@@ -27,7 +27,7 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 		Clusters: clusters, Removal: p.removal(), Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
-			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(),
+			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(), Decryption: p.decryption(),
 			AllowDNS:         p.AllowsDNS(),
 			NoDigestTracking: p.IgnoresChartDigests(),
 			RetryOnFailure:   p.RetriesReleases(),

@@ -62,8 +62,9 @@ func (p *process) remoteClusters() *rollout.RemoteClusters {
 	}
 }
 
-func (p *process) decryption() kustomization.DecryptionOptions {
-	return kustomization.DecryptionOptions{
+func (p *process) decryption() access.Decryption {
+	return access.Decryption{
+		Reader:         p.mgr.GetAPIReader(),
 		Transport:      p.transport,
 		Identities:     p.remotes.Identities,
 		IgnoreMAC:      p.SOPSIgnoreMAC,

@@ -128,17 +128,17 @@ func TestInvalidDependencies(t *testing.T) {
 	}{
 		{on: meta.DependencyReference{Kind: "Deployment"}},
 		{on: meta.DependencyReference{Kind: "ResourceSet", Ready: true}},
-		{on: meta.DependencyReference{Kind: "Gadget"}, want: "the apiVersion of spec.dependsOn[0] is missing or invalid"},
-		{on: meta.DependencyReference{Kind: "Gadget", APIVersion: "a/b/c"},
-			want: "the apiVersion of spec.dependsOn[0] is missing or invalid"},
+		{on: meta.DependencyReference{Kind: "Gadget"}, want: "spec.dependsOn[0] is missing or invalid"},
+		{on: meta.DependencyReference{Kind: "Gadget", APIVersion: "a/b/c"}, want: "is missing or invalid"},
 		{on: meta.DependencyReference{APIVersion: "v1"}, want: "spec.dependsOn[0] has an apiVersion, but no kind"},
-		{on: meta.DependencyReference{Kind: "Pod", ReadyExpr: "status +"}, want: "spec.dependsOn[0].readyExpr is invalid"},
+		{on: meta.DependencyReference{Kind: "Pod", ReadyExpr: "status +"}, want: "dependsOn[0].readyExpr is invalid"},
 		{on: meta.DependencyReference{ReadyExpr: "dep.status +"}, want: "the readyExpr of dependency"},
 	} {
 		k := &kustomizev1.Kustomization{}
 		k.Spec.DependsOn = []meta.DependencyReference{c.on}
-		if err := d.CheckSpec(k); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", c.on, err, c.want)
+		got := fmt.Sprint(d.CheckSpec(k))
+		if (got == "<nil>") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %s, want %q", c.on, got, c.want)
 		}
 	}
 }

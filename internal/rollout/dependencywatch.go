@@ -29,7 +29,8 @@ import (
 // Reviewer authorizes reads of dependencies.
 type Reviewer interface {
 	// Allowed reports whether a user may do what the attributes say.
-	Allowed(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error)
+	Allowed(ctx context.Context, user *authenticationv1.UserInfo,
+		what *authorizationv1.ResourceAttributes) (bool, error)
 }
 
 // DependencyWatch watches dependencies of any kind, with the rights of the controllers. All controllers of a process
@@ -143,8 +144,8 @@ func targetOf(n int, on meta.DependencyReference, namespace string) (health.Targ
 		return target, fault.New(meta.InvalidSpecReason, "spec.dependsOn[%d] has an apiVersion, but no kind", n).
 			WithHint("Set kind, or remove apiVersion").Final()
 	case err != nil:
-		return target, fault.New(meta.InvalidSpecReason, "the apiVersion of spec.dependsOn[%d] is missing or invalid", n).
-			WithHint("Use group/version, such as apps/v1").Final()
+		return target, fault.New(meta.InvalidSpecReason, "the apiVersion of spec.dependsOn[%d] is missing or invalid",
+			n).WithHint("Use group/version, such as apps/v1").Final()
 	}
 	return target, nil
 }
@@ -169,8 +170,8 @@ func parseDependency(n int, on meta.DependencyReference, namespace string) (*dep
 	}
 	version := schema.GroupVersion{Group: target.Group, Version: target.Version}.String()
 	if d.check, err = health.NewCheck(version, on.Kind, ready, "", failed); err != nil {
-		return nil, fault.New(meta.InvalidCELExpressionReason, "spec.dependsOn[%d].readyExpr is invalid", n).Because(err).
-			WithHint("Correct it. It can use the fields of the object by name, such as status").Final()
+		return nil, fault.New(meta.InvalidCELExpressionReason, "spec.dependsOn[%d].readyExpr is invalid", n).
+			Because(err).WithHint("Correct it. It can use the fields of the object by name, such as status").Final()
 	}
 	return d, nil
 }
@@ -224,8 +225,9 @@ func (w *DependencyWatch) authorize(ctx context.Context, owner reconcile.Ref, ac
 	case d.target.Namespace == owner.Namespace || gk == definitions:
 		return true, nil
 	case d.reads:
-		return true, fault.New(meta.AccessDeniedReason, "dependency '%s' is in another namespace: its readyExpr cannot "+
-			"use the data of the Secret", d.target).WithHint("Use another object, or conditions without data").Final()
+		return true, fault.New(meta.AccessDeniedReason, "dependency '%s' is in another namespace: its readyExpr "+
+			"cannot use the data of the Secret", d.target).
+			WithHint("Use another object, or conditions without data").Final()
 	case account == "":
 		return true, nil
 	}
@@ -233,8 +235,9 @@ func (w *DependencyWatch) authorize(ctx context.Context, owner reconcile.Ref, ac
 		Verb: "get", Group: gk.Group, Version: d.target.Version, Resource: mapping.Resource.Resource,
 		Namespace: d.target.Namespace, Name: d.target.Name})
 	if err == nil && !allowed {
-		return true, fault.New(meta.AccessDeniedReason, "ServiceAccount '%s' may not get dependency '%s'", account, d.target).
-			WithHint("Allow the ServiceAccount to get %s, or remove the entry of spec.dependsOn", mapping.Resource.Resource)
+		return true, fault.New(meta.AccessDeniedReason, "ServiceAccount '%s' may not get dependency '%s'", account,
+			d.target).WithHint("Allow the ServiceAccount to get %s, or remove the entry of spec.dependsOn",
+			mapping.Resource.Resource)
 	}
 	return true, err
 }

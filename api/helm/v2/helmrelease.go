@@ -126,6 +126,10 @@ type HelmReleaseSpec struct {
 	// +optional
 	ValuesFrom []meta.ValuesReference `json:"valuesFrom,omitempty"`
 
+	// Decryption of the files of sources in valuesFrom.
+	// +optional
+	Decryption *meta.Decryption `json:"decryption,omitempty"`
+
 	// Values of the release.
 	// +optional
 	Values *apiextensionsv1.JSON `json:"values,omitempty"`

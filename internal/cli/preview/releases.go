@@ -32,7 +32,11 @@ func (r *run) helmReleases(ctx context.Context, g *graph) error {
 		if err != nil {
 			return err
 		}
-		if !byChart && !n.differs && !n.deleted && !r.usesConfig(key.Namespace, valuesOf(n.declared)...) {
+		byValues, err := r.changesValues(ctx, n.declared)
+		if err != nil {
+			return err
+		}
+		if !byChart && !byValues && !n.differs && !n.deleted && !r.usesConfig(key.Namespace, valuesOf(n.declared)...) {
 			continue
 		}
 		owner := newOwner(helmv2.HelmReleaseKind, key)
