@@ -62,7 +62,12 @@ func (d *debugHelmRelease) run(ctx context.Context, name string) error {
 	if !d.values && !d.origins {
 		return nil
 	}
-	composed, origins, err := localrelease.TraceValues(ctx, c, obj)
+	cfg, err := d.Config()
+	if err != nil {
+		return err
+	}
+	composed, origins, err := localrelease.TraceValues(ctx, localrelease.Cluster{Client: c, Config: cfg}, obj,
+		func(m string) { d.Warn("%s", m) })
 	if err != nil {
 		return fmt.Errorf("HelmRelease '%s': %w", d.key(name), err)
 	}

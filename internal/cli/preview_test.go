@@ -97,6 +97,28 @@ func TestPreviewOffline(t *testing.T) {
 	run(t, "preview", "--from-dir", other, "--to-dir", dir, "--offline").wants(t, 1, "2 configured, 1 deleted")
 }
 
+// TestPreviewOfValues changes files with values of a release and of its chart.
+func TestPreviewOfValues(t *testing.T) {
+	t.Parallel()
+	files := func(values, chart string) string {
+		return write(t, map[string]string{
+			"clusters/root.yaml": strings.NewReplacer("NAME", "root", "PATH", "./clusters").Replace(previewRoot),
+			"clusters/release.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n" +
+				"metadata: {name: web}\nspec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, sourceRef: {kind: GitRepository, " +
+				"name: fleet}, valuesFiles: [\"GitRepository://fleet/values/chart.yaml\"]}}\n" +
+				"  valuesFrom: [{kind: GitRepository, name: fleet, path: values/prod.yaml}]\n",
+			"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n" +
+				"data: {a: \"{{ .Values.a }}\", b: \"{{ .Values.b }}\"}\n",
+			"values/prod.yaml": "a: " + values + "\n", "values/chart.yaml": "b: " + chart + "\n"})
+	}
+	from := files("one", "three")
+	preview := func(to string) result { return run(t, "preview", "--from-dir", from, "--to-dir", to, "--offline") }
+	preview(files("two", "three")).wants(t, 1, `data.a: "one" → "two"`)
+	preview(files("one", "four")).wants(t, 1, `data.b: "three" → "four"`)
+	preview(files("one", "three")).wants(t, exitOK, "no changes")
+}
+
 // TestPreviewOfflineWithoutKustomizations has repositories that do not declare what applies them: every change would be
 // "no changes".
 func TestPreviewOfflineWithoutKustomizations(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/state"
 )
 
@@ -74,6 +75,9 @@ func (t *treeCommand) run(ctx context.Context, name string) error {
 		if _, err := fmt.Fprintln(t.Out, line); err != nil {
 			return err
 		}
+	}
+	for _, d := range lineage.Dependencies(obj) {
+		t.Step("depends on %s/%s/%s", d.Kind, d.Namespace, d.Name)
 	}
 	if tree.Omitted > 0 {
 		t.Step("%d of %d objects are not shown", tree.Omitted, tree.Total)

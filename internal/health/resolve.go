@@ -42,6 +42,7 @@ var wellKnown = map[string]schema.GroupVersion{
 	"HelmRelease":              {Group: "helm.toolkit.fluxcd.io", Version: "v2"},
 	"Kustomization":            {Group: "kustomize.toolkit.fluxcd.io", Version: "v1"},
 	"GitRepository":            {Group: "source.toolkit.fluxcd.io", Version: "v1"},
+	"ResourceSet":              {Group: "fluxcd.controlplane.io", Version: "v1"},
 }
 
 // Resolve returns the target of a reference. The apiVersion of well-known kinds may be empty.

@@ -13,7 +13,7 @@ func (c *Controller) checkSpec(obj *helmv2.HelmRelease) error {
 		if _, err := s.health.Expressions(obj, obj.Spec.HealthCheckExprs); err != nil {
 			return err
 		}
-		if err := c.dependencies().CheckExpressions(obj); err != nil {
+		if err := c.dependencies().CheckSpec(obj); err != nil {
 			return err
 		}
 		_, err := rollout.IgnoreRules(nil, obj.Spec.DriftDetection)

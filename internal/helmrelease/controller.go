@@ -14,6 +14,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
@@ -33,7 +34,9 @@ var GroupKind = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=get;list;watch
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=create;update
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=helmcharts;ocirepositories,verbs=patch;delete
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;buckets,verbs=get
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;buckets,verbs=list
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;buckets,verbs=watch
 // +kubebuilder:rbac:groups="",resources=configmaps;secrets;serviceaccounts,verbs=get;list;watch
 
 // Controller reconciles HelmReleases. It implements [reconcile.Step].
@@ -62,6 +65,7 @@ type Options struct {
 	DefaultServiceAccount string
 	NoFailFast            bool // waits continue until the timeout even if an object has failed
 	AdditiveReadyExpr     bool // dependencies with a readyExpr must also be Ready
+	Decryption            access.Decryption
 	AllowDNS              bool // templates may resolve names
 	NoDigestTracking      bool // chart versions get no suffix with the digest of the artifact
 	RetryOnFailure        bool // the default strategy is RetryOnFailure
@@ -80,7 +84,14 @@ func (c *Controller) References(obj *helmv2.HelmRelease) []reconcile.Ref {
 		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "ConfigMap"}, obj.Namespace, k.ConfigMapRef.Name))
 	}
 	for _, v := range obj.Spec.ValuesFrom {
-		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: v.Kind}, obj.Namespace, v.Name))
+		gk := schema.GroupKind{Kind: v.Kind}
+		if v.IsFile() {
+			gk.Group = sourceGroup
+		}
+		refs = append(refs, reconcile.RefTo(gk, cmp.Or(v.Namespace, obj.Namespace), v.Name))
+	}
+	if d := obj.Spec.Decryption; d != nil && d.SecretRef != nil {
+		refs = append(refs, reconcile.RefTo(schema.GroupKind{Kind: "Secret"}, obj.Namespace, d.SecretRef.Name))
 	}
 	return refs
 }
@@ -181,6 +192,8 @@ func (c *Controller) dependencies() *rollout.Dependencies[*helmv2.HelmRelease] {
 		New:               func() *helmv2.HelmRelease { return &helmv2.HelmRelease{} },
 		DependsOn:         func(r *helmv2.HelmRelease) []meta.DependencyReference { return r.Spec.DependsOn },
 		Policy:            c.referencePolicy(),
+		Account:           func(r *helmv2.HelmRelease) string { return c.destination(r).ServiceAccount },
+		Watch:             c.Clusters.Dependencies,
 		AdditiveReadyExpr: c.Options.AdditiveReadyExpr,
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -48,7 +45,10 @@ func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*des
 		return nil, ptr.To(reconcile.Failed(err))
 	}
 	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
-	composed, err := values.Compose(ctx, valuesReader{c.Live}, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+	composed, err := values.Compose(ctx, c.valuesReader(obj), obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+	if errors.Is(err, values.ErrNoArtifact) {
+		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason, "%s", err))
+	}
 	if err != nil {
 		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
 	}
@@ -71,19 +71,4 @@ func valuesFault(err error) error {
 		return err
 	}
 	return fault.New(helmv2.ValuesErrorReason, "cannot compose the values").Because(err)
-}
-
-// valuesReader reads the objects with values.
-type valuesReader struct{ client.Reader }
-
-// ConfigMap implements [values.Reader].
-func (v valuesReader) ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
-	cm := &corev1.ConfigMap{}
-	return cm, v.Get(ctx, key, cm)
-}
-
-// Secret implements [values.Reader].
-func (v valuesReader) Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
-	s := &corev1.Secret{}
-	return s, v.Get(ctx, key, s)
 }

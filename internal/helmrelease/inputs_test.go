@@ -1,6 +1,7 @@
 package helmrelease_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
@@ -67,6 +68,48 @@ func TestValues(t *testing.T) {
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.ValuesErrorReason, c.says)
 		})
 	}
+}
+
+// TestValuesFromFiles has values in files of a GitRepository, one of them encrypted. Only a change of these files
+// upgrades the release.
+func TestValuesFromFiles(t *testing.T) {
+	t.Parallel()
+	h := sharedHarness(t)
+	h.publish("1.0.0", nil)
+	sops := testenv.NewSOPS(t)
+	h.System.Secret("keys", map[string]string{"age.agekey": sops.PrivateKey})
+	files := map[string]string{"envs/prod.yaml": "color: red\n", "README.md": "one",
+		"envs/secret.yaml": sops.Encrypt("yaml", "color: hidden-blue\n")}
+	from := func(path string) meta.ValuesReference {
+		return meta.ValuesReference{Kind: "GitRepository", Name: "site", Path: path}
+	}
+	h.release("app", func(s *helmv2.HelmReleaseSpec) {
+		s.Values, s.ValuesFrom = nil, []meta.ValuesReference{from("./envs/prod.yaml")}
+	})
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.ValuesErrorReason, "the GitRepository does not exist")
+	h.Git.Commit("site", files)
+	h.GitRepository("site")
+	h.configMap("app-config", "red")
+	digest := h.ready("app", 1).Status.LastAttemptedConfigDigest
+	if want := "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("color: red\n"))); digest != want {
+		t.Errorf("the digest of the values is %s, want %s", digest, want)
+	}
+	files["README.md"] = "two"
+	h.Git.Commit("site", files)
+	h.RequestFetch("site")
+	files["envs/prod.yaml"] = "color: green\n"
+	h.Git.Commit("site", files)
+	h.RequestFetch("site")
+	h.configMap("app-config", "green")
+	h.ready("app", 2) // the commit between changed no values
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.ValuesFrom = append(s.ValuesFrom, from("envs/secret.yaml")) })
+	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.ValuesErrorReason,
+		"file 'envs/secret.yaml'): the file cannot be read: it is encrypted with SOPS. Set spec.decryption")
+	h.edit("app", func(s *helmv2.HelmReleaseSpec) {
+		s.Decryption = &meta.Decryption{Provider: "sops", SecretRef: &meta.LocalObjectReference{Name: "keys"}}
+	})
+	h.configMap("app-config", "hidden-blue")
+	h.ready("app", 3)
 }
 
 // TestLookupsNeedRights looks up a Secret that the account of the release may not read. The account may do all that the

@@ -36,7 +36,7 @@ func (r *run) newVeil(ctx context.Context) *redact.Veil {
 // readsSecrets reports whether values of a HelmRelease come from Secrets.
 func readsSecrets(obj *helmv2.HelmRelease) bool {
 	for _, ref := range obj.Spec.ValuesFrom {
-		if ref.Kind == "Secret" {
+		if ref.Kind == "Secret" || ref.IsFile() && obj.Spec.Decryption != nil {
 			return true
 		}
 	}
@@ -109,7 +109,7 @@ func (r *run) allIn(d *dryRun) ([]*unstructured.Unstructured, error) {
 func (r *run) renderPlaceholders(ctx context.Context, release render.Release) (*loadedChart, *render.Result, error) {
 	placeholders := redact.Unlike()
 	refs := r.obj.Spec.ValuesFrom
-	composed, err := values.Compose(ctx, values.WithPlaceholders(valuesReader{r.Live}, refs, placeholders),
+	composed, err := values.Compose(ctx, values.WithPlaceholders(r.valuesReader(r.obj), refs, placeholders),
 		r.obj.Namespace, refs, r.obj.Spec.Values)
 	if err != nil {
 		return nil, nil, err

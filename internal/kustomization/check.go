@@ -17,7 +17,7 @@ func (c *Controller) validateSpec(obj *kustomizev1.Kustomization, s *state) erro
 	if _, err := s.health.Expressions(obj, obj.Spec.HealthCheckExprs); err != nil {
 		return err
 	}
-	if err := c.dependencies().CheckExpressions(obj); err != nil {
+	if err := c.dependencies().CheckSpec(obj); err != nil {
 		return err
 	}
 	if _, err := declaredHealthChecks(obj); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
@@ -71,7 +72,7 @@ type Options struct {
 	DefaultServiceAccount string
 	NoFailFast            bool // health checks wait for the timeout even if an object has failed
 	AdditiveReadyExpr     bool // dependencies with a readyExpr must also be Ready
-	Decryption            DecryptionOptions
+	Decryption            access.Decryption
 	// FetchManifest and FetchBase fetch what kustomizations refer to by URL. If they are nil, it is refused.
 	FetchManifest func(ctx context.Context, url string) ([]byte, error)
 	FetchBase     func(ctx context.Context, base remotebase.Base) (*artifact.Tree, error)

@@ -68,11 +68,19 @@ func (c *Controller) readInputs(ctx context.Context, obj *kustomizev1.Kustomizat
 	return in, nil
 }
 
+// readKeys returns the keys of spec.decryption, nil if it is not set, and adds them to the hash.
+func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomization, h hash.Hash) (*decrypt.Keys,
+	error) {
+	d := c.Options.Decryption
+	d.Reader = c.Live
+	return d.Keys(ctx, obj.Namespace, obj.Spec.Decryption, h)
+}
+
 // hashMap writes a map to a hash, in a canonical form.
-func hashMap[V string | []byte](h hash.Hash, m map[string]V) {
+func hashMap(h hash.Hash, m map[string]string) {
 	fmt.Fprintf(h, "%d\n", len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(m[k]), string(m[k]))
+		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(m[k]), m[k])
 	}
 }
 

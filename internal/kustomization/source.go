@@ -140,6 +140,8 @@ func (c *Controller) dependencies() *rollout.Dependencies[*kustomizev1.Kustomiza
 		New:               func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
 		DependsOn:         func(k *kustomizev1.Kustomization) []meta.DependencyReference { return k.Spec.DependsOn },
 		Policy:            c.referencePolicy(),
+		Account:           func(k *kustomizev1.Kustomization) string { return c.destination(k).ServiceAccount },
+		Watch:             c.Clusters.Dependencies,
 		AdditiveReadyExpr: c.Options.AdditiveReadyExpr,
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -54,7 +55,7 @@ func TestVaultTokensHaveAnAudience(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := &Controller{Live: secrets{*shared, *own}}
-			c.Options.Decryption = DecryptionOptions{VaultAddress: home, VaultToken: "process",
+			c.Options.Decryption = access.Decryption{VaultAddress: home, VaultToken: "process",
 				DefaultAccount: test.defaultAccount,
 				AgeSecret:      types.NamespacedName{Namespace: "flux-system", Name: "keys"}}
 			obj := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "a"}}

@@ -3,6 +3,7 @@
 package lineage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -48,6 +49,25 @@ func Sources(o client.Object) []meta.ObjectReference {
 		return refs
 	}
 	return nil
+}
+
+// Dependencies returns references to what an object depends on, with kind and namespace.
+func Dependencies(o client.Object) (refs []meta.ObjectReference) {
+	var kind string
+	var on []meta.DependencyReference
+	switch o := o.(type) {
+	case *kustomizev1.Kustomization:
+		kind, on = kustomizev1.KustomizationKind, o.Spec.DependsOn
+	case *helmv2.HelmRelease:
+		kind, on = helmv2.HelmReleaseKind, o.Spec.DependsOn
+	case *controlplanev1.ResourceSet:
+		kind, on = controlplanev1.ResourceSetKind, o.Spec.DependsOn
+	}
+	for _, d := range on {
+		refs = append(refs, meta.ObjectReference{APIVersion: d.APIVersion, Kind: cmp.Or(d.Kind, kind),
+			Namespace: cmp.Or(d.Namespace, o.GetNamespace()), Name: d.Name})
+	}
+	return refs
 }
 
 // chartSource returns the source of the chart of a HelmRelease: the one that it references, or the one that its

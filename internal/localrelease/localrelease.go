@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
@@ -44,6 +45,10 @@ type Options struct {
 
 	Chart    *artifact.Tree // that was read already
 	Revision string         // of the chart, if it is part of the version; see [Tracked]
+
+	// Files returns the tree of a source that spec.valuesFrom names; those of the cluster if it is nil. It is nil for a
+	// source that is not known offline.
+	Files func(ctx context.Context, kind string, key types.NamespacedName) (*artifact.Tree, error)
 
 	// Placeholders replace values of Secrets before the chart is rendered, and lookup finds nothing: for changes that
 	// were not reviewed. May be nil.
@@ -339,22 +344,37 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (ob
 // values composes the values of a HelmRelease. Without a cluster, those of other objects are left out.
 func (b *Builder) values(ctx context.Context, obj *helmv2.HelmRelease,
 	placeholders *redact.Placeholders) (*values.Composed, error) {
-	refs := obj.Spec.ValuesFrom
+	refs, files := obj.Spec.ValuesFrom, b.options.Files
+	r := reader{obj: obj, files: files, warn: b.warn}
 	if b.cluster == nil {
-		if len(refs) > 0 {
-			b.warn("the values of spec.valuesFrom are not used: --dry-run does not read the cluster")
+		refs = slices.DeleteFunc(slices.Clone(refs), func(ref meta.ValuesReference) bool {
+			if !ref.IsFile() || files == nil {
+				return true
+			}
+			tree, err := files(ctx, ref.Kind, sourceOf(obj, ref))
+			return err == nil && tree == nil
+		})
+		if len(refs) < len(obj.Spec.ValuesFrom) {
+			b.warn("values of spec.valuesFrom that are not in the repository are not used: the cluster is not read")
 		}
-		return values.Compose(ctx, nil, obj.Namespace, nil, obj.Spec.Values)
+	} else {
+		r.cluster = *b.cluster
 	}
-	var read values.Reader = reader{b.cluster.Client}
+	var read values.Reader = r
 	if placeholders != nil {
 		read = values.WithPlaceholders(read, refs, placeholders)
 	}
 	return values.Compose(ctx, read, obj.Namespace, refs, obj.Spec.Values)
 }
 
+// sourceOf returns the source of a file with values.
+func sourceOf(obj *helmv2.HelmRelease, ref meta.ValuesReference) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
+}
+
 // TraceValues composes the values of a HelmRelease in a cluster, and says where they come from.
-func TraceValues(ctx context.Context, c client.Reader, obj *helmv2.HelmRelease) (map[string]any, []values.Origin,
-	error) {
-	return values.Trace(ctx, reader{c}, obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+func TraceValues(ctx context.Context, c Cluster, obj *helmv2.HelmRelease, warn func(message string)) (map[string]any,
+	[]values.Origin, error) {
+	return values.Trace(ctx, reader{cluster: c, obj: obj, warn: warn}, obj.Namespace, obj.Spec.ValuesFrom,
+		obj.Spec.Values)
 }

@@ -15,7 +15,6 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,19 +149,4 @@ func (t *serviceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		path.Clean("/"+r.URL.Path))
 	through.Host = ""
 	return t.proxy.RoundTrip(through)
-}
-
-// reader reads the objects with values.
-type reader struct{ cluster client.Reader }
-
-// ConfigMap implements values.Reader.
-func (r reader) ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
-	config := &corev1.ConfigMap{}
-	return config, r.cluster.Get(ctx, key, config)
-}
-
-// Secret implements values.Reader.
-func (r reader) Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	return secret, r.cluster.Get(ctx, key, secret)
 }

@@ -235,6 +235,19 @@ func (r *Reader) mirrors(name string) (m *git.Mirrors, err error) {
 	return git.NewMirrors(filepath.Join(r.dir, name)), nil
 }
 
+// Tree returns the files of a source. It implements [source.Trees].
+func (r *Reader) Tree(ctx context.Context, kind string, name types.NamespacedName) (*artifact.Tree, error) {
+	obj, err := r.Object(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := r.Read(ctx, kind, obj)
+	if err != nil {
+		return nil, err
+	}
+	return content.Tree, nil
+}
+
 // packaged returns the chart of a HelmChart from the files of another source.
 func (r *Reader) packaged(ctx context.Context, obj *sourcev1.HelmChart) (*Content, error) {
 	ref := obj.Spec.SourceRef
@@ -246,7 +259,7 @@ func (r *Reader) packaged(ctx context.Context, obj *sourcev1.HelmChart) (*Conten
 	if err != nil {
 		return nil, err
 	}
-	tree, err := r.Package(ctx, obj, content.Tree, content.Revision)
+	tree, err := r.Package(ctx, obj, content.Tree, content.Revision, r.Tree)
 	return &Content{Tree: tree, Revision: content.Revision}, err
 }
 
@@ -274,8 +287,8 @@ func read[P source.Object, R source.Revision](ctx context.Context, f source.Fetc
 }
 
 // Package packages the chart of a HelmChart from the tree of a revision of its source, as its controller does.
-func (r *Reader) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (
-	*artifact.Tree, error) {
+func (r *Reader) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string,
+	trees source.Trees) (*artifact.Tree, error) {
 	obj = obj.DeepCopy()
 	obj.Generation = 1
 	if r.options.Live != nil {
@@ -286,7 +299,7 @@ func (r *Reader) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *art
 			}
 		}
 	}
-	p, err := r.charts.Package(ctx, obj, tree, revision)
+	p, err := r.charts.Package(ctx, obj, tree, revision, trees)
 	if err != nil {
 		return nil, err
 	}

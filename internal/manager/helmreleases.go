@@ -17,8 +17,8 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 	apply := p.ApplyOptions()
 	apply.FieldManager, apply.OverrideManagers = kube.FieldManager, append(apply.OverrideManagers, helmManager)
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
-		Claims: p.claims,
-		Apply:  apply}
+		Claims: p.claims, Dependencies: p.dependencies,
+		Apply: apply}
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &helmrelease.Controller{
@@ -27,7 +27,7 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 		Clusters: clusters, Removal: p.removal(), Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: helmrelease.Options{
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
-			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(),
+			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(), Decryption: p.decryption(),
 			AllowDNS:         p.AllowsDNS(),
 			NoDigestTracking: p.IgnoresChartDigests(),
 			RetryOnFailure:   p.RetriesReleases(),

@@ -18,8 +18,8 @@ import (
 
 func (p *process) addKustomizations(ctx context.Context) error {
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
-		Claims: p.claims,
-		Apply:  p.ApplyOptions()}
+		Claims: p.claims, Dependencies: p.dependencies,
+		Apply: p.ApplyOptions()}
 	p.closers = append(p.closers, clusters.Close)
 	o := kustomization.Options{
 		NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
@@ -62,8 +62,9 @@ func (p *process) remoteClusters() *rollout.RemoteClusters {
 	}
 }
 
-func (p *process) decryption() kustomization.DecryptionOptions {
-	return kustomization.DecryptionOptions{
+func (p *process) decryption() access.Decryption {
+	return access.Decryption{
+		Reader:         p.mgr.GetAPIReader(),
 		Transport:      p.transport,
 		Identities:     p.remotes.Identities,
 		IgnoreMAC:      p.SOPSIgnoreMAC,

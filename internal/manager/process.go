@@ -13,6 +13,7 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/access"
+	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/eventrecorder"
@@ -46,9 +47,11 @@ type process struct {
 	transport  http.RoundTripper // the transport of remotes.Egress
 	registries *access.Registries
 	claims     *rollout.Claims
-	git        *access.Git
-	mirrors    *git.Mirrors
-	membership *kubeclient.Membership // nil unless replicas share all objects
+
+	dependencies *rollout.DependencyWatch
+	git          *access.Git
+	mirrors      *git.Mirrors
+	membership   *kubeclient.Membership // nil unless replicas share all objects
 
 	services []func(context.Context) error // they run longer than the controllers
 	closers  []func()                      // in the order of creation
@@ -80,7 +83,20 @@ func newProcess(ctx context.Context, cfg *rest.Config, o options.Options, health
 		return nil, err
 	}
 	p.claims = &rollout.Claims{Edges: p.kernel.Edges}
-	return p, nil
+	return p, p.watchDependencies()
+}
+
+// watchDependencies creates the watch of the dependencies of all controllers.
+func (p *process) watchDependencies() error {
+	reviewer, err := accessreview.New(p.mgr.GetConfig(), "")
+	if err != nil {
+		return err
+	}
+	if p.dependencies, err = rollout.NewDependencyWatch(p.mgr.GetConfig(), p.kernel.Edges, reviewer); err != nil {
+		return err
+	}
+	p.closers = append(p.closers, p.dependencies.Close)
+	return nil
 }
 
 // createKernel creates the kernel of all controllers.

@@ -18,15 +18,11 @@ func (p *process) addResourceSets(ctx context.Context) error {
 	apply.FieldManager = resourceset.FieldManager
 	apply.OverrideManagers = append(slices.Clone(apply.OverrideManagers), helmManager)
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
-		Claims: p.claims, Apply: apply}
-	dependencies, err := resourceset.NewDependencies(p.mgr.GetConfig(), p.kernel.Edges)
-	if err != nil {
-		return err
-	}
+		Claims: p.claims, Dependencies: p.dependencies, Apply: apply}
 	renderer := render.New(render.Options{})
-	p.closers = append(p.closers, clusters.Close, dependencies.Close, renderer.Close)
+	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	controller := &resourceset.Controller{
-		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Clusters: clusters, Dependencies: dependencies,
+		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Clusters: clusters,
 		Removal: p.removal(), Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
 		Options: resourceset.Options{
 			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,

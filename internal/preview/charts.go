@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -79,7 +78,11 @@ func (r *run) changesChart(ctx context.Context, c *chart) (bool, error) {
 		return true, nil
 	case c.chart == nil:
 		return false, nil
-	case c.source == nil:
+	}
+	if reached, err := r.changesValuesFiles(ctx, c.chart); reached || err != nil {
+		return true, err
+	}
+	if c.source == nil {
 		return r.declared[upstream(c.chart)] != nil, nil
 	}
 	files, err := r.changed(ctx, c.source)
@@ -89,9 +92,9 @@ func (r *run) changesChart(ctx context.Context, c *chart) (bool, error) {
 	if c.chart.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision {
 		return len(files.list) > 0, nil // each revision is another version of the chart
 	}
-	reached := files.has(inTree(c.chart.Spec.Chart))
+	reached := files.has(helmrelease.InTree(c.chart.Spec.Chart))
 	for _, name := range c.chart.GetValuesFiles() {
-		reached = reached || files.has(inTree(name))
+		reached = reached || files.has(helmrelease.InTree(name))
 	}
 	if !reached {
 		return false, nil
@@ -99,8 +102,6 @@ func (r *run) changesChart(ctx context.Context, c *chart) (bool, error) {
 	from, to := r.chartVersion(ctx, r.From, c), r.chartVersion(ctx, r.To, c)
 	return from == "" || from != to, nil
 }
-
-func inTree(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // chartVersion returns the version of a chart of the repository; empty if it cannot be read.
 func (r *run) chartVersion(ctx context.Context, side *Snapshot, c *chart) string {
@@ -119,7 +120,10 @@ func (r *run) chartVersion(ctx context.Context, side *Snapshot, c *chart) string
 // if it has the declared one, or else it is fetched.
 func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmRelease, n *node[*helmv2.HelmRelease],
 	c *chart) (*localrelease.Result, error) {
-	options := localrelease.Options{Offline: r.Cluster == nil, Placeholders: r.placeholders}
+	options := localrelease.Options{Offline: r.Cluster == nil, Placeholders: r.placeholders,
+		Files: func(ctx context.Context, kind string, key types.NamespacedName) (*artifact.Tree, error) {
+			return r.valuesTree(ctx, side, kind, key)
+		}}
 	var access *localrelease.Cluster
 	if r.Cluster != nil {
 		target, err := r.Cluster.releaseTarget()
@@ -139,6 +143,57 @@ func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmReleas
 	options.Chart, options.Revision = tree, localrelease.Tracked(c.kind, revision)
 	builder := localrelease.New(options, access, func(m string) { r.note("%s", m) })
 	return builder.BuildObject(ctx, obj, n != nil && n.exists)
+}
+
+// valuesTree returns the files of a source of values: those of a side of the repository, or of the cluster. It is nil
+// for another source without a cluster.
+func (r *run) valuesTree(ctx context.Context, side *Snapshot, kind string, key types.NamespacedName) (*artifact.Tree,
+	error) {
+	if s := r.sources[kind+"/"+key.String()]; s != nil {
+		return r.tree(ctx, side, s)
+	}
+	if r.Cluster == nil {
+		return nil, nil
+	}
+	return r.reader.Tree(ctx, kind, key)
+}
+
+// changesValues reports whether the change makes other values of a HelmRelease: a file of the repository changes, or
+// the object that it comes from does.
+func (r *run) changesValues(ctx context.Context, obj *helmv2.HelmRelease) (bool, error) {
+	for _, ref := range obj.Spec.ValuesFrom {
+		if !ref.IsFile() {
+			continue
+		}
+		namespace := cmp.Or(ref.Namespace, obj.Namespace)
+		if reached, err := r.changesFile(ctx, ref.Kind, namespace, ref.Name, ref.Path); reached || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// changesValuesFiles reports whether the change makes other values files of a chart, which other sources have.
+func (r *run) changesValuesFiles(ctx context.Context, c *sourcev1.HelmChart) (bool, error) {
+	for _, name := range c.GetValuesFiles() {
+		kind, rest, _ := strings.Cut(name, "://")
+		source, file, _ := strings.Cut(rest, "/")
+		if reached, err := r.changesFile(ctx, kind, c.Namespace, source, file); reached || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// changesFile reports whether the change makes another file of a source: the file changes, or the source does.
+func (r *run) changesFile(ctx context.Context, kind, namespace, name, file string) (bool, error) {
+	key := kind + "/" + namespace + "/" + name
+	s := r.sources[key]
+	if s == nil {
+		return r.declared[key] != nil, nil
+	}
+	files, err := r.changed(ctx, s)
+	return err == nil && files.has(helmrelease.InTree(file)), err
 }
 
 // chartTree returns the files of a chart, and the revision of the source.
@@ -179,7 +234,14 @@ func (r *run) packaged(ctx context.Context, side *Snapshot, c *chart) (*artifact
 	if err != nil {
 		return nil, "", err
 	}
-	packed, err := r.reader.Package(ctx, c.chart, tree, side.Revision)
+	trees := func(ctx context.Context, kind string, key types.NamespacedName) (*artifact.Tree, error) {
+		tree, err := r.valuesTree(ctx, side, kind, key)
+		if err == nil && tree == nil {
+			err = fmt.Errorf("%s '%s' is not in the repository, and --offline fetches none", kind, key)
+		}
+		return tree, err
+	}
+	packed, err := r.reader.Package(ctx, c.chart, tree, side.Revision, trees)
 	return packed, "", err
 }
 

@@ -16,8 +16,10 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/localbuild"
 	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/risk"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -134,9 +136,8 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	owner := newOwner(kustomizev1.KustomizationKind, key)
 	owner.source, owner.Cluster = sourceKey(obj), clusterOf(key.Namespace, obj.Spec.KubeConfig)
 	owner.inventory = len(rollout.Inventory(n.live.Status.Inventory))
-	for _, d := range obj.Spec.DependsOn {
-		owner.dependsOn = append(owner.dependsOn, newOwner(owner.Kind, types.NamespacedName{
-			Namespace: cmp.Or(d.Namespace, key.Namespace), Name: d.Name}).Owner)
+	for _, d := range lineage.Dependencies(obj) {
+		owner.dependsOn = append(owner.dependsOn, risk.Owner{Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
 	}
 	planned, skipped, err := r.planKustomization(ctx, n, owner, byFiles)
 	if skipped {

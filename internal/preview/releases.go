@@ -10,8 +10,10 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/lineage"
 	"github.com/sluice-gitops/sluice/internal/localrelease"
 	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/risk"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
@@ -30,15 +32,18 @@ func (r *run) helmReleases(ctx context.Context, g *graph) error {
 		if err != nil {
 			return err
 		}
-		if !byChart && !n.differs && !n.deleted && !r.usesConfig(key.Namespace, valuesOf(n.declared)...) {
+		byValues, err := r.changesValues(ctx, n.declared)
+		if err != nil {
+			return err
+		}
+		if !byChart && !byValues && !n.differs && !n.deleted && !r.usesConfig(key.Namespace, valuesOf(n.declared)...) {
 			continue
 		}
 		owner := newOwner(helmv2.HelmReleaseKind, key)
 		owner.Cluster = clusterOf(key.Namespace, n.declared.Spec.KubeConfig)
 		owner.inventory = len(rollout.Inventory(n.live.Status.Inventory))
-		for _, d := range n.declared.Spec.DependsOn {
-			owner.dependsOn = append(owner.dependsOn, newOwner(owner.Kind, types.NamespacedName{
-				Namespace: cmp.Or(d.Namespace, key.Namespace), Name: d.Name}).Owner)
+		for _, d := range lineage.Dependencies(n.declared) {
+			owner.dependsOn = append(owner.dependsOn, risk.Owner{Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
 		}
 		planned, err := r.planRelease(ctx, n, owner, chart)
 		if !n.deleted && !n.declared.Spec.Suspend {

@@ -43,15 +43,14 @@ type Renderer interface {
 
 // Controller reconciles ResourceSets. It implements [reconcile.Step].
 type Controller struct {
-	Client       client.Reader // cached, but current where a pass needs it
-	Live         client.Reader // not cached
-	Clusters     *rollout.Clusters
-	Dependencies *Dependencies
-	Removal      rollout.Removal
-	Renderer     Renderer
-	Events       reconcile.Events // for events during deletion; other events are part of outcomes
-	Clock        clock.PassiveClock
-	Options      Options
+	Client   client.Reader // cached, but current where a pass needs it
+	Live     client.Reader // not cached
+	Clusters *rollout.Clusters
+	Removal  rollout.Removal
+	Renderer Renderer
+	Events   reconcile.Events // for events during deletion; other events are part of outcomes
+	Clock    clock.PassiveClock
+	Options  Options
 
 	mu        sync.Mutex
 	states    map[types.UID]*state
@@ -69,9 +68,9 @@ type Options struct {
 	Resync time.Duration
 }
 
-// References implements [reconcile.Step]. Dependencies have watches of their own.
+// References implements [reconcile.Step].
 func (c *Controller) References(obj *controlplanev1.ResourceSet) []reconcile.Ref {
-	refs := providerRefs(obj)
+	refs := append(providerRefs(obj), c.dependencies().Refs(obj)...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.states[obj.UID]; s != nil {
@@ -89,10 +88,10 @@ func (c *Controller) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*controlplanev1.ResourceSet]) reconcile.Outcome {
 	obj := pass.Object
 	s := c.stateOf(obj)
-	if err := s.spec.Of(obj, func() error { return c.validateSpec(obj) }); err != nil {
+	if err := s.spec.Of(obj, func() error { return c.dependencies().CheckSpec(obj) }); err != nil {
 		return reconcile.Failed(err)
 	}
-	if waiting := c.checkDependencies(ctx, obj, s); waiting != nil {
+	if waiting := c.checkDependencies(ctx, obj); waiting != nil {
 		return *waiting
 	}
 	providers, waiting, err := Providers(ctx, c.Client, obj)

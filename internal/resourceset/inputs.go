@@ -80,6 +80,9 @@ func (c *Controller) Observe(ctx context.Context, objects cache.Cache) error {
 	return errors.Join(
 		observe(ctx, c.Clusters.Edges, objects, &controlplanev1.ResourceSetInputProvider{}),
 		observe(ctx, c.Clusters.Edges, objects, &inputsv1.ClusterInputProvider{}),
+		c.dependencies().Observe(ctx, c.Clusters.Edges, objects, func(_, _ *controlplanev1.ResourceSet) bool {
+			return false // readiness and generations count in any case
+		}),
 	)
 }
 

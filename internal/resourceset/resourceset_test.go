@@ -12,10 +12,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
+	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -312,6 +315,52 @@ func TestDependencies(t *testing.T) {
 	s.NotReady(invalid, "invalid", "InvalidCELExpression", "spec.dependsOn[0].readyExpr is invalid")
 	s.NotReady(invalid, "invalid", "InvalidCELExpression",
 		"Correct it. It can use the fields of the object by name, such as status")
+}
+
+// TestDependenciesAcrossKinds checks that objects of one kind wait for those of another, that cycles across kinds are
+// named, and that an account decides what may be named outside of the namespace.
+func TestDependenciesAcrossKinds(t *testing.T) {
+	t.Parallel()
+	s := sharedHarness(t)
+	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	kustomization := func(name, on string) {
+		s.Kustomization(name, "app", "", func(k *kustomizev1.Kustomization) {
+			k.Spec.NamePrefix = name + "-"
+			s.parse(on, &k.Spec.DependsOn)
+		})
+	}
+	k := &kustomizev1.Kustomization{}
+	kustomization("top", "[{kind: ResourceSet, name: base, ready: true}]")
+	s.NotReady(k, "top", "DependencyNotReady", "dependency 'ResourceSet/"+s.Namespace+"/base' not found")
+	base := s.set("base", "resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: base, namespace: NS}}]\n"+
+		"dependsOn: [{kind: Kustomization, name: top, ready: true}]")
+	for kind, name := range map[reconcile.Object]string{base: "base", k: "top"} {
+		s.NotReady(kind, name, "DependencyNotReady", "/"+s.Namespace+"/top → ")
+	}
+	s.Patch(base, "base", `{"spec":{"dependsOn":null}}`)
+	s.ready("base")
+	s.Ready("top", "")
+	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "tenant"}})
+	tenant := s.set("tenant", "serviceAccountName: tenant\ndependsOn:\n"+
+		"- {apiVersion: v1, kind: ConfigMap, namespace: kube-public, name: cluster-info}\n"+
+		"resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: t, namespace: NS}}]")
+	s.NotReady(tenant, "tenant", "AccessDenied",
+		"ServiceAccount 'tenant' may not get dependency 'ConfigMap/kube-public/cluster-info'. "+
+			"Allow the ServiceAccount to get configmaps, or remove the entry of spec.dependsOn")
+	definition := s.set("definition", "serviceAccountName: tenant\ndependsOn:\n- {kind: CustomResourceDefinition, "+
+		"ready: true, name: gates.gating.toolkit.fluxcd.io}\n"+
+		"resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: t, namespace: NS}}]")
+	testenv.Eventually(s, "the account gets past the definition, and may not apply", func() error {
+		if err := s.Get(definition, "definition"); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(definition.Status.Conditions, "Ready")
+		if c == nil || !strings.Contains(c.Message, "ConfigMap/"+s.Namespace+"/t") {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 }
 
 const completed = `

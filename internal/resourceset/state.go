@@ -14,14 +14,13 @@ import (
 // state is what this process stores about a ResourceSet between passes. If it is lost, the next pass renders and
 // dry-runs everything again. Passes of one ResourceSet do not run concurrently.
 type state struct {
-	spec         rollout.SpecCheck
-	started      time.Time // of the work in progress, from its render to its health; zero if there is none
-	dependencies int       // that are watched
-	build        buildState
-	apply        applyState
-	health       rollout.Health
-	preview      rollout.PendingPreview
-	decided      rollout.Decided
+	spec    rollout.SpecCheck
+	started time.Time // of the work in progress, from its render to its health; zero if there is none
+	build   buildState
+	apply   applyState
+	health  rollout.Health
+	preview rollout.PendingPreview
+	decided rollout.Decided
 }
 
 // buildState is the last render.
@@ -99,11 +98,8 @@ func (c *Controller) forget(obj *controlplanev1.ResourceSet) {
 	s := c.states[obj.UID]
 	delete(c.states, obj.UID)
 	c.mu.Unlock()
-	if s != nil {
-		c.Dependencies.forget(refOf(obj), 0, s.dependencies)
-		if s.apply.target != nil {
-			s.apply.target.Forget(refOf(obj))
-		}
+	if s != nil && s.apply.target != nil {
+		s.apply.target.Forget(refOf(obj))
 	}
 	c.Clusters.Release(refOf(obj))
 }

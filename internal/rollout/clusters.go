@@ -28,6 +28,8 @@ type Clusters struct {
 	Apply  apply.ClusterOptions // OnDrift is set by Clusters
 	Claims *Claims              // of all controllers
 
+	Dependencies *DependencyWatch // of all controllers
+
 	mu      sync.Mutex
 	targets map[string]*Target
 	used    map[reconcile.Ref]string    // the key of each owner's target
@@ -165,6 +167,7 @@ func (c *Clusters) Release(owner reconcile.Ref) {
 	defer c.mu.Unlock()
 	c.release(owner)
 	c.Claims.Forget(owner)
+	c.Dependencies.keep(owner, 0)
 }
 
 // enqueue enqueues the owner whose objects drifted.

@@ -8,10 +8,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
 // graph has the names that each Kustomization of a namespace depends on, and counts reads.
@@ -37,12 +39,21 @@ func (g *graph) Get(_ context.Context, key client.ObjectKey, o client.Object, _ 
 	return nil
 }
 
+// dependenciesOf returns the dependencies of the Kustomizations that a reader has.
+func dependenciesOf(r client.Reader) *Dependencies[*kustomizev1.Kustomization] {
+	d := &Dependencies[*kustomizev1.Kustomization]{Reader: r, Kind: schema.GroupKind{Kind: "Kustomization"},
+		New:       func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
+		DependsOn: func(k *kustomizev1.Kustomization) []meta.DependencyReference { return k.Spec.DependsOn },
+		Watch: &DependencyWatch{watched: map[reconcile.Ref]int{},
+			kinds: map[schema.GroupKind]func(context.Context, types.NamespacedName) []reconcile.Ref{}}}
+	d.register()
+	return d
+}
+
 // cycle returns the cycle of a Kustomization.
 func (g *graph) cycle(t *testing.T, name string) string {
 	t.Helper()
-	d := &Dependencies[*kustomizev1.Kustomization]{Reader: g,
-		New:       func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
-		DependsOn: func(k *kustomizev1.Kustomization) []meta.DependencyReference { return k.Spec.DependsOn }}
+	d := dependenciesOf(g)
 	k := d.New()
 	if err := g.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: name}, k); err != nil {
 		t.Fatal(err)
@@ -77,5 +88,70 @@ func TestLongChainsOfDependenciesAreBounded(t *testing.T) {
 	}).AllocedBytesPerOp()
 	if got != "" || g.reads > maxWalk+1 || allocated > 8<<20 {
 		t.Errorf("cycle %q, %d reads, %d bytes", got, g.reads, allocated)
+	}
+}
+
+func TestCyclesAcrossKindsAreNamed(t *testing.T) {
+	release := reconcile.RefTo(schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}, "team", "db")
+	k := &kustomizev1.Kustomization{}
+	k.Namespace, k.Name = "team", "app"
+	g := &graph{dependsOn: map[string][]string{"middle": {"app"}}}
+	d := dependenciesOf(g)
+	d.Watch.kinds[release.GroupKind] = func(_ context.Context, name types.NamespacedName) []reconcile.Ref {
+		if name.Name != "db" {
+			return nil
+		}
+		return []reconcile.Ref{reconcile.RefTo(d.Kind, "team", "middle")}
+	}
+	on := meta.DependencyReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Ready: true,
+		NamespacedName: meta.NamespacedName{Name: "db"}}
+	exists, other, expression := on, on, on
+	exists.Ready, other.Name = false, "none"
+	expression.Ready, expression.ReadyExpr = false, "status.history.size() > 0"
+	cycle := "Kustomization/team/app HelmRelease/team/db Kustomization/team/middle Kustomization/team/app"
+	for _, c := range []struct {
+		on   meta.DependencyReference
+		want string
+	}{{on, cycle}, {expression, cycle}, {exists, ""}, {other, ""}} {
+		k.Spec.DependsOn = []meta.DependencyReference{c.on}
+		if got := strings.Join(d.cycle(t.Context(), k), " "); got != c.want {
+			t.Errorf("%+v: the cycle is %q, want %q", c.on, got, c.want)
+		}
+	}
+}
+
+func TestInvalidDependencies(t *testing.T) {
+	d := dependenciesOf(&graph{})
+	for _, c := range []struct {
+		on   meta.DependencyReference
+		want string
+	}{
+		{on: meta.DependencyReference{Kind: "Deployment"}},
+		{on: meta.DependencyReference{Kind: "ResourceSet", Ready: true}},
+		{on: meta.DependencyReference{Kind: "Gadget"}, want: "spec.dependsOn[0] is missing or invalid"},
+		{on: meta.DependencyReference{Kind: "Gadget", APIVersion: "a/b/c"}, want: "is missing or invalid"},
+		{on: meta.DependencyReference{APIVersion: "v1"}, want: "spec.dependsOn[0] has an apiVersion, but no kind"},
+		{on: meta.DependencyReference{Kind: "Pod", ReadyExpr: "status +"}, want: "dependsOn[0].readyExpr is invalid"},
+		{on: meta.DependencyReference{ReadyExpr: "dep.status +"}, want: "the readyExpr of dependency"},
+	} {
+		k := &kustomizev1.Kustomization{}
+		k.Spec.DependsOn = []meta.DependencyReference{c.on}
+		got := fmt.Sprint(d.CheckSpec(k))
+		if (got == "<nil>") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %s, want %q", c.on, got, c.want)
+		}
+	}
+}
+
+func TestDependenciesOfOtherKindsStayInTheNamespace(t *testing.T) {
+	d := dependenciesOf(&graph{})
+	d.Policy.NoCrossNamespace = true
+	k := &kustomizev1.Kustomization{}
+	k.Namespace, k.Name = "team", "app"
+	k.Spec.DependsOn = []meta.DependencyReference{{Kind: "ConfigMap",
+		NamespacedName: meta.NamespacedName{Namespace: "other", Name: "c"}}}
+	outcome := d.Check(t.Context(), k, "", nil)
+	if got := fmt.Sprint(outcome); !strings.Contains(got, "cross-namespace references have been blocked") {
+		t.Error(got)
 	}
 }

@@ -55,10 +55,7 @@ func TestHintsOfDependencies(t *testing.T) {
 		"Correct spec.dependsOn[].readyExpr. It can use self, the dependent object, and dep, the dependency": {
 			named("a", "b", "dep.status +"), named("b", "c", "")},
 	} {
-		d := &Dependencies[*kustomizev1.Kustomization]{Reader: all,
-			New:       func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} },
-			DependsOn: func(k *kustomizev1.Kustomization) []meta.DependencyReference { return k.Spec.DependsOn }}
-		outcome := d.Check(t.Context(), all[0].(*kustomizev1.Kustomization), "main@sha1:1", nil)
+		outcome := dependenciesOf(all).Check(t.Context(), all[0].(*kustomizev1.Kustomization), "main@sha1:1", nil)
 		wantHint(t, "dependency", fmt.Errorf("%s", outcome), want)
 	}
 	_, err := (&Health{}).Expressions(&kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Generation: 1}},

@@ -47,6 +47,9 @@ type HelmChart struct {
 func (h *HelmChart) References(obj *sourcev1.HelmChart) []reconcile.Ref {
 	source := schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: obj.Spec.SourceRef.Kind}
 	refs := []reconcile.Ref{reconcile.RefTo(source, obj.Namespace, obj.Spec.SourceRef.Name)}
+	for _, f := range filesOfOthers(obj) {
+		refs = append(refs, f.ref(obj.Namespace))
+	}
 	if v := obj.Spec.Verify; v != nil {
 		refs = append(refs, access.SecretRefs(obj.Namespace, v.SecretRef, v.TrustedRootSecretRef)...)
 	}
@@ -60,6 +63,7 @@ type HelmChartRevision struct {
 	source   string // revision of the artifact that the chart comes from; empty in a registry
 	trace    string // what names the trace of that artifact
 	content  []string
+	files    map[string][]byte // values files of other sources
 	chart    chart
 }
 
@@ -120,7 +124,7 @@ func (h *HelmChart) Fetch(ctx context.Context, req Request[*sourcev1.HelmChart],
 		}
 		return f, nil
 	}
-	p, err := r.chart.build(ctx, obj, h.options(obj, r.metadata), &f)
+	p, err := r.chart.build(ctx, obj, h.options(obj, r), &f)
 	if err != nil {
 		return f, In(chartCondition(err), err)
 	}
@@ -147,10 +151,10 @@ func valuesFiles(obj *sourcev1.HelmChart) []string {
 }
 
 // options returns how the object wants its chart packaged.
-func (h *HelmChart) options(obj *sourcev1.HelmChart, metadata string) helm.Options {
+func (h *HelmChart) options(obj *sourcev1.HelmChart, r *HelmChartRevision) helm.Options {
 	return helm.Options{
-		Metadata: metadata, ValuesFiles: valuesFiles(obj), IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles,
-		Limits: h.Charts.Limits,
+		Metadata: r.metadata, ValuesFiles: valuesFiles(obj), Files: r.files,
+		IgnoreMissing: obj.Spec.IgnoreMissingValuesFiles, Limits: h.Charts.Limits,
 		Repository: func(ctx context.Context, url string) (helm.Repository, error) {
 			return h.Charts.Dependency(ctx, obj.Namespace, url)
 		},

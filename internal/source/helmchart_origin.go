@@ -45,6 +45,9 @@ func (h *HelmChart) resolveInRepository(ctx context.Context, obj *sourcev1.HelmC
 	if source.Status.Artifact != nil {
 		r.source = source.Status.Artifact.Revision
 	}
+	if err := r.addValuesFiles(ctx, obj, h.tree); err != nil {
+		return nil, err
+	}
 	return r, r.setVersion(offer.Version)
 }
 
@@ -98,7 +101,7 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.inTree(ctx, obj, tree, a.Revision)
+	r, err := h.inTree(ctx, obj, tree, a.Revision, h.tree)
 	if err != nil {
 		return nil, err
 	}
@@ -108,19 +111,20 @@ func (h *HelmChart) resolveInTree(ctx context.Context, obj *sourcev1.HelmChart) 
 	return r, nil
 }
 
-// Package packages the chart of a HelmChart from the tree of a revision of its source, as a pass does.
-func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string) (
-	*helm.Package, error) {
-	r, err := h.inTree(ctx, obj, tree, revision)
+// Package packages the chart of a HelmChart from the tree of a revision of its source, as a pass does. Values files of
+// other sources are those of trees.
+func (h *HelmChart) Package(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree, revision string,
+	trees Trees) (*helm.Package, error) {
+	r, err := h.inTree(ctx, obj, tree, revision, trees)
 	if err != nil {
 		return nil, err
 	}
-	return r.chart.build(ctx, obj, h.options(obj, r.metadata), nil)
+	return r.chart.build(ctx, obj, h.options(obj, r), nil)
 }
 
 // inTree returns the version of the chart in the tree of a revision of its source.
 func (h *HelmChart) inTree(ctx context.Context, obj *sourcev1.HelmChart, tree *artifact.Tree,
-	revision string) (*HelmChartRevision, error) {
+	revision string, trees Trees) (*HelmChartRevision, error) {
 	name, version, err := helm.Describe(ctx, tree, obj.Spec.Chart, h.Charts.Limits)
 	if err != nil {
 		return nil, err
@@ -128,6 +132,9 @@ func (h *HelmChart) inTree(ctx context.Context, obj *sourcev1.HelmChart, tree *a
 	chart := &treeChart{tree: tree, chartName: name,
 		byRevision: obj.Spec.ReconcileStrategy == sourcev1.ReconcileStrategyRevision}
 	r := &HelmChartRevision{metadata: valuesMetadata(obj), source: revision, chart: chart}
+	if err := r.addValuesFiles(ctx, obj, trees); err != nil {
+		return nil, err
+	}
 	if chart.byRevision {
 		parts := slices.DeleteFunc([]string{shortDigest(revision), r.metadata},
 			func(s string) bool { return s == "" })

@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -321,6 +322,51 @@ func TestHelmChartOfGitRepository(t *testing.T) {
 	}
 
 	checkChartFailures(t, files, chartYAML, s)
+}
+
+// TestValuesFilesOfOtherSources packages a chart of a repository with a values file of a GitRepository. Each change of
+// that file makes another version, other commits do not.
+func TestValuesFilesOfOtherSources(t *testing.T) {
+	t.Parallel()
+	s, h := newHarness(t), testenv.NewHelm(t)
+	h.Publish(testenv.NewChart("app", "1.0.0"))
+	s.HelmRepository(h)
+	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) {
+		c.Chart, c.ValuesFiles = "app", []string{"GitRepository://site/envs/prod.yaml"}
+	})
+	c := &sourcev1.HelmChart{}
+	s.NotReady(c, "app", sourcev1.SourceUnavailableReason, "GitRepository '"+s.Namespace+"/site' not found")
+	sops := testenv.NewSOPS(t)
+	s.Git.Init("site")
+	files := map[string]string{"envs/prod.yaml": "color: blue\n", "secret.yaml": sops.Encrypt("yaml", "a: b\n")}
+	s.Git.Commit("site", files)
+	s.GitRepository("site")
+	hasValues := func(content string) {
+		t.Helper()
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d false %s", len(content), content))
+		version := fmt.Sprintf("1.0.0+1.%x", sum[:6])
+		message := "packaged 'app' chart with version '" + version +
+			"' and merged values files [GitRepository://site/envs/prod.yaml]"
+		if _, got := s.chartReady("app", version, message); got["app/values.yaml"] != content {
+			t.Errorf("%q", got)
+		}
+	}
+	hasValues("color: blue\n")
+	files["README.md"] = "other"
+	s.Git.Commit("site", files)
+	s.RequestFetch("site")
+	files["envs/prod.yaml"] = "color: green\n"
+	s.Git.Commit("site", files)
+	s.RequestFetch("site")
+	hasValues("color: green\n")
+	for file, message := range map[string]string{
+		"GitRepository://site/none.yaml":   "'GitRepository://site/none.yaml': the artifact has no such file",
+		"HelmRepository://site/a.yaml":     "is not supported. Write it as GitRepository://NAME/PATH",
+		"GitRepository://site/secret.yaml": "Use spec.valuesFrom and spec.decryption of the HelmRelease",
+	} {
+		s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.ValuesFiles = []string{file} })
+		s.NotReady(c, "app", sourcev1.ValuesFilesErrorReason, message)
+	}
 }
 
 // checkChartFailures checks charts with a missing dependency and at a missing path.

@@ -79,7 +79,7 @@ type ResourceSetSpec struct {
 
 	// DependsOn lists objects of any kind that must exist, or be ready, before the ResourceSet is applied.
 	// +optional
-	DependsOn []Dependency `json:"dependsOn,omitempty"`
+	DependsOn []meta.DependencyReference `json:"dependsOn,omitempty"`
 
 	// ServiceAccountName is the ServiceAccount, in the namespace of the ResourceSet, that is impersonated when
 	// applying.
@@ -156,29 +156,6 @@ type ResourceSetStep struct {
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +optional
 	Timeout *meta.Duration `json:"timeout,omitempty"`
-}
-
-// Dependency references an object that must exist, or be ready.
-type Dependency struct {
-	// +required
-	APIVersion string `json:"apiVersion"`
-	// +required
-	Kind string `json:"kind"`
-	// +required
-	Name string `json:"name"`
-
-	// Namespace of the object. Defaults to the namespace of the ResourceSet.
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-
-	// Ready makes the object count only when it is ready.
-	// +optional
-	Ready bool `json:"ready,omitempty"`
-
-	// ReadyExpr is a CEL expression that is true when the object is ready, instead of what ready checks. Its variables
-	// are the fields of the object, such as status.
-	// +optional
-	ReadyExpr string `json:"readyExpr,omitempty"`
 }
 
 // HistoryEntry is a build and how it was reconciled.

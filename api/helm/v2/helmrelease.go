@@ -71,7 +71,7 @@ type HelmReleaseSpec struct {
 	// +optional
 	StorageNamespace string `json:"storageNamespace,omitempty"`
 
-	// DependsOn lists the HelmReleases that must be ready before this one is released.
+	// DependsOn lists objects that must be ready, or exist, before this HelmRelease is released.
 	// +optional
 	DependsOn []meta.DependencyReference `json:"dependsOn,omitempty"`
 
@@ -125,6 +125,10 @@ type HelmReleaseSpec struct {
 	// precedence over all.
 	// +optional
 	ValuesFrom []meta.ValuesReference `json:"valuesFrom,omitempty"`
+
+	// Decryption of the files of sources in valuesFrom.
+	// +optional
+	Decryption *meta.Decryption `json:"decryption,omitempty"`
 
 	// Values of the release.
 	// +optional

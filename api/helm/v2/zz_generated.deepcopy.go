@@ -294,6 +294,11 @@ func (in *HelmReleaseSpec) DeepCopyInto(out *HelmReleaseSpec) {
 		*out = make([]meta.ValuesReference, len(*in))
 		copy(*out, *in)
 	}
+	if in.Decryption != nil {
+		in, out := &in.Decryption, &out.Decryption
+		*out = new(meta.Decryption)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Values != nil {
 		in, out := &in.Values, &out.Values
 		*out = new(apiextensionsv1.JSON)

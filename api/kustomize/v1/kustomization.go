@@ -31,7 +31,7 @@ const (
 
 // KustomizationSpec defines what is built from which source, and how it is applied.
 type KustomizationSpec struct {
-	// DependsOn lists the Kustomizations that must be ready before this one is applied.
+	// DependsOn lists objects that must be ready, or exist, before this Kustomization is applied.
 	// +optional
 	DependsOn []DependencyReference `json:"dependsOn,omitempty"`
 
@@ -180,8 +180,10 @@ type KustomizationSpec struct {
 
 // Types shared by the kinds that deploy objects.
 type (
-	// DependencyReference references a Kustomization that must be ready first.
+	// DependencyReference references an object that must be ready, or exist, first.
 	DependencyReference = meta.DependencyReference
+	// Decryption defines how files of the source are decrypted.
+	Decryption = meta.Decryption
 	// KubeConfigReference references the credentials of a remote cluster.
 	KubeConfigReference = meta.KubeConfigReference
 	// CommonMetadata is set on every object.
@@ -189,19 +191,6 @@ type (
 	// HealthCheckExpr defines the health of the objects of a kind.
 	HealthCheckExpr = meta.HealthCheckExpr
 )
-
-// Decryption defines how Secrets in the source are decrypted.
-type Decryption struct {
-	// +kubebuilder:validation:Enum=sops
-	// +required
-	Provider string `json:"provider"`
-	// SecretRef references the Secret with the keys.
-	// +optional
-	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// ServiceAccountName is the identity used with key management services.
-	// +optional
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-}
 
 // PostBuild defines what happens to the manifests after the build.
 type PostBuild struct {

@@ -46,7 +46,8 @@ type HelmChartSpec struct {
 	ReconcileStrategy string `json:"reconcileStrategy,omitempty"`
 
 	// ValuesFiles replace values.yaml. They are merged in order, and later files take precedence. Paths are
-	// relative to the root of the source or, for a HelmRepository, to the chart.
+	// relative to the root of the source or, for a HelmRepository, to the chart. A file of another source of the
+	// namespace is KIND://NAME/PATH, for example GitRepository://site/values/prod.yaml.
 	// +optional
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 

@@ -2,6 +2,7 @@ package values
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -56,8 +57,16 @@ func (c *composer) compose(ctx context.Context, refs []meta.ValuesReference, inl
 	}
 	c.result, c.known = map[string]any{}, map[string]bool{}
 	for i, ref := range refs {
-		s := source{ref: ref, namespace: c.namespace, position: fmt.Sprintf("spec.valuesFrom[%d]", i)}
-		if err := c.add(ctx, s, own); err != nil {
+		s := source{ref: ref, namespace: cmp.Or(ref.Namespace, c.namespace),
+			position: fmt.Sprintf("spec.valuesFrom[%d]", i), isSecret: ref.Kind == kindSecret}
+		if err := s.checkFields(); err != nil {
+			return err
+		}
+		add := c.add
+		if ref.IsFile() {
+			add = c.addFile
+		}
+		if err := add(ctx, s, own); err != nil {
 			return err
 		}
 	}
@@ -81,7 +90,30 @@ func (c *composer) add(ctx context.Context, s source, own map[string]any) error 
 	if err := c.keepSecret(ctx, s.ref.Name, data); err != nil || !found {
 		return err
 	}
-	isSecret := s.ref.Kind == kindSecret
+	return c.merge(ctx, s, content, own)
+}
+
+// addFile merges the values of a file of a source into the result.
+func (c *composer) addFile(ctx context.Context, s source, own map[string]any) error {
+	file, err := s.readFile(ctx, c.read)
+	if err != nil || file == nil {
+		return err
+	}
+	for _, text := range file.Secrets {
+		if len(text) < minSecret {
+			continue
+		}
+		if err := c.memory.Grow(ctx, int64(len(text))); err != nil {
+			return err
+		}
+		c.secrets = append(c.secrets, text)
+	}
+	s.isSecret = file.IsSecret
+	return c.merge(ctx, s, file.Content, own)
+}
+
+// merge merges a content of an entry into the result.
+func (c *composer) merge(ctx context.Context, s source, content string, own map[string]any) error {
 	if s.ref.TargetPath == "" {
 		if err := c.take(ctx, yamlsize.Memory([]byte(content)), c.isTraced); err != nil {
 			return err
@@ -94,10 +126,10 @@ func (c *composer) add(ctx context.Context, s source, own map[string]any) error 
 		if c.isTraced {
 			values = copyMap(values)
 		}
-		c.keep(layer{from: s.String(), secret: isSecret, values: values})
+		c.keep(layer{from: s.String(), secret: s.isSecret, isFile: s.ref.IsFile(), values: values})
 		return nil
 	}
-	if err := c.take(ctx, s.setMemory(content), isSecret || c.isTraced); err != nil {
+	if err := c.take(ctx, s.setMemory(content), s.isSecret || c.isTraced); err != nil {
 		return err
 	}
 	c.result = loader.MergeMaps(c.result, own)
@@ -107,10 +139,11 @@ func (c *composer) add(ctx context.Context, s source, own map[string]any) error 
 	if text := s.setsOthers(content); text != "" {
 		c.warnings = append(c.warnings, text)
 	}
-	if isSecret || c.isTraced {
+	if s.isSecret || c.isTraced {
 		alone := map[string]any{}
 		_ = s.set(content, alone)
-		c.keep(layer{from: s.String() + ", target path " + s.ref.TargetPath, secret: isSecret, values: alone})
+		c.keep(layer{from: s.String() + ", target path " + s.ref.TargetPath, secret: s.isSecret,
+			isFile: s.ref.IsFile(), values: alone})
 	}
 	return nil
 }
@@ -143,7 +176,7 @@ func (c *composer) keepSecret(ctx context.Context, name string, data map[string]
 
 // keep keeps what is needed of a layer.
 func (c *composer) keep(l layer) {
-	if l.secret {
+	if l.secret && !l.isFile { // of a file, only what was encrypted is secret
 		c.secrets = appendTexts(c.secrets, l.values)
 	}
 	if c.isTraced {

@@ -69,6 +69,7 @@ func mask(v any, path []string, from map[string]bool, replacement string) any {
 type layer struct {
 	from   string
 	secret bool
+	isFile bool
 	values map[string]any
 }
 

@@ -39,3 +39,8 @@ func (r placeholderReader) Secret(ctx context.Context, key types.NamespacedName)
 	}
 	return out, nil
 }
+
+// File implements [Reader].
+func (r placeholderReader) File(ctx context.Context, ref meta.ValuesReference, _ *redact.Placeholders) (*File, error) {
+	return r.Reader.File(ctx, ref, r.placeholders)
+}

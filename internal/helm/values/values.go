@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,11 +23,26 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
-// Reader reads the objects that valuesFrom refers to.
+// File is a file of the artifact of a source.
+type File struct {
+	Content string
+	Secrets []string // its values that were encrypted
+	// IsSecret reports whether the file was encrypted.
+	IsSecret bool
+}
+
+// ErrNoArtifact is wrapped by the error of a source that has no artifact yet.
+var ErrNoArtifact = errors.New("it has no artifact yet")
+
+// Reader reads the objects and files that valuesFrom refers to.
 type Reader interface {
+	// File reads a file of a source. Encrypted values become placeholders unless they are nil. The error wraps
+	// [fs.ErrNotExist] if the artifact has no such file.
+	File(ctx context.Context, ref meta.ValuesReference, p *redact.Placeholders) (*File, error)
 	ConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error)
 }
@@ -87,9 +104,13 @@ type source struct {
 	ref       meta.ValuesReference
 	namespace string
 	position  string // in the spec
+	isSecret  bool   // its content is not shown
 }
 
 func (s source) String() string {
+	if s.ref.IsFile() {
+		return fmt.Sprintf("%s '%s/%s', file '%s'", s.ref.Kind, s.namespace, s.ref.Name, s.ref.Path)
+	}
 	return fmt.Sprintf("%s '%s/%s', key '%s'", s.ref.Kind, s.namespace, s.ref.Name, s.ref.GetValuesKey())
 }
 
@@ -117,9 +138,6 @@ func (s source) read(ctx context.Context, read Reader) (content string, data map
 			content, found, keys = lookUp(config.Data, s.ref.GetValuesKey())
 			_, binary = config.BinaryData[s.ref.GetValuesKey()]
 		}
-	default:
-		return "", nil, false, s.fault("kind '%s' is not supported", s.ref.Kind).
-			WithHint("Use ConfigMap or Secret").Final()
 	}
 	switch {
 	case apierrors.IsNotFound(err) && s.ref.Optional:
@@ -138,6 +156,50 @@ func (s source) read(ctx context.Context, read Reader) (content string, data map
 	return content, data, found, nil
 }
 
+// fileKinds are the sources whose files can hold values.
+var fileKinds = []string{"GitRepository", "OCIRepository", "Bucket", "ExternalArtifact"}
+
+// checkFields checks that the fields of an entry fit its kind.
+func (s source) checkFields() error {
+	switch {
+	case !s.ref.IsFile() && (s.ref.Path != "" || s.ref.Namespace != ""):
+		return s.fault("path and namespace are for sources").
+			WithHint("Remove them, or set kind to one of %s", strings.Join(fileKinds, ", ")).Final()
+	case !s.ref.IsFile():
+		return nil
+	case !slices.Contains(fileKinds, s.ref.Kind):
+		return s.fault("kind '%s' is not supported", s.ref.Kind).
+			WithHint("Use ConfigMap, Secret, %s", strings.Join(fileKinds, ", ")).Final()
+	case s.ref.Path == "":
+		return s.fault("path is missing").WithHint("Set path to the file in the artifact").Final()
+	case s.ref.ValuesKey != "":
+		return s.fault("valuesKey is for ConfigMaps and Secrets").WithHint("Remove it").Final()
+	}
+	return nil
+}
+
+// readFile returns the content of a file. It is nil if the reference is optional and the source or file is missing.
+func (s source) readFile(ctx context.Context, read Reader) (*File, error) {
+	file, err := read.File(ctx, s.ref, nil)
+	var f *fault.Fault
+	switch {
+	case err == nil && !isText(file.Content):
+		return nil, s.fault("the file holds binary data").WithHint("Values are text in UTF-8").Final()
+	case err == nil:
+		return file, nil
+	case s.ref.Optional && (apierrors.IsNotFound(err) || errors.Is(err, fs.ErrNotExist)):
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		return nil, s.fault("the %s does not exist", s.ref.Kind).
+			WithHint("Create it in namespace '%s', or set optional: true", s.namespace)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, s.fault("the artifact has no such file").WithHint("Correct path, or set optional: true")
+	case errors.As(err, &f) && f.Reason == meta.AccessDeniedReason:
+		return nil, err
+	}
+	return nil, s.fault("the file cannot be read").Because(err)
+}
+
 // lookUp returns the value of a key, and all keys.
 func lookUp[T string | []byte](data map[string]T, key string) (content string, found bool, keys []string) {
 	for k := range data {
@@ -154,16 +216,24 @@ func isText(content string) bool {
 	return !strings.ContainsFunc(content, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
-// document parses the content of a key without target path.
+// holder is what holds the values of an entry.
+func (s source) holder() string {
+	if s.ref.IsFile() {
+		return "file"
+	}
+	return "key"
+}
+
+// document parses the content of a key or file without target path.
 func (s source) document(content string) (map[string]any, error) {
 	if err := yamlsize.Check([]byte(content)); err != nil {
 		return nil, s.fault("%s", err).Final()
 	}
 	values, err := common.ReadValues([]byte(content))
 	if err != nil {
-		place, reason := yamlProblem(err, s.ref.Kind == kindSecret)
+		place, reason := yamlProblem(err, s.isSecret)
 		return nil, s.fault("%sinvalid YAML: %s", place, reason).
-			WithHint("The key must hold a map, such as 'replicas: 2'; for a single value set targetPath")
+			WithHint("The %s must hold a map, such as 'replicas: 2'; for a single value set targetPath", s.holder())
 	}
 	return values, nil
 }

@@ -3,6 +3,7 @@ package values_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,12 +16,79 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
+	"github.com/sluice-gitops/sluice/internal/redact"
 )
 
 // objects is a namespace 'team' with one ConfigMap and one Secret, both named 'app'.
 type objects struct {
 	config, secret, binary map[string]string
+	files                  map[string]string // of GitRepository 'env/site'; those in sealed are encrypted
+	sealed                 map[string]string
 	err                    error
+}
+
+func (o objects) File(_ context.Context, ref meta.ValuesReference, _ *redact.Placeholders) (*values.File, error) {
+	if ref.Name == "new" {
+		return nil, values.ErrNoArtifact
+	}
+	if ref.Kind != "GitRepository" || ref.Namespace != "env" || ref.Name != "site" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "gitrepositories"}, ref.Name)
+	}
+	if text, ok := o.sealed[ref.Path]; ok {
+		return &values.File{Content: text, Secrets: []string{"hunter2"}, IsSecret: true}, nil
+	}
+	text, ok := o.files[ref.Path]
+	if !ok {
+		return nil, &fs.PathError{Op: "read", Path: ref.Path, Err: fs.ErrNotExist}
+	}
+	return &values.File{Content: text}, nil
+}
+
+func file(path, target string) meta.ValuesReference {
+	return meta.ValuesReference{Kind: "GitRepository", Namespace: "env", Name: "site", Path: path, TargetPath: target}
+}
+
+// TestFiles checks the order of files among other values, and what their errors say.
+func TestFiles(t *testing.T) {
+	in := objects{config: map[string]string{"values.yaml": "a: 1\nm: {x: 1, z: 1}\n"},
+		files: map[string]string{"prod.yaml": "m: {x: 2}\nb: 2\n", "tag": "v1", "broken.yaml": "a: 1\nb: c: d\n",
+			"bin": "a\x00b"},
+		sealed: map[string]string{"secret.yaml": "pass: hunter2\nuser: admin\n", "bad.yaml": "a: 1\nhunter2: b: c\n"}}
+	optional := file("none.yaml", "")
+	optional.Optional = true
+	elsewhere := file("a", "")
+	elsewhere.Name, elsewhere.Optional = "other", true
+	got, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{file("prod.yaml", ""), config("", ""),
+		file("tag", "image.tag"), optional, elsewhere, file("secret.yaml", "")},
+		&apiextensionsv1.JSON{Raw: []byte(`{"b": 3}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := table{"a": 1.0, "b": 3.0, "m": table{"x": 1.0, "z": 1.0}, "image": table{"tag": "v1"}, "pass": "hunter2",
+		"user": "admin"}
+	if !reflect.DeepEqual(got.Values, want) || !reflect.DeepEqual(got.Secrets, []string{"hunter2"}) {
+		t.Errorf("the values are %#v, the secrets %q", got.Values, got.Secrets)
+	}
+	missing, fresh := file("a", ""), file("a", "")
+	missing.Name, fresh.Name = "other", "new"
+	keyed, noPath, unlike := file("a", ""), file("", ""), config("", "")
+	keyed.ValuesKey, unlike.Path = "k", "a"
+	for want, ref := range map[string]meta.ValuesReference{
+		"[0] (GitRepository 'env/site', file 'broken.yaml'): line 2: invalid YAML": file("broken.yaml", ""),
+		"line 2: invalid YAML": file("bad.yaml", ""),
+		"the artifact has no such file. Correct path, or set optional: true": file("none.yaml", ""),
+		"Create it in namespace 'env', or set optional: true":                missing,
+		"it has no artifact yet":                                fresh,
+		"the file holds binary data":                            file("bin", ""),
+		"valuesKey is for ConfigMaps and Secrets":               keyed,
+		"path is missing. Set path to the file in the artifact": noPath,
+		"path and namespace are for sources":                    unlike,
+	} {
+		_, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{ref}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
 }
 
 func (o objects) missing(resource string, key types.NamespacedName) error {
@@ -181,7 +249,7 @@ func TestErrors(t *testing.T) {
 				"the value is not in the syntax of --set. Check the path: names separated by dots, and indexes " +
 				"such as [0] for lists"}},
 		"kind": {ref: meta.ValuesReference{Kind: "Pod", Name: "x"},
-			want: []string{"kind 'Pod' is not supported. Use ConfigMap or Secret"}},
+			want: []string{"kind 'Pod' is not supported. Use ConfigMap, Secret, GitRepository"}},
 		"inline: list": {ref: config("values.yaml", ""), inline: `[1]`, want: []string{
 			"spec.values is not a map. Write it as 'key: value'"}},
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	// ValuesFiles are merged and replace values.yaml; later files take precedence. Paths are relative to the root of
 	// the tree, or of the chart if it comes from a repository.
 	ValuesFiles []string
+	// Files are the contents of values files that are not in the tree, by the names in ValuesFiles.
+	Files map[string][]byte
 	// IgnoreMissing skips values files that do not exist.
 	IgnoreMissing bool
 	Limits        Limits
@@ -243,7 +245,11 @@ func (b *builder) values(text []byte) (map[string]any, error) {
 func (b *builder) mergeValues() (merged []string, err error) {
 	values := map[string]any{}
 	for _, name := range b.options.ValuesFiles {
-		text, err := b.read(name)
+		text, known := b.options.Files[name]
+		var err error
+		if !known {
+			text, err = b.read(name)
+		}
 		if errors.Is(err, fs.ErrNotExist) && b.options.IgnoreMissing {
 			continue
 		}

@@ -199,11 +199,8 @@ func (i *Item) setRelations(o reconcile.Object) {
 	for _, r := range lineage.Sources(o) {
 		i.Sources = append(i.Sources, ID(r.Kind, cmp.Or(r.Namespace, o.GetNamespace()), r.Name))
 	}
-	switch o := o.(type) {
-	case *kustomizev1.Kustomization:
-		i.dependsOn(o.Spec.DependsOn)
-	case *helmv2.HelmRelease:
-		i.dependsOn(o.Spec.DependsOn)
+	for _, r := range lineage.Dependencies(o) {
+		i.DependsOn = append(i.DependsOn, ID(r.Kind, r.Namespace, r.Name))
 	}
 	if g, ok := o.(reconcile.Gated); ok {
 		i.setHeld(o, g.Held())
@@ -248,12 +245,6 @@ func HeldBecause(o reconcile.Object) string {
 		return c.Message
 	}
 	return ""
-}
-
-func (i *Item) dependsOn(refs []meta.DependencyReference) {
-	for _, d := range refs {
-		i.DependsOn = append(i.DependsOn, ID(i.Kind, cmp.Or(d.Namespace, i.Namespace), d.Name))
-	}
 }
 
 // setContent records the revision of the object and what its kind shows in addition.

@@ -148,14 +148,22 @@ func (w *whyer) dependencyStep(i *Item) Step {
 	if i.State != Waiting || i.Pending != "" {
 		return step
 	}
-	for _, id := range i.DependsOn {
-		if d := w.byID[id]; d == nil || d.State != Ready {
-			step.Object = id
-			break
-		}
+	blocks := slices.IndexFunc(i.DependsOn, func(id string) bool {
+		_, name, _ := strings.Cut(id, "/")
+		return strings.Contains(i.Message, "'"+id+"'") || strings.Contains(i.Message, "'"+name+"'")
+	})
+	if blocks < 0 {
+		blocks = max(0, slices.IndexFunc(i.DependsOn, func(id string) bool {
+			d := w.byID[id]
+			return d == nil || d.State != Ready
+		}))
 	}
+	step.Object = i.DependsOn[blocks]
 	step.State, step.From, step.Text = Blocked, i.Since, i.Message
 	step.Do = "ask why that is not ready: sluice why " + step.Object
+	if w.byID[step.Object] == nil {
+		step.Do = "create it, or correct what the message names" // of another kind, or missing
+	}
 	return step
 }
 

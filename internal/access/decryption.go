@@ -1,11 +1,13 @@
-package kustomization
+package access
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"hash"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,22 +15,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
 
-// DecryptionOptions configure spec.decryption for all Kustomizations.
-type DecryptionOptions struct {
+// Decryption reads the keys of spec.decryption.
+type Decryption struct {
+	Reader         client.Reader     // not cached, to keep Secrets out of memory
 	Transport      http.RoundTripper // to key management services
 	Identities     *auth.Identities
 	IgnoreMAC      bool   // see [decrypt.Keys]
-	DefaultAccount string // the service account for Kustomizations that do not name one, in their namespace
+	DefaultAccount string // the service account for objects that do not name one, in their namespace
 
-	// AgeSecret holds age keys for Kustomizations whose own Secret has none; may be empty.
+	// AgeSecret holds age keys for objects whose own Secret has none; may be empty.
 	AgeSecret types.NamespacedName
 	// VaultConfigMap lists the Vault servers to which tokens of service accounts may be sent; may be empty.
 	VaultConfigMap types.NamespacedName
@@ -36,11 +39,10 @@ type DecryptionOptions struct {
 	VaultAddress, VaultToken string
 }
 
-// readKeys returns the keys of spec.decryption, nil if it is not set, and adds them to the hash. Keys of its
-// Secret have precedence over those of its service account, and these over keys of the controller.
-func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomization, h hash.Hash) (*decrypt.Keys,
+// Keys returns the keys of spec.decryption of an object in a namespace, nil if it is not set, and adds them to the hash.
+// Keys of its Secret have precedence over those of its service account, and these over keys of the controller.
+func (o Decryption) Keys(ctx context.Context, namespace string, d *meta.Decryption, h hash.Hash) (*decrypt.Keys,
 	error) {
-	d, o := obj.Spec.Decryption, c.Options.Decryption
 	if d == nil {
 		return nil, nil
 	}
@@ -51,27 +53,27 @@ func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomizatio
 	fmt.Fprintln(h, "keys")
 	keys := &decrypt.Keys{Transport: o.Transport, IgnoreMAC: o.IgnoreMAC}
 	if d.SecretRef != nil {
-		key := types.NamespacedName{Namespace: obj.Namespace, Name: d.SecretRef.Name}
-		if err := c.addKeys(ctx, keys, key, "spec.decryption.secretRef", h); err != nil {
+		key := types.NamespacedName{Namespace: namespace, Name: d.SecretRef.Name}
+		if err := o.addKeys(ctx, keys, key, "spec.decryption.secretRef", h); err != nil {
 			return nil, err
 		}
 	}
 	if o.AgeSecret.Name != "" && len(keys.Age) == 0 {
 		shared := &decrypt.Keys{Transport: o.Transport}
-		if err := c.addKeys(ctx, shared, o.AgeSecret, "--sops-age-secret", h); err != nil {
+		if err := o.addKeys(ctx, shared, o.AgeSecret, "--sops-age-secret", h); err != nil {
 			return nil, err
 		}
 		keys.Age = shared.Age // tokens and credentials in this Secret are not for the files of tenants
 	}
-	keys.Fallback(c.serviceKeys(obj))
+	keys.Fallback(o.serviceKeys(namespace, d.ServiceAccountName))
 	return keys, nil
 }
 
 // addKeys adds the keys of a Secret.
-func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
+func (o Decryption) addKeys(ctx context.Context, to *decrypt.Keys, key types.NamespacedName, field string,
 	h hash.Hash) error {
 	var secret corev1.Secret
-	err := c.Live.Get(ctx, key, &secret)
+	err := o.Reader.Get(ctx, key, &secret)
 	if apierrors.IsNotFound(err) {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s not found", key, field).
 			WithHint("Create it, or correct %s", field)
@@ -79,10 +81,10 @@ func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.Na
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "cannot read Secret '%s' of %s", key, field).Because(err)
 	}
-	hashMap(h, secret.Data)
+	hashData(h, secret.Data)
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
 	if err == nil && keys.Vault != nil {
-		keys.VaultServers, err = c.vaultServers(ctx)
+		keys.VaultServers, err = o.vaultServers(ctx)
 	}
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "Secret '%s' of %s", key, field).Because(err).
@@ -94,15 +96,14 @@ func (c *Controller) addKeys(ctx context.Context, to *decrypt.Keys, key types.Na
 
 // serviceKeys returns keys that use key management services, with the identity of a service account or of the
 // controller.
-func (c *Controller) serviceKeys(obj *kustomizev1.Kustomization) *decrypt.Keys {
-	o := c.Options.Decryption
+func (o Decryption) serviceKeys(namespace, name string) *decrypt.Keys {
 	var account *types.NamespacedName // nil for the controller's
-	if name := cmp.Or(obj.Spec.Decryption.ServiceAccountName, o.DefaultAccount); name != "" {
-		account = &types.NamespacedName{Namespace: obj.Namespace, Name: name}
+	if name = cmp.Or(name, o.DefaultAccount); name != "" {
+		account = &types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	keys := &decrypt.Keys{Transport: o.Transport}
 	keys.Vault = func(ctx context.Context, address string) (string, error) {
-		return c.vaultToken(ctx, keys, account, address)
+		return o.vaultToken(ctx, keys, account, address)
 	}
 	if o.Identities == nil {
 		return keys
@@ -119,15 +120,14 @@ func (c *Controller) serviceKeys(obj *kustomizev1.Kustomization) *decrypt.Keys {
 
 // vaultToken returns a token for a Vault server. Encrypted files name the server, so tokens are only sent to servers
 // that the administrator listed, and the controller's own token only to its server.
-func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
+func (o Decryption) vaultToken(ctx context.Context, keys *decrypt.Keys, account *types.NamespacedName,
 	address string) (string, error) {
-	o := c.Options.Decryption
 	if account != nil && o.VaultConfigMap.Name == "" {
 		return "", decrypt.Missing("service accounts log in only to servers in the ConfigMap of " +
 			"--sops-vault-configmap, which is not set")
 	}
 	if account != nil && o.Identities != nil && o.Identities.Accounts != nil {
-		logins, err := c.readVaultLogins(ctx)
+		logins, err := o.readVaultLogins(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -147,15 +147,15 @@ func (c *Controller) vaultToken(ctx context.Context, keys *decrypt.Keys, account
 }
 
 // vaultServers returns the servers that the administrator named.
-func (c *Controller) vaultServers(ctx context.Context) ([]string, error) {
+func (o Decryption) vaultServers(ctx context.Context) ([]string, error) {
 	var servers []string
-	if address := c.Options.Decryption.VaultAddress; address != "" {
+	if address := o.VaultAddress; address != "" {
 		servers = append(servers, address)
 	}
-	if c.Options.Decryption.VaultConfigMap.Name == "" {
+	if o.VaultConfigMap.Name == "" {
 		return servers, nil
 	}
-	logins, err := c.readVaultLogins(ctx)
+	logins, err := o.readVaultLogins(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +165,10 @@ func (c *Controller) vaultServers(ctx context.Context) ([]string, error) {
 	return servers, nil
 }
 
-func (c *Controller) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {
+func (o Decryption) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, error) {
 	var config corev1.ConfigMap
-	key := c.Options.Decryption.VaultConfigMap
-	if err := c.Live.Get(ctx, key, &config); err != nil {
+	key := o.VaultConfigMap
+	if err := o.Reader.Get(ctx, key, &config); err != nil {
 		return nil, fmt.Errorf("cannot read ConfigMap '%s' of --sops-vault-configmap: %w", key, err)
 	}
 	logins, err := decrypt.ParseVaultLogins([]byte(config.Data["config.yaml"]))
@@ -176,4 +176,12 @@ func (c *Controller) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins,
 		return nil, fmt.Errorf("key config.yaml of ConfigMap '%s' is invalid: %w", key, err)
 	}
 	return logins, nil
+}
+
+// hashData writes the data of a Secret to a hash, in a canonical form.
+func hashData(h hash.Hash, data map[string][]byte) {
+	fmt.Fprintf(h, "%d\n", len(data))
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(data[k]), data[k])
+	}
 }
