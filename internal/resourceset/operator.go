@@ -19,8 +19,15 @@ import (
 // operatorLabels are on the Deployment of Flux Operator.
 var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "flux-operator"}
 
-// operatorTTL is how long a result of [Operator.Running] is used.
-const operatorTTL = 15 * time.Second
+const (
+	// operatorTTL is how long a result of [Operator.Running] is used, also that the API server did not answer.
+	operatorTTL = 15 * time.Second
+	// operatorTimeout bounds a request, for which the passes of all objects wait.
+	operatorTimeout = 10 * time.Second
+)
+
+// unknownOperator is the result while it is not known whether Flux Operator runs.
+const unknownOperator = "unknown"
 
 // Operator finds out whether Flux Operator runs in the cluster: two controllers of one object would undo each other's
 // changes. It is safe for concurrent use.
@@ -31,21 +38,36 @@ type Operator struct {
 
 	mu      sync.Mutex
 	checked time.Time
+	isKnown bool
 	running string
 }
 
 // Running returns the Deployment of Flux Operator, as namespace/name; empty if none runs. If that cannot be found out,
-// the last result counts.
+// the last result counts, and before the first one, Flux Operator counts as running.
 func (o *Operator) Running(ctx context.Context) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.checked.IsZero() && o.Clock.Since(o.checked) < operatorTTL {
-		return o.running
+	if o.checked.IsZero() || o.Clock.Since(o.checked) >= operatorTTL {
+		o.check(ctx)
 	}
-	found, err := o.find(ctx)
+	if !o.isKnown {
+		return unknownOperator
+	}
+	return o.running
+}
+
+// check asks the API server.
+func (o *Operator) check(ctx context.Context) {
+	asked, cancel := context.WithTimeout(ctx, operatorTimeout)
+	defer cancel()
+	found, err := o.find(asked)
+	if ctx.Err() != nil {
+		return // the process stops
+	}
+	o.checked = o.Clock.Now()
 	if err != nil {
 		log.FromContext(ctx).Error(err, "cannot find out whether Flux Operator runs")
-		return o.running
+		return
 	}
 	if found != o.running {
 		message := "Flux Operator reconciles the objects of fluxcd.controlplane.io; they are left to it"
@@ -54,8 +76,7 @@ func (o *Operator) Running(ctx context.Context) string {
 		}
 		log.Log.Info(message, "deployment", found)
 	}
-	o.checked, o.running = o.Clock.Now(), found
-	return found
+	o.isKnown, o.running = true, found
 }
 
 func (o *Operator) find(ctx context.Context) (string, error) {
