@@ -138,8 +138,8 @@ func (c *costs) start() {
 	c.Helper()
 	c.process = exec.Command(c.sluice, "controller", "--kubeconfig", testenv.Kubeconfig(c), "-n", c.namespace,
 		"--watch-all-namespaces=false", "--storage-path", c.storage, "--storage-addr", c.artifacts,
-		"--receiverAddr", c.hooks, "--metrics-addr", "0", "--health-addr", "0", "--events-addr", "0", "--images-addr", "0",
-		"--log-level", "error")
+		"--receiverAddr", c.hooks, "--metrics-addr", "0", "--health-addr", "0", "--events-addr", "0",
+		"--images-addr", "0", "--log-level", "error")
 	c.process.Stderr = os.Stderr
 	if err := c.process.Start(); err != nil {
 		c.Fatal(err)
@@ -506,7 +506,8 @@ func (c *costs) chart() scenario {
 		commit()
 		testenv.Eventually(c, "the chart is fetched", c.applied)
 		c.declare(`{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: web},
-  spec: {interval: 1h, chart: {spec: {chart: ./chart, reconcileStrategy: Revision, sourceRef: {kind: GitRepository, name: app}}}}}`)
+  spec: {interval: 1h, chart: {spec: {chart: ./chart, reconcileStrategy: Revision,
+    sourceRef: {kind: GitRepository, name: app}}}}}`)
 		testenv.Eventually(c, "the release is Ready", done)
 	}, act: commit, done: done}
 }
