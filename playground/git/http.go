@@ -18,6 +18,8 @@ type httpServer struct {
 	username, password string // basic authentication when set
 	token              string // bearer authentication when set
 	stats              stats
+	pulls              pulls
+	api                http.Handler // of pulls
 }
 
 func (h *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -29,6 +31,10 @@ func (h *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.authorized(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="playground"`)
 		http.Error(w, "wrong credentials", http.StatusUnauthorized)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, apiPath) {
+		h.api.ServeHTTP(w, r)
 		return
 	}
 	for _, route := range []struct {
@@ -88,6 +94,7 @@ func (h *httpServer) fetch(w http.ResponseWriter, r *http.Request, dir string) {
 }
 func (h *httpServer) push(w http.ResponseWriter, r *http.Request, dir string) {
 	h.rpc(w, r, dir, receivePack)
+	h.pulls.pushed()
 }
 
 func (h *httpServer) rpc(w http.ResponseWriter, r *http.Request, dir, service string) {

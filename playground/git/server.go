@@ -22,6 +22,8 @@ type Options struct {
 	SSHAddr            string // to serve SSH on as well
 	SSHHostKey         string // file, made when missing
 	SSHAuthorizedKeys  string // file, read at each login
+	Webhook            string // URL that is called after pushes over HTTP, as Gitea does
+	WebhookSecret      string
 }
 
 // Server is a running git server.
@@ -59,7 +61,9 @@ func (s *Server) start(o Options) error {
 	if err != nil {
 		return err
 	}
-	handler := &httpServer{root: root, username: o.Username, password: o.Password, token: o.Token}
+	handler := &httpServer{root: root, username: o.Username, password: o.Password, token: o.Token,
+		pulls: pulls{root: root, webhook: o.Webhook, secret: o.WebhookSecret}}
+	handler.api = handler.pulls.handler()
 	if err := s.serveHTTP(o, handler); err != nil {
 		return err
 	}

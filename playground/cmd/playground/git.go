@@ -15,6 +15,9 @@ func gitCommand() *cobra.Command {
 		Short: "Serve every bare repository under a directory over HTTP and SSH, fetch and push",
 		Long: `Serve every bare repository under a directory over HTTP and SSH, fetch and push.
 
+A reference refs/pull/N/head is a pull request to main until main contains it. Those are served as Gitea does
+(/api/v1/repos/OWNER/NAME/pulls, comments and statuses). --webhook is called after pushes.
+
 It prints the addresses, then "ready". GET /-/stats returns the number of advertisements, fetches, pushes and bytes.`,
 		Example: `  playground git --root repos --addr 127.0.0.1:8080
   playground git --root repos --addr 127.0.0.1:8443 --tls-dir tls --username me --password secret
@@ -35,6 +38,8 @@ It prints the addresses, then "ready". GET /-/stats returns the number of advert
 	f.StringVar(&o.SSHAddr, "ssh-addr", "", "address to serve SSH on as well")
 	f.StringVar(&o.SSHHostKey, "ssh-host-key", "", "file of the host's private key, made when missing")
 	f.StringVar(&o.SSHAuthorizedKeys, "ssh-authorized-keys", "", "file of the public keys that may log in")
+	f.StringVar(&o.Webhook, "webhook", "", "URL of a webhook that is called after pushes over HTTP")
+	f.StringVar(&o.WebhookSecret, "webhook-secret", "", "key with which webhooks are signed")
 	c.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	c.MarkFlagsMutuallyExclusive("tls-cert", "tls-dir")
 	c.MarkFlagsRequiredTogether("ssh-addr", "ssh-host-key", "ssh-authorized-keys")
