@@ -35,8 +35,7 @@ func startCluster(ctx context.Context, root string) (*cluster, error) {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "playground"), "cluster",
 		"--kubeconfig", c.kubeconfig(), "--audit-log", c.audit())
-	// Most of its memory is short-lived: with more garbage than the default, it needs a tenth less of the processors.
-	cmd.Env = append(os.Environ(), "PLAYGROUND_PARENT_WATCH=1", "GOGC=300")
+	cmd.Env = append(os.Environ(), "PLAYGROUND_PARENT_WATCH=1")
 	stdin, err := cmd.StdinPipe() // the playground stops when it is closed, even if this process is killed
 	if err != nil {
 		return nil, err

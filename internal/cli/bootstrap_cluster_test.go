@@ -84,7 +84,7 @@ func TestBootstrap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			variables := environment{"GIT_PASSWORD": c.password}
-			cl, _ := withControllers(t)
+			cl := withOwnControllers(t)
 			c.git.Init("fleet")
 			args := append([]string{"bootstrap", "git", "--url", c.url + "/fleet.git", "--path", "clusters/one",
 				"--author-email", "me@example.com"}, c.args...)

@@ -19,7 +19,7 @@ func TestBootstrapPage(t *testing.T) {
 	for _, repository := range []string{"org/fleet", "fleet"} {
 		h.git.Init(repository)
 	}
-	c, _ := withControllers(t)
+	c := withOwnControllers(t)
 	dir := filepath.Dir(h.keyFile)
 	exported := environment{"GITHUB_TOKEN": "", "GIT_PASSWORD": ""}
 	writeRing(t, filepath.Join(dir, "ring.gpg"))

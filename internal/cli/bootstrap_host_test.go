@@ -64,7 +64,7 @@ func loginSecret(t *testing.T, c client.Client) map[string][]byte {
 // continues it, then rotates each kind of login.
 func TestBootstrapAtAHost(t *testing.T) {
 	h := newGitHost(t, "org/fleet", "s3cret-token")
-	c, _ := withControllers(t)
+	c := withOwnControllers(t)
 	gitlab := func(more ...string) result {
 		t.Helper()
 		return h.environment().at(t, append([]string{"bootstrap", "gitlab"}, h.gitlabArgs(more...)...)...)

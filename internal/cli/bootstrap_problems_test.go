@@ -48,7 +48,7 @@ patches:
 // runs, and which is changed between two runs.
 func TestBootstrapKeepsTheWorkOfOthers(t *testing.T) {
 	h := newGitHost(t, "fleet", "s3cret-token")
-	c, _ := withControllers(t)
+	c := withOwnControllers(t)
 	file := "clusters/one/flux-system/kustomization.yaml"
 	h.git.Commit("fleet", map[string]string{"README.md": "hello", file: mine,
 		"clusters/one/flux-system/quota.yaml": app("of-the-team")})

@@ -51,7 +51,11 @@ func clusterClient(t *testing.T) client.Client {
 	return c
 }
 
-var installDefinitions sync.Once
+// installDefinitions and startControllers prepare the clusters that tests share.
+var (
+	installDefinitions, startControllers sync.Once
+	stopControllers                      = func() error { return nil }
+)
 
 // withDefinitions returns a new namespace of a cluster that has the CustomResourceDefinitions and no controllers. Other
 // tests use the cluster at the same time.
@@ -62,22 +66,38 @@ func withDefinitions(t *testing.T) (client.Client, string) {
 	return clusterClient(t), testenv.Namespace(t)
 }
 
-// withControllers returns a new namespace of a cluster that only the test uses. The controllers run until it ends.
+// withControllers returns a new namespace of a cluster whose controllers run until all tests have ended. Other tests
+// use the cluster at the same time.
 func withControllers(t *testing.T) (client.Client, string) {
+	t.Helper()
+	t.Parallel()
+	testenv.Second(t)
+	startControllers.Do(func() {
+		at(t, "install", "--crds-only").wants(t, exitOK)
+		stopControllers = controllers(t)
+	})
+	return clusterClient(t), testenv.Namespace(t)
+}
+
+// withOwnControllers returns a cluster that only the test uses. The controllers run until it ends.
+func withOwnControllers(t *testing.T) client.Client {
 	t.Helper()
 	c := without(t)
 	at(t, "install", "--crds-only").wants(t, exitOK)
-	namespace := testenv.Namespace(t)
-	controllers(t)
-	return c, namespace
+	stop := controllers(t)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }
 
-// without returns a cluster that only the test uses, and in which Sluice is not installed.
+// without returns a client of an empty cluster that only the test uses.
 func without(t *testing.T) client.Client {
 	t.Helper()
 	t.Parallel()
 	testenv.Exclusive(t)
-	at(t, "uninstall", "--silent").wants(t, exitOK)
 	return clusterClient(t)
 }
 

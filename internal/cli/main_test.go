@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -9,5 +10,10 @@ import (
 
 func TestMain(m *testing.M) {
 	render.RunChild()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := stopControllers(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

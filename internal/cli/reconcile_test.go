@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,22 +17,27 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// controllers runs `sluice controller` until the test ends.
-func controllers(t *testing.T) {
+// controllers runs `sluice controller` until stop is called.
+func controllers(t *testing.T) (stop func() error) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	storage, err := os.MkdirTemp("", "sluice-test-") // it may outlive the test
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan result, 1)
-	args := []string{"controller", "--kubeconfig", testenv.Kubeconfig(t), "--storage-path", t.TempDir(),
+	args := []string{"controller", "--kubeconfig", testenv.Kubeconfig(t), "--storage-path", storage,
 		"--storage-addr", "127.0.0.1:0",
 		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
 		"--log-level", "error"}
 	go func() { ended <- runWith(ctx, "", args...) }()
-	t.Cleanup(func() {
-		stop()
+	return func() error {
+		cancel()
 		if r := <-ended; r.code != exitOK {
-			t.Errorf("sluice controller exited with code %d:\n%s", r.code, r.err)
+			return fmt.Errorf("sluice controller exited with code %d:\n%s", r.code, r.err)
 		}
-	})
+		return os.RemoveAll(storage)
+	}
 }
 
 var errNotDeleted = errors.New("the object still exists")

@@ -42,13 +42,14 @@ type shared struct {
 	kubeconfig string
 	audit      *os.File // nil if unknown
 	pid        int      // of the playground; 0 if unknown
+	stop       func()   // nil if this binary did not start it
 }
 
 var startOnce = sync.OnceValues(startCluster)
 
 func use(tb testing.TB) *shared {
 	tb.Helper()
-	if c := exclusiveOf(tb); c != nil {
+	if c := assignedTo(tb); c != nil {
 		return c
 	}
 	c, err := startOnce()
@@ -109,7 +110,7 @@ func startAnother() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.pid = cluster.pid
+	c.pid, c.stop = cluster.pid, cluster.stop
 	if c.audit, err = os.Open(audit); err != nil {
 		return nil, err
 	}

@@ -6,62 +6,62 @@ import (
 	"testing"
 )
 
-// maxExclusive is how many clusters a binary starts at most for tests that use one alone.
+// maxExclusive is how many clusters a binary runs at most at a time for tests that use one alone.
 const maxExclusive = 4
 
-// exclusive are the clusters of tests that use one alone.
-var exclusive = struct {
+// assigned are the clusters of tests that do not use the one of all tests.
+var assigned = struct {
 	slots  chan struct{}
 	mu     sync.Mutex
-	idle   []*shared
 	byTest map[string]*shared
 }{slots: make(chan struct{}, maxExclusive), byTest: map[string]*shared{}}
 
-// Exclusive gives a test a cluster that no other test uses until it ends. All functions of this package use it for the
-// test and its subtests. Call it before them, and after Parallel. The cluster contains what an earlier test has left in
-// it.
+// Exclusive starts an empty cluster for a test: less work than to empty one that was used. All functions of this
+// package use it for the test and its subtests. Call it before them, and after Parallel.
 func Exclusive(t *testing.T) {
 	t.Helper()
-	exclusive.slots <- struct{}{}
-	t.Cleanup(func() { <-exclusive.slots })
-	c := takeIdle()
-	if c == nil {
-		var err error
-		if c, err = startAnother(); err != nil {
-			t.Fatalf("cannot start the playground: %v", err)
-		}
+	assigned.slots <- struct{}{}
+	t.Cleanup(func() { <-assigned.slots })
+	c, err := startAnother()
+	if err != nil {
+		t.Fatalf("cannot start the playground: %v", err)
 	}
+	t.Cleanup(c.stop)
+	assign(t, c)
+}
+
+// Second makes all functions of this package use a second cluster for the test and its subtests. All tests of a binary
+// that call it share that cluster. Call it before them, and after Parallel.
+func Second(t *testing.T) {
+	t.Helper()
+	c, err := startSecond()
+	if err != nil {
+		t.Fatalf("cannot start the playground: %v", err)
+	}
+	assign(t, c)
+}
+
+var startSecond = sync.OnceValues(startAnother)
+
+func assign(t *testing.T, c *shared) {
+	t.Helper()
 	name := t.Name()
-	exclusive.mu.Lock()
-	defer exclusive.mu.Unlock()
-	exclusive.byTest[name] = c
+	assigned.mu.Lock()
+	defer assigned.mu.Unlock()
+	assigned.byTest[name] = c
 	t.Cleanup(func() {
-		exclusive.mu.Lock()
-		defer exclusive.mu.Unlock()
-		delete(exclusive.byTest, name)
-		exclusive.idle = append(exclusive.idle, c)
+		assigned.mu.Lock()
+		defer assigned.mu.Unlock()
+		delete(assigned.byTest, name)
 	})
 }
 
-// takeIdle returns a cluster that no test uses; nil if there is none.
-func takeIdle() *shared {
-	exclusive.mu.Lock()
-	defer exclusive.mu.Unlock()
-	if len(exclusive.idle) == 0 {
-		return nil
-	}
-	last := len(exclusive.idle) - 1
-	c := exclusive.idle[last]
-	exclusive.idle = exclusive.idle[:last]
-	return c
-}
-
-// exclusiveOf returns the cluster that a test, or the test of which it is a subtest, uses alone; nil if there is none.
-func exclusiveOf(tb testing.TB) *shared {
-	exclusive.mu.Lock()
-	defer exclusive.mu.Unlock()
+// assignedTo returns the cluster of a test, or of the test of which it is a subtest; nil for the one of all tests.
+func assignedTo(tb testing.TB) *shared {
+	assigned.mu.Lock()
+	defer assigned.mu.Unlock()
 	for name := tb.Name(); ; name = name[:strings.LastIndexByte(name, '/')] {
-		if c := exclusive.byTest[name]; c != nil || !strings.Contains(name, "/") {
+		if c := assigned.byTest[name]; c != nil || !strings.Contains(name, "/") {
 			return c
 		}
 	}
