@@ -85,17 +85,40 @@ func isFailing(h *meta.Held, soak time.Duration) bool {
 }
 
 // reverted lists what objects behind a gate went back from because of it.
-func (o *Observed) reverted(gate types.NamespacedName) []*meta.Reverted {
+func (o *Observed) reverted(gate types.NamespacedName) []gatingv1.FailedChange {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []*meta.Reverted
-	for _, h := range o.has[gate] {
-		if r := h.Reverted; r != nil && r.Gate == gate.String() && !slices.ContainsFunc(all,
-			func(x *meta.Reverted) bool { return x.From == r.From && x.Change == r.Change }) {
-			all = append(all, r)
+	var all []gatingv1.FailedChange
+	for ref, h := range o.has[gate] {
+		if r := h.Reverted; r != nil && r.Gate == gate.String() {
+			f := gatingv1.FailedChange{Revision: r.From, Change: r.Change, Since: r.Since, Message: r.Reason,
+				RefusedBy: r.By}
+			if r.By != "" {
+				f.Objects, f.ResolvedAt = []gatingv1.FailedObject{failedObject(ref)}, &r.Since
+			}
+			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// admitted returns what the gates let through for an object behind a gate, and whether it is known.
+func (o *Observed) admitted(gate types.NamespacedName, object string) (ref reconcile.Ref, has *meta.Held) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for ref, h := range o.has[gate] {
+		if nameOf(ref) == object {
+			return ref, h
+		}
+	}
+	return reconcile.Ref{}, nil
+}
+
+// nameOf names an object as requests do.
+func nameOf(ref reconcile.Ref) string { return ref.Kind + "/" + ref.NamespacedName.String() }
+
+func failedObject(ref reconcile.Ref) gatingv1.FailedObject {
+	return gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
 // objectState is what is known of an object that failed.
@@ -149,6 +172,9 @@ func (x *Index) concerns(gate types.NamespacedName, ref reconcile.Ref, has *meta
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	e := x.gates[gate]
+	if e != nil && has != nil && e.gate.Annotations[gatingv1.RefusePrefix+gatingv1.ObjectSuffix] == nameOf(ref) {
+		return true
+	}
 	return e != nil && slices.ContainsFunc(e.gate.Status.Failures, func(f gatingv1.FailedChange) bool {
 		return slices.Contains(f.Objects,
 			gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})

@@ -209,9 +209,11 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 		return
 	}
 	status, holding := gated.Held(), a.shown(o)
+	previous := status.Previous
 	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted,
 		Reverted: status.Reverted}
 	if a != nil {
+		status.Previous = previous
 		for _, g := range a.all[:min(len(a.all), maxGates)] {
 			status.Gates = append(status.Gates, g.Key.String())
 		}

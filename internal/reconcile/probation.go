@@ -90,7 +90,7 @@ func (p *Pass[T]) Refused() *meta.Reverted {
 	for _, g := range p.admission.gates {
 		if refused := g.Refusal(p.admission.object, from.Revision, from.Change); refused.Holds() {
 			return &meta.Reverted{From: from.Revision, Change: from.Change, Gate: g.Key.String(),
-				Reason: refused.Args.Message}
+				Reason: refused.Args.Message, By: refused.Args.By}
 		}
 	}
 	return nil
@@ -103,6 +103,13 @@ func (p *Pass[T]) GoBack(to string, refused *meta.Reverted) {
 	if refused != nil {
 		p.reverted = refused
 		p.reverted.To = to
+	}
+}
+
+// SetPrevious records what the object was healthy with before and can go back to; nil if there is nothing.
+func (p *Pass[T]) SetPrevious(previous *meta.Previous) {
+	if gated, ok := Object(p.Object).(Gated); ok {
+		gated.Held().Previous = previous
 	}
 }
 

@@ -241,18 +241,31 @@ func (g Gate) refuses() bool {
 		!IsOverridden(g.Gate)
 }
 
-// Refusal returns why the gate refuses what became unhealthy, so that objects that have it go back; empty if it does
-// not. A revision that failed is refused for all objects. If only the values or the spec of an object failed, they are
-// refused for this object only.
+// Refusal returns why the gate refuses what an object has, so that it goes back; empty if it does not.
 func (g Gate) Refusal(o Object, revision, variant string) Cause {
 	if !g.refuses() {
 		return Cause{}
 	}
 	for _, f := range g.Gate.Status.Failures {
-		if f.Revision == revision && (f.Change == "" || f.Change == variant && slices.ContainsFunc(f.Objects,
-			func(of gatingv1.FailedObject) bool { return of.Namespace == o.Namespace && of.Name == o.Name })) {
+		switch {
+		case !isAbout(f, o, revision, variant):
+		case f.RefusedBy != "":
+			return Cause{RefusesForObject, Args{Revision: revision, Message: f.Message, By: f.RefusedBy}}
+		default:
 			return Cause{Refuses, Args{Revision: revision, Message: f.Message}}
 		}
 	}
 	return Cause{}
+}
+
+// isAbout reports whether a change of an object is one that a gate refuses. A revision that failed is refused for all
+// objects. If only the values or the spec of an object failed, or a person made the object go back, it is refused for
+// this object only.
+func isAbout(f gatingv1.FailedChange, o Object, revision, variant string) bool {
+	if f.Revision != revision || f.Change != "" && f.Change != variant {
+		return false
+	}
+	return f.Change == "" && f.RefusedBy == "" || slices.ContainsFunc(f.Objects, func(of gatingv1.FailedObject) bool {
+		return of.Namespace == o.Namespace && of.Name == o.Name && (f.RefusedBy == "" || of.Kind == o.Kind)
+	})
 }

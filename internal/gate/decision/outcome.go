@@ -47,8 +47,10 @@ var (
 		sentence: "you may not read the gate, so it counts as closed"})
 	OtherNamespace = define(Code{Name: "OtherNamespace", reason: meta.AccessDeniedReason,
 		sentence: "is in another namespace: cross-namespace references have been blocked"})
-	Refuses  = define(Code{Name: "Refuses", sentence: "refuses revision '{revision}', which failed: {message}"})
-	HoldsAll = define(Code{Name: "HoldsAll",
+	Refuses = define(Code{Name: "Refuses", sentence: "refuses revision '{revision}', which failed: {message}"})
+	// RefusesForObject is what a person refused, so that one object goes back.
+	RefusesForObject = define(Code{Name: "RefusesForObject", sentence: "refuses revision '{revision}': {message}"})
+	HoldsAll         = define(Code{Name: "HoldsAll",
 		sentence: "holds all changes, as revision '{revision}' failed: {message}"})
 	Recorded = define(Code{Name: "Recorded", sentence: "{message}"}) // by the process that reconciles the object
 )
@@ -106,6 +108,7 @@ type Args struct {
 	Rule          string   // that holds the change
 	Count         int32    // required approvals
 	Message       string
+	By            string // who refused it
 	Why           string // why the gate is in its state
 	Wave, Current string // names of the wave of the object and of the one in progress; empty for the last one
 	Max           string // how many objects may move at a time

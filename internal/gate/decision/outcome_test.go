@@ -17,6 +17,7 @@ var examples = map[*Code]Args{
 	AllowsOnly:        {Revisions: []string{"main@sha1:0c1d"}},
 	AllowsPromoted:    {Revisions: []string{"sha1:0c1d"}, Message: "allows only revision 'main@sha1:0c1d'"},
 	Refuses:           {Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy"},
+	RefusesForObject:  {Revision: "main@sha1:0c1d", Message: "'ada' made Kustomization 'apps/web' go back"},
 	HoldsAll:          {Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy"},
 	Recorded:          {Message: "is closed"},
 	DeniedByRule:      {Rule: "no-claims", Message: "ask the storage team"},
