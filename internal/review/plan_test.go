@@ -154,7 +154,8 @@ func TestWhatAChangeBrings(t *testing.T) {
 			Error: `Deployment.apps "x" is invalid: spec`}}}
 	blast := blastOf(r)
 	if want := (Blast{Applications: []string{"Kustomization/a/b", "Kustomization/a/c"},
-		Clusters: []string{"a/prod", OwnCluster}, Namespaces: []string{"m", "n", "o"}}); !reflect.DeepEqual(blast, want) {
+		Clusters:   []string{"a/prod", OwnCluster},
+		Namespaces: []string{"m", "n", "o"}}); !reflect.DeepEqual(blast, want) {
 		t.Errorf("got %+v", blast)
 	}
 	if got := problemsOf(r); len(got) != 2 || got[0].Message != "the kind has no field spec.x" {
