@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,8 +69,8 @@ func TestReviewsNeedARightOfTheirOwn(t *testing.T) {
 		got, err := c.server.reviewOf(t.Context(), userWith(c.allowed, &asked), request(c.number))
 		status := http.StatusOK
 		if err != nil {
-			failure, ok := err.(*httpError)
-			if !ok {
+			var failure *httpError
+			if !errors.As(err, &failure) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			status = failure.status
