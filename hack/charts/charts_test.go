@@ -170,6 +170,8 @@ func TestChartEqualsInstall(t *testing.T) {
 					ClientID: "c", ClientSecret: "d", UsernameClaim: "email", UsernamePrefix: "u:", GroupsClaim: "g",
 					GroupsPrefix: "oidc: {", NoTokenLogin: true}
 			}},
+		"ui with reviews": {values{"ui": values{"url": "https://a.example", "reviewSecret": "r"}},
+			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example", ReviewSecret: "r"} }},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
 	}

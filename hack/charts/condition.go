@@ -16,6 +16,7 @@ const (
 	anyNamespace = "sluice-release-namespace"
 	anyDomain    = "sluice-cluster-domain"
 	anySecret    = "sluice-ui-client-secret"
+	anyReview    = "sluice-review-files"
 
 	anyBackendSecret = "sluice-storage-backend"
 )
@@ -43,7 +44,7 @@ func complete() install.Options {
 	o := install.Default("")
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
-		ClientSecret: anySecret}
+		ClientSecret: anySecret, ReviewSecret: anyReview}
 	o.AutoShards, o.MaxReplicas = true, 10
 	o.Backend = install.Backend{Endpoint: "https://s3.example.com", Bucket: "sluice", Secret: anyBackendSecret}
 	return o
@@ -59,6 +60,7 @@ func newSource() (*source, error) {
 		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
 		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
 		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
+		".Values.ui.reviewSecret":      func(o *install.Options) { o.UI.ReviewSecret = "" },
 		autoscalerCondition:            func(o *install.Options) { o.MaxReplicas = 0 },
 		backendCondition: func(o *install.Options) {
 			o.Backend, o.AutoShards, o.MaxReplicas = install.Backend{}, false, 0

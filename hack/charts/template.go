@@ -107,6 +107,7 @@ func ofRelease(text string) string {
 	text = strings.ReplaceAll(text, ": "+anyNamespace+"\n", ": {{ .Release.Namespace | quote }}\n")
 	text = strings.ReplaceAll(text, anyNamespace, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, anySecret, "{{ .Values.ui.oidc.clientSecret | quote }}")
+	text = strings.ReplaceAll(text, anyReview, "{{ .Values.ui.reviewSecret | quote }}")
 	text = strings.ReplaceAll(text, anyBackendSecret, "{{ .Values.storageBackend.secret | quote }}")
 	return strings.ReplaceAll(text, anyDomain, "{{ .Values.clusterDomain }}")
 }

@@ -58,6 +58,7 @@ var tested = map[string]pageTest{
 	"preview.md sh":                    {test: guides, blocks: 3},
 	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},
 	"provider.md sh":                   {test: kinds, blocks: 1},
+	"review.md sh":                     {test: guides, blocks: 3},
 	"receiver.md sh":                   {test: kinds, blocks: 1},
 	"remote-clusters.md sh":            {test: guides, blocks: 4},
 	"resourceset.md sh":                {test: kinds, blocks: 1},

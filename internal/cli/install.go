@@ -44,6 +44,8 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.UI.ClientID, "ui-oidc-client-id", "", "ID of the web UI at --ui-oidc-issuer")
 	f.StringVar(&o.UI.ClientSecret, "ui-oidc-client-secret", "",
 		"Secret whose key 'client-secret' is the secret of --ui-oidc-client-id")
+	f.StringVar(&o.UI.ReviewSecret, "review-secret", "",
+		"review pull requests: Secret with review.yaml and the files that it names; see docs/review.md")
 	f.StringVar(&o.UI.UsernameClaim, "ui-oidc-username-claim", "", "claim with the user name (default: sub)")
 	f.StringVar(&o.UI.UsernamePrefix, "ui-oidc-username-prefix", "",
 		"prefix of user names, as of kube-apiserver (default: the issuer and # unless the claim is email; - for none)")

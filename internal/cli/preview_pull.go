@@ -55,7 +55,8 @@ func (p *pullRequest) fetch(ctx context.Context) (repo *preview.Repository, from
 		return nil, "", "", err
 	}
 	from = "refs/heads/" + pull.Base
-	repo, err = preview.Fetch(ctx, p.repository.CloneURL(), preview.TokenLogin(p.repository.Kind, p.token), from, pull.Ref)
+	repo, err = preview.Fetch(ctx, p.repository.CloneURL(), preview.TokenLogin(p.repository.Kind, p.token), from,
+		pull.Ref)
 	return repo, from, pull.Head, err
 }
 

@@ -28,6 +28,7 @@ type uiCommand struct {
 	addr        string
 	openBrowser bool
 	traces      tracing.Options
+	reviews     ui.Reviews // nil without any
 }
 
 func newUICommand(e *env) *cobra.Command {
@@ -77,7 +78,7 @@ func (u *uiCommand) run(ctx context.Context) error {
 	log := funcr.New(func(_, text string) { u.Step("%s", term.OneLine(text)) }, funcr.Options{})
 	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log,
 		Now: time.Now, TraceURL: u.traces.URL, Namespace: u.Namespace(), Cluster: u.ContextName(),
-		Kubernetes: ui.KubernetesVersion(user.Cluster)}
+		Kubernetes: ui.KubernetesVersion(user.Cluster), Reviews: u.reviews}
 	return server.Serve(ctx, l)
 }
 

@@ -36,7 +36,7 @@ var listCases = []struct {
 	tags     []exchange
 	requests []exchange
 	author   string
-	unique   string // author by whom nobody else can be named
+	unique   string // login of the author, if the name is another one
 }{
 	{name: "GitHub", kind: GitHub, address: "https://github.com/org/app", login: "Bearer s3cret", author: "mona",
 		branches: []exchange{
@@ -100,7 +100,8 @@ var listCases = []struct {
 			"%24skip=0&%24top=100&api-version=7.1&searchCriteria.status=active",
 			Response: raw(`{"value":[{"pullRequestId":42,"title":"Add","createdBy":{"displayName":"Norman Paulk",
 				"uniqueName":"norman@example.com"},"forkSource":{"name":"refs/heads/feat/a"},
-				"targetRefName":"refs/heads/main","sourceRefName":"refs/heads/feat/a","lastMergeSourceCommit":{"commitId":"` + commitOf("4") + `"}}]}`)},
+				"targetRefName":"refs/heads/main","sourceRefName":"refs/heads/feat/a",
+				"lastMergeSourceCommit":{"commitId":"` + commitOf("4") + `"}}]}`)},
 			{Request: "GET dev.azure.com/org/project/_apis/git/repositories/app/pullRequests/42/labels?api-version=7.1",
 				Response: raw(`{"value":[{"name":"preview","active":true},{"name":"old","active":false},
 					{"name":"x"}]}`)}}},
@@ -192,7 +193,8 @@ func TestWebPages(t *testing.T) {
 		kind                Kind
 		address, page, file string
 	}{
-		{GitHub, "https://github.com/o/r", "https://github.com/o/r/pull/7", "https://github.com/o/r/blob/C/a/b%23.yaml#L3"},
+		{GitHub, "https://github.com/o/r", "https://github.com/o/r/pull/7",
+			"https://github.com/o/r/blob/C/a/b%23.yaml#L3"},
 		{GitLab, "https://gitlab.com/g/s/r", "https://gitlab.com/g/s/r/-/merge_requests/7",
 			"https://gitlab.com/g/s/r/-/blob/C/a/b%23.yaml#L3"},
 		{Gitea, "https://git.example.com/o/r", "https://git.example.com/o/r/pulls/7",
@@ -203,8 +205,8 @@ func TestWebPages(t *testing.T) {
 			"https://git.example.com/projects/O/repos/r/pull-requests/7",
 			"https://git.example.com/projects/O/repos/r/browse/a/b%23.yaml?at=C#3"},
 		{AzureDevOps, "https://dev.azure.com/o/p/_git/r", "https://dev.azure.com/o/p/_git/r/pullrequest/7",
-			"https://dev.azure.com/o/p/_git/r?line=3&lineEnd=4&lineEndColumn=1&lineStartColumn=1&path=%2Fa%2Fb%23.yaml" +
-				"&version=GCC"},
+			"https://dev.azure.com/o/p/_git/r?line=3&lineEnd=4&lineEndColumn=1&lineStartColumn=1" +
+				"&path=%2Fa%2Fb%23.yaml&version=GCC"},
 	} {
 		r, err := Parse(c.kind, c.address)
 		if err != nil {

@@ -29,8 +29,9 @@ import (
 // addUI adds the web UI and the MCP server. Every replica serves them: sessions are in cookies, and writes are made in
 // the name of the user, so they need no lease. Both show one model.
 func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
-	if !p.UI.IsEnabled() && !p.UI.ServesMCP() {
-		return nil
+	reviews, err := p.addReviews(cfg)
+	if err != nil || !p.UI.IsEnabled() && !p.UI.ServesMCP() {
+		return err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent, cfg.WarningHandler = -1, "sluice-ui", rest.NoWarnings{}
@@ -50,7 +51,11 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	var once sync.Once
 	watch := func(ctx context.Context) { once.Do(func() { model.Watch(ctx, c, p.RuntimeNamespace) }) }
 	if p.UI.IsEnabled() {
-		if err := p.addPages(ctx, cfg, newServer(), watch); err != nil {
+		server := newServer()
+		if reviews != nil {
+			server.Reviews = reviews
+		}
+		if err := p.addPages(ctx, cfg, server, watch); err != nil {
 			return err
 		}
 	}

@@ -167,6 +167,9 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		"--ui-addr is \"1\"": func(o *Options) {
 			o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"}
 		},
+		"--review-config needs --review-addr": func(o *Options) { o.UI.ReviewConfig = "x" },
+		"--review-addr needs --review-config": func(o *Options) { o.UI.ReviewAddr = ":1" },
+		"--review-addr is \"x\"":              func(o *Options) { o.UI.ReviewAddr = "x" },
 		"--mcp-addr is not set, but":          func(o *Options) { o.UI.MCPAllowWrite = true },
 		"--mcp-addr needs --mcp-external-url": func(o *Options) { o.UI = UIOptions{MCPAddr: ":1", TokenLogin: true} },
 		"--mcp-external-url: ": func(o *Options) {

@@ -17,6 +17,9 @@ type UIOptions struct {
 	MCPExternalURL string
 	MCPAllowWrite  bool
 
+	ReviewAddr   string // "" and "0" disable reviews
+	ReviewConfig string
+
 	Addr                    string // "" and "0" disable the UI
 	ExternalURL             string
 	TLSCertFile, TLSKeyFile string
@@ -48,6 +51,11 @@ func (o *UIOptions) bindFlags(f *pflag.FlagSet) {
 		"URL by which agents reach --mcp-addr, such as https://mcp.example.com; requests for other hosts are refused")
 	f.BoolVar(&o.MCPAllowWrite, "mcp-allow-write", false,
 		"let agents reconcile, suspend and resume objects in the name of their user")
+	f.StringVar(&o.ReviewAddr, "review-addr", "",
+		"address that receives webhooks of the repositories in --review-config, whose open pull requests are reviewed "+
+			"and shown in the web UI; empty or 0 disables reviews")
+	f.StringVar(&o.ReviewConfig, "review-config", "",
+		"file with the repositories whose pull requests are reviewed; see docs/review.md")
 	f.StringVar(&o.Addr, "ui-addr", "", "address of the web UI; empty or 0 disables it")
 	f.StringVar(&o.ExternalURL, "ui-external-url", "",
 		"URL by which browsers reach --ui-addr, such as https://sluice.example.com; requests for other hosts are "+
@@ -87,6 +95,25 @@ func (o *UIOptions) IsEnabled() bool { return !IsDisabled(o.Addr) }
 // ServesMCP reports whether the MCP server is served.
 func (o *UIOptions) ServesMCP() bool { return !IsDisabled(o.MCPAddr) }
 
+// ReviewsChanges reports whether pull requests are reviewed.
+func (o *UIOptions) ReviewsChanges() bool { return !IsDisabled(o.ReviewAddr) }
+
+func (o *UIOptions) checkReviews() error {
+	if !o.ReviewsChanges() {
+		if o.ReviewConfig != "" {
+			return errors.New("--review-config needs --review-addr, the address that receives webhooks, such as :9097")
+		}
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(o.ReviewAddr); err != nil {
+		return fmt.Errorf("--review-addr is %q: set an address to listen on, such as :9097", o.ReviewAddr)
+	}
+	if o.ReviewConfig == "" {
+		return errors.New("--review-addr needs --review-config, a file with the repositories to review")
+	}
+	return nil
+}
+
 // Certificate returns the certificate of the web UI and the MCP server, which is optional.
 func (o *UIOptions) Certificate() Certificate {
 	return Certificate{Flags: "--ui-tls-cert-file, --ui-tls-key-file", CertFile: o.TLSCertFile, KeyFile: o.TLSKeyFile}
@@ -94,6 +121,9 @@ func (o *UIOptions) Certificate() Certificate {
 
 // Check rejects combinations that cannot work or are not safe.
 func (o *UIOptions) Check() error {
+	if err := o.checkReviews(); err != nil {
+		return err
+	}
 	if !o.ServesMCP() && (o.MCPExternalURL != "" || o.MCPAllowWrite) {
 		return errors.New("--mcp-addr is not set, but other flags of the MCP server are: set an address to listen " +
 			"on, such as --mcp-addr=:9096")

@@ -68,7 +68,8 @@ func (m *Mirror) Fetch(ctx context.Context, refs ...string) (r *Repository, done
 
 // Branches returns the commits of the branches of the remote.
 func (m *Mirror) Branches(ctx context.Context) (map[string]string, error) {
-	remote := git.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: git.DefaultRemoteName, URLs: []string{m.URL}})
+	remote := git.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: git.DefaultRemoteName,
+		URLs: []string{m.URL}})
 	refs, err := remote.ListContext(ctx, &git.ListOptions{Auth: m.Login})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the branches: %w", err)

@@ -28,8 +28,8 @@ func comment(d *Detail, page string, limit int, html bool) string {
 		return excerpt.Bytes(b.String(), limit)
 	}
 	if d.Sandboxed {
-		b.WriteString("The author is not in the list of allowed authors, so nothing was read from the cluster, no value " +
-			"was decrypted, and no credentials were used.\n\n")
+		b.WriteString("The author is not in the list of allowed authors, so the change was compared without the " +
+			"cluster, nothing was decrypted, and no credentials were used.\n\n")
 	}
 	list(&b, "Applications", d.Blast.Applications)
 	list(&b, "Clusters", d.Blast.Clusters)

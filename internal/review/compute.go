@@ -147,10 +147,19 @@ func (s *Service) roots(ctx context.Context, o preview.Options) (out []*kustomiz
 		k := &all.Items[n]
 		ref := k.Spec.SourceRef
 		if ref.Kind == sourcev1.GitRepositoryKind && holds[cmp.Or(ref.Namespace, k.Namespace)+"/"+ref.Name] {
-			out = append(out, k)
+			out = append(out, skeleton(k))
 		}
 	}
 	return out, nil
+}
+
+// skeleton returns a Kustomization without what only the cluster knows, such as variables and patches: what a stranger
+// declares would show their values.
+func skeleton(k *kustomizev1.Kustomization) *kustomizev1.Kustomization {
+	return &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
+		Spec: kustomizev1.KustomizationSpec{Path: k.Spec.Path, Components: k.Spec.Components, Prune: k.Spec.Prune,
+			SourceRef: k.Spec.SourceRef, TargetNamespace: k.Spec.TargetNamespace, Suspend: k.Spec.Suspend,
+			KubeConfig: k.Spec.KubeConfig}}
 }
 
 // stateKinds are the kinds whose objects decide what a change does, besides the objects that it changes.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,7 +37,7 @@ type Repository struct {
 	TokenFile         string   `json:"tokenFile"`
 	WebhookSecretFile string   `json:"webhookSecretFile,omitempty"`
 	Branches          []string `json:"branches,omitempty"` // that pull requests are reviewed for; all if empty
-	Authors           []string `json:"authors,omitempty"`  // who are no strangers, by login
+	Authors           []string `json:"authors,omitempty"`  // who are allowed, by login
 	Sources           []string `json:"sources,omitempty"`  // as --source of `sluice preview`
 	FailOn            string   `json:"failOn,omitempty"`
 	Comment           *bool    `json:"comment,omitempty"` // default: true
@@ -86,8 +87,8 @@ func (c *Config) complete(dir string, failOn risk.Level) error {
 	seen := map[string]bool{}
 	for n, r := range c.Repositories {
 		if r == nil || !validName.MatchString(r.Name) || seen[r.Name] {
-			return fmt.Errorf("repositories[%d].name must be set, unique, and consist of at most 63 lower-case letters, "+
-				"digits and hyphens", n)
+			return fmt.Errorf("repositories[%d].name must be set, unique, and consist of at most 63 lower-case "+
+				"letters, digits and hyphens", n)
 		}
 		seen[r.Name] = true
 		if err := r.complete(dir, failOn); err != nil {
@@ -155,7 +156,15 @@ func (r *Repository) reviews(base string) bool {
 	return len(r.Branches) == 0 || slices.Contains(r.Branches, base)
 }
 
-// allows reports whether the author of a pull request is no stranger.
+// cloneURL returns the address to fetch from with the token.
+func (r *Repository) cloneURL() string {
+	if u, err := url.Parse(r.URL); err == nil && u.User == nil && (u.Scheme == "https" || u.Scheme == "http") {
+		return r.URL
+	}
+	return r.repository.CloneURL()
+}
+
+// allows reports whether the author of a pull request is in the list.
 func (r *Repository) allows(login string) bool {
 	return login != "" && slices.ContainsFunc(r.Authors, func(a string) bool { return strings.EqualFold(a, login) })
 }

@@ -68,7 +68,7 @@ func imagesOf(r *preview.Result) []Image {
 // registries looks up images.
 type registries struct {
 	trusted, strangers http.RoundTripper
-	keychain           authn.Keychain // for authors who are no strangers
+	keychain           authn.Keychain // for allowed authors
 	now                func() time.Time
 
 	found lru.Cache[lookup, answer]
@@ -84,7 +84,7 @@ type answer struct {
 	until  time.Time
 }
 
-// privateNetworks are not asked for strangers: what answers there is nobody else's business.
+// privateNetworks are not asked for strangers, who could otherwise find out what answers there.
 var privateNetworks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7")}
 

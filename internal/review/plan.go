@@ -29,14 +29,15 @@ type known struct {
 	at      time.Time // of the last review; zero if there was none
 	failed  bool      // for a reason that may go away
 	running bool
-	evicted bool // somebody asked for details that are not in memory any more
+	backlog string // head when the service started: other ones were pushed since then
+	evicted bool   // a person asked for details that were evicted
 }
 
 // job is a review to make.
 type job struct {
 	number int
 	inputs inputs
-	urgent bool // somebody waits for it
+	urgent bool // a person waits for it
 	pushed bool // the commit was not reviewed before
 }
 
@@ -62,7 +63,8 @@ func decide(r *Repository, listed []githost.ListedRequest, bases map[string]stri
 		want := inputs{head: l.Commit, base: cmp.Or(bases[l.Base], k.inputs.base), cluster: cluster,
 			trusted: r.allows(l.Login)}
 		if urgent, due := k.due(want, now); due {
-			p.jobs = append(p.jobs, job{number: number, inputs: want, urgent: urgent, pushed: k.inputs.head != want.head})
+			p.jobs = append(p.jobs, job{number: number, inputs: want, urgent: urgent,
+				pushed: k.inputs.head != want.head})
 		}
 	}
 	for number := range has {
@@ -75,18 +77,27 @@ func decide(r *Repository, listed []githost.ListedRequest, bases map[string]stri
 	return p
 }
 
+// rank orders jobs: urgent ones come first, and strangers do not delay others.
 func rank(j job) int {
-	if j.urgent {
+	switch {
+	case j.isFirst():
 		return 0
+	case j.urgent:
+		return 1
 	}
-	return 1
+	return 2
 }
 
-// due reports whether a pull request is reviewed now, and whether somebody waits for that.
+// isFirst reports whether an allowed author waits for the review.
+func (j job) isFirst() bool { return j.urgent && j.inputs.trusted }
+
+// due reports whether a pull request is reviewed now, and whether a person waits for it.
 func (k known) due(want inputs, now time.Time) (urgent, due bool) {
 	switch {
 	case k.running:
 		return false, false // its end causes another look
+	case k.at.IsZero() && k.backlog == want.head:
+		return false, true
 	case k.at.IsZero(), k.inputs.head != want.head, k.inputs.trusted != want.trusted, k.evicted:
 		return true, true
 	case k.inputs.base != want.base:

@@ -25,6 +25,8 @@ func TestDecide(t *testing.T) {
 		urgent, due         bool
 	}{
 		"a new one":                      {head: "h", urgent: true, due: true},
+		"open at the start":              {known: &known{backlog: "h"}, due: true},
+		"pushed since the start":         {known: &known{backlog: "h"}, head: "h2", urgent: true, due: true},
 		"unchanged":                      {known: &known{inputs: was, at: long}},
 		"running":                        {known: &known{inputs: was, running: true}, head: "h2"},
 		"a push":                         {known: &known{inputs: was, at: short}, head: "h2", urgent: true, due: true},
@@ -34,8 +36,10 @@ func TestDecide(t *testing.T) {
 		"the cluster changes soon again": {known: &known{inputs: was, at: short}, cluster: "c2"},
 		"it failed long ago":             {known: &known{inputs: was, at: long, failed: true}, due: true},
 		"it failed just now":             {known: &known{inputs: was, at: short, failed: true}},
-		"somebody opens its page":        {known: &known{inputs: was, at: short, evicted: true}, urgent: true, due: true},
-		"the author is not allowed now":  {known: &known{inputs: was, at: short}, login: "eve", urgent: true, due: true},
+		"a person opens its page": {known: &known{inputs: was, at: short, evicted: true}, urgent: true,
+			due: true},
+		"the author is not allowed now": {known: &known{inputs: was, at: short}, login: "eve", urgent: true,
+			due: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,8 +49,8 @@ func TestDecide(t *testing.T) {
 				}
 				return a
 			}
-			listed := []githost.ListedRequest{{Number: 1, Base: "main", Commit: or(c.head, "h"), Login: or(c.login, "Mona")},
-				{Number: 2, Base: "other", Commit: "h"}}
+			listed := []githost.ListedRequest{{Number: 1, Base: "main", Commit: or(c.head, "h"),
+				Login: or(c.login, "Mona")}, {Number: 2, Base: "other", Commit: "h"}}
 			bases := map[string]string{"main": or(c.base, "b")}
 			if c.base == "-" {
 				bases = nil
@@ -76,10 +80,12 @@ func TestUrgentReviewsComeFirst(t *testing.T) {
 		listed = append(listed, githost.ListedRequest{Number: int64(n + 1), Base: "main", Commit: "h"})
 		has[n+1] = known{inputs: inputs{head: "h", base: "b"}, at: now}
 	}
-	has[100] = known{}
-	p := decide(&Repository{}, listed, map[string]string{"main": "b2"}, "", has, now)
-	if len(p.jobs) != maxPulls || p.jobs[0].number != 100 || !p.jobs[0].urgent || p.jobs[1].urgent || len(p.forget) != 5 {
-		t.Errorf("%d jobs, first %+v; forgotten: %v", len(p.jobs), p.jobs[0], p.forget)
+	has[100], has[200] = known{}, known{}
+	listed[199].Login = "mona"
+	p := decide(&Repository{Authors: []string{"mona"}}, listed, map[string]string{"main": "b2"}, "", has, now)
+	if len(p.jobs) != maxPulls || len(p.forget) != 5 || p.jobs[0].number != 200 ||
+		p.jobs[1].number != 100 || p.jobs[2].urgent {
+		t.Errorf("%d jobs, first %+v; forgotten: %v", len(p.jobs), p.jobs[:2], p.forget)
 	}
 }
 
@@ -139,15 +145,17 @@ func TestWhatAChangeBrings(t *testing.T) {
 	t.Parallel()
 	r := &preview.Result{Owners: []*preview.Owner{
 		{Owner: risk.Owner{Kind: "Kustomization", Namespace: "a", Name: "b"}, Objects: []preview.Object{
-			{Object: risk.Object{Action: risk.Created, Kind: "Pod", Namespace: "n", Name: "p", UnknownFields: []string{"spec.x"},
-				Images: []risk.Image{{New: "nginx:1"}, {Old: "old"}}}},
+			{Object: risk.Object{Action: risk.Created, Kind: "Pod", Namespace: "n", Name: "p",
+				UnknownFields: []string{"spec.x"}, Images: []risk.Image{{New: "nginx:1"}, {Old: "old"}}}},
 			{Object: risk.Object{Action: risk.Deleted, Kind: "Pod", Namespace: "m", Name: "q",
-				Images: []risk.Image{{New: "gone"}}}}}},
+				Images: []risk.Image{{New: "gone"}}}},
+			{Object: risk.Object{Action: risk.Created, Kind: "Namespace", Name: "o"}}}},
 		{Owner: risk.Owner{Kind: "Kustomization", Namespace: "a", Name: "c"}, Cluster: "a/prod",
 			Error: `Deployment.apps "x" is invalid: spec`}}}
 	blast := blastOf(r)
 	if want := (Blast{Applications: []string{"Kustomization/a/b", "Kustomization/a/c"},
-		Clusters: []string{"a/prod", OwnCluster}, Namespaces: []string{"m", "n"}}); !reflect.DeepEqual(blast, want) {
+		Clusters:   []string{"a/prod", OwnCluster},
+		Namespaces: []string{"m", "n", "o"}}); !reflect.DeepEqual(blast, want) {
 		t.Errorf("got %+v", blast)
 	}
 	if got := problemsOf(r); len(got) != 2 || got[0].Message != "the kind has no field spec.x" {

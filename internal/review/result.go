@@ -101,8 +101,11 @@ func blastOf(r *preview.Result) Blast {
 		b.Applications = append(b.Applications, o.Owner.String())
 		b.Clusters = append(b.Clusters, cmp.Or(o.Cluster, OwnCluster))
 		for _, object := range o.Objects {
-			if object.Namespace != "" {
+			switch {
+			case object.Namespace != "":
 				b.Namespaces = append(b.Namespaces, object.Namespace)
+			case object.Kind == "Namespace" && object.Group == "":
+				b.Namespaces = append(b.Namespaces, object.Name)
 			}
 		}
 	}

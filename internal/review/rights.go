@@ -11,8 +11,8 @@ import (
 // userAgent names the service in the audit log of the API server.
 const userAgent = "sluice-review"
 
-// ReadOnly returns a configuration whose requests only read: writes are sent as dry-runs only, whatever rights the
-// account has.
+// ReadOnly returns a configuration whose requests only read: other ones are refused, unless they are dry-runs, even if
+// the account has the right.
 func ReadOnly(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent, cfg.QPS, cfg.WarningHandler = userAgent, -1, rest.NoWarnings{}

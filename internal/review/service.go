@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	workers     = 2                // one of them makes urgent reviews only
+	workers     = 2                // one of them makes urgent reviews of allowed authors only
 	maxDetails  = 64 << 20         // bytes of all details in memory
-	lookPeriod  = 2 * time.Second  // least time between two looks at a repository, whatever webhooks say
+	lookPeriod  = 2 * time.Second  // least time between two looks at a repository
 	lookLimit   = time.Minute      // for a look
 	reviewLimit = 2 * time.Minute  // for a review
 	postLimit   = 30 * time.Second // for what is sent to the host
@@ -41,7 +41,7 @@ type Options struct {
 	Kubernetes *rest.Config
 	Client     client.Client // of Kubernetes
 	PageURL    string        // of the web UI; empty if it has no address
-	// Posts reports whether this replica writes comments and statuses; nil if there is no other one.
+	// Posts reports whether this replica writes comments and statuses; nil if it is the only one.
 	Posts func() bool
 	Log   logr.Logger
 	Clock clock.PassiveClock
@@ -80,8 +80,9 @@ type watched struct {
 	woken  chan struct{} // has room for one
 
 	// Guarded by Service.mu:
-	pulls map[int]*entry
-	err   string // of the last look
+	pulls  map[int]*entry
+	looked bool
+	err    string // of the last look
 }
 
 // entry is a pull request.
@@ -126,7 +127,7 @@ func New(o Options) (*Service, error) {
 			return nil, fmt.Errorf("repository '%s': %w", r.Name, err)
 		}
 		s.repositories[r.Name] = &watched{config: r, host: host, woken: make(chan struct{}, 1), pulls: map[int]*entry{},
-			mirror: &preview.Mirror{Dir: filepath.Join(o.Dir, r.Name), URL: r.URL,
+			mirror: &preview.Mirror{Dir: filepath.Join(o.Dir, r.Name), URL: r.cloneURL(),
 				Login: preview.TokenLogin(r.Type, r.token)}}
 		s.names = append(s.names, r.Name)
 	}
@@ -219,7 +220,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look lists the pull requests of a repository, and queues what is to be reviewed.
+// look lists the pull requests of a repository, and queues reviews.
 func (s *Service) look(ctx context.Context, w *watched) error {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -255,11 +256,16 @@ func (s *Service) follow(w *watched, p plan) {
 		s.details -= int64(len(w.pulls[number].detail))
 		delete(w.pulls, number)
 	}
+	isStart := !w.looked
+	w.looked = true
 	for number, l := range p.open {
 		e := w.pulls[number]
 		if e == nil {
 			e = &entry{}
 			w.pulls[number] = e
+			if isStart {
+				e.backlog = l.Commit
+			}
 		}
 		if e.listed.Commit != l.Commit || e.listed.Base != l.Base {
 			e.pull = nil
@@ -269,6 +275,7 @@ func (s *Service) follow(w *watched, p plan) {
 	}
 	s.queue = slices.DeleteFunc(s.queue, func(t task) bool { return t.of == w })
 	for _, j := range p.jobs {
+		j.urgent = j.urgent && !isStart
 		s.queue = append(s.queue, task{of: w, job: j})
 		if e := w.pulls[j.number]; j.pushed {
 			e.summary.State = Waiting
@@ -280,11 +287,11 @@ func (s *Service) follow(w *watched, p plan) {
 }
 
 // next waits for a task; false when the service ends.
-func (s *Service) next(urgentOnly bool) (task, bool) {
+func (s *Service) next(firstOnly bool) (task, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if len(s.queue) > 0 && (s.queue[0].urgent || !urgentOnly) {
+		if len(s.queue) > 0 && (s.queue[0].isFirst() || !firstOnly) {
 			t := s.queue[0]
 			s.queue = s.queue[1:]
 			if e := t.of.pulls[t.number]; e != nil && !e.running {
@@ -302,9 +309,9 @@ func (s *Service) next(urgentOnly bool) (task, bool) {
 }
 
 // review makes reviews until the service ends.
-func (s *Service) review(ctx context.Context, urgentOnly bool) {
+func (s *Service) review(ctx context.Context, firstOnly bool) {
 	for ctx.Err() == nil {
-		t, ok := s.next(urgentOnly)
+		t, ok := s.next(firstOnly)
 		if !ok {
 			return
 		}

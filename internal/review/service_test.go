@@ -39,7 +39,8 @@ func push(t *testing.T, address, secret string) int {
 	body := `{"action":"synchronized","number":1}`
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+HookPath+"fleet", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+HookPath+"fleet",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +130,9 @@ func TestReviewOfHostilePullRequest(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY", "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ")
 	const branch = "a`b|<img-src=x>](evil.example)@everyone"
 	h.commit(branch, map[string]string{
-		"web/claim.yaml":    "",
-		"web/app.yaml":      fmt.Sprintf(configOf, "```\\n</details><script>alert(1)</script>"+strings.Repeat("x", 100_000)),
+		"web/claim.yaml": "",
+		"web/app.yaml": fmt.Sprintf(configOf, "```\\n</details><script>alert(1)</script>"+
+			strings.Repeat("x", 100_000)),
 		".sluice/risk.yaml": "disable: [stateful-deletion]\n",
 		"review.yaml":       "repositories: []\n",
 		"web/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, " +
@@ -182,18 +184,22 @@ func TestWebhookFlood(t *testing.T) {
 	}
 }
 
-// TestMeasureReviews measures 200 open pull requests over 1,000 Kustomizations, with SLUICE_MEASURE=1: the memory of the
-// process, and the time from a webhook to the status of a new commit while the others are kept.
+// TestMeasureReviews measures 200 open pull requests over 1,000 Kustomizations, with SLUICE_MEASURE=1: the memory of
+// the process, and the time from a webhook to the status of a new commit while the others are kept.
 func TestMeasureReviews(t *testing.T) {
 	if os.Getenv("SLUICE_MEASURE") == "" {
 		t.Skip("takes minutes; set SLUICE_MEASURE=1")
 	}
-	const kustomizations, pulls = 1000, 200
+	const kustomizations, groups, pulls = 1000, 25, 200
 	h := newGitHost(t)
-	files := map[string]string{"clusters/root.yaml": fmt.Sprintf(rootOf, "root", "clusters")}
+	files := map[string]string{"clusters/root/root.yaml": fmt.Sprintf(rootOf, "root", "clusters/root")}
+	for n := range groups {
+		group := fmt.Sprintf("group%d", n)
+		files["clusters/root/"+group+".yaml"] = fmt.Sprintf(rootOf, group, "clusters/"+group)
+	}
 	for n := range kustomizations {
 		name := fmt.Sprintf("app%d", n)
-		files["clusters/"+name+".yaml"] = fmt.Sprintf(rootOf, name, "apps/"+name)
+		files[fmt.Sprintf("clusters/group%d/%s.yaml", n%groups, name)] = fmt.Sprintf(rootOf, name, "apps/"+name)
 		files["apps/"+name+"/app.yaml"] = fmt.Sprintf(configOf, "1")
 		files["apps/"+name+"/claim.yaml"] = claim
 	}

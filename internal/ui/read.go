@@ -31,15 +31,16 @@ type me struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 
 	Kinds    []string          `json:"kinds"`
-	Loading  []string          `json:"loading"`  // kinds that are not listed yet
-	Problems map[string]string `json:"problems"` // why kinds cannot be watched
-	CSRF     string            `json:"csrf"`     // to send with every write, in the header [csrfHeader]
-	Logout   bool              `json:"logout"`   // whether the user can log out
+	Loading  []string          `json:"loading"`           // kinds that are not listed yet
+	Problems map[string]string `json:"problems"`          // why kinds cannot be watched
+	CSRF     string            `json:"csrf"`              // to send with every write, in the header [csrfHeader]
+	Logout   bool              `json:"logout"`            // whether the user can log out
+	Reviews  bool              `json:"reviews,omitempty"` // whether the server reviews pull requests
 }
 
 func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
 	m := me{User: u.Name, Version: s.Version, Cluster: s.Cluster, Kubernetes: s.Kubernetes, Kinds: []string{},
-		CSRF: u.CSRF, Logout: u.CanLogOut}
+		CSRF: u.CSRF, Logout: u.CanLogOut, Reviews: s.Reviews != nil}
 	m.Loading, m.Problems = s.Model.Status()
 	for _, k := range kind.All() {
 		m.Kinds = append(m.Kinds, k.Name())

@@ -78,6 +78,8 @@ type Server struct {
 	Now       func() time.Time
 	// TraceURL is the URL of a trace, with {traceID}; may be empty.
 	TraceURL string
+	// Reviews are reviews of pull requests; nil if there are none.
+	Reviews Reviews
 	// IsMCP is true if the requests come from the MCP server of this process: audit lines and writes say so.
 	IsMCP bool
 	Hosts []string // that requests may name; default: the address of the listener, and localhost
@@ -212,6 +214,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/resource":         s.resource,
 		"GET /api/v1/clusters":         s.filtered(s.clusters),
 		"GET /api/v1/explain":          s.explain,
+		"GET /api/v1/reviews":          s.reviews,
 		"GET /api/v1/controllers":      s.controllers,
 		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
@@ -222,6 +225,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET " + object + "/diff":      s.diffVersions,
 		"POST " + object + "/{action}": s.act,
 		"POST /api/v1/workloads/{kind}/{namespace}/{name}/{action}": s.actOnWorkload,
+		"GET /api/v1/reviews/{repository}/{number}":                 s.reviewOf,
 	}
 }
 
@@ -232,6 +236,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("GET /api/v1/stream", s.stream)
 	mux.HandleFunc("GET /api/v1/logs/stream", s.streamLogs)
+	mux.HandleFunc("GET /api/v1/reviews/stream", s.streamReviews)
 	mux.HandleFunc("GET /api/", func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such address in the API")
 	})

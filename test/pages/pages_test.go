@@ -28,7 +28,7 @@ var (
 
 	// guides start from the control plane of the playground, to which they have a link.
 	guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "mcp.md",
-		"oci-artifacts.md", "preview.md", "promotion.md", "remote-clusters.md"}
+		"oci-artifacts.md", "preview.md", "promotion.md", "remote-clusters.md", "review.md"}
 
 	// installations start from a cluster without Sluice.
 	installations = []string{"install.md", "high-availability.md", "ui.md", "upgrade-and-backup.md"}
@@ -189,6 +189,19 @@ func commands(page string) string {
 	return steps.String()
 }
 
+// TestExampleOfReview compares examples/review with the file of its page, which TestGuides runs.
+func TestExampleOfReview(t *testing.T) {
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "examples", "review", "review.yaml"))
+	if err != nil || !strings.Contains(testenv.Page(t, "review.md"), "cat > review/review.yaml <<'EOT'\n"+
+		string(content)+"EOT\n") {
+		t.Errorf("examples/review/review.yaml is not that of docs/review.md: %v", err)
+	}
+}
+
 // TestExampleOfPromotion compares examples/promotion with the files of its page, which TestGuides runs.
 func TestExampleOfPromotion(t *testing.T) {
 	root, err := testenv.Root()
@@ -238,6 +251,7 @@ func binary(t *testing.T) string {
 func run(t *testing.T, steps string) string {
 	t.Helper()
 	steps = strings.NewReplacer("127.0.0.1:8088", system.FreeAddress(t), "127.0.0.1:5050", system.FreeAddress(t),
+		"127.0.0.1:8089", system.FreeAddress(t), "127.0.0.1:9097", system.FreeAddress(t),
 		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
 			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(steps)
 	const limit = 5 * time.Minute // of a guide on a loaded machine; most take half a minute

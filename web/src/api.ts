@@ -136,6 +136,7 @@ export interface Me {
   problems: Record<string, string>;
   csrf: string;
   logout: boolean;
+  reviews?: boolean;
 }
 
 // Methods are the ways to log in. A server for one user has none: its first address contains a token.

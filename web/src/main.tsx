@@ -14,6 +14,8 @@ import { Login } from './pages/login';
 import { Logs } from './pages/logs';
 import { ObjectPage } from './pages/object';
 import { Overview } from './pages/overview';
+import { Review } from './pages/review';
+import { Reviews } from './pages/reviews';
 import { Why } from './pages/why';
 import { Workloads } from './pages/workloads';
 import { Palette } from './palette';
@@ -107,6 +109,9 @@ function crumbs(place: Place): [string, string?][] {
       [name.join('/')],
     ];
   }
+  if (place.path.startsWith('/reviews/')) {
+    return [['Reviews', '/reviews'], [place.path.slice('/reviews/'.length).replace('/', ' #')]];
+  }
   if (place.path === '/logs' && place.query.get('name')) {
     const q = (key: string) => place.query.get(key) ?? '';
     return [['Workloads', '/workloads'], [q('namespace'), '/workloads?namespace=' + encodeURIComponent(q('namespace'))], [q('name')], ['Logs']];
@@ -177,7 +182,13 @@ function Content({ place, me }: { place: Place; me: Me }) {
     const id = place.path.slice('/object/'.length).split('/').map(decodeURIComponent).join('/');
     return <ObjectPage key={id} id={id} />;
   }
+  if (place.path.startsWith('/reviews/')) {
+    const [repository = '', number = ''] = place.path.slice('/reviews/'.length).split('/').map(decodeURIComponent);
+    return <Review key={place.path} repository={repository} number={number} />;
+  }
   switch (place.path) {
+    case '/reviews':
+      return <Reviews place={place} />;
     case '/graph':
       return <Graph place={place} />;
     case '/applications':

@@ -1,5 +1,5 @@
 import {
-  Boxes, CircleHelp, GitCompareArrows, LayoutDashboard, LifeBuoy, List, LogOut, LucideIcon, Package, Rocket, ScrollText, Search, Server, ShieldCheck, SunMoon,
+  Boxes, CircleHelp, GitCompareArrows, GitPullRequest, LayoutDashboard, LifeBuoy, List, LogOut, LucideIcon, Package, Rocket, ScrollText, Search, Server, ShieldCheck, SunMoon,
   Waypoints,
 } from 'lucide-preact';
 import { ComponentChildren } from 'preact';
@@ -30,8 +30,12 @@ export const pages: PageName[] = [
   { to: '/why', name: 'Why is it not live?', icon: CircleHelp, key: 'w' },
 ];
 
+// reviews is the page of a server that reviews pull requests.
+const reviews: PageName = { to: '/reviews', name: 'Reviews', icon: GitPullRequest, key: 'p' };
+
 // more are pages that the side bar shows elsewhere, or that others lead to.
 export const more: PageName[] = [
+  reviews,
   { to: '/objects', name: 'Objects', icon: List, key: 'b' },
   { to: '/logs', name: 'Logs', icon: ScrollText, key: 'l' },
   { to: '/explain', name: 'Explain a code', icon: LifeBuoy, key: 'e' },
@@ -69,7 +73,7 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
         </div>
       )}
       <nav aria-label="Pages">
-        {pages.map((p) => {
+        {(me?.reviews ? [...pages, reviews] : pages).map((p) => {
           const [n, words] = count[p.to] ?? [0, ''];
           return (
             <Link to={p.to} title={words || undefined} aria-current={isAt(place, p.to) ? 'page' : undefined}>
@@ -96,7 +100,7 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
 }
 
 function isAt(place: Place, to: string): boolean {
-  return place.path === to || (to === '/workloads' && place.path === '/logs') || (to === '/applications' && (place.path === '/objects' || place.path.startsWith('/object/')));
+  return place.path === to || (to === reviews.to && place.path.startsWith('/reviews/')) || (to === '/workloads' && place.path === '/logs') || (to === '/applications' && (place.path === '/objects' || place.path.startsWith('/object/')));
 }
 
 // User shows who is logged in, and switches the theme.

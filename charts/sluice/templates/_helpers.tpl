@@ -100,7 +100,11 @@
 {{- if not .Values.ui.tokenLogin }}
 - --ui-token-login=false
 {{- end }}
-{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret }}
-{{- fail "ui.oidc needs ui.url, the URL by which browsers reach the web UI" }}
+{{- if .Values.ui.reviewSecret }}
+- --review-addr=:9097
+- --review-config=/etc/sluice-review/review.yaml
+{{- end }}
+{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret .Values.ui.reviewSecret }}
+{{- fail "ui.oidc and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
 {{- end }}
 {{- end }}

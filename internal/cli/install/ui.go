@@ -26,6 +26,9 @@ type UI struct {
 	GroupsClaim    string `json:"groupsClaim,omitempty"`
 	GroupsPrefix   string `json:"groupsPrefix,omitempty"`
 	NoTokenLogin   bool   `json:"noTokenLogin,omitempty"` // people cannot log in with the token of a ServiceAccount
+	// ReviewSecret is the name of a Secret with the configuration of reviews and its files, see reviewFile. Without it,
+	// no pull requests are reviewed.
+	ReviewSecret string `json:"reviewSecret,omitempty"`
 }
 
 const (
@@ -33,6 +36,9 @@ const (
 	uiPort      = 9095
 	uiDir       = "/etc/sluice-ui"
 	uiSecretKey = "client-secret" // of the Secret with the OIDC client's secret
+	reviewPort  = 9097
+	reviewDir   = "/etc/sluice-review"
+	reviewFile  = "review.yaml" // key of the Secret with the configuration of reviews
 )
 
 // validate reports the flag that is wrong.
@@ -46,6 +52,9 @@ func (u UI) validate() error {
 	}
 	if problems := validation.IsDNS1123Subdomain(u.ClientSecret); u.ClientSecret != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid --ui-oidc-client-secret %q: %s", u.ClientSecret, problems[0])
+	}
+	if problems := validation.IsDNS1123Subdomain(u.ReviewSecret); u.ReviewSecret != "" && len(problems) > 0 {
+		return fmt.Errorf("invalid --review-secret %q: %s", u.ReviewSecret, problems[0])
 	}
 	if err := u.needIssuer(); err != nil {
 		return err
@@ -127,6 +136,10 @@ func (o Options) uiArgs() []string {
 	if o.UI.NoTokenLogin {
 		args = append(args, "--ui-token-login=false")
 	}
+	if o.UI.ReviewSecret != "" {
+		args = append(args, fmt.Sprintf("--review-addr=:%d", reviewPort),
+			"--review-config="+path.Join(reviewDir, reviewFile))
+	}
 	return args
 }
 
@@ -135,10 +148,19 @@ func (o Options) addUI(pod *corev1.PodSpec) {
 	c := &pod.Containers[0]
 	c.Args = append(c.Args, o.uiArgs()...)
 	c.Ports = append(c.Ports, corev1.ContainerPort{Name: "ui", ContainerPort: uiPort})
-	if o.UI.ClientSecret == "" {
-		return
+	if o.UI.ClientSecret != "" {
+		mountSecret(pod, "ui", o.UI.ClientSecret, uiDir)
 	}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "ui", MountPath: uiDir, ReadOnly: true})
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "ui", VolumeSource: corev1.VolumeSource{
-		Secret: &corev1.SecretVolumeSource{SecretName: o.UI.ClientSecret}}})
+	if o.UI.ReviewSecret != "" {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "review", ContainerPort: reviewPort})
+		mountSecret(pod, "review", o.UI.ReviewSecret, reviewDir)
+	}
+}
+
+// mountSecret mounts a Secret at a directory of the first container.
+func mountSecret(pod *corev1.PodSpec, volume, secret, dir string) {
+	c := &pod.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: dir, ReadOnly: true})
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret}}})
 }
