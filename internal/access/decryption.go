@@ -39,8 +39,8 @@ type Decryption struct {
 	VaultAddress, VaultToken string
 }
 
-// Keys returns the keys of spec.decryption of an object in a namespace, nil if it is not set, and adds them to the hash.
-// Keys of its Secret have precedence over those of its service account, and these over keys of the controller.
+// Keys returns the keys of spec.decryption of an object in a namespace, nil if it is not set, and adds them to the
+// hash. Keys of its Secret have precedence over those of its service account, and these over keys of the controller.
 func (o Decryption) Keys(ctx context.Context, namespace string, d *meta.Decryption, h hash.Hash) (*decrypt.Keys,
 	error) {
 	if d == nil {

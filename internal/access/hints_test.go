@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"hash/fnv"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // objects is a reader of some objects, by type and name.
@@ -115,6 +118,22 @@ func TestHintFitsTheBucket(t *testing.T) {
 	} {
 		err := checkProvider(spec)
 		if f := fault.As(err); f == nil || f.Hint != want {
+			t.Errorf("got %v, want the hint %q", err, want)
+		}
+	}
+}
+
+func TestHintsOfKeys(t *testing.T) {
+	d := Decryption{Reader: testenv.Secrets{"broken": {"a.agekey": []byte("no key")}}}
+	for want, of := range map[string]meta.Decryption{
+		"Set it to sops": {Provider: "vault"},
+		"Create it, or correct spec.decryption.secretRef": {Provider: "sops",
+			SecretRef: &meta.LocalObjectReference{Name: "none"}},
+		"Replace the value of this entry in the Secret": {Provider: "sops",
+			SecretRef: &meta.LocalObjectReference{Name: "broken"}},
+	} {
+		_, err := d.Keys(t.Context(), "apps", &of, fnv.New64())
+		if err == nil || !strings.HasSuffix(err.Error(), ". "+want) {
 			t.Errorf("got %v, want the hint %q", err, want)
 		}
 	}

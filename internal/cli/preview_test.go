@@ -104,8 +104,9 @@ func TestPreviewOfValues(t *testing.T) {
 		return write(t, map[string]string{
 			"clusters/root.yaml": strings.NewReplacer("NAME", "root", "PATH", "./clusters").Replace(previewRoot),
 			"clusters/release.yaml": "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n" +
-				"metadata: {name: web}\nspec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, sourceRef: {kind: GitRepository, " +
-				"name: fleet}, valuesFiles: [\"GitRepository://fleet/values/chart.yaml\"]}}\n" +
+				"metadata: {name: web}\nspec:\n  interval: 1h\n  chart: {spec: {chart: charts/web, " +
+				"sourceRef: {kind: GitRepository, name: fleet}, " +
+				"valuesFiles: [\"GitRepository://fleet/values/chart.yaml\"]}}\n" +
 				"  valuesFrom: [{kind: GitRepository, name: fleet, path: values/prod.yaml}]\n",
 			"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 			"charts/web/templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n" +
@@ -114,8 +115,12 @@ func TestPreviewOfValues(t *testing.T) {
 	}
 	from := files("one", "three")
 	preview := func(to string) result { return run(t, "preview", "--from-dir", from, "--to-dir", to, "--offline") }
-	preview(files("two", "three")).wants(t, 1, `data.a: "one" → "two"`)
-	preview(files("one", "four")).wants(t, 1, `data.b: "three" → "four"`)
+	for want, to := range map[string]string{"data.a: one → two": files("two", "three"),
+		"data.b: three → four": files("one", "four")} {
+		if r := preview(to).wants(t, 1, "1 configured"); !strings.Contains(r.out, want) {
+			t.Errorf("the preview has no %q:\n%s", want, r.out)
+		}
+	}
 	preview(files("one", "three")).wants(t, exitOK, "no changes")
 }
 

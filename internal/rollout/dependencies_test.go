@@ -130,8 +130,11 @@ func TestInvalidDependencies(t *testing.T) {
 		{on: meta.DependencyReference{Kind: "ResourceSet", Ready: true}},
 		{on: meta.DependencyReference{Kind: "Gadget"}, want: "spec.dependsOn[0] is missing or invalid"},
 		{on: meta.DependencyReference{Kind: "Gadget", APIVersion: "a/b/c"}, want: "is missing or invalid"},
-		{on: meta.DependencyReference{APIVersion: "v1"}, want: "spec.dependsOn[0] has an apiVersion, but no kind"},
+		{on: meta.DependencyReference{APIVersion: "v1"}, want: "but no kind. Set kind, or remove apiVersion"},
 		{on: meta.DependencyReference{Kind: "Pod", ReadyExpr: "status +"}, want: "dependsOn[0].readyExpr is invalid"},
+		{on: meta.DependencyReference{Kind: "Secret", ReadyExpr: "has(data.x)",
+			NamespacedName: meta.NamespacedName{Namespace: "other"}},
+			want: "Use another object, or conditions without data"},
 		{on: meta.DependencyReference{ReadyExpr: "dep.status +"}, want: "the readyExpr of dependency"},
 	} {
 		k := &kustomizev1.Kustomization{}

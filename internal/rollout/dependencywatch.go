@@ -122,7 +122,6 @@ type dependency struct {
 	target health.Target
 	check  *health.Check // nil: kstatus
 	waits  bool          // for more than its existence
-	reads  bool          // the data of a Secret
 }
 
 // ownReady and ownFailed are when objects of ResourceSets' group are ready, and when they cannot become so. By kstatus
@@ -159,8 +158,13 @@ func parseDependency(n int, on meta.DependencyReference, namespace string) (*dep
 	if err != nil {
 		return nil, err
 	}
-	d := &dependency{target: target, waits: needsReady(on),
-		reads: on.Kind == "Secret" && target.Group == "" && dataField.MatchString(on.ReadyExpr)}
+	if on.Kind == "Secret" && target.Group == "" && target.Namespace != namespace &&
+		dataField.MatchString(on.ReadyExpr) {
+		return nil, fault.New(meta.AccessDeniedReason, "dependency '%s' is in another namespace: its readyExpr "+
+			"cannot use the data of the Secret", target).
+			WithHint("Use another object, or conditions without data").Final()
+	}
+	d := &dependency{target: target, waits: needsReady(on)}
 	ready, failed := on.ReadyExpr, ""
 	if ready == "" && target.Group == controlplanev1.GroupVersion.Group {
 		ready, failed = ownReady, ownFailed
@@ -224,10 +228,6 @@ func (w *DependencyWatch) authorize(ctx context.Context, owner reconcile.Ref, ac
 	switch {
 	case d.target.Namespace == owner.Namespace || gk == definitions:
 		return true, nil
-	case d.reads:
-		return true, fault.New(meta.AccessDeniedReason, "dependency '%s' is in another namespace: its readyExpr "+
-			"cannot use the data of the Secret", d.target).
-			WithHint("Use another object, or conditions without data").Final()
 	case account == "":
 		return true, nil
 	}

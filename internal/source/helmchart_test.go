@@ -335,7 +335,8 @@ func TestValuesFilesOfOtherSources(t *testing.T) {
 		c.Chart, c.ValuesFiles = "app", []string{"GitRepository://site/envs/prod.yaml"}
 	})
 	c := &sourcev1.HelmChart{}
-	s.NotReady(c, "app", sourcev1.SourceUnavailableReason, "GitRepository '"+s.Namespace+"/site' not found")
+	s.NotReady(c, "app", sourcev1.SourceUnavailableReason,
+		"GitRepository '"+s.Namespace+"/site' not found. Create it, or correct spec.valuesFiles")
 	sops := testenv.NewSOPS(t)
 	s.Git.Init("site")
 	files := map[string]string{"envs/prod.yaml": "color: blue\n", "secret.yaml": sops.Encrypt("yaml", "a: b\n")}
@@ -359,9 +360,10 @@ func TestValuesFilesOfOtherSources(t *testing.T) {
 	s.Git.Commit("site", files)
 	s.RequestFetch("site")
 	hasValues("color: green\n")
+	const syntax = "Write it as GitRepository://NAME/PATH; also OCIRepository, Bucket or ExternalArtifact"
 	for file, message := range map[string]string{
 		"GitRepository://site/none.yaml":   "'GitRepository://site/none.yaml': the artifact has no such file",
-		"HelmRepository://site/a.yaml":     "is not supported. Write it as GitRepository://NAME/PATH",
+		"HelmRepository://site/a.yaml":     syntax,
 		"GitRepository://site/secret.yaml": "Use spec.valuesFrom and spec.decryption of the HelmRelease",
 	} {
 		s.updateChart("app", func(c *sourcev1.HelmChartSpec) { c.ValuesFiles = []string{file} })

@@ -78,11 +78,11 @@ func TestFiles(t *testing.T) {
 		"line 2: invalid YAML": file("bad.yaml", ""),
 		"the artifact has no such file. Correct path, or set optional: true": file("none.yaml", ""),
 		"Create it in namespace 'env', or set optional: true":                missing,
-		"it has no artifact yet":                                fresh,
-		"the file holds binary data":                            file("bin", ""),
-		"valuesKey is for ConfigMaps and Secrets":               keyed,
-		"path is missing. Set path to the file in the artifact": noPath,
-		"path and namespace are for sources":                    unlike,
+		"it has no artifact yet":                                        fresh,
+		"the file holds binary data":                                    file("bin", ""),
+		"valuesKey is for ConfigMaps and Secrets. Remove it":            keyed,
+		"path is missing. Set path to the file in the artifact":         noPath,
+		"for sources. Remove them, or set kind to one of GitRepository": unlike,
 	} {
 		_, err := values.Compose(t.Context(), in, "team", []meta.ValuesReference{ref}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
