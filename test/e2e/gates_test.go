@@ -40,6 +40,7 @@ type story struct {
 // newStory starts the controllers with a gate. Their clock shows a Thursday at noon.
 func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	t.Helper()
+	t.Parallel()
 	installDefinitions(t)
 	cfg := testenv.Cluster(t)
 	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})

@@ -22,6 +22,7 @@ import (
 // TestExampleOfPromotion applies examples/promotion with a soak of two seconds: production takes what staging has been
 // Ready at, and never what has failed there. What fails in production only is taken back.
 func TestExampleOfPromotion(t *testing.T) {
+	t.Parallel()
 	s := system.New(t)
 	files := map[string]string{}
 	for _, name := range []string{"staging/app.yaml", "production/app.yaml"} {

@@ -90,6 +90,7 @@ const declaredConfig = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, la
 // TestWhyNamesSevenBreakages lets seven things break that people on call meet. One `sluice why` names each, with its
 // cause and the next step, first.
 func TestWhyNamesSevenBreakages(t *testing.T) {
+	t.Parallel()
 	sluice, err := testenv.Binary("sluice")
 	if err != nil {
 		t.Fatal(err)

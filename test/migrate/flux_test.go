@@ -45,6 +45,8 @@ type flux struct {
 
 func newFlux(t *testing.T) *flux {
 	t.Helper()
+	t.Parallel()
+	testenv.Exclusive(t) // migrations replace the definitions of all kinds
 	cfg := testenv.Cluster(t)
 	cfg.WarningHandler = rest.NoWarnings{} // about finalizers without a path
 	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
@@ -109,29 +111,9 @@ func withoutV1(u *unstructured.Unstructured) {
 	_ = unstructured.SetNestedSlice(u.Object, kept, "spec", "versions") // the path exists
 }
 
-// installDefinitions installs the definitions of Flux, after those of an earlier test are gone.
+// installDefinitions installs the definitions of Flux.
 func (f *flux) installDefinitions() {
 	f.Helper()
-	gvk := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	testenv.Eventually(f, "the cluster has no definitions of earlier tests", func() error {
-		old := &unstructured.UnstructuredList{}
-		old.SetGroupVersionKind(gvk)
-		if err := f.List(f.Context(), old); err != nil {
-			return err
-		}
-		left := 0
-		for i := range old.Items {
-			if name := old.Items[i].GetName(); strings.HasSuffix(name, ".fluxcd.io") ||
-				strings.HasSuffix(name, ".fluxcd.controlplane.io") {
-				left++
-				_ = f.Delete(f.Context(), &old.Items[i]) // repeated until it is gone
-			}
-		}
-		if left > 0 {
-			return fmt.Errorf("%d definitions are left", left)
-		}
-		return nil
-	})
 	for _, u := range fluxDefinitions(f.T) {
 		if err := f.Client.Create(f.Context(), u, client.FieldOwner("flux")); err != nil {
 			f.Fatal(err)
