@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/cli/localbuild"
+	"github.com/sluice-gitops/sluice/internal/cli/localset"
 	"github.com/sluice-gitops/sluice/internal/cli/localsource"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/redact"
@@ -44,6 +45,7 @@ type Cluster struct {
 	Target *apply.Cluster // that applies as Kustomizations do
 
 	releases *apply.Cluster // that applies as HelmReleases do; nil until it is needed
+	sets     *apply.Cluster // that applies as ResourceSets do; nil until it is needed
 }
 
 // releaseTarget returns the cluster that applies with the field manager of releases: objects that another one manages
@@ -56,11 +58,20 @@ func (c *Cluster) releaseTarget() (target *apply.Cluster, err error) {
 	return c.releases, err
 }
 
+// setTarget returns the cluster that applies with the field manager of ResourceSets.
+func (c *Cluster) setTarget() (target *apply.Cluster, err error) {
+	if c.sets == nil {
+		c.sets, err = localset.NewTarget(c.Config)
+	}
+	return c.sets, err
+}
+
 // Close ends the connections.
 func (c *Cluster) Close() {
-	c.Target.Close()
-	if c.releases != nil {
-		c.releases.Close()
+	for _, target := range []*apply.Cluster{c.Target, c.releases, c.sets} {
+		if target != nil {
+			target.Close()
+		}
 	}
 }
 
@@ -69,6 +80,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
 		result:       &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
 		placeholders: redact.NewPlaceholders(), configs: map[string]bool{},
+		inputs:   map[apply.Ref]changedInputs{},
 		declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
 	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
@@ -107,8 +119,9 @@ type run struct {
 	placeholders *redact.Placeholders
 	before       *localbuild.Builder
 	after        *localbuild.Builder
-	reader       *localsource.Reader // of sources that are not this repository
-	configs      map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
+	reader       *localsource.Reader         // of sources that are not this repository
+	configs      map[string]bool             // ConfigMaps and Secrets that change, as Kind/namespace/name
+	inputs       map[apply.Ref]changedInputs // providers of inputs that change
 
 	// Sources that the change creates or changes, by KIND/NAMESPACE/NAME, and their specs.
 	declared      map[string]client.Object
