@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -70,8 +69,8 @@ func TestPreviewOfResourceSetsOffline(t *testing.T) {
 	checkSets(t, "flux-system", run(t, append(args, write(t, to))...).wants(t, 1, "4 configured").out)
 	to["clusters/tenants.yaml"] = strings.Replace(to["clusters/tenants.yaml"], "inputs.tenant", "inputs.none", 1)
 	run(t, append(args, write(t, to))...).wants(t, exitUsage, "1 preview failed")
-	to["clusters/tenants.yaml"] = strings.Replace(from["clusters/tenants.yaml"], "selector: {matchLabels: {of: tenants}}",
-		"name: elsewhere", 1)
+	to["clusters/tenants.yaml"] = strings.Replace(from["clusters/tenants.yaml"],
+		"selector: {matchLabels: {of: tenants}}", "name: elsewhere", 1)
 	r := run(t, append(args, write(t, to))...).wants(t, 1)
 	if !strings.Contains(r.out, "its objects are not compared, as --offline reads no inputs") {
 		t.Errorf("no note:\n%s", r.out)
@@ -95,8 +94,7 @@ func TestPreviewOfResourceSets(t *testing.T) {
 				return err
 			}
 			if cm.Data["size"] != want {
-				b, err := json.Marshal(cm.Data)
-				return fmt.Errorf("%s %v", b, err)
+				return fmt.Errorf("%v", cm.Data)
 			}
 			return nil
 		})

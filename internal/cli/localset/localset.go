@@ -22,8 +22,8 @@ import (
 // ErrNoInputs is the error of a ResourceSet whose providers have not exported inputs yet.
 var ErrNoInputs = errors.New("its objects are not known")
 
-// Render returns the objects of a ResourceSet. The inputs of its providers are read by the reader. Data and checksums of
-// other objects are left out.
+// Render returns the objects of a ResourceSet. The inputs of its providers are read by the reader. Data and checksums
+// of other objects are left out.
 func Render(ctx context.Context, reader client.Reader, obj *controlplanev1.ResourceSet) ([]*unstructured.Unstructured,
 	error) {
 	providers, waiting, err := resourceset.Providers(ctx, reader, obj)

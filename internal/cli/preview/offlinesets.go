@@ -26,8 +26,8 @@ type renderedSet struct {
 	err     error
 }
 
-// renderSets renders the ResourceSets among rendered objects, and those among their objects. Their inputs are inline, or
-// those of static providers on the same side.
+// renderSets renders the ResourceSets among rendered objects, and those among their objects. Their inputs are inline,
+// or those of static providers on the same side.
 func (r *run) renderSets(ctx context.Context,
 	all map[types.NamespacedName]*rendered) map[types.NamespacedName]*renderedSet {
 	out := map[types.NamespacedName]*renderedSet{}

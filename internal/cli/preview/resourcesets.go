@@ -147,7 +147,8 @@ func (r *run) planSet(ctx context.Context, n *node[*controlplanev1.ResourceSet],
 func (r *run) changesInputs(obj *controlplanev1.ResourceSet) bool {
 	return slices.ContainsFunc(obj.Spec.InputsFrom, func(from controlplanev1.InputProviderReference) bool {
 		for key, p := range r.inputs {
-			if key.Namespace != obj.Namespace || key.Kind != cmp.Or(from.Kind, controlplanev1.ResourceSetInputProviderKind) {
+			kind := cmp.Or(from.Kind, controlplanev1.ResourceSetInputProviderKind)
+			if key.Namespace != obj.Namespace || key.Kind != kind {
 				continue
 			}
 			if from.Selector == nil && key.Name == from.Name {
