@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/localset"
 	"github.com/sluice-gitops/sluice/internal/manifest"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
-	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
 )
 
 // buildResourceSet is `sluice build resourceset`.
@@ -40,23 +40,25 @@ objects is not shown, and data of Secrets is shown as ***.`,
 		Example: `  sluice build resourceset apps
   sluice build resourceset apps --resourceset-file apps.yaml --dry-run  # needs no cluster`,
 	}, b.run)
-	c.Flags().StringVar(&b.file, "resourceset-file", "", "file that declares the ResourceSet, instead of the cluster")
+	b.bindFile(c)
 	c.Flags().BoolVar(&b.offline, "dry-run", false, "do not read the cluster; spec.inputsFrom cannot be used")
 	c.Flags().BoolVar(&b.showSecrets, "show-secrets", false, "print data of Secrets in plain text")
 	return c
+}
+
+func (b *buildResourceSet) bindFile(c *cobra.Command) {
+	c.Flags().StringVar(&b.file, "resourceset-file", "", "file that declares the ResourceSet, instead of the cluster")
 }
 
 func (b *buildResourceSet) run(ctx context.Context, name string) error {
 	if b.offline && b.file == "" {
 		return usagef("--dry-run needs --resourceset-file")
 	}
-	obj, providers, err := b.read(ctx, b.key(name))
+	obj, reader, err := b.read(ctx, b.key(name))
 	if err != nil {
 		return err
 	}
-	renderer := render.New(render.Options{Children: 1})
-	defer renderer.Close()
-	objects, err := resourceset.Render(ctx, renderer, obj, providers)
+	objects, err := localset.Render(ctx, reader, obj)
 	if err != nil {
 		return err
 	}
@@ -68,36 +70,31 @@ func (b *buildResourceSet) run(ctx context.Context, name string) error {
 	return manifest.Encode(b.Out, objects...)
 }
 
-// read returns the ResourceSet and the inputs of its providers.
+// read returns the ResourceSet, and the cluster that has its providers.
 func (b *buildResourceSet) read(ctx context.Context, key types.NamespacedName) (*controlplanev1.ResourceSet,
-	[]expand.Provider, error) {
+	client.Client, error) {
 	obj, err := b.fromFile(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	if b.offline && len(obj.Spec.InputsFrom) > 0 {
-		return nil, nil, errors.New("spec.inputsFrom names providers, and --dry-run does not read the cluster")
+	if err != nil || b.offline && len(obj.Spec.InputsFrom) == 0 {
+		return obj, nil, err
 	}
 	if b.offline {
-		providers, _, err := resourceset.Providers(ctx, nil, obj)
-		return obj, providers, err
+		return nil, nil, errors.New("spec.inputsFrom names providers, and --dry-run does not read the cluster")
 	}
 	c, err := b.Client()
 	if err != nil {
 		return nil, nil, err
 	}
+	found, err := cluster.Get(ctx, c, kind.ByName(controlplanev1.ResourceSetKind), key)
 	if obj == nil {
-		found, err := cluster.Get(ctx, c, kind.ByName(controlplanev1.ResourceSetKind), key)
 		if err != nil {
 			return nil, nil, err
 		}
-		obj = found.(*controlplanev1.ResourceSet)
+		return found.(*controlplanev1.ResourceSet), c, nil
 	}
-	providers, waiting, err := resourceset.Providers(ctx, c, obj)
-	if waiting != nil {
-		return nil, nil, errors.New(waiting.String())
+	if err == nil { // it has applied this
+		obj.Status = found.(*controlplanev1.ResourceSet).Status
 	}
-	return obj, providers, err
+	return obj, c, nil
 }
 
 // fromFile returns the ResourceSet that the file declares; nil without a file.

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -64,6 +66,12 @@ func newObjectFlags(kindName string) objectFlags {
 		return &createImagePolicy{}
 	case imagev1.ImageUpdateAutomationKind:
 		return &createImageUpdate{}
+	case controlplanev1.ResourceSetKind:
+		return &createResourceSet{}
+	case controlplanev1.ResourceSetInputProviderKind:
+		return &createInputProvider{}
+	case inputsv1.ClusterInputProviderKind:
+		return &createClusterInputs{}
 	case gatingv1.GateKind:
 		return &createGate{}
 	}

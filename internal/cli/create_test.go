@@ -56,8 +56,15 @@ var createLines = map[string]string{
 	"helmrelease-ref": "hr app --chart-ref OCIRepository/app.sources",
 	"receiver": "receiver app --type github --event ping,push --secret-ref token --resource " +
 		"GitRepository/app --resource OCIRepository/*.apps",
-	"gate":             "gate release",
-	"image-repository": "image repository app --image ghcr.io/org/app",
+	"resourceset": "resourceset apps --template-file testdata/template.txt --input {\"tenant\":\"a\",\"replicas\":2} " +
+		"--inputs-from previews,cip/fleet --permute --service-account deployer --wait-for-objects --interval 5m",
+	"input-provider": "input-provider previews --type GitHubPullRequest --url https://github.com/org/app " +
+		"--secret-ref github --cert-ref certs --filter-label preview --limit 20 --include-branch ^feat/ " +
+		"--skip-label !tested --default-values chart=app --interval 1m",
+	"input-provider-artifacts": "rsip apps --type ExternalArtifact --artifact a,b.apps --service-account reader",
+	"cluster-input-provider":   "cip fleet --selector fleet=production --default-values tier=standard --interval 5m",
+	"gate":                     "gate release",
+	"image-repository":         "image repository app --image ghcr.io/org/app",
 	"image-repository-options": "images repository app --image registry.example.com:5000/org/app --secret-ref " +
 		"login --cert-ref certs --proxy-secret-ref proxy --service-account puller --provider aws --scan-timeout " +
 		"30s --exclusion-list ^dev-,.sig$ --insecure --interval 10m",

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -164,4 +167,50 @@ func TestInstallForTenants(t *testing.T) {
 		})
 	}
 	at(t, append(in, "uninstall", "--silent")...).wants(t, exitOK)
+}
+
+// TestInstallNextToFluxOperator checks that the definitions of a running Flux Operator are left as they are, and become
+// ours once it has gone.
+func TestInstallNextToFluxOperator(t *testing.T) {
+	c := without(t)
+	definitions, err := config.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "resourcesets.fluxcd.controlplane.io"
+	theirs := definitions[slices.IndexFunc(definitions, func(d *unstructured.Unstructured) bool {
+		return d.GetName() == name
+	})]
+	theirs.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "Helm"})
+	operator := deploymentOf("flux-operator", map[string]string{"app.kubernetes.io/name": "flux-operator"}, nil)
+	createNamespace(t, c, nil)
+	for _, o := range []client.Object{theirs, operator} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := func() string {
+		t.Helper()
+		d := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Labels["app.kubernetes.io/name"]
+	}
+	at(t, "install", "--crds-only").wants(t, exitOK, "CustomResourceDefinition/"+name+" is left to Flux Operator",
+		"resourcesetinputproviders.fluxcd.controlplane.io created")
+	if got := owner(); got != "" {
+		t.Errorf("the definition belongs to %q", got)
+	}
+	at(t, "uninstall", "--silent", "--keep-namespace").wants(t, exitOK, "gitrepositories")
+	if got := owner(); got != "" {
+		t.Errorf("the definition belongs to %q after uninstall", got)
+	}
+	if err := c.Delete(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+	at(t, "install", "--crds-only").wants(t, exitOK, "CustomResourceDefinition/"+name+" configured")
+	if got := owner(); got != "sluice" {
+		t.Errorf("the definition belongs to %q after the takeover", got)
+	}
 }

@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/install"
@@ -25,6 +27,7 @@ import (
 type uninstaller struct {
 	*env
 	dryRun, keepNamespace, silent bool
+	operatorRuns                  bool // Flux Operator, which needs its finalizers
 }
 
 func newUninstallCommand(e *env) *cobra.Command {
@@ -101,6 +104,9 @@ func (o *uninstaller) installed(ctx context.Context) (objects []*unstructured.Un
 	if err != nil {
 		return nil, false, err
 	}
+	if o.operatorRuns, err = t.RunsOperator(ctx); err != nil {
+		return nil, false, err
+	}
 	if objects, err = t.Present(ctx, o.Namespace()); err != nil {
 		return nil, false, err
 	}
@@ -164,6 +170,10 @@ func (o *uninstaller) stages(objects []*unstructured.Unstructured) [][]*unstruct
 // removeFinalizers removes our finalizers from all objects, since no controller will.
 func (o *uninstaller) removeFinalizers(ctx context.Context, c client.Client) error {
 	for _, k := range kind.All() {
+		if gvk, err := apiutil.GVKForObject(k.New(), c.Scheme()); err != nil || o.operatorRuns &&
+			gvk.Group == controlplanev1.GroupVersion.Group {
+			continue
+		}
 		objects, err := cluster.List(ctx, c, k)
 		if errors.Is(err, cluster.ErrNotInstalled) {
 			continue
@@ -173,9 +183,12 @@ func (o *uninstaller) removeFinalizers(ctx context.Context, c client.Client) err
 		}
 		for _, obj := range objects {
 			before := obj.DeepCopyObject().(client.Object)
-			removed := controllerutil.RemoveFinalizer(obj, reconcile.Finalizer)
-			removedGenerator := controllerutil.RemoveFinalizer(obj, extensionsv1beta1.ArtifactGeneratorFinalizer)
-			if !removed && !removedGenerator || o.dryRun {
+			removed := false
+			for _, f := range []string{reconcile.Finalizer, extensionsv1beta1.ArtifactGeneratorFinalizer,
+				controlplanev1.Finalizer} {
+				removed = controllerutil.RemoveFinalizer(obj, f) || removed
+			}
+			if !removed || o.dryRun {
 				continue
 			}
 			if err := c.Patch(ctx, obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

@@ -19,8 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 )
 
-// IsToolkitGroup reports whether an API group is one of the toolkit's, whose objects can make other objects.
-func IsToolkitGroup(group string) bool { return strings.HasSuffix(group, ".fluxcd.io") }
+// IsToolkitGroup reports whether an API group is one of the toolkit's or that of ResourceSets, whose objects can make
+// other objects.
+func IsToolkitGroup(group string) bool {
+	return strings.HasSuffix(group, ".fluxcd.io") || group == controlplanev1.GroupVersion.Group
+}
 
 // Sources returns references to what an object is built from. References without a namespace are to the namespace of
 // the object.

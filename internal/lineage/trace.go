@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -103,7 +104,7 @@ func (t *tracer) object(ctx context.Context, o *unstructured.Unstructured) error
 		return t.itself(ctx, top) // created by a person: its sources are what is asked for
 	}
 	if by == nil {
-		return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", nameOf(o, o.GetKind()))
+		return fmt.Errorf("%s is not managed by a Kustomization, HelmRelease or ResourceSet", nameOf(o, o.GetKind()))
 	}
 	t.add(nameOf(o, o.GetKind()), Fact{"Owned by", strings.Join(owners, ", ")}, Fact{"Managed by", by.String()})
 	gvk := top.GroupVersionKind()
@@ -122,7 +123,7 @@ func (t *tracer) itself(ctx context.Context, o *unstructured.Unstructured) error
 	case newObject(gvk.Kind) != nil:
 		return t.source(ctx, gvk.Kind, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	}
-	return fmt.Errorf("%s is not managed by a Kustomization or HelmRelease", ref)
+	return fmt.Errorf("%s is not managed by a Kustomization, HelmRelease or ResourceSet", ref)
 }
 
 // manager adds what applied an object, its sources, and what applied the manager in turn.
@@ -134,6 +135,9 @@ func (t *tracer) manager(ctx context.Context, by, object apply.Ref) error {
 	if by.Group == helmv2.GroupVersion.Group {
 		return t.helmRelease(ctx, by, object)
 	}
+	if by.Group == controlplanev1.GroupVersion.Group {
+		return t.resourceSet(ctx, by, object)
+	}
 	return t.kustomization(ctx, by, object)
 }
 
@@ -142,16 +146,40 @@ func (t *tracer) kustomization(ctx context.Context, by, object apply.Ref) error 
 	if err := t.cluster.Get(ctx, types.NamespacedName{Namespace: by.Namespace, Name: by.Name}, ks); err != nil {
 		return cannotGet(by.String(), err)
 	}
-	note := ""
-	if object != (apply.Ref{}) && !rollout.Inventory(ks.Status.Inventory).Has(object.Entry()) {
-		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
-	}
+	note := unlisted(rollout.Inventory(ks.Status.Inventory), object)
 	t.add(by.String(), Fact{"Path", ks.Spec.Path}, Fact{"Revision", ks.Status.LastAppliedRevision},
 		Fact{"Origin revision", ks.Status.LastAppliedOriginRevision}, status(ks.Status.Conditions), Fact{"Note", note})
 	if err := t.sources(ctx, ks); err != nil {
 		return err
 	}
 	return t.above(ctx, ks, by)
+}
+
+// unlisted returns a note if an inventory does not list an object whose label names its owner.
+func unlisted(inventory apply.Inventory, object apply.Ref) string {
+	if object == (apply.Ref{}) || inventory.Has(object.Entry()) {
+		return ""
+	}
+	return "its inventory does not list " + object.String() + ": the label is outdated or was copied"
+}
+
+func (t *tracer) resourceSet(ctx context.Context, by, object apply.Ref) error {
+	set := &controlplanev1.ResourceSet{}
+	if err := t.cluster.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, set); err != nil {
+		return cannotGet(by.String(), err)
+	}
+	var from []string
+	for _, p := range set.Spec.InputsFrom {
+		ref := apply.Ref{Kind: cmp.Or(p.Kind, controlplanev1.ResourceSetInputProviderKind), Namespace: by.Namespace,
+			Name: p.Name}
+		if p.Selector != nil {
+			ref.Name = metav1.FormatLabelSelector(p.Selector)
+		}
+		from = append(from, ref.String())
+	}
+	t.add(by.String(), Fact{"Inputs from", strings.Join(from, ", ")}, Fact{"Revision", set.Status.LastAppliedRevision},
+		status(set.Status.Conditions), Fact{"Note", unlisted(rollout.Inventory(set.Status.Inventory), object)})
+	return t.above(ctx, set, by)
 }
 
 // above adds what applied the manager itself.
@@ -169,9 +197,8 @@ func (t *tracer) helmRelease(ctx context.Context, by, object apply.Ref) error {
 		return cannotGet(by.String(), err)
 	}
 	note := ""
-	inventory := hr.Status.Inventory
-	if object != (apply.Ref{}) && inventory != nil && !rollout.Inventory(inventory).Has(object.Entry()) {
-		note = "its inventory does not list " + object.String() + ": the label is outdated or was copied"
+	if hr.Status.Inventory != nil {
+		note = unlisted(rollout.Inventory(hr.Status.Inventory), object)
 	}
 	revision := hr.Status.LastAttemptedRevision
 	release := ""

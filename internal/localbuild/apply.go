@@ -65,7 +65,7 @@ func (r *Result) unmask(ctx context.Context, target *apply.Cluster) error {
 		if !HasMasked(o.Object) {
 			continue
 		}
-		live, err := liveObject(ctx, target, o)
+		live, err := LiveObject(ctx, target, o)
 		if err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (r *Result) unmask(ctx context.Context, target *apply.Cluster) error {
 	return nil
 }
 
-// liveObject returns an object of the cluster; nil if it does not exist.
-func liveObject(ctx context.Context, target *apply.Cluster, o *unstructured.Unstructured) (*unstructured.Unstructured,
+// LiveObject returns an object of the cluster; nil if it does not exist.
+func LiveObject(ctx context.Context, target *apply.Cluster, o *unstructured.Unstructured) (*unstructured.Unstructured,
 	error) {
 	gvk := o.GroupVersionKind()
 	mapping, err := target.Mapper().RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)

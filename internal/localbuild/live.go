@@ -37,7 +37,7 @@ func (l Live) Fill(ctx context.Context, objects []*unstructured.Unstructured) (f
 			continue
 		}
 		out := o.DeepCopy()
-		live, err := liveObject(ctx, l.Target, o)
+		live, err := LiveObject(ctx, l.Target, o)
 		if apierrors.IsForbidden(err) {
 			err = nil // the comparison says that it is hidden
 		}

@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -23,10 +25,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// graph is the Kustomizations and HelmReleases of the cluster, as they will be once the change has landed.
+// graph is the Kustomizations, HelmReleases and ResourceSets of the cluster, as they will be once the change has
+// landed.
 type graph struct {
 	kustomizations map[types.NamespacedName]*node[*kustomizev1.Kustomization]
 	releases       map[types.NamespacedName]*node[*helmv2.HelmRelease]
+	sets           map[types.NamespacedName]*node[*controlplanev1.ResourceSet]
 	queue          []types.NamespacedName // of Kustomizations: those that create others come first
 }
 
@@ -54,7 +58,7 @@ func (r *run) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for pass := true; pass; { // again if the change of a ConfigMap reaches more
+	for pass := true; pass; { // again if the change of a ConfigMap or of inputs reaches more
 		pass = false
 		for n := 0; n < len(g.queue); n++ {
 			did, err := r.kustomization(ctx, g, g.kustomizations[g.queue[n]])
@@ -63,6 +67,7 @@ func (r *run) live(ctx context.Context) error {
 			}
 			pass = pass || did
 		}
+		pass = r.resourceSets(ctx, g) || pass
 	}
 	return r.helmReleases(ctx, g)
 }
@@ -87,6 +92,9 @@ func (r *run) readGraph(ctx context.Context) (*graph, error) {
 	for n := range hrs.Items {
 		o := &hrs.Items[n]
 		g.releases[client.ObjectKeyFromObject(o)] = &node[*helmv2.HelmRelease]{live: o, declared: o, exists: true}
+	}
+	if err := r.readSets(ctx, g); err != nil {
+		return nil, err
 	}
 	depth := map[types.NamespacedName]int{}
 	for key := range g.kustomizations {
@@ -152,7 +160,7 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 		owner.Before = r.failsBefore(ctx, n)
 	}
 	r.addOwner(owner)
-	r.declare(g, planned, owner.restore)
+	r.declare(ctx, g, planned, owner.restore)
 	return true, nil
 }
 
@@ -246,9 +254,9 @@ func (r *run) deletion(ctx context.Context, n *node[*kustomizev1.Kustomization],
 		Previous: rollout.Inventory(n.live.Status.Inventory)})
 }
 
-// declare adds the Kustomizations and HelmReleases among planned changes to the graph, and records which ConfigMaps and
-// Secrets change.
-func (r *run) declare(g *graph, planned []apply.Change,
+// declare adds the Kustomizations, HelmReleases and ResourceSets among planned changes to the graph, and records which
+// ConfigMaps, Secrets and providers of inputs change.
+func (r *run) declare(ctx context.Context, g *graph, planned []apply.Change,
 	restore func(*unstructured.Unstructured) *unstructured.Unstructured) {
 	for _, c := range planned {
 		key := types.NamespacedName{Namespace: c.Ref.Namespace, Name: c.Ref.Name}
@@ -264,6 +272,13 @@ func (r *run) declare(g *graph, planned []apply.Change,
 			}
 		case c.Ref.Group == helmv2.GroupVersion.Group && c.Ref.Kind == helmv2.HelmReleaseKind:
 			declareNode(g.releases, key, c, restore)
+		case c.Ref.Group == controlplanev1.GroupVersion.Group && c.Ref.Kind == controlplanev1.ResourceSetKind:
+			declareNode(g.sets, key, c, restore)
+		case newInputProvider(c.Ref.Group, c.Ref.Kind) != nil:
+			declared := newInputProvider(c.Ref.Group, c.Ref.Kind)
+			if c.Action == apply.Deleted || decode(restore(c.After), declared) == nil {
+				r.declareInputs(ctx, g, declared, c)
+			}
 		case c.Ref.Group == sourcev1.GroupVersion.Group && slices.Contains(sourceKinds, c.Ref.Kind) &&
 			c.Action != apply.Deleted:
 			if !meta.Equal(specOf(c.Before), specOf(c.After)) && r.declareSource(c.Ref.Kind, key, c.After) {
@@ -312,9 +327,21 @@ func declareNode[T any, P interface {
 	if declared.GetNamespace() == "" {
 		declared.SetNamespace(key.Namespace)
 	}
+	if n.done && !isNew && !meta.Equal(specIn(n.declared), specIn(declared)) {
+		n.done = false // a ResourceSet declares it, which came after it
+	}
 	n.declared = declared
 	n.differs = n.differs || isNew || !meta.Equal(specOf(c.Before), specOf(c.After))
 	return isNew
+}
+
+// specIn returns the spec of an object of any type.
+func specIn(o client.Object) any {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil
+	}
+	return fields["spec"]
 }
 
 func specOf(o *unstructured.Unstructured) any {

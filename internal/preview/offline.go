@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -76,11 +78,11 @@ func (r *run) offline(ctx context.Context) error {
 		return err
 	}
 	files := newChangeSet(slices.Concat(r.result.Files, slices.Collect(maps.Keys(declarations))))
-	before, err := r.renderAll(ctx, r.From, roots[r.From], files)
+	before, old, err := r.renderSide(ctx, r.From, roots[r.From], files)
 	if err != nil {
 		return err
 	}
-	after, err := r.renderAll(ctx, r.To, roots[r.To], files)
+	after, now, err := r.renderSide(ctx, r.To, roots[r.To], files)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,9 @@ func (r *run) offline(ctx context.Context) error {
 		r.complete(ctx, before[key], after[key])
 		r.compareRendered(key, before[key], after[key])
 	}
-	return r.offlineReleases(ctx, before, after)
+	r.compareSets(old, now)
+	return r.offlineReleases(ctx, append(objectsIn(before), objectsOfSets(old)...),
+		append(objectsIn(after), objectsOfSets(now)...))
 }
 
 // checkDeclared returns an error if no Kustomization of the repository applies its files: "no changes" would then be
@@ -127,25 +131,34 @@ func (r *run) addSource(k *kustomizev1.Kustomization) {
 	}
 }
 
-// complete builds the other side of a Kustomization of which only one side had to be built.
+// complete builds the sides of a Kustomization that no changed file reaches: if the other side had to be built, or if
+// its declaration changes.
 func (r *run) complete(ctx context.Context, before, after *rendered) {
-	if before == nil || after == nil {
+	isBuilt := func(x *rendered) bool { return x != nil && x.built != nil }
+	if before != nil && after != nil && !isBuilt(before) && !isBuilt(after) &&
+		meta.Equal(before.obj.Spec, after.obj.Spec) {
 		return
 	}
-	fill := func(side *Snapshot, x, other *rendered) {
-		if x.built == nil && x.err == nil && other.built != nil && !x.obj.Spec.Suspend &&
-			r.sources[sourceKey(x.obj)] != nil {
+	fill := func(side *Snapshot, x *rendered) {
+		if x != nil && x.built == nil && x.err == nil && !x.obj.Spec.Suspend && r.sources[sourceKey(x.obj)] != nil {
 			x.built, x.err = r.build(ctx, side, x.obj)
 		}
 	}
-	fill(r.From, before, after)
-	fill(r.To, after, before)
+	fill(r.From, before)
+	fill(r.To, after)
 }
 
 const maxDeclaration = 1 << 20 // bytes of a file
 
-// declared returns the Kustomizations that the files of a snapshot declare, all files that declare one, and how many
-// files it read. If some apply themselves, as bootstrap creates them, only those are returned: they create the others.
+// hasInputs reports whether a file may declare a ResourceSet or a provider of inputs: both must be known to render.
+func hasInputs(content []byte) bool {
+	return bytes.Contains(content, []byte(controlplanev1.GroupVersion.Group)) ||
+		bytes.Contains(content, []byte(inputsv1.GroupVersion.Group))
+}
+
+// declared returns the Kustomizations that the files of a snapshot declare, all files that declare one or a set,
+// and how many files it read. If some apply themselves, as bootstrap creates them, only those are returned: they create
+// the others.
 func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, read int, err error) {
 	tree, err := side.Tree(checkout{})
 	if err != nil {
@@ -162,6 +175,9 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 		}
 		read++
 		content, err := tree.ReadFile(name)
+		if err == nil && hasInputs(content) {
+			files = append(files, name)
+		}
 		if err != nil || !bytes.Contains(content, []byte(kustomizev1.GroupVersion.Group)) {
 			return err
 		}
@@ -169,7 +185,9 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 		if err != nil {
 			return nil // a build that reads it reports it
 		}
-		files = append(files, name)
+		if !hasInputs(content) {
+			files = append(files, name)
+		}
 		for _, o := range objects {
 			k := &kustomizev1.Kustomization{}
 			if !isKustomization(o) || decode(o, k) != nil {
@@ -358,7 +376,7 @@ func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, veil *red
 }
 
 // offlineReleases compares the HelmReleases among the rendered objects whose chart is in the repository.
-func (r *run) offlineReleases(ctx context.Context, before, after map[types.NamespacedName]*rendered) error {
+func (r *run) offlineReleases(ctx context.Context, before, after []*unstructured.Unstructured) error {
 	old, now := releasesOf(before), releasesOf(after)
 	all := maps.Clone(old)
 	maps.Copy(all, now)
@@ -403,19 +421,54 @@ func asBuilt(objects []*unstructured.Unstructured) *localbuild.Result {
 
 func equalSpecs(a, b *helmv2.HelmRelease) bool { return meta.Equal(a.Spec, b.Spec) }
 
-// releasesOf returns the HelmReleases among rendered objects.
-func releasesOf(all map[types.NamespacedName]*rendered) map[types.NamespacedName]*helmv2.HelmRelease {
-	out := map[types.NamespacedName]*helmv2.HelmRelease{}
-	for _, x := range all {
-		if x.built == nil {
-			continue
-		}
-		for _, o := range x.built.Objects {
-			hr := &helmv2.HelmRelease{}
-			if isHelmRelease(o) && decode(o, hr) == nil {
-				hr.Namespace = cmp.Or(hr.Namespace, "default")
-				out[client.ObjectKeyFromObject(hr)] = hr
+// renderSide builds what the repository declares on one side: Kustomizations, the ResourceSets among their objects, and
+// the Kustomizations that these render.
+func (r *run) renderSide(ctx context.Context, side *Snapshot, roots []*kustomizev1.Kustomization, files *changeSet) (
+	all map[types.NamespacedName]*rendered, sets map[types.NamespacedName]*renderedSet, err error) {
+	if all, err = r.renderAll(ctx, side, roots, files); err != nil {
+		return nil, nil, err
+	}
+	for {
+		sets = r.renderSets(ctx, all)
+		var more []*kustomizev1.Kustomization
+		for _, o := range objectsOfSets(sets) {
+			k := &kustomizev1.Kustomization{}
+			if !isKustomization(o) || decode(o, k) != nil {
+				continue
 			}
+			if k.Namespace = cmp.Or(k.Namespace, "default"); all[client.ObjectKeyFromObject(k)] == nil {
+				more = append(more, k)
+			}
+		}
+		if len(more) == 0 {
+			return all, sets, nil
+		}
+		found, err := r.renderAll(ctx, side, more, files)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(all, found)
+	}
+}
+
+// releasesOf returns the HelmReleases among rendered objects.
+func releasesOf(objects []*unstructured.Unstructured) map[types.NamespacedName]*helmv2.HelmRelease {
+	out := map[types.NamespacedName]*helmv2.HelmRelease{}
+	for _, o := range objects {
+		hr := &helmv2.HelmRelease{}
+		if isHelmRelease(o) && decode(o, hr) == nil {
+			hr.Namespace = cmp.Or(hr.Namespace, "default")
+			out[client.ObjectKeyFromObject(hr)] = hr
+		}
+	}
+	return out
+}
+
+// objectsIn returns the objects that Kustomizations render.
+func objectsIn(all map[types.NamespacedName]*rendered) (out []*unstructured.Unstructured) {
+	for _, x := range all {
+		if x.built != nil {
+			out = append(out, x.built.Objects...)
 		}
 	}
 	return out

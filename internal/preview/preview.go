@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/localset"
 	"github.com/sluice-gitops/sluice/internal/localsource"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/risk"
@@ -53,6 +54,7 @@ type Cluster struct {
 
 	mu       sync.Mutex
 	releases *apply.Cluster // that applies as HelmReleases do; nil until it is needed
+	sets     *apply.Cluster // that applies as ResourceSets do; nil until it is needed
 }
 
 // releaseTarget returns the cluster that applies with the field manager of releases: objects that another one manages
@@ -67,11 +69,22 @@ func (c *Cluster) releaseTarget() (target *apply.Cluster, err error) {
 	return c.releases, err
 }
 
+// setTarget returns the cluster that applies with the field manager of ResourceSets.
+func (c *Cluster) setTarget() (target *apply.Cluster, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sets == nil {
+		c.sets, err = localset.NewTarget(c.Config)
+	}
+	return c.sets, err
+}
+
 // Close ends the connections.
 func (c *Cluster) Close() {
-	c.Target.Close()
-	if c.releases != nil {
-		c.releases.Close()
+	for _, target := range []*apply.Cluster{c.Target, c.releases, c.sets} {
+		if target != nil {
+			target.Close()
+		}
 	}
 }
 
@@ -80,6 +93,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{Options: o,
 		result:       &Result{From: o.From.Name, To: o.To.Name, Offline: o.Cluster == nil, Owners: []*Owner{}},
 		placeholders: redact.NewPlaceholders(), configs: map[string]bool{},
+		inputs:   map[apply.Ref]changedInputs{},
 		declared: map[string]client.Object{}, declaredSpecs: map[string]any{}}
 	r.forget()
 	r.result.Files = changedFiles(o.From.tree.Root(), o.To.tree.Root())
@@ -118,8 +132,9 @@ type run struct {
 	placeholders *redact.Placeholders
 	before       *localbuild.Builder
 	after        *localbuild.Builder
-	reader       *localsource.Reader // of sources that are not this repository
-	configs      map[string]bool     // ConfigMaps and Secrets that change, as Kind/namespace/name
+	reader       *localsource.Reader         // of sources that are not this repository
+	configs      map[string]bool             // ConfigMaps and Secrets that change, as Kind/namespace/name
+	inputs       map[apply.Ref]changedInputs // providers of inputs that change
 
 	// Sources that the change creates or changes, by KIND/NAMESPACE/NAME, and their specs.
 	declared      map[string]client.Object

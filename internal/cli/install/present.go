@@ -30,7 +30,7 @@ func (t *Target) Present(ctx context.Context, namespace string) ([]*unstructured
 		if err != nil {
 			return nil, cluster.Explain("cannot get "+u.GetKind()+" '"+u.GetName()+"'", err)
 		}
-		if live != nil && (!isFlux(live) || u.GetKind() == namespaceKind) {
+		if live != nil && (!isFlux(live) || u.GetKind() == namespaceKind) && (!isOfOperator(live) || isOwn(live)) {
 			present = append(present, u)
 		}
 	}

@@ -111,6 +111,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options, req Request) error {
 	if err := i.keepReplicas(ctx); err != nil {
 		return err
 	}
+	if err := i.leaveToOperator(ctx); err != nil {
+		return err
+	}
 	if err := Remember(i.Options, i.objects); err != nil {
 		return err
 	}

@@ -111,6 +111,11 @@ func TestExpand(t *testing.T) {
 				"| quote >>'}",
 			want: `ConfigMap/x {"v":"a: b\nc: '","w":"a: b\nc: '"}`,
 		},
+		"templates and paths in a value": {
+			spec: `inputs: [{branch: "<< inputs.id >>{{ x }}../../A"}]` + configMap +
+				"x-<< inputs.branch | slugify >>}\n  data: {b: << inputs.branch | quote >>}",
+			want: `ConfigMap/x-inputs-id-x-a {"b":"\u003c\u003c inputs.id \u003e\u003e{{ x }}../../A"}`,
+		},
 		"ranges and toYaml": {
 			spec: "inputs: [{list: [1, 2], labels: {b: c, a: '1'}}]\n" +
 				"resourcesTemplate: |\n  <<- range $i := inputs.list >>\n" +
