@@ -81,7 +81,8 @@ func (r *rollbacker) run(ctx context.Context, name string) error {
 	}
 	from, to := gated.Held().Admitted.Revision, gated.Held().Previous.Revision
 	if !r.wait {
-		r.Done("asked Gate '%s' to refuse %s, so that %s goes back to %s", client.ObjectKeyFromObject(g), from, what, to)
+		r.Done("asked Gate '%s' to refuse %s, so that %s goes back to %s", client.ObjectKeyFromObject(g), from, what,
+			to)
 		return nil
 	}
 	err = wait.PollUntilContextCancel(ctx, evaluationInterval, true, func(ctx context.Context) (bool, error) {

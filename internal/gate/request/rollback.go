@@ -21,13 +21,12 @@ type Gated interface {
 }
 
 // Rollback returns the gate that can make an object go back to what it was healthy with before, or why the object
-// cannot. The status of the object only tells what to offer: the controllers go back by what they have sealed and
-// stored.
+// cannot. The status of the object is only what to offer: the controllers go back by what they have sealed and stored.
 func Rollback(ctx context.Context, c client.Reader, o Gated) (*gatingv1.Gate, error) {
 	h := o.Held()
 	if h.Reverted != nil {
-		return nil, fmt.Errorf("it went back to %s already, and goes back once. Commit a fix, or let a revision through "+
-			"at Gate '%s' by its name", h.Reverted.To, h.Reverted.Gate)
+		return nil, fmt.Errorf("it went back to %s already, and goes back once. Commit a fix, or let a revision "+
+			"through at Gate '%s' by its name", h.Reverted.To, h.Reverted.Gate)
 	}
 	gate, err := reverting(ctx, c, h.Gates)
 	if err != nil {
@@ -38,7 +37,8 @@ func Rollback(ctx context.Context, c client.Reader, o Gated) (*gatingv1.Gate, er
 	case h.Admitted == nil:
 		return nil, fmt.Errorf("Gate '%s/%s' has let nothing through yet", gate.Namespace, gate.Name)
 	case previous == nil:
-		return nil, errors.New("no earlier revision was healthy behind the gate, or what it was made of is no longer stored")
+		return nil, errors.New("no earlier revision was healthy behind the gate, or what it was made of is no longer " +
+			"stored")
 	case isKustomization && previous.Generation != o.GetGeneration():
 		return nil, fmt.Errorf("the spec was changed after revision '%s' was applied", previous.Revision)
 	}
@@ -60,8 +60,8 @@ func reverting(ctx context.Context, c client.Reader, gates []string) (*gatingv1.
 	if problem != nil {
 		return nil, fmt.Errorf("its gates cannot be read: %w", problem)
 	}
-	return nil, errors.New("no gate with spec.onFailure: Revert applies to it, so nothing earlier is kept. Create one and " +
-		"name it in spec.gates: what is healthy from then on can be gone back to")
+	return nil, errors.New("no gate with spec.onFailure: Revert applies to it, so nothing earlier is kept. Create " +
+		"one and name it in spec.gates: what is healthy from then on can be gone back to")
 }
 
 // Refuse returns the request that makes an object of a kind go back from what it has.
