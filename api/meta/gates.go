@@ -43,6 +43,26 @@ type Held struct {
 	// Revert made it go back. Only Kustomizations and HelmReleases go back.
 	// +optional
 	Reverted *Reverted `json:"reverted,omitempty"`
+
+	// Previous is what the object was healthy with before, and can go back to. It is set behind gates with
+	// spec.onFailure Revert.
+	// +optional
+	Previous *Previous `json:"previous,omitempty"`
+}
+
+// Previous is what an object was healthy with before.
+type Previous struct {
+	// Revision that is stored.
+	// +required
+	Revision string `json:"revision"`
+
+	// Generation of the object at that time. A Kustomization with another spec does not go back.
+	// +required
+	Generation int64 `json:"generation"`
+
+	// Release is the version of the Helm release.
+	// +optional
+	Release int `json:"release,omitempty"`
 }
 
 // Admitted is a revision that the gates let through.
@@ -90,7 +110,7 @@ type AdmittedFailure struct {
 
 // Reverted is how an object went back to an earlier revision.
 type Reverted struct {
-	// From is the revision that failed.
+	// From is the revision that failed, or that a person refused.
 	// +required
 	From string `json:"from"`
 
@@ -110,9 +130,13 @@ type Reverted struct {
 	// +required
 	Since Time `json:"since"`
 
-	// Reason is why: the object that failed first, and its cause.
+	// Reason is why: the object that failed first, and its cause, or who asked for it and why.
 	// +required
 	Reason string `json:"reason"`
+
+	// By is who made the object go back; empty if a failure did.
+	// +optional
+	By string `json:"by,omitempty"`
 }
 
 // Pending is a change that waits for a gate to open.

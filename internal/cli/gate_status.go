@@ -123,7 +123,7 @@ func whyWaiting(g *gatingv1.Gate) string {
 	case len(g.Status.Waves) > 0:
 		reason = "their waves have not started"
 	case len(g.Status.Failures) > 0:
-		reason = "it refuses revisions that failed"
+		reason = "it refuses revisions that failed, or that people refused"
 	}
 	return ", although the gate is open: " + reason
 }

@@ -40,6 +40,9 @@ func (c *Controller) failures(ctx context.Context, g *gatingv1.Gate, now time.Ti
 	}
 	for i := range list {
 		f := &list[i]
+		if f.RefusedBy != "" {
+			continue // nothing failed
+		}
 		switch isResolved := c.isResolved(ctx, key, f, soak); {
 		case !isResolved:
 			f.ResolvedAt = nil
@@ -58,10 +61,11 @@ func (c *Controller) failures(ctx context.Context, g *gatingv1.Gate, now time.Ti
 // takes the place of one that recovered, so that a failure is not resolved while one of its objects is unhealthy.
 func addFailure(list []gatingv1.FailedChange, ref reconcile.Ref, a *meta.Admitted,
 	recovered func(gatingv1.FailedObject) bool) []gatingv1.FailedChange {
-	object := gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	object := failedObject(ref)
 	for i := range list {
 		f := &list[i]
-		if f.Revision != a.Revision || f.Change != a.Change || f.Change != "" && !slices.Contains(f.Objects, object) {
+		if f.RefusedBy != "" || f.Revision != a.Revision || f.Change != a.Change ||
+			f.Change != "" && !slices.Contains(f.Objects, object) {
 			continue
 		}
 		switch {
@@ -83,16 +87,22 @@ func addFailure(list []gatingv1.FailedChange, ref reconcile.Ref, a *meta.Admitte
 }
 
 // addReverted adds what objects went back from to a list of failures that may have lost it.
-func addReverted(list []gatingv1.FailedChange, all []*meta.Reverted) []gatingv1.FailedChange {
-	for _, r := range all {
-		if !slices.ContainsFunc(list, func(f gatingv1.FailedChange) bool {
-			return f.Revision == r.From && f.Change == r.Change
-		}) {
-			list = append(list, gatingv1.FailedChange{Revision: r.From, Change: r.Change, Since: r.Since,
-				Message: r.Reason})
+func addReverted(list, reverted []gatingv1.FailedChange) []gatingv1.FailedChange {
+	for _, r := range reverted {
+		if !slices.ContainsFunc(list, func(f gatingv1.FailedChange) bool { return covers(f, r) }) {
+			list = append(list, r)
 		}
 	}
 	return list
+}
+
+// covers reports whether a gate that refuses a change refuses all that another one does.
+func covers(f, other gatingv1.FailedChange) bool {
+	if f.Revision != other.Revision || f.Change != other.Change {
+		return false
+	}
+	return f.RefusedBy == "" || other.RefusedBy != "" && !slices.ContainsFunc(other.Objects,
+		func(o gatingv1.FailedObject) bool { return !slices.Contains(f.Objects, o) })
 }
 
 // failureMessage names the object that failed, and the cause.

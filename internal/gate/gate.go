@@ -126,6 +126,7 @@ func (c *Controller) decide(ctx context.Context, g *gatingv1.Gate, now time.Time
 		return decision{}, err
 	}
 	unverifiedRequests := c.dropUnverifiedRequests(ctx, g, &in)
+	c.refuse(g, &in, now)
 	unverifiedApprovals, err := c.addApprovals(ctx, g, &in)
 	if err != nil {
 		return decision{}, err

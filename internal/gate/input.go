@@ -70,8 +70,8 @@ func ruleOf(a *gatingv1.Approvals, window time.Duration) *verdict.Rule {
 // dropUnverifiedRequests removes the names of requesters, and an override, if the API server does not verify
 // the authors of requests. The error is not nil if an override was removed.
 func (c *Controller) dropUnverifiedRequests(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) error {
-	named := slices.ContainsFunc([]*verdict.Request{in.Requests.Open, in.Requests.Close, in.Requests.Override},
-		func(r *verdict.Request) bool { return r != nil && r.By != "" })
+	named := slices.ContainsFunc([]*verdict.Request{in.Requests.Open, in.Requests.Close, in.Requests.Override,
+		in.Requests.Refuse}, func(r *verdict.Request) bool { return r != nil && r.By != "" })
 	if !named {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (c *Controller) dropUnverifiedRequests(ctx context.Context, g *gatingv1.Gat
 	if err == nil {
 		return nil
 	}
-	for _, r := range []*verdict.Request{in.Requests.Open, in.Requests.Close} {
+	for _, r := range []*verdict.Request{in.Requests.Open, in.Requests.Close, in.Requests.Refuse} {
 		if r != nil {
 			r.By = ""
 		}

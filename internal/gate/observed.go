@@ -88,17 +88,40 @@ func isFailing(h *meta.Held, soak time.Duration) bool {
 }
 
 // reverted lists what objects behind a gate went back from because of it.
-func (o *Observed) reverted(gate types.NamespacedName) []*meta.Reverted {
+func (o *Observed) reverted(gate types.NamespacedName) []gatingv1.FailedChange {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []*meta.Reverted
-	for _, h := range o.has[gate] {
-		if r := h.Reverted; r != nil && r.Gate == gate.String() && !slices.ContainsFunc(all,
-			func(x *meta.Reverted) bool { return x.From == r.From && x.Change == r.Change }) {
-			all = append(all, r)
+	var all []gatingv1.FailedChange
+	for ref, h := range o.has[gate] {
+		if r := h.Reverted; r != nil && r.Gate == gate.String() {
+			f := gatingv1.FailedChange{Revision: r.From, Change: r.Change, Since: r.Since, Message: r.Reason,
+				RefusedBy: r.By}
+			if r.By != "" {
+				f.Objects, f.ResolvedAt = []gatingv1.FailedObject{failedObject(ref)}, &r.Since
+			}
+			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// admitted returns what the gates let through for an object behind a gate, and whether it is known.
+func (o *Observed) admitted(gate types.NamespacedName, object string) (ref reconcile.Ref, has *meta.Held) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for ref, h := range o.has[gate] {
+		if nameOf(ref) == object {
+			return ref, h
+		}
+	}
+	return reconcile.Ref{}, nil
+}
+
+// nameOf names an object as requests do.
+func nameOf(ref reconcile.Ref) string { return ref.Kind + "/" + ref.NamespacedName.String() }
+
+func failedObject(ref reconcile.Ref) gatingv1.FailedObject {
+	return gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
 // objectState is what is known of an object that failed.
@@ -170,6 +193,9 @@ func (x *Index) concerns(gate types.NamespacedName, ref reconcile.Ref, has *meta
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	e := x.gates[gate]
+	if e != nil && has != nil && e.gate.Annotations[gatingv1.RefusePrefix+gatingv1.ObjectSuffix] == nameOf(ref) {
+		return true
+	}
 	return e != nil && slices.ContainsFunc(e.gate.Status.Failures, func(f gatingv1.FailedChange) bool {
 		return slices.Contains(f.Objects,
 			gatingv1.FailedObject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
@@ -184,10 +210,16 @@ func (e *entry) refuses(obj reconcile.Gated) func(revision, change string) *reco
 	}
 	return func(revision, change string) *reconcile.Refusal {
 		for i := range g.Status.Failures {
-			if f := &g.Status.Failures[i]; isFailed(f, obj, revision, change) {
-				return &reconcile.Refusal{State: "refuses revision '" + revision + "', which failed: " + f.Message,
-					Reason: f.Message, Reverts: true}
+			f := &g.Status.Failures[i]
+			if !isFailed(f, obj, revision, change) {
+				continue
 			}
+			which := "', which failed: "
+			if f.RefusedBy != "" {
+				which = "': "
+			}
+			return &reconcile.Refusal{State: "refuses revision '" + revision + which + f.Message, Reason: f.Message,
+				Reverts: true, By: f.RefusedBy}
 		}
 		return nil
 	}
@@ -207,14 +239,23 @@ func Refused(g *gatingv1.Gate, obj reconcile.Gated, revision, change string) str
 }
 
 // isFailed reports whether a change of an object is one that failed. A revision that failed is so for all objects. If
-// only an object's values or spec failed, it is so for this object only.
+// only an object's values or spec failed, or a person made the object go back, it is so for this object only.
 func isFailed(f *gatingv1.FailedChange, obj reconcile.Gated, revision, change string) bool {
-	if f.Revision != revision || f.Change == "" {
-		return f.Revision == revision
+	if f.Revision != revision || f.Change != "" && f.Change != change {
+		return false
 	}
-	return f.Change == change && slices.ContainsFunc(f.Objects, func(o gatingv1.FailedObject) bool {
-		return o.Namespace == obj.GetNamespace() && o.Name == obj.GetName()
+	return f.Change == "" && f.RefusedBy == "" || slices.ContainsFunc(f.Objects, func(o gatingv1.FailedObject) bool {
+		return o.Namespace == obj.GetNamespace() && o.Name == obj.GetName() &&
+			(f.RefusedBy == "" || o.Kind == kindOf(obj))
 	})
+}
+
+// kindOf returns the kind of an object that can go back.
+func kindOf(obj reconcile.Gated) string {
+	if _, ok := obj.(*helmv2.HelmRelease); ok {
+		return helmv2.HelmReleaseKind
+	}
+	return kustomizev1.KustomizationKind
 }
 
 // isFailureHold reports whether a gate is closed only because a change that it let through is unhealthy. The seal

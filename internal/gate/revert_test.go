@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -173,4 +176,98 @@ func TestRevertNeedsArtifact(t *testing.T) {
 	third := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
 	s.RequestFetch("app")
 	s.reverted("app", third, second)
+}
+
+// goBack asks a gate to refuse a revision for a Kustomization, as sluice rollback does.
+func (s *harness) goBack(name, revision, reason string) {
+	s.Helper()
+	g := &gatingv1.Gate{}
+	if err := s.Get(g, "release"); err != nil {
+		s.Fatal(err)
+	}
+	before := g.DeepCopy()
+	request.Request{Prefix: gatingv1.RefusePrefix, User: "anna", Revision: "main@sha1:" + revision, Reason: reason,
+		Object: "Kustomization/" + s.Namespace + "/" + name}.Annotate(g, time.Now())
+	if err := s.Client.Patch(s.Context(), g, client.MergeFrom(before)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestPersonMakesOneObjectGoBack(t *testing.T) {
+	t.Parallel()
+	s := newHarness(t)
+	s.WatchingGate("release", gatingv1.OnFailureRevert)
+	first := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
+		"other/c.yaml": system.ConfigMap("c", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "app", behind("release"))
+	s.Kustomization("other", "app", "other", behind("release"))
+	s.Ready("app", first)
+	s.Ready("other", first)
+	second := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "2"),
+		"other/c.yaml": system.ConfigMap("c", "2")})
+	s.RequestFetch("app")
+	s.Ready("other", second)
+	if p := s.Ready("app", second).Status.Previous; p == nil || !strings.HasSuffix(p.Revision, first) {
+		t.Fatalf("status.previous is %+v", p)
+	}
+
+	t.Log("a request that names another revision does nothing")
+	s.goBack("app", first, "wrong")
+	testenv.Eventually(t, "the request is handled", func() error {
+		g := &gatingv1.Gate{}
+		if err := s.Get(g, "release"); err != nil || g.Status.HandledRefusal == "" {
+			return fmt.Errorf("%v, %q", err, g.Status.HandledRefusal)
+		}
+		return nil
+	})
+
+	s.goBack("app", second, "errors in checkout")
+	s.wentBackFor("errors in checkout", second, first)
+	s.ConfigMapHas("a", "1")
+	s.ConfigMapHas("c", "2")
+	s.GateOpened("release", metav1.ConditionTrue, "except for revision 'main@sha1:"+second+"', which")
+
+	t.Log("it stays so after a restart, and drift is corrected to it")
+	s.Stop()
+	s.mergeConfigMap("a", `{"data":{"k":"drifted"}}`)
+	s.Start()
+	s.ConfigMapHas("a", "1")
+	s.wentBackFor("errors in checkout", second, first)
+	if s.Ready("other", second).Status.Reverted != nil {
+		t.Error("another object went back")
+	}
+
+	t.Log("a newer revision passes")
+	third := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "3")})
+	s.RequestFetch("app")
+	if r := s.Ready("app", third).Status.Reverted; r != nil {
+		t.Errorf("status.reverted is %+v", r)
+	}
+
+	t.Log("a revision is allowed again by its name, and the request is not repeated")
+	s.goBack("app", third, "slow")
+	s.wentBackFor("slow", third, first)
+	s.nameRevision("release", third)
+	s.ConfigMapHas("a", "3")
+	if r := s.Ready("app", third).Status.Reverted; r != nil {
+		t.Errorf("status.reverted is %+v", r)
+	}
+}
+
+// wentBackFor waits until app went back from a commit to another one because a person asked for it.
+func (s *harness) wentBackFor(reason, from, to string) {
+	s.Helper()
+	k := &kustomizev1.Kustomization{}
+	testenv.Eventually(s, "app went back", func() error {
+		if err := s.Get(k, "app"); err != nil {
+			return err
+		}
+		r := k.Status.Reverted
+		if r == nil || !strings.HasSuffix(r.From, from) || !strings.HasSuffix(r.To, to) || r.By == "" ||
+			!strings.Contains(r.Reason, "made Kustomization '"+s.Namespace+"/app' go back: "+reason) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
 }

@@ -26,6 +26,7 @@ type sealedStatus struct {
 	Failures   []gatingv1.FailedChange   `json:"failures,omitempty"`
 	Failed     bool                      `json:"failed,omitempty"`
 	Waves      []gatingv1.WaveProgress   `json:"waves,omitempty"`
+	Refusal    string                    `json:"refusal,omitempty"`
 	From       int64                     `json:"from,omitempty"` // Unix time since when it holds; 0: unknown
 }
 
@@ -53,7 +54,7 @@ func sealedParts(g *gatingv1.Gate, from, generation, sequence int64) []string {
 		Next:   g.Status.NextTransition, Approved: g.Status.ApprovedRevisions, Checks: g.Status.Checks,
 		Changes: g.Status.ApprovedChanges, Overridden: isOverridden(g),
 		Failures: g.Status.Failures, Failed: isFailureHold(g), Waves: g.Status.Waves,
-		From: from,
+		Refusal: g.Status.HandledRefusal, From: from,
 	})
 	if err != nil {
 		return nil // cannot happen: the types have no other form

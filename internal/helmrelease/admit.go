@@ -12,6 +12,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -22,6 +23,9 @@ func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.Hel
 	obj := pass.Object
 	propose := sync.OnceValues(func() (*rollout.Proposal, error) { return c.propose(ctx, pass, d) })
 	what := func() (string, error) { return d.decision(obj), nil }
+	if c.Applied.Get(artifact.Healthy(string(obj.UID))) == nil {
+		pass.SetPrevious(nil)
+	}
 	pass.Variant = variantOf(d.decision(obj))
 	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil {
 		if outcome := c.goBack(ctx, pass, d); outcome != nil {

@@ -32,9 +32,15 @@ func (r *run) pin(ctx context.Context, o *observed) {
 	switch {
 	case !r.pass.MayGoBack():
 		err = r.Applied.Forget(owner)
-	case o.last != nil && released != nil && r.pass.WasHealthy() && len(r.obj.Status.History) > 0 &&
-		o.last.Info.Status == common.StatusDeployed && r.digestOf(o.last) == released.Build:
+	case o.last != nil && o.last.Chart != nil && o.last.Chart.Metadata != nil && released != nil &&
+		r.pass.WasHealthy() && len(r.obj.Status.History) > 0 && o.last.Info.Status == common.StatusDeployed &&
+		r.digestOf(o.last) == released.Build:
 		err = r.Applied.Keep(ctx, owner, artifact.Applied{Generation: r.obj.Generation, Build: contentOf(o.last)})
+		r.pass.SetPrevious(&meta.Previous{Revision: o.last.Chart.Metadata.Version, Generation: r.obj.Generation,
+			Release: o.last.Version})
+	}
+	if r.Applied.Get(owner) == nil {
+		r.pass.SetPrevious(nil)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "cannot record the release that was healthy; if the next one fails, the "+

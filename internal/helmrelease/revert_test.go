@@ -99,3 +99,27 @@ func TestReleaseWithoutHealthyOneStays(t *testing.T) {
 	h.HasEvent("app", meta.RevertFailedReason, "cannot go back: no earlier release was healthy")
 	h.GateOpened("release", metav1.ConditionFalse, "is unhealthy")
 }
+
+func TestPersonMakesReleaseGoBack(t *testing.T) {
+	t.Parallel()
+	h := sharedHarness(t)
+	h.WatchingGate("release", gatingv1.OnFailureRevert)
+	h.publish("1.0.0", nil)
+	h.release("app", behind("release"))
+	h.ready("app", 1)
+	h.edit("app", values(map[string]any{"color": "blue"}))
+	if p := h.ready("app", 2).Status.Previous; p == nil || p.Revision != "1.0.0" || p.Release != 1 {
+		t.Fatalf("status.previous is %+v", p)
+	}
+	h.AnnotateGate("release", map[string]any{
+		gatingv1.RefuseRequestedAtAnnotation:            time.Now().UTC().Format(time.RFC3339Nano),
+		gatingv1.RefusePrefix + gatingv1.RevisionSuffix: "1.0.0",
+		gatingv1.RefusePrefix + gatingv1.ObjectSuffix:   "HelmRelease/" + h.Namespace + "/app"})
+	h.reverted("app", "1.0.0", "1.0.0")
+	h.configMap("app-config", "red")
+	h.GateOpened("release", metav1.ConditionTrue, "an unverified user refused")
+
+	t.Log("other values pass")
+	h.edit("app", values(map[string]any{"color": "green"}))
+	h.configMap("app-config", "green")
+}

@@ -27,10 +27,20 @@ func (r *run) pin(ctx context.Context) {
 		r.pass.WasAdmitted(applied.Artifact.Revision):
 		err = r.Applied.Keep(ctx, owner, *applied)
 	}
+	r.pass.SetPrevious(r.previous())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "cannot retain the artifact that was healthy; if the next revision fails, "+
 			"the Kustomization cannot go back")
 	}
+}
+
+// previous returns what the Kustomization was healthy with before; nil if that is not kept.
+func (r *run) previous() *meta.Previous {
+	healthy := r.Applied.Get(artifact.Healthy(string(r.obj.UID)))
+	if healthy == nil {
+		return nil
+	}
+	return &meta.Previous{Revision: healthy.Artifact.Revision, Generation: healthy.Generation}
 }
 
 // goBack returns the work of a Kustomization that a gate makes go back to the revision that was healthy, or that has

@@ -255,9 +255,11 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 		return
 	}
 	status, closed := gated.Held(), a.shown(o)
+	previous := status.Previous
 	*status = meta.Held{Pending: l.pendingSince(o.pending, status.Pending), Admitted: status.Admitted,
 		Reverted: status.Reverted}
 	if a != nil {
+		status.Previous = previous
 		for _, g := range a.gates[:min(len(a.gates), maxGates)] {
 			status.Gates = append(status.Gates, g.NamespacedName.String())
 		}

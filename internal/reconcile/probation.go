@@ -25,6 +25,7 @@ type Refusal struct {
 	State   string // for messages, such as "refuses revision 'main@sha1:…', which failed"
 	Reason  string // the object that failed first, and its cause
 	Reverts bool   // objects that have the revision go back to the last healthy one
+	By      string // who refused it; empty if it failed
 
 	gate Ref
 }
@@ -95,7 +96,14 @@ func (p *Pass[T]) GoBack(to string, r *Refusal) {
 	p.revision, p.reverted = to, p.wasReverted
 	if r != nil {
 		p.reverted = &meta.Reverted{From: p.admitted.Revision, Change: p.admitted.Change, To: to,
-			Gate: r.gate.NamespacedName.String(), Reason: r.Reason}
+			Gate: r.gate.NamespacedName.String(), Reason: r.Reason, By: r.By}
+	}
+}
+
+// SetPrevious records what the object was healthy with before and can go back to; nil if there is nothing.
+func (p *Pass[T]) SetPrevious(previous *meta.Previous) {
+	if gated, ok := Object(p.Object).(Gated); ok {
+		gated.Held().Previous = previous
 	}
 }
 

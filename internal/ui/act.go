@@ -37,13 +37,14 @@ const (
 	actClose     = "close"
 	actOverride  = "override"
 	actApprove   = "approve"
+	actRollback  = "rollback"
 )
 
 // order is the body of an action.
 type order struct {
 	Reason   string   `json:"reason"`
 	For      string   `json:"for"`      // how long a gate stays open or closed
-	Revision string   `json:"revision"` // the only revision to open for or to approve
+	Revision string   `json:"revision"` // the only revision to open for or to approve, or the one to go back from
 	Groups   []string `json:"groups"`   // whose membership the user approves with
 	// Seen lists what waited at the gate when the user decided, as ID@revision#change. A decision on what has changed
 	// since is refused, also if only the change differs.
@@ -72,6 +73,9 @@ func actionsOf(k *kind.Kind, o reconcile.Object) []string {
 	case k.SetSuspended == nil:
 		return []string{actReconcile}
 	}
+	if goesBack(o) {
+		return []string{actReconcile, actSuspend, actRollback}
+	}
 	return []string{actReconcile, actSuspend}
 }
 
@@ -91,13 +95,16 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 		return nil, err
 	}
 	answer := &done{Done: action}
-	if g, ok := o.(*gatingv1.Gate); ok {
+	switch g, isGate := o.(*gatingv1.Gate); {
+	case isGate:
 		err = s.actOnGate(ctx, u, g, body, answer)
-	} else {
+	case action == actRollback:
+		err = s.rollBack(ctx, u, k, o, body)
+	default:
 		err = s.actOn(ctx, u, k, o, action, body)
-		if action == actReconcile {
-			answer.Request = o.GetAnnotations()[meta.ReconcileRequestAnnotation]
-		}
+	}
+	if action == actReconcile {
+		answer.Request = o.GetAnnotations()[meta.ReconcileRequestAnnotation]
 	}
 	if err != nil {
 		return nil, err

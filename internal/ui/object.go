@@ -55,6 +55,7 @@ type detail struct {
 	Why        string             `json:"why,omitempty"` // which gates hold the change, and why
 	Admitted   *admitted          `json:"admitted,omitempty"`
 	Gate       *gateEntry         `json:"gate,omitempty"`       // of a Gate: what waits
+	Rollback   *rollback          `json:"rollback,omitempty"`   // what it can go back to
 	Diff       string             `json:"diff,omitempty"`       // what an ImageUpdateJob changed or would change
 	Suspension string             `json:"suspension,omitempty"` // who suspended it and why, if it was done here
 	Actions    []string           `json:"actions"`
@@ -116,7 +117,7 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	item := view.Of(k, o)
 	d := detail{Item: item, Conditions: conditionsOf(o), History: historyOf(o, s.repositoryOf(ctx, u, item)),
 		Actions: actionsOf(k, o), Suspension: excerpt.Bytes(o.GetAnnotations()[suspendedBy], maxConditionRow),
-		Handled: o.CommonStatus().LastHandledReconcileAt}
+		Handled: o.CommonStatus().LastHandledReconcileAt, Rollback: rollbackOf(ctx, u, o)}
 	d.History = d.History[:min(len(d.History), maxHistory)]
 	if g, ok := o.(reconcile.Gated); ok {
 		d.setHeld(o, g.Held())

@@ -39,6 +39,7 @@ export interface Reverted {
   gate: string;
   since: string;
   reason: string;
+  by?: string;
 }
 
 export interface Rule {
@@ -282,7 +283,17 @@ export interface Detail {
   suspension?: string;
   actions: string[];
   handled?: string;
+  rollback?: Rollback;
   yaml: string;
+}
+
+// Rollback is what an object can go back to, or why it cannot.
+export interface Rollback {
+  revision?: string;
+  release?: number;
+  from?: string;
+  gate?: string;
+  why?: string;
 }
 
 export interface WorkloadImage {

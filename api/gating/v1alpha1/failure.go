@@ -44,6 +44,10 @@ type FailedChange struct {
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	Objects []FailedObject `json:"objects,omitempty"`
+	// RefusedBy is who made these objects go back, if it was a person: the change has not failed then, and the gate
+	// refuses it for these objects only.
+	// +optional
+	RefusedBy string `json:"refusedBy,omitempty"`
 	// ResolvedAt is the time since when all these objects are healthy again, with the last healthy revision or a newer
 	// one. The gate then refuses this revision only.
 	// +optional

@@ -83,6 +83,11 @@ type GateStatus struct {
 	// +optional
 	Failures []FailedChange `json:"failures,omitempty"`
 
+	// HandledRefusal is the time of the last request to refuse a revision that was handled, as the annotation has it.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	HandledRefusal string `json:"handledRefusal,omitempty"`
+
 	// Waves is how far the newest revision of each source has come through spec.waves.
 	// +kubebuilder:validation:MaxItems=100
 	// +optional

@@ -15,13 +15,14 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-// Request asks a gate to open or close.
+// Request asks a gate to open or close, or to make an object go back.
 type Request struct {
-	Prefix   string        // gatingv1.OpenPrefix, ClosePrefix or OverridePrefix
+	Prefix   string        // gatingv1.OpenPrefix, ClosePrefix, OverridePrefix or RefusePrefix
 	User     string        // name of the requester
 	Window   time.Duration // how long; zero for spec.window
 	Revision string        // the only revision to let through; empty for any
 	Reason   string        // recorded in the history
+	Object   string        // for which the revision is refused
 }
 
 // Annotate writes the request into the annotations of a gate, and replaces the last request of the same kind. It
@@ -40,6 +41,9 @@ func (r Request) Annotate(g *gatingv1.Gate, now time.Time) string {
 	}
 	if r.Revision != "" {
 		g.Annotations[r.Prefix+gatingv1.RevisionSuffix] = r.Revision
+	}
+	if r.Object != "" {
+		g.Annotations[r.Prefix+gatingv1.ObjectSuffix] = r.Object
 	}
 	if r.Reason != "" {
 		g.Annotations[r.Prefix+gatingv1.ReasonSuffix] = r.Reason

@@ -111,7 +111,11 @@ func (v *Verdict) mention(in Input) {
 	if !in.Reverts || len(v.Failures) == 0 {
 		return
 	}
-	v.Message += fmt.Sprintf(", except for revision '%s', which failed", v.Failures[0].Revision)
+	which := "which failed"
+	if by := v.Failures[0].RefusedBy; by != "" {
+		which = "which " + by + " refused for one object"
+	}
+	v.Message += fmt.Sprintf(", except for revision '%s', %s", v.Failures[0].Revision, which)
 	if more := len(v.Failures) - 1; more > 0 {
 		v.Message += fmt.Sprintf(", and %d more", more)
 	}

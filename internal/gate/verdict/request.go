@@ -24,10 +24,11 @@ type Request struct {
 	From     string        // field manager of the annotation
 	Reason   string
 	Revision string // the only revision to allow; empty: any
+	Object   string // for which a revision is refused, as <kind>/<namespace>/<name>
 }
 
 // Requests is the latest request of each verb; nil if there is none.
-type Requests struct{ Open, Close, Override *Request }
+type Requests struct{ Open, Close, Override, Refuse *Request }
 
 // ReadRequests parses the annotations of a gate. The error is a terminal fault with the reason InvalidRequest.
 func ReadRequests(annotations map[string]string) (Requests, error) {
@@ -40,6 +41,9 @@ func ReadRequests(annotations map[string]string) (Requests, error) {
 		return Requests{}, err
 	}
 	if r.Override, err = readRequest(annotations, gatingv1.OverridePrefix); err != nil {
+		return Requests{}, err
+	}
+	if r.Refuse, err = readRequest(annotations, gatingv1.RefusePrefix); err != nil {
 		return Requests{}, err
 	}
 	if o := r.Override; o != nil && (o.Reason == "" || o.By == "") {
@@ -70,7 +74,7 @@ func readRequest(annotations map[string]string, prefix string) (*Request, error)
 			WithHint("Write it in RFC 3339 format, such as 2006-01-02T15:04:05Z")
 	}
 	r := &Request{At: at.UTC(), Reason: clip(annotations[prefix+gatingv1.ReasonSuffix]),
-		Revision: annotations[prefix+gatingv1.RevisionSuffix]}
+		Revision: annotations[prefix+gatingv1.RevisionSuffix], Object: annotations[prefix+gatingv1.ObjectSuffix]}
 	if when, by, ok := strings.Cut(annotations[prefix+gatingv1.RequestedBySuffix], " "); ok && when == raw {
 		r.By = clip(by)
 	}

@@ -70,6 +70,7 @@ type Failure struct {
 	Since      time.Time `json:"since,omitzero"`
 	ResolvedAt time.Time `json:"resolvedAt,omitzero"` // since when the objects are healthy again
 	Objects    []string  `json:"objects,omitempty"`   // IDs
+	RefusedBy  string    `json:"refusedBy,omitempty"` // the person who refused it; empty if it failed
 }
 
 // Rule is what must hold at a gate: the approvals that the gate requires, or one of its rules about changes.
@@ -235,7 +236,7 @@ func promoterOf(o *gatingv1.Gate, check string) string {
 
 func failureOf(f gatingv1.FailedChange) Failure {
 	out := Failure{Revision: excerpt.Bytes(f.Revision, maxRevision), Message: excerpt.Bytes(f.Message, maxMessage),
-		Since: f.Since.Time}
+		Since: f.Since.Time, RefusedBy: excerpt.Bytes(f.RefusedBy, maxText)}
 	if f.ResolvedAt != nil {
 		out.ResolvedAt = f.ResolvedAt.Time
 	}

@@ -118,6 +118,7 @@ type Reverted struct {
 	Gate   string    `json:"gate"` // ID
 	Since  time.Time `json:"since"`
 	Reason string    `json:"reason"`
+	By     string    `json:"by,omitempty"` // the person who made it go back; empty if a failure did
 }
 
 // Past is a revision that an object applied or released, and what came of it.
@@ -234,7 +235,7 @@ func (i *Item) setHeld(o reconcile.Object, h *meta.Held) {
 	if r := h.Reverted; r != nil {
 		i.Reverted = &Reverted{From: excerpt.Bytes(r.From, maxRevision), To: excerpt.Bytes(r.To, maxRevision),
 			Gate: gatingv1.GateKind + "/" + excerpt.Bytes(r.Gate, maxText), Since: r.Since.Time,
-			Reason: excerpt.Bytes(r.Reason, maxMessage)}
+			Reason: excerpt.Bytes(r.Reason, maxMessage), By: excerpt.Bytes(r.By, maxText)}
 	}
 }
 

@@ -9,6 +9,7 @@ import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, Objec
 import { Pipeline } from '../pipeline';
 import { Link } from '../router';
 import { Panel } from '../panel';
+import { GoBack, GoBackNote } from '../rollback';
 import { flat, idOf, stateOf, Tree } from '../tree';
 import { GateBody, GateState } from './gate';
 import { PendingChange } from './pending';
@@ -59,7 +60,7 @@ export function ObjectPage({ id }: { id: string }) {
           </div>
         </section>
       )}
-      <Parts id={id} data={data} />
+      <Parts id={id} data={data} onDone={reload} />
     </>
   );
 }
@@ -78,11 +79,11 @@ function Way({ id }: { id: string }) {
   );
 }
 
-function Parts({ id, data }: { id: string; data: Detail }) {
+function Parts({ id, data, onDone }: { id: string; data: Detail; onDone: () => void }) {
   const parts = [
     { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
     { name: 'Events', show: () => <Events of={data.events} error={data.eventError} /> },
-    { name: 'History', show: () => <History id={id} data={data} /> },
+    { name: 'History', show: () => <History id={id} data={data} onDone={onDone} /> },
     { name: 'YAML', show: () => <YAML text={data.yaml} /> },
   ];
   if (data.item.objects) {
@@ -149,8 +150,8 @@ function WentBack({ reverted }: { reverted: Reverted }) {
         <ObjectLink id={reverted.gate} />: <Brief text={reverted.reason} />
       </p>
       <p>
-        What to do: commit a fix, which passes by the rules of the gate. To try the failed revision again, open or approve the gate for it by
-        its name.
+        What to do: commit a fix, which passes by the rules of the gate. To {reverted.by ? 'allow the refused' : 'try the failed'} revision again,
+        open or approve the gate for it by its name.
       </p>
     </div>
   );
@@ -188,12 +189,13 @@ function YAML({ text }: { text: string }) {
   );
 }
 
-function History({ id, data }: { id: string; data: Detail }) {
+function History({ id, data, onDone }: { id: string; data: Detail; onDone: () => void }) {
   if (data.history.length === 0) {
     return <Empty>No history.</Empty>;
   }
   return (
     <Card title="History">
+      <GoBackNote data={data} />
       <Compare id={id} data={data} />
       {data.item.kind === 'Kustomization' && (
         <p class="quiet pad">
@@ -217,6 +219,7 @@ function History({ id, data }: { id: string; data: Detail }) {
               <Digest of={h.text} />
             </p>
             <div class="line">
+              <GoBack data={data} to={h} onDone={onDone} />
               <Outside to={h.commit}>commit in git</Outside>
               <Outside to={h.compare}>changes since the revision before, in git</Outside>
             </div>
