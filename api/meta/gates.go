@@ -83,9 +83,9 @@ type HoldingGate struct {
 	// +optional
 	Rule string `json:"rule,omitempty"`
 
-	// Message says why the gate holds the change. It follows the name of the gate.
-	// +required
-	Message string `json:"message"`
+	// Message says why rules, waves or a refusal for this object hold the change; unset if the gate holds all changes.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Admitted is a revision that the gates let through.

@@ -50,7 +50,7 @@ func fails(k *kustomizev1.Kustomization, message string) *kustomizev1.Kustomizat
 func TestProblemOfAWaitingObject(t *testing.T) {
 	k := deployment("apps", "web", "")
 	k.Status.Held = meta.Held{Pending: &meta.Pending{Revision: "v2", Created: 2},
-		HeldBy: []meta.HoldingGate{{Gate: "apps/release", Code: "Closed", Message: "is closed"}}}
+		HeldBy: []meta.HoldingGate{{Gate: "apps/release", Code: "Closed"}}}
 	found := foundObject{kind: kind.ByName(kustomizev1.KustomizationKind), object: k}
 	want := "kustomization/apps/web: waiting at gate 'release' for v2 (2 changes)"
 	if got := problemOf(found, reconcile.StateWaiting); got != want {

@@ -68,8 +68,17 @@ func (s *testIndex) pass(k *kustomizev1.Kustomization) []decision.Decision {
 	over := s.GatesFor(s.ref(k), k)
 	s.Edges.Set(s.ref(k), over)
 	held := s.holding(k)
-	s.SetWaiting(s.ref(k), held, &meta.Pending{Revision: "main@sha1:1", Since: &meta.Time{Time: s.now}})
+	s.wait(k, held, &meta.Pending{Revision: "main@sha1:1", Since: &meta.Time{Time: s.now}})
 	return held
+}
+
+// wait records a change that gates hold.
+func (s *testIndex) wait(k *kustomizev1.Kustomization, held []decision.Decision, pending *meta.Pending) {
+	has := &meta.Held{Pending: pending}
+	for _, d := range held {
+		has.HeldBy = append(has.HeldBy, meta.HoldingGate{Gate: d.Gate.String(), Code: d.Code.Name})
+	}
+	s.SetWaiting(s.ref(k), has)
 }
 
 // holding returns the decisions of the gates that are not open for all revisions.
@@ -301,7 +310,7 @@ func TestIndexListsWaitingObjects(t *testing.T) {
 	wait := func(name string, since time.Time, p meta.Pending) {
 		p.Since = &meta.Time{Time: since}
 		k := kustomization("apps", name, withGates(meta.GateReference{Name: "g"}))
-		s.SetWaiting(s.ref(k), s.holding(k), &p)
+		s.wait(k, s.holding(k), &p)
 	}
 	wait("late", s.now, meta.Pending{Revision: "main@sha1:1"})
 	wait("early", s.now.Add(-time.Hour), meta.Pending{Revision: "main@sha1:1", Created: 1,
@@ -314,12 +323,12 @@ func TestIndexListsWaitingObjects(t *testing.T) {
 	if w := waiting[0]; w.Revision != "main@sha1:1" || w.Created == nil || *w.Created != 1 {
 		t.Errorf("%+v", w)
 	}
-	s.SetWaiting(reconcile.RefTo(kustomizations, "apps", "early"), nil, nil)
+	s.SetWaiting(reconcile.RefTo(kustomizations, "apps", "early"), nil)
 	if _, total := s.Waiting(gate, 2); total != 2 {
 		t.Errorf("%d objects wait, want 2", total)
 	}
 	k := kustomization("apps", "late", withGates(meta.GateReference{Name: "g"}))
-	s.SetWaiting(s.ref(k), s.holding(k), nil)
+	s.wait(k, s.holding(k), nil)
 	if _, total := s.Waiting(gate, 2); total != 1 {
 		t.Errorf("%d objects wait, want 1: an object without a pending change does not wait", total)
 	}

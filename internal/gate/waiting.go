@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,8 +12,6 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
@@ -32,18 +31,7 @@ type waiting struct {
 // waitingChange is what waits for one gate.
 type waitingChange struct {
 	*meta.Pending
-	rule, message string // of the gate, that hold it; empty if the gate has neither rules nor waves
-}
-
-// maxWaitingMessage bounds the message of a waiting object, in characters.
-const maxWaitingMessage = 300
-
-func newWaitingChange(d decision.Decision, pending *meta.Pending) *waitingChange {
-	w := &waitingChange{Pending: pending, rule: d.Args.Rule}
-	if d.PerObject {
-		w.message = excerpt.Line(d.Text(), maxWaitingMessage)
-	}
-	return w
+	rule, message string // of the gate, that hold it; empty if neither rules nor waves do
 }
 
 // equal reports whether the status of a gate lists the same.
@@ -53,17 +41,19 @@ func (w *waitingChange) equal(o *waitingChange) bool {
 }
 
 // SetWaiting implements [reconcile.Gatekeeper].
-func (x *Index) SetWaiting(ref reconcile.Ref, held []decision.Decision, pending *meta.Pending) {
+func (x *Index) SetWaiting(ref reconcile.Ref, has *meta.Held) {
 	w := &x.waiting
-	pending = pending.DeepCopy()
+	has = has.DeepCopy()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var gates []types.NamespacedName
 	changes := map[types.NamespacedName]*waitingChange{}
-	for _, d := range held {
-		if pending != nil {
-			gates = append(gates, d.Gate)
-			changes[d.Gate] = newWaitingChange(d, pending)
+	if has != nil && has.Pending != nil {
+		for _, by := range has.HeldBy {
+			namespace, name, _ := strings.Cut(by.Gate, "/")
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			gates = append(gates, key)
+			changes[key] = &waitingChange{Pending: has.Pending, rule: by.Rule, message: by.Message}
 		}
 	}
 	for _, g := range w.gates[ref] {

@@ -37,8 +37,8 @@ type Gatekeeper interface {
 	// if it may go on. A gate that answers may enqueue other objects. It is not asked for a revision that it let
 	// through before.
 	TakeTurn(gate types.NamespacedName, ref Ref, obj Gated, revision string) decision.Cause
-	// SetWaiting records the change of an object that gates hold; a nil change clears the record.
-	SetWaiting(ref Ref, held []decision.Decision, pending *meta.Pending)
+	// SetWaiting records the change of an object that gates hold, as its status says; nil clears the record.
+	SetWaiting(ref Ref, has *meta.Held)
 	// SetObserved records what an object has, for the gates that watch it; nil if the object is deleted.
 	SetObserved(ref Ref, watching []types.NamespacedName, has *meta.Held)
 	// WaitForSync returns once all existing gates are loaded. No pass starts before.
@@ -236,7 +236,7 @@ func (l *loop[T]) reportGates(obj T, a *admission, o Outcome) {
 	if o.state == held || o.watched {
 		describeWaiting(obj, status)
 	}
-	l.Gates.SetWaiting(l.ref(obj), holding, status.Pending)
+	l.Gates.SetWaiting(l.ref(obj), status)
 }
 
 // maxHeldByMessage bounds why a gate holds a change in the status, in characters.
@@ -245,8 +245,11 @@ const maxHeldByMessage = 300
 // recordOf returns what the status says about the gates that hold a change.
 func recordOf(holding []decision.Decision) (all []meta.HoldingGate) {
 	for _, d := range holding[:min(len(holding), maxGates)] {
-		all = append(all, meta.HoldingGate{Gate: d.Gate.String(), Code: d.Code.Name, Rule: d.Args.Rule,
-			Message: excerpt.Line(d.Text(), maxHeldByMessage)})
+		by := meta.HoldingGate{Gate: d.Gate.String(), Code: d.Code.Name, Rule: d.Args.Rule}
+		if d.PerObject || d.Code == decision.RefusesForObject {
+			by.Message = excerpt.Line(d.Text(), maxHeldByMessage)
+		}
+		all = append(all, by)
 	}
 	return all
 }
@@ -261,7 +264,7 @@ func (gateSync) String() string { return "gates" }
 // clearWaiting records that the object does not wait at any gate.
 func (l *loop[T]) clearWaiting(obj T) {
 	if l.Gates != nil {
-		l.Gates.SetWaiting(l.ref(obj), nil, nil)
+		l.Gates.SetWaiting(l.ref(obj), nil)
 	}
 }
 

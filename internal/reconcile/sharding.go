@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/shard"
 )
@@ -110,38 +109,18 @@ func (l *loop[T]) observeElsewhere(obj T) {
 	}
 	ref, gates := l.ref(obj), l.Gates.GatesFor(l.ref(obj), gated)
 	l.Edges.Set(ref, append(references, gates...))
-	snapshot := l.Gates.Snapshot(gates, gated)
-	l.Gates.SetWaiting(ref, l.holding(snapshot, obj, gated.Held()), gated.Held().Pending)
+	waits := gated.Held().DeepCopy()
+	waits.HeldBy = slices.DeleteFunc(waits.HeldBy, func(by meta.HoldingGate) bool { // the status may be an old one
+		return !slices.ContainsFunc(gates, func(g Ref) bool { return g.NamespacedName.String() == by.Gate })
+	})
+	l.Gates.SetWaiting(ref, waits)
 	if l.GateBehavior == HoldsSync {
 		has := &meta.Held{Admitted: l.admittedOf(obj)}
 		if has.Admitted != nil {
 			has.Reverted = revertedOf(obj)
 		}
-		l.Gates.SetObserved(ref, watchOf(snapshot).gates, has)
+		l.Gates.SetObserved(ref, watchOf(l.Gates.Snapshot(gates, gated)).gates, has)
 	}
-}
-
-// holding returns the gates that hold an object of another process: the ones that its status names, as their rules or
-// waves hold it, and those that are closed for its pending revision.
-func (l *loop[T]) holding(gates []decision.Gate, obj T, has *meta.Held) (holding []decision.Decision) {
-	if has.Pending == nil {
-		return nil
-	}
-	now, ref := l.Clock.Now(), l.ref(obj)
-	asks := decision.Object{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	for _, g := range gates {
-		d := decision.Decide(g, asks, decision.Change{Revision: has.Pending.Revision}, now)
-		for _, by := range has.HeldBy {
-			if by.Gate == g.Key.String() {
-				d.Cause = decision.Cause{Code: decision.Recorded,
-					Args: decision.Args{Rule: by.Rule, Message: by.Message}}
-			}
-		}
-		if d.Holds() {
-			holding = append(holding, d)
-		}
-	}
-	return holding
 }
 
 // observeOthers keeps what gates know of objects of other processes up to date.

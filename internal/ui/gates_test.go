@@ -268,7 +268,7 @@ func (h *heldByRule) waits(name, change string) {
 		h.create(ks)
 	}
 	ks.Status.Gates = []string{h.namespace + "/rights"}
-	ks.Status.HeldBy = []meta.HoldingGate{{Gate: h.namespace + "/rights", Code: "Closed", Message: "is closed"}}
+	ks.Status.HeldBy = []meta.HoldingGate{{Gate: h.namespace + "/rights", Code: "Closed"}}
 	ks.Status.Pending = &meta.Pending{Revision: "main@sha1:2", Change: change}
 	ks.Status.Conditions = []metav1.Condition{{Type: meta.ApprovedCondition, Status: metav1.ConditionFalse,
 		Reason: "GateClosed", Message: "closed", LastTransitionTime: metav1.Now()}}

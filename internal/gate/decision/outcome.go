@@ -52,7 +52,6 @@ var (
 	RefusesForObject = define(Code{Name: "RefusesForObject", sentence: "refuses revision '{revision}': {message}"})
 	HoldsAll         = define(Code{Name: "HoldsAll",
 		sentence: "holds all changes, as revision '{revision}' failed: {message}"})
-	Recorded = define(Code{Name: "Recorded", sentence: "{message}"}) // by the process that reconciles the object
 )
 
 // Reasons that the rules of a gate have.

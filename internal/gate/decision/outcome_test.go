@@ -19,7 +19,6 @@ var examples = map[*Code]Args{
 	Refuses:           {Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy"},
 	RefusesForObject:  {Revision: "main@sha1:0c1d", Message: "'ada' made Kustomization 'apps/web' go back"},
 	HoldsAll:          {Revision: "main@sha1:0c1d", Message: "Kustomization 'apps/web' is unhealthy"},
-	Recorded:          {Message: "is closed"},
 	DeniedByRule:      {Rule: "no-claims", Message: "ask the storage team"},
 	RequiresApprovals: {Rule: "four-eyes", Count: 2},
 	UnknownOutcome:    {Rule: "new", Message: "later"},

@@ -29,7 +29,7 @@ func gateStep(t *testing.T, g *gatingv1.Gate, query string) Step {
 	since := meta.TimeOf(at(20))
 	d.app.Status.LastAppliedRevision = "main@sha1:" + strings.Repeat("f", 40)
 	d.app.Status.Pending = &meta.Pending{Revision: "main@sha1:" + commit, Since: &since, Risk: "high"}
-	d.app.Status.HeldBy = []meta.HoldingGate{{Gate: "team/door", Code: "Closed", Message: "is closed"}}
+	d.app.Status.HeldBy = []meta.HoldingGate{{Gate: "team/door", Code: "Closed"}}
 	d.app.Status.Conditions = append(d.app.Status.Conditions, metav1.Condition{Type: meta.ApprovedCondition,
 		Status: metav1.ConditionFalse, Message: "gate 'team/door' is closed"})
 	d.gate.Gate = gateOf(g)

@@ -113,7 +113,7 @@ func TestWhyNamesTheStepThatWaitsAndSinceWhen(t *testing.T) {
 	since := meta.TimeOf(at(20))
 	d.app.Status.Pending = &meta.Pending{Revision: "main@sha1:" + commit, Since: &since, Risk: "high",
 		Images: []string{"registry.example/web:1.4.2"}}
-	d.app.Status.HeldBy = []meta.HoldingGate{{Gate: "team/door", Code: "Closed", Message: "is closed"}}
+	d.app.Status.HeldBy = []meta.HoldingGate{{Gate: "team/door", Code: "Closed"}}
 	d.app.Status.Conditions = append(d.app.Status.Conditions, metav1.Condition{Type: meta.ApprovedCondition,
 		Status: metav1.ConditionFalse, Message: "closed"})
 	want := "push done 0, webhook done 5, source done 2, gate blocked, build ahead, apply ahead, health ahead"
