@@ -18,7 +18,8 @@ import (
 func job(name, version, fail string) string {
 	return fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nmetadata: {name: %s}\nspec:\n  backoffLimit: 0\n  template:\n"+
 		"    metadata: {annotations: {playground.sluice.dev/fail: %q}}\n"+
-		"    spec:\n      restartPolicy: Never\n      containers: [{name: main, image: \"shop:%s\"}]\n", name, fail, version)
+		"    spec:\n      restartPolicy: Never\n      containers: [{name: main, image: \"shop:%s\"}]\n",
+		name, fail, version)
 }
 
 // ran waits until the Job of a version is complete.

@@ -51,7 +51,7 @@ func OwnerOf(obj *controlplanev1.ResourceSet) apply.Owner {
 }
 
 // Request returns the request to apply the rendered objects of a ResourceSet. What annotations complete from other
-// objects is as it is in the cluster: a change that nobody reviewed must not read them.
+// objects is as it is in the cluster: a change without a review must not read them.
 func Request(ctx context.Context, target *apply.Cluster, obj *controlplanev1.ResourceSet,
 	objects []*unstructured.Unstructured) (apply.Request, error) {
 	for _, o := range objects {

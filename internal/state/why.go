@@ -155,7 +155,7 @@ func (w *whyer) findByWord(ctx context.Context, word string, namespace []string,
 	case err != nil:
 		return err
 	case len(list.Items) == 0:
-		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s' in any namespace.", gvk.Kind, name))
+		w.notes = append(w.notes, fmt.Sprintf("%s '%s' does not exist in any namespace.", gvk.Kind, name))
 		return nil
 	case len(list.Items) == 1:
 		return w.findObject(ctx, gvk, list.Items[0].Namespace, name)
@@ -184,7 +184,7 @@ func (w *whyer) findObject(ctx context.Context, gvk schema.GroupVersionKind, nam
 			gvk.Kind, name, where))
 		return nil
 	case apierrors.IsNotFound(err):
-		w.notes = append(w.notes, fmt.Sprintf("There is no %s '%s'%s.", gvk.Kind, name, where))
+		w.notes = append(w.notes, fmt.Sprintf("%s '%s' does not exist%s.", gvk.Kind, name, where))
 		return nil
 	case err != nil:
 		return err

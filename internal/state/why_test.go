@@ -37,11 +37,11 @@ func TestWhyFindsObjectsByWord(t *testing.T) {
 		"configmaps/" + once:           {object: "ConfigMap/" + one + "/" + once},
 		"ConfigMap/" + once:            {object: "ConfigMap/" + one + "/" + once},
 		"cm/" + one + "/" + once:       {object: "ConfigMap/" + one + "/" + once},
-		"cm/" + two + "/" + once:       {note: "There is no ConfigMap '" + once + "' in namespace '" + two + "'."},
-		"cm/" + once + "-none":         {note: "There is no ConfigMap '" + once + "-none' in any namespace."},
-		"cm/" + twice:                  {note: "Several namespaces have a ConfigMap '" + twice + "'. Ask for one of them"},
+		"cm/" + two + "/" + once:       {note: "ConfigMap '" + once + "' does not exist in namespace '" + two + "'."},
+		"cm/" + once + "-none":         {note: "ConfigMap '" + once + "-none' does not exist in any namespace."},
+		"cm/" + twice:                  {note: "Several namespaces have a ConfigMap '" + twice + "'. Ask"},
 		"ns/" + one:                    {object: "Namespace/" + one},
-		"ns/" + one + "-none":          {note: "There is no Namespace '" + one + "-none'."},
+		"ns/" + one + "-none":          {note: "Namespace '" + one + "-none' does not exist."},
 		"nothing-of-this-kind/" + once: {note: "Nothing that deploys matches."},
 	} {
 		t.Run(query, func(t *testing.T) {

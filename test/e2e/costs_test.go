@@ -315,7 +315,7 @@ func (c *costs) delete(o client.Object, name string) {
 	testenv.Eventually(c, name+" is gone", func() error {
 		err := c.client.Get(c.Context(), client.ObjectKeyFromObject(o), o)
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%v, %v", err, o.GetFinalizers())
+			return errors.Join(err, fmt.Errorf("it has finalizers %v", o.GetFinalizers()))
 		}
 		return nil
 	})
@@ -396,11 +396,11 @@ func (c *costs) scenarios() []scenario {
 			c.git.Commit("app", map[string]string{"README.md": fmt.Sprint(time.Now())})
 			c.pull()
 		}, done: c.applied},
-		{name: "somebody changes one of them", prepare: settled, act: func() {
+		{name: "a user changes one of them", prepare: settled, act: func() {
 			cm := &corev1.ConfigMap{}
 			cm.Namespace, cm.Name = c.namespace, "a"
 			if err := c.client.Patch(c.Context(), cm, client.RawPatch(types.MergePatchType,
-				[]byte(`{"data":{"version":"other"}}`)), client.FieldOwner("somebody")); err != nil {
+				[]byte(`{"data":{"version":"other"}}`)), client.FieldOwner("user")); err != nil {
 				c.Fatal(err)
 			}
 		}, done: func() error { return c.data("a") }},
@@ -408,9 +408,9 @@ func (c *costs) scenarios() []scenario {
 			c.git.Commit("app", map[string]string{"app/d.yaml": ""})
 			c.pull()
 		}, done: c.applied},
-		c.handOver(app, settled),
+		c.handOver(settled),
 		c.webhook(settled),
-		c.gate(app),
+		c.gate(),
 		c.chart(),
 		c.image(settled),
 		{name: "the process starts again", prepare: func() { settled(); c.stop() },
@@ -427,22 +427,22 @@ func (c *costs) scenarios() []scenario {
 }
 
 // handOver moves an object to another Kustomization.
-func (c *costs) handOver(app string, settled func()) scenario {
+func (c *costs) handOver(settled func()) scenario {
 	return scenario{name: "a commit moves one of them to another Kustomization", prepare: func() {
-		c.git.Commit("app", map[string]string{"heir/d.yaml": "", "heir/e.yaml": c.configMap("e")})
+		c.git.Commit("app", map[string]string{"second/d.yaml": "", "second/e.yaml": c.configMap("e")})
 		settled()
-		c.declare(c.kustomization("heir", "./heir", ""))
-		testenv.Eventually(c, "the other is Ready", func() error { return c.isAt("heir") })
+		c.declare(c.kustomization("second", "./second", ""))
+		testenv.Eventually(c, "the other is Ready", func() error { return c.isAt("second") })
 	}, act: func() {
-		c.git.Commit("app", map[string]string{"app/d.yaml": "", "heir/d.yaml": c.configMap("d")})
+		c.git.Commit("app", map[string]string{"app/d.yaml": "", "second/d.yaml": c.configMap("d")})
 		c.pull()
 	}, done: func() error {
 		cm := &corev1.ConfigMap{}
 		err := c.client.Get(c.Context(), types.NamespacedName{Namespace: c.namespace, Name: "d"}, cm)
-		if cm.Labels["kustomize.toolkit.fluxcd.io/name"] != "heir" {
+		if cm.Labels["kustomize.toolkit.fluxcd.io/name"] != "second" {
 			err = errors.Join(err, fmt.Errorf("labels %v", cm.Labels))
 		}
-		return errors.Join(err, c.applied(), c.isAt("heir"))
+		return errors.Join(err, c.applied(), c.isAt("second"))
 	}}
 }
 
@@ -450,7 +450,7 @@ func (c *costs) handOver(app string, settled func()) scenario {
 func (c *costs) webhook(settled func()) scenario {
 	path := ""
 	return scenario{name: "a webhook announces a commit that changes one of them", prepare: func() {
-		c.delete(&kustomizev1.Kustomization{}, "heir")
+		c.delete(&kustomizev1.Kustomization{}, "second")
 		settled()
 		c.declare(`{apiVersion: v1, kind: Secret, metadata: {name: hook}, stringData: {token: `+hookToken+`}}`,
 			`{apiVersion: notification.toolkit.fluxcd.io/v1, kind: Receiver, metadata: {name: push}, spec: {
@@ -467,7 +467,7 @@ func (c *costs) webhook(settled func()) scenario {
 }
 
 // gate opens a gate that held a commit.
-func (c *costs) gate(app string) scenario {
+func (c *costs) gate() scenario {
 	gate := func(state string) string {
 		return `{apiVersion: gating.toolkit.fluxcd.io/v1alpha1, kind: Gate, metadata: {name: release},
   spec: {default: ` + state + `, interval: 1h}}`
