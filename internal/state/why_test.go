@@ -31,7 +31,8 @@ func TestWhyFindsObjectsByWord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	applier := &view.Item{ID: view.ID("Kustomization", one, "apps"), Kind: "Kustomization", Namespace: one, Name: "apps"}
+	applier := &view.Item{ID: view.ID("Kustomization", one, "apps"), Kind: "Kustomization", Namespace: one,
+		Name: "apps"}
 	for query, want := range map[string]struct{ object, note string }{
 		"cm/" + once:                   {object: "ConfigMap/" + one + "/" + once},
 		"configmaps/" + once:           {object: "ConfigMap/" + one + "/" + once},
