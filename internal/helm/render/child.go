@@ -78,6 +78,9 @@ type child struct {
 func start(o Options) (*child, error) {
 	path := o.Executable
 	if path == "" {
+		if !servesChildren.Load() {
+			return nil, errors.New("this program does not call render.RunChild, so it cannot start itself to render")
+		}
 		var err error
 		if path, err = executable(); err != nil {
 			return nil, fault.New("", "cannot find the running program, which renders charts").Because(err)

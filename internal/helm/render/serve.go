@@ -22,6 +22,9 @@ import (
 // childArgument is the first argument of a child. The second is its memory limit in bytes.
 const childArgument = "render-templates-for-parent"
 
+// servesChildren is whether this binary called [RunChild]. A child of another one would be a second run of its main.
+var servesChildren atomic.Bool
+
 const (
 	exitMemory   = 3 // the exit code of a child that uses too much memory
 	exitProtocol = 4 // of a child that cannot talk to its parent
@@ -30,6 +33,7 @@ const (
 // RunChild does not return if this process was started as a child of a [Renderer]. Call it first in main, and in
 // TestMain of tests that render.
 func RunChild() {
+	servesChildren.Store(true)
 	if len(os.Args) != 3 || os.Args[1] != childArgument {
 		return
 	}
