@@ -172,7 +172,7 @@ func TestAnOpenGateWithWaitingObjectsSaysWhy(t *testing.T) {
 			Waiting: []gatingv1.WaitingObject{{Rule: "r", Message: "requires 1 approval"}}},
 		", although the gate is open: their waves have not started": {WaitingCount: 1,
 			Waves: make([]gatingv1.WaveProgress, 1)},
-		", although the gate is open: it refuses revisions that failed": {WaitingCount: 1,
+		", although the gate is open: it refuses revisions that failed, or that people refused": {WaitingCount: 1,
 			Failures: make([]gatingv1.FailedChange, 1)},
 	} {
 		s.Conditions = open

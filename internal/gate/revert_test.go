@@ -186,7 +186,7 @@ func (s *harness) goBack(name, revision, reason string) {
 		s.Fatal(err)
 	}
 	before := g.DeepCopy()
-	request.Request{Prefix: gatingv1.RefusePrefix, User: "anna", Revision: "main@sha1:" + revision, Reason: reason,
+	request.Request{Prefix: gatingv1.RefusePrefix, User: "admin", Revision: "main@sha1:" + revision, Reason: reason,
 		Object: "Kustomization/" + s.Namespace + "/" + name}.Annotate(g, time.Now())
 	if err := s.Client.Patch(s.Context(), g, client.MergeFrom(before)); err != nil {
 		s.Fatal(err)
