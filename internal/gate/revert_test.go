@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -216,8 +217,11 @@ func TestPersonMakesOneObjectGoBack(t *testing.T) {
 	s.goBack("app", first, "wrong")
 	testenv.Eventually(t, "the request is handled", func() error {
 		g := &gatingv1.Gate{}
-		if err := s.Get(g, "release"); err != nil || g.Status.HandledRefusal == "" {
-			return fmt.Errorf("%v, %q", err, g.Status.HandledRefusal)
+		if err := s.Get(g, "release"); err != nil {
+			return err
+		}
+		if g.Status.HandledRefusal == "" {
+			return errors.New("it is not handled")
 		}
 		return nil
 	})
