@@ -56,6 +56,7 @@ type Service struct {
 	names        []string // sorted
 	cluster      *preview.Cluster
 	registries   *registries
+	caches       map[bool]*preview.Cache // of allowed authors, and of strangers
 	hooks        chan struct{}
 
 	mu          sync.Mutex
@@ -102,7 +103,7 @@ func New(o Options) (*Service, error) {
 		o.Clock = clock.RealClock{}
 	}
 	s := &Service{Options: o, repositories: map[string]*watched{}, hooks: make(chan struct{}, maxHooks),
-		subscribers: map[chan struct{}]bool{}}
+		subscribers: map[chan struct{}]bool{}, caches: map[bool]*preview.Cache{true: {}, false: {}}}
 	s.work = sync.NewCond(&s.mu)
 	var err error
 	if s.registries, err = newRegistries(o.Clock.Now); err != nil {
