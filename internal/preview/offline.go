@@ -366,7 +366,8 @@ func refOf(o *unstructured.Unstructured) apply.Ref {
 // compareObjects returns the changes between two sets of rendered objects.
 func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, veil *redact.Veil,
 	keeps bool) []apply.Change {
-	all := maps.Clone(old)
+	all := map[apply.Ref]*unstructured.Unstructured{}
+	maps.Copy(all, old)
 	maps.Copy(all, now)
 	refs := slices.SortedFunc(maps.Keys(all), func(a, b apply.Ref) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),

@@ -121,7 +121,7 @@ func TestReviewFollowsPullRequest(t *testing.T) {
 }
 
 // codeOf finds code in Markdown.
-var codeOf = regexp.MustCompile("(?s)\n```diff.*?\n```\n|`[^`\n]*`")
+var codeOf = regexp.MustCompile("(?s)\n```.*?\n```\n|`[^`\n]*`")
 
 // TestReviewOfHostilePullRequest has a stranger whose names and files try to break the comment, and to change what
 // judges the pull request.
