@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -121,15 +122,16 @@ func New(o Options) (*Service, error) {
 		}
 		s.cluster = &preview.Cluster{Client: o.Client, Config: o.Kubernetes, Target: target}
 	}
+	apps := &auth.GitHubApps{Clock: o.Clock}
 	for _, r := range o.Config.Repositories {
-		host, err := githost.New(githost.Options{Repository: r.repository, Transport: s.Transport,
-			Secret: map[string][]byte{"token": []byte(r.token)}})
+		host, err := githost.New(githost.Options{Repository: r.repository, Transport: s.Transport, Secret: r.secret,
+			Apps: apps})
 		if err != nil {
 			return nil, fmt.Errorf("repository '%s': %w", r.Name, err)
 		}
 		s.repositories[r.Name] = &watched{config: r, host: host, woken: make(chan struct{}, 1), pulls: map[int]*entry{},
 			mirror: &preview.Mirror{Dir: filepath.Join(o.Dir, r.Name), URL: r.cloneURL(),
-				Login: preview.TokenLogin(r.Type, r.token)}}
+				Login: r.cloneLogin(apps, s.Transport)}}
 		s.names = append(s.names, r.Name)
 	}
 	slices.Sort(s.names)
