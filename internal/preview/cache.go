@@ -14,10 +14,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/lru"
 )
 
-// Cache keeps what previews compute of files: directories, declarations and, without a cluster, builds of Kustomizations
-// with the files that they read. The next preview builds only what its change reaches. Builds with something from
-// secrets, keys or other objects are not kept. It is safe for concurrent use, and nil keeps nothing. Allowed authors and
-// strangers must not share one: who finds two files with the same SHA-1 could have one taken for the other.
+// Cache keeps what previews compute of files: directories, declarations and, without a cluster, builds of
+// Kustomizations with the files that they read. The next preview builds only what its change reaches. Builds with
+// something from secrets, keys or other objects are not kept. It is safe for concurrent use, and nil keeps nothing.
+// Allowed authors and strangers must not share one: who finds two files with the same SHA-1 could have one taken for
+// the other.
 type Cache struct {
 	directories  lru.Cache[plumbing.Hash, *directory]
 	contents     lru.Cache[string, []byte]

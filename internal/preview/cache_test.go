@@ -21,21 +21,23 @@ import (
 )
 
 const (
-	applied = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: flux-system}\n" +
-		"spec: {interval: 1h, path: ./%s, prune: %t, targetNamespace: n%d, suspend: %t, sourceRef: {kind: GitRepository, " +
-		"name: fleet}%s}\n"
+	applied = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: %s, namespace: " +
+		"flux-system}\nspec: {interval: 1h, path: ./%s, prune: %t, targetNamespace: n%d, suspend: %t, " +
+		"sourceRef: {kind: GitRepository, name: fleet}%s}\n"
+	component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
 	configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {a: \"%d\", b: \"${x:=1}\"}\n"
 	secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: p%d}\n"
 	set       = "apiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSet\nmetadata: {name: r, namespace: apps}\n" +
-		"spec:\n  inputs: [{n: \"%d\"}]\n  resources:\n  - {apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.n >>}}\n"
+		"spec:\n  inputs: [{n: \"%d\"}]\n  resources:\n" +
+		"  - {apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.n >>}}\n"
 )
 
 // generator makes repositories and changes of them.
 type generator struct{ *rand.Rand }
 
 func (g generator) app(name string) string {
-	more := []string{"", "", ", postBuild: {substitute: {x: \"2\"}}", ", postBuild: {substituteFrom: [{kind: ConfigMap, " +
-		"name: c1}]}", ", components: [../../component]"}[g.IntN(5)]
+	more := []string{"", "", ", postBuild: {substitute: {x: \"2\"}}",
+		", postBuild: {substituteFrom: [{kind: ConfigMap, name: c1}]}", ", components: [../../component]"}[g.IntN(5)]
 	return fmt.Sprintf(applied, name, "apps/"+name, g.IntN(4) > 0, g.IntN(3), g.IntN(8) == 0, more)
 }
 
@@ -73,7 +75,7 @@ func (g generator) change() map[string]string {
 		case 3:
 			out["shared/f.txt"] = fmt.Sprint(g.IntN(5))
 		case 4:
-			out["component/kustomization.yaml"] = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+			out["component/kustomization.yaml"] = component +
 				"commonAnnotations: {k: v" + fmt.Sprint(g.IntN(3)) + "}\n"
 		case 5:
 			out["clusters/config.yaml"] = fmt.Sprintf(configMap, 1, g.IntN(3))
@@ -159,7 +161,7 @@ func TestCachedPreviewsAreEqual(t *testing.T) {
 	h := newHistory(t)
 	files := map[string]string{"clusters/root.yaml": fmt.Sprintf(applied, "root", "clusters", true, 0, false, ""),
 		"base/kustomization.yaml": "resources: [x.yaml]\n", "base/x.yaml": fmt.Sprintf(configMap, 9, 1),
-		"shared/f.txt": "1", "component/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"}
+		"shared/f.txt": "1", "component/kustomization.yaml": component}
 	for n := range 8 {
 		app := fmt.Sprint("app", n)
 		files["clusters/"+app+".yaml"], files["apps/"+app+"/a.yaml"] = g.app(app), fmt.Sprintf(configMap, 0, 0)
