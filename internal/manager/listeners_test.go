@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/receiver"
+	"github.com/sluice-gitops/sluice/internal/review"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
@@ -95,6 +96,9 @@ var endpoints = []endpoint{
 		guard.Go("the UI", func() { _ = s.Serve(ctx, l) })
 		return l.Addr().String()
 	}},
+	{name: "reviews", path: review.HookPath + "fleet", serve: serving(func(*testing.T) *http.Server {
+		return (&review.Service{}).HTTPServer()
+	})},
 	{name: "mcp", path: mcp.Path, serve: func(t *testing.T) string {
 		l, err := listen.TCP("127.0.0.1:0")
 		if err != nil {

@@ -21,7 +21,7 @@ func (r *Repository) Edits(from string, files map[string][]byte) (before, after 
 	if before, err = r.snapshot(from, c); err != nil {
 		return nil, nil, err
 	}
-	content := edited{Content: blobs{r.repo}, own: map[string][]byte{}}
+	content := edited{Content: blobs{r.repo, r.Cache}, own: map[string][]byte{}}
 	root := before.tree.Root()
 	for name, text := range files {
 		entry := artifact.Entry{Name: path.Base(name)}

@@ -31,9 +31,10 @@ const (
 
 // Mirror is a repository on disk that is fetched again and again. It is safe for concurrent use.
 type Mirror struct {
-	Dir   string // is removed and created again as needed
-	URL   string
-	Login transport.AuthMethod // nil for none
+	Dir string // is removed and created again as needed
+	URL string
+	// Login returns the login of a request, as some expire.
+	Login func(context.Context) (transport.AuthMethod, error)
 
 	fetching sync.Mutex
 	reading  sync.RWMutex // locked for writing while the directory is replaced
@@ -54,7 +55,11 @@ func (m *Mirror) Fetch(ctx context.Context, refs ...string) (r *Repository, done
 	for _, ref := range refs {
 		specs = append(specs, config.RefSpec("+"+ref+":"+ref))
 	}
-	err = repo.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: m.Login, Tags: git.NoTags})
+	login, err := m.Login(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = repo.FetchContext(ctx, &git.FetchOptions{RefSpecs: specs, Auth: login, Tags: git.NoTags})
 	if err != nil && !errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil, nil, fmt.Errorf("cannot fetch %s: %w", strings.Join(refs, " and "), err)
 	}
@@ -70,7 +75,11 @@ func (m *Mirror) Fetch(ctx context.Context, refs ...string) (r *Repository, done
 func (m *Mirror) Branches(ctx context.Context) (map[string]string, error) {
 	remote := git.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: git.DefaultRemoteName,
 		URLs: []string{m.URL}})
-	refs, err := remote.ListContext(ctx, &git.ListOptions{Auth: m.Login})
+	login, err := m.Login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := remote.ListContext(ctx, &git.ListOptions{Auth: login})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the branches: %w", err)
 	}

@@ -58,7 +58,7 @@ func (r *run) offline(ctx context.Context) error {
 	roots := map[*Snapshot][]*kustomizev1.Kustomization{}
 	read := 0
 	for _, side := range []*Snapshot{r.From, r.To} {
-		found, files, n, err := declared(side)
+		found, files, n, err := declared(side, r.Cache)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func hasInputs(content []byte) bool {
 // declared returns the Kustomizations that the files of a snapshot declare, all files that declare one or a set,
 // and how many files it read. If some apply themselves, as bootstrap creates them, only those are returned: they create
 // the others.
-func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []string, read int, err error) {
+func declared(side *Snapshot, cache *Cache) (found []*kustomizev1.Kustomization, files []string, read int, err error) {
 	tree, err := side.Tree(checkout{})
 	if err != nil {
 		return nil, nil, 0, err
@@ -169,31 +169,15 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 		if e.Dir != nil || e.Mode&fs.ModeSymlink != 0 || !isYAML(name) {
 			return nil
 		}
-		info, err := tree.Stat(name)
-		if err != nil || info.Size() > maxDeclaration {
-			return nil
-		}
-		read++
-		content, err := tree.ReadFile(name)
-		if err == nil && hasInputs(content) {
-			files = append(files, name)
-		}
-		if err != nil || !bytes.Contains(content, []byte(kustomizev1.GroupVersion.Group)) {
+		d, ok, err := declaredBy(tree, name, e.ID, cache)
+		if err != nil || !ok {
 			return err
 		}
-		objects, err := manifest.Decode(content)
-		if err != nil {
-			return nil // a build that reads it reports it
-		}
-		if !hasInputs(content) {
+		if read++; d.counts {
 			files = append(files, name)
 		}
-		for _, o := range objects {
-			k := &kustomizev1.Kustomization{}
-			if !isKustomization(o) || decode(o, k) != nil {
-				continue
-			}
-			k.Namespace = cmp.Or(k.Namespace, "default")
+		for _, k := range d.kustomizations {
+			k = k.DeepCopy()
 			found = append(found, k)
 			within := strings.TrimPrefix(path.Clean("/"+k.Spec.Path), "/")
 			if within != "" && strings.HasPrefix(name, within+"/") {
@@ -206,6 +190,44 @@ func declared(side *Snapshot) (found []*kustomizev1.Kustomization, files []strin
 		found = roots
 	}
 	return found, files, read, err
+}
+
+// declaredBy returns what a file declares; false if the file is too large.
+func declaredBy(tree *artifact.Tree, name, id string, cache *Cache) (d declaration, ok bool, err error) {
+	if d, ok := cache.declaration(id); ok {
+		return d, true, nil
+	}
+	info, err := tree.Stat(name)
+	if err != nil || info.Size() > maxDeclaration {
+		return d, false, nil
+	}
+	content, err := tree.ReadFile(name)
+	if err != nil {
+		return d, false, err
+	}
+	d = declarationOf(content)
+	cache.addDeclaration(id, d, len(content))
+	return d, true, nil
+}
+
+func declarationOf(content []byte) declaration {
+	d := declaration{counts: hasInputs(content)}
+	if !bytes.Contains(content, []byte(kustomizev1.GroupVersion.Group)) {
+		return d
+	}
+	objects, err := manifest.Decode(content)
+	if err != nil {
+		return d // a build that reads it reports it
+	}
+	d.counts = true
+	for _, o := range objects {
+		k := &kustomizev1.Kustomization{}
+		if isKustomization(o) && decode(o, k) == nil {
+			k.Namespace = cmp.Or(k.Namespace, "default")
+			d.kustomizations = append(d.kustomizations, k)
+		}
+	}
+	return d
 }
 
 func decode(o *unstructured.Unstructured, into any) error {
@@ -344,7 +366,8 @@ func refOf(o *unstructured.Unstructured) apply.Ref {
 // compareObjects returns the changes between two sets of rendered objects.
 func compareObjects(old, now map[apply.Ref]*unstructured.Unstructured, veil *redact.Veil,
 	keeps bool) []apply.Change {
-	all := maps.Clone(old)
+	all := map[apply.Ref]*unstructured.Unstructured{}
+	maps.Copy(all, old)
 	maps.Copy(all, now)
 	refs := slices.SortedFunc(maps.Keys(all), func(a, b apply.Ref) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),

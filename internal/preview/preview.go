@@ -44,6 +44,7 @@ type Options struct {
 	Roots []*kustomizev1.Kustomization
 	// Keyless decrypts nothing, even if the process has keys.
 	Keyless bool
+	Cache   *Cache // may be nil
 }
 
 // Cluster is the cluster that the change would land in.
@@ -227,7 +228,13 @@ func (r *run) build(ctx context.Context, side *Snapshot, obj *kustomizev1.Kustom
 	}
 	obj = obj.DeepCopy()
 	builder.UseSource(obj, tree)
-	built, err := builder.BuildObject(ctx, obj)
+	key := r.buildKey(obj)
+	built := r.Cache.build(key, tree, obj)
+	if built == nil {
+		if built, err = builder.BuildObject(ctx, obj); err == nil {
+			r.Cache.addBuild(key, built)
+		}
+	}
 	if err == nil && side == r.To {
 		for _, w := range built.Warnings {
 			r.note("Kustomization '%s/%s': %s", obj.Namespace, obj.Name, w)

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ const (
 
 // Repository is a git repository on disk.
 type Repository struct {
+	Cache *Cache // of what is read; may be nil
+
 	repo *git.Repository
 	dir  string // temporary; empty for a clone of the user
 }
@@ -151,15 +154,15 @@ func (r *Repository) commit(name string) (*object.Commit, error) {
 }
 
 func (r *Repository) snapshot(name string, c *object.Commit) (*Snapshot, error) {
-	w := &walker{repo: r.repo, snapshot: &Snapshot{Name: name, Revision: c.Hash.String(),
-		Author:  excerpt.Line(c.Author.Name+" <"+c.Author.Email+">", 200),
-		Message: excerpt.Bytes(c.Message, 4096), subject: subjectOf(c.Message), filtered: map[string]*artifact.Tree{}}}
-	root, err := w.dir(c.TreeHash, "", 0)
+	w := &walker{repo: r.repo, cache: r.Cache}
+	root, err := w.dir(c.TreeHash, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read commit %s: %w", c.Hash, err)
 	}
-	w.snapshot.tree = artifact.NewTree(root, blobs{r.repo})
-	return w.snapshot, nil
+	return &Snapshot{Name: name, Revision: c.Hash.String(),
+		Author:  excerpt.Line(c.Author.Name+" <"+c.Author.Email+">", 200),
+		Message: excerpt.Bytes(c.Message, 4096), subject: subjectOf(c.Message), submodules: root.submodules,
+		tree: artifact.NewTree(root.dir, blobs{r.repo, r.Cache}), filtered: map[string]*artifact.Tree{}}, nil
 }
 
 // subjectOf returns the first paragraph of a message on one line, as sources record it.
@@ -170,45 +173,68 @@ func subjectOf(message string) string {
 
 // walker reads the directories of a commit.
 type walker struct {
-	repo     *git.Repository
-	snapshot *Snapshot
-	entries  int
+	repo    *git.Repository
+	cache   *Cache
+	entries int
 }
 
 var modes = map[filemode.FileMode]fs.FileMode{filemode.Regular: 0o644, filemode.Deprecated: 0o644,
 	filemode.Executable: 0o755, filemode.Symlink: fs.ModeSymlink | 0o755, filemode.Dir: fs.ModeDir | 0o755}
 
-func (w *walker) dir(hash plumbing.Hash, at string, depth int) (*artifact.Dir, error) {
+func (w *walker) dir(hash plumbing.Hash, depth int) (*directory, error) {
+	if d := w.cache.directory(hash); d != nil {
+		w.entries += d.entries
+		return d, w.check(depth + d.height)
+	}
 	tree, err := w.repo.TreeObject(hash)
 	if err != nil {
 		return nil, err
 	}
-	if w.entries += len(tree.Entries); w.entries > maxEntries || depth > maxTreeDepth {
-		return nil, fmt.Errorf("more than %d files, or %d directories in each other", maxEntries, maxTreeDepth)
+	before := w.entries
+	w.entries += len(tree.Entries)
+	if err := w.check(depth); err != nil {
+		return nil, err
 	}
+	d := &directory{}
 	entries := make([]artifact.Entry, 0, len(tree.Entries))
 	for _, e := range tree.Entries {
 		mode, known := modes[e.Mode]
 		entry := artifact.Entry{Name: e.Name, Mode: mode, ID: fmt.Sprintf("%s:%s", e.Mode, e.Hash)}
 		switch {
 		case e.Mode == filemode.Submodule:
-			w.snapshot.submodules = append(w.snapshot.submodules, at+e.Name)
+			d.submodules = append(d.submodules, e.Name)
 			continue
 		case !known:
 			continue
 		case e.Mode == filemode.Dir:
-			if entry.Dir, err = w.dir(e.Hash, at+e.Name+"/", depth+1); err != nil {
+			sub, err := w.dir(e.Hash, depth+1)
+			if err != nil {
 				return nil, err
 			}
-			entry.ID = entry.Dir.ID
+			entry.Dir, entry.ID, d.height = sub.dir, sub.dir.ID, max(d.height, 1+sub.height)
+			for _, s := range sub.submodules {
+				d.submodules = append(d.submodules, e.Name+"/"+s)
+			}
 		}
 		entries = append(entries, entry)
 	}
-	return artifact.NewDir(entries), nil
+	d.dir, d.entries = artifact.NewDir(entries), w.entries-before
+	w.cache.addDirectory(hash, d)
+	return d, nil
+}
+
+func (w *walker) check(depth int) error {
+	if w.entries > maxEntries || depth > maxTreeDepth {
+		return fmt.Errorf("more than %d files, or %d directories in each other", maxEntries, maxTreeDepth)
+	}
+	return nil
 }
 
 // blobs are the contents of a repository. They implement [artifact.Content].
-type blobs struct{ repo *git.Repository }
+type blobs struct {
+	repo  *git.Repository
+	cache *Cache
+}
 
 func (b blobs) blob(id string) (*object.Blob, error) {
 	_, hash, _ := strings.Cut(id, ":")
@@ -217,6 +243,9 @@ func (b blobs) blob(id string) (*object.Blob, error) {
 
 // Size implements [artifact.Content].
 func (b blobs) Size(id string) (int64, error) {
+	if content, ok := b.cache.content(id); ok {
+		return int64(len(content)), nil
+	}
 	blob, err := b.blob(id)
 	if err != nil {
 		return 0, err
@@ -226,6 +255,9 @@ func (b blobs) Size(id string) (int64, error) {
 
 // Read implements [artifact.Content].
 func (b blobs) Read(id string) ([]byte, error) {
+	if content, ok := b.cache.content(id); ok {
+		return bytes.Clone(content), nil
+	}
 	blob, err := b.blob(id)
 	if err != nil {
 		return nil, err
@@ -238,5 +270,9 @@ func (b blobs) Read(id string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	return io.ReadAll(r)
+	content, err := io.ReadAll(r)
+	if err == nil {
+		b.cache.addContent(id, bytes.Clone(content))
+	}
+	return content, err
 }

@@ -44,8 +44,9 @@ func (s *Service) compute(ctx context.Context, t task, listed githost.ListedRequ
 		return nil, err
 	}
 	defer done()
+	repository.Cache = s.caches[t.inputs.trusted]
 	o := preview.Options{Sources: c.Sources, URLs: []string{c.URL, c.repository.CloneURL()}, Branch: pull.Base,
-		Strict: true, Keyless: !t.inputs.trusted}
+		Strict: true, Keyless: !t.inputs.trusted, Cache: repository.Cache}
 	if o.From, o.To, err = repository.Snapshots("refs/heads/"+pull.Base, pull.Head); err != nil {
 		return nil, err
 	}

@@ -4,8 +4,10 @@ package review
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,10 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/githost"
+	"github.com/sluice-gitops/sluice/internal/preview"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -33,21 +39,30 @@ type Repository struct {
 	Name string       `json:"name"` // in addresses
 	URL  string       `json:"url"`
 	Type githost.Kind `json:"type"`
-	// TokenFile and WebhookSecretFile are relative to the directory of the configuration.
-	TokenFile         string   `json:"tokenFile"`
-	WebhookSecretFile string   `json:"webhookSecretFile,omitempty"`
-	Branches          []string `json:"branches,omitempty"` // that pull requests are reviewed for; all if empty
-	Authors           []string `json:"authors,omitempty"`  // who are allowed, by login
-	Sources           []string `json:"sources,omitempty"`  // as --source of `sluice preview`
-	FailOn            string   `json:"failOn,omitempty"`
-	Comment           *bool    `json:"comment,omitempty"` // default: true
-	Status            *bool    `json:"status,omitempty"`  // default: true
+	// Files are relative to the directory of the configuration.
+	TokenFile         string     `json:"tokenFile,omitempty"`
+	GitHubApp         *GitHubApp `json:"githubApp,omitempty"` // instead of a token
+	WebhookSecretFile string     `json:"webhookSecretFile,omitempty"`
+	Branches          []string   `json:"branches,omitempty"` // that pull requests are reviewed for; all if empty
+	Authors           []string   `json:"authors,omitempty"`  // who are allowed, by login
+	Sources           []string   `json:"sources,omitempty"`  // as --source of `sluice preview`
+	FailOn            string     `json:"failOn,omitempty"`
+	Comment           *bool      `json:"comment,omitempty"` // default: true
+	Status            *bool      `json:"status,omitempty"`  // default: true
 
 	repository     githost.Repository
-	token          string
+	secret         map[string][]byte // as that of a Provider
+	app            *auth.GitHubApp   // nil with a token
 	webhookSecret  string
 	failOn         risk.Level
 	comment, tells bool
+}
+
+// GitHubApp is a login as an installation of a GitHub App.
+type GitHubApp struct {
+	ID             int64  `json:"id"`
+	InstallationID int64  `json:"installationID"`
+	PrivateKeyFile string `json:"privateKeyFile"`
 }
 
 const (
@@ -107,11 +122,8 @@ func (r *Repository) complete(dir string, failOn risk.Level) (err error) {
 			return fmt.Errorf("failOn: %w", err)
 		}
 	}
-	if r.TokenFile == "" {
-		return errors.New("tokenFile is missing: name a file with a token of the git host")
-	}
-	if r.token, err = readSecret(dir, r.TokenFile); err != nil {
-		return fmt.Errorf("tokenFile: %w", err)
+	if err := r.readLogin(dir); err != nil {
+		return err
 	}
 	r.comment, r.tells = r.Comment == nil || *r.Comment, r.Status == nil || *r.Status
 	if r.WebhookSecretFile == "" {
@@ -124,6 +136,46 @@ func (r *Repository) complete(dir string, failOn risk.Level) (err error) {
 		return fmt.Errorf("webhookSecretFile: the secret has fewer than %d characters", minSecret)
 	}
 	return nil
+}
+
+// readLogin reads the token, or the key of the app.
+func (r *Repository) readLogin(dir string) error {
+	switch {
+	case (r.TokenFile == "") == (r.GitHubApp == nil):
+		return errors.New("set either tokenFile, a file with a token of the git host, or githubApp")
+	case r.GitHubApp == nil:
+		token, err := readSecret(dir, r.TokenFile)
+		if err != nil {
+			return fmt.Errorf("tokenFile: %w", err)
+		}
+		r.secret = map[string][]byte{"token": []byte(token)}
+		return nil
+	case r.Type != githost.GitHub:
+		return errors.New("githubApp needs type github")
+	}
+	key, err := readSecret(dir, r.GitHubApp.PrivateKeyFile)
+	if err != nil {
+		return fmt.Errorf("githubApp.privateKeyFile: %w", err)
+	}
+	r.secret = map[string][]byte{"githubAppID": fmt.Append(nil, r.GitHubApp.ID),
+		"githubAppInstallationID": fmt.Append(nil, r.GitHubApp.InstallationID), "githubAppPrivateKey": []byte(key)}
+	if base := r.repository.Base; base.Host != "github.com" {
+		r.secret["githubAppBaseURL"] = []byte(base.Scheme + "://" + base.Host + "/api/v3")
+	}
+	r.app, err = auth.GitHubAppFrom(r.secret)
+	return err
+}
+
+// cloneLogin returns the login to fetch with.
+func (r *Repository) cloneLogin(apps *auth.GitHubApps, to http.RoundTripper) func(context.Context) (
+	transport.AuthMethod, error) {
+	return func(ctx context.Context) (transport.AuthMethod, error) {
+		if r.app == nil {
+			return preview.TokenLogin(r.Type, string(r.secret["token"])), nil
+		}
+		c, err := apps.Git(ctx, r.app, to)
+		return &githttp.BasicAuth{Username: c.Username, Password: c.Password}, err
+	}
 }
 
 func readSecret(dir, name string) (string, error) {

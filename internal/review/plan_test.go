@@ -121,7 +121,7 @@ func TestConfig(t *testing.T) {
 	for want, c := range map[string]*Config{
 		"repositories is empty":         {},
 		"repositories[0].name must":     on(func(r *Repository) { r.Name = "A" }),
-		"tokenFile is missing":          on(func(r *Repository) { r.TokenFile = "" }),
+		"set either tokenFile":          on(func(r *Repository) { r.TokenFile = "" }),
 		"unknown git host type":         on(func(r *Repository) { r.Type = "x" }),
 		"failOn: \"x\" is not a level":  on(func(r *Repository) { r.FailOn = "x" }),
 		"tokenFile: stat /nonexistent/": on(func(*Repository) {}),

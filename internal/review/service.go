@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -56,6 +57,7 @@ type Service struct {
 	names        []string // sorted
 	cluster      *preview.Cluster
 	registries   *registries
+	caches       map[bool]*preview.Cache // of allowed authors, and of strangers
 	hooks        chan struct{}
 
 	mu          sync.Mutex
@@ -102,7 +104,7 @@ func New(o Options) (*Service, error) {
 		o.Clock = clock.RealClock{}
 	}
 	s := &Service{Options: o, repositories: map[string]*watched{}, hooks: make(chan struct{}, maxHooks),
-		subscribers: map[chan struct{}]bool{}}
+		subscribers: map[chan struct{}]bool{}, caches: map[bool]*preview.Cache{true: {}, false: {}}}
 	s.work = sync.NewCond(&s.mu)
 	var err error
 	if s.registries, err = newRegistries(o.Clock.Now); err != nil {
@@ -120,15 +122,16 @@ func New(o Options) (*Service, error) {
 		}
 		s.cluster = &preview.Cluster{Client: o.Client, Config: o.Kubernetes, Target: target}
 	}
+	apps := &auth.GitHubApps{Clock: o.Clock}
 	for _, r := range o.Config.Repositories {
-		host, err := githost.New(githost.Options{Repository: r.repository, Transport: s.Transport,
-			Secret: map[string][]byte{"token": []byte(r.token)}})
+		host, err := githost.New(githost.Options{Repository: r.repository, Transport: s.Transport, Secret: r.secret,
+			Apps: apps})
 		if err != nil {
 			return nil, fmt.Errorf("repository '%s': %w", r.Name, err)
 		}
 		s.repositories[r.Name] = &watched{config: r, host: host, woken: make(chan struct{}, 1), pulls: map[int]*entry{},
 			mirror: &preview.Mirror{Dir: filepath.Join(o.Dir, r.Name), URL: r.cloneURL(),
-				Login: preview.TokenLogin(r.Type, r.token)}}
+				Login: r.cloneLogin(apps, s.Transport)}}
 		s.names = append(s.names, r.Name)
 	}
 	slices.Sort(s.names)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -37,12 +39,12 @@ func TestCampaignConnections(t *testing.T) {
 	ports := map[string]string{}
 	var flags []string
 	for _, flag := range []string{"storage-addr", "health-addr", "receiverAddr", "events-addr", "images-addr",
-		"pprof-addr", "ui-addr", "mcp-addr"} {
+		"pprof-addr", "ui-addr", "mcp-addr", "review-addr"} {
 		ports[flag] = freeAddress(t)
 		flags = append(flags, "--"+flag, ports[flag])
 	}
 	flags = append(flags, "--ui-external-url", "http://"+ports["ui-addr"], "--mcp-external-url",
-		"http://"+ports["mcp-addr"])
+		"http://"+ports["mcp-addr"], "--review-config", reviewConfig(t))
 	cluster(t)
 	c := start(t, settings{namespace: "flux-system", flags: flags})
 	c.runs()
@@ -77,6 +79,20 @@ func TestCampaignConnections(t *testing.T) {
 	e.note("%d connections to each of %d ports, 99th percentile of others at most %s, %s if another server has the "+
 		"flood, one request %s, peak %d MiB", connections, len(ports), slowest.Round(time.Millisecond),
 		slowestOther.Round(time.Millisecond), single.Round(time.Millisecond), c.peak)
+}
+
+// reviewConfig returns a configuration of reviews of a repository that does not exist.
+func reviewConfig(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"token": "token", "secret": "a-secret-of-the-webhook",
+		"review.yaml": "repositories: [{name: x, url: 'http://127.0.0.1:1/org/x', type: gitea, tokenFile: token, " +
+			"webhookSecretFile: secret}]\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "review.yaml")
 }
 
 // sink returns the address of a server of the standard library that bounds headers as the process does, and nothing
