@@ -56,6 +56,7 @@ var tested = map[string]pageTest{
 	"mcp.md sh":                        {test: guides, blocks: 3},
 	"migrate-from-flux.md sh":          {test: "test/migrate/page_test.go:TestPage", blocks: 9},
 	"preview.md sh":                    {test: guides, blocks: 3},
+	"preview-environments.md sh":       {test: guides, blocks: 5},
 	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},
 	"provider.md sh":                   {test: kinds, blocks: 1},
 	"review.md sh":                     {test: guides, blocks: 3},
