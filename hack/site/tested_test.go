@@ -25,6 +25,8 @@ var tested = map[string]pageTest{
 	"bitbucket.md sh":                  {test: kinds, blocks: 2},
 	"bootstrap.md sh":                  {test: "internal/cli/bootstrap_docs_test.go:TestBootstrapPage", blocks: 5},
 	"clusterinputprovider.md sh":       {test: kinds, blocks: 1},
+	"clusters-as-inputs.md sh":         {test: guides, blocks: 4},
+	"directories-as-inputs.md sh":      {test: guides, blocks: 3},
 	"clusterinputprovider.md yml":      {test: "internal/inputprovider/clusters_test.go:TestClusterPage", blocks: 1},
 	"design/add-a-provider.md diff":    {test: providers, blocks: 4},
 	"design/add-a-source-kind.md diff": {test: sourceKinds, blocks: 2},

@@ -27,8 +27,9 @@ var (
 	alone = []string{"get-started.md", playground}
 
 	// guides start from the control plane of the playground, to which they have a link.
-	guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "mcp.md",
-		"oci-artifacts.md", "preview.md", "preview-environments.md", "promotion.md", "remote-clusters.md", "review.md"}
+	guides = []string{"clusters-as-inputs.md", "directories-as-inputs.md", "gates-and-freezes.md",
+		"helmrelease-guide.md", "image-updates.md", "mcp.md", "oci-artifacts.md", "preview.md",
+		"preview-environments.md", "promotion.md", "remote-clusters.md", "review.md"}
 
 	// installations start from a cluster without Sluice.
 	installations = []string{"install.md", "high-availability.md", "ui.md", "upgrade-and-backup.md"}
