@@ -77,8 +77,8 @@ func (s *Settings) readInstance(u *unstructured.Unstructured) (settings []Settin
 	for _, field := range changes {
 		before := len(settings)
 		if add(field, "", "not copied"); len(settings) > before {
-			warnings = append(warnings, fmt.Sprintf("%s sets spec.%s, which changes manifests of Flux and is not copied. "+
-				"Change those of sluice install --export if Sluice needs it", refOf(u), field))
+			warnings = append(warnings, fmt.Sprintf("%s sets spec.%s, which changes manifests of Flux and is not "+
+				"copied. Change those of sluice install --export if Sluice needs it", refOf(u), field))
 		}
 	}
 	return settings, warnings

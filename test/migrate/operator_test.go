@@ -56,7 +56,7 @@ func (f *flux) installOperator() {
 	instance.SetGroupVersionKind(schema.GroupVersionKind{Group: operatorGroup, Version: "v1", Kind: "FluxInstance"})
 	instance.SetNamespace(f.namespace)
 	instance.SetName("flux")
-	testenv.Eventually(f, "FluxInstances are served", func() error { return f.Create(f.Context(), instance.DeepCopy()) })
+	testenv.Eventually(f, "the kind is served", func() error { return f.Create(f.Context(), instance.DeepCopy()) })
 }
 
 // operatorSet creates a provider, a ResourceSet, and what that applied, as Flux Operator leaves them.
