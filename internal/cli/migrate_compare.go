@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -21,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/localbuild"
 	"github.com/sluice-gitops/sluice/internal/localrelease"
+	"github.com/sluice-gitops/sluice/internal/localset"
 	"github.com/sluice-gitops/sluice/internal/localsource"
 	"github.com/sluice-gitops/sluice/internal/migrate"
 )
@@ -58,12 +61,15 @@ func (c *comparer) close() {
 func (c *comparer) compare(ctx context.Context, o migrate.Object, s migrate.Settings) (result migrate.Comparison) {
 	key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 	diff := c.kustomization
-	if o.Kind != kustomizev1.KustomizationKind {
+	switch o.Kind {
+	case helmv2.HelmReleaseKind:
 		diff = c.release
+	case controlplanev1.ResourceSetKind:
+		diff = c.resourceSet
 	}
 	changes, err := diff(ctx, key, s, &result)
 	switch {
-	case errors.Is(err, errOtherCluster), errors.As(err, &unreadableSource{}):
+	case errors.Is(err, errOtherCluster), errors.Is(err, localset.ErrNoInputs), errors.As(err, &unreadableSource{}):
 		result.Skipped = err.Error()
 		result.Warnings = append(result.Warnings, result.Skipped+", so it was not compared")
 		return result
@@ -206,6 +212,29 @@ func (c *comparer) tree(ctx context.Context, obj *kustomizev1.Kustomization, res
 		return nil
 	})
 	return ours.Tree, nil
+}
+
+// resourceSet returns what applying a ResourceSet would change, with the inputs that its providers have exported.
+func (c *comparer) resourceSet(ctx context.Context, key types.NamespacedName, _ migrate.Settings,
+	_ *migrate.Comparison) ([]apply.Change, error) {
+	obj := &controlplanev1.ResourceSet{}
+	if err := c.client.Get(ctx, key, obj); err != nil {
+		return nil, err
+	}
+	objects, err := localset.Render(ctx, c.client, obj)
+	if err != nil {
+		return nil, err
+	}
+	target, err := localset.NewTarget(c.config)
+	if err != nil {
+		return nil, err
+	}
+	defer target.Close()
+	req, err := localset.Request(ctx, target, obj, objects)
+	if err != nil {
+		return nil, err
+	}
+	return target.Diff(ctx, req)
 }
 
 // release returns what an upgrade of a HelmRelease would change. No upgrade runs unless values or chart change, so

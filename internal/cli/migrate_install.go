@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -21,6 +22,11 @@ const exportedFile = "gotk-components.yaml"
 func (o *migrateFlux) installed(s migrate.Settings) ([]*unstructured.Unstructured, error) {
 	wanted := o.install
 	wanted.Namespace, wanted.Components, wanted.Args = o.Namespace(), slices.Clone(s.Controllers), s.Args
+	if s.ClusterDomain != "" && wanted.ClusterDomain == install.Default("").ClusterDomain {
+		wanted.ClusterDomain = s.ClusterDomain
+	}
+	wanted.PullSecret = cmp.Or(wanted.PullSecret, s.PullSecret)
+	wanted.NetworkPolicy = wanted.NetworkPolicy && !s.NoNetworkPolicy
 	wanted, err := wanted.Complete()
 	if err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ func (o *migrateFlux) print(p *migrate.Plan) error {
 		}
 		fmt.Fprintln(o.Out)
 	}
+	if p.IsInstance {
+		fmt.Fprintf(o.Out, "as an installation\n%s\n\n", p.Starts.Install(p.Namespace))
+	}
 	fmt.Fprintln(o.Out, "steps")
 	for i, step := range p.Steps {
 		fmt.Fprintf(o.Out, "%d. %s\n", i+1, step)

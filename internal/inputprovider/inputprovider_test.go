@@ -3,9 +3,12 @@ package inputprovider_test
 import (
 	"fmt"
 	"hash/adler32"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -267,6 +270,48 @@ func TestServices(t *testing.T) {
 	if more := h.sent() - paused; more > 0 {
 		t.Errorf("%d requests were sent during a pause", more)
 	}
+}
+
+// TestSlowServices has services that do not end their answer, or send it byte by byte. The pass ends with its timeout,
+// the inputs stay, and other providers are not delayed.
+func TestSlowServices(t *testing.T) {
+	s := newProviders(t)
+	slow := atomic.Bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slow.Load() {
+			_, _ = io.WriteString(w, `{"inputs":[{"id":"a"}]}`)
+			return
+		}
+		for r.Context().Err() == nil {
+			if r.URL.Path == "/drips" {
+				_, _ = io.WriteString(w, " ")
+				w.(http.Flusher).Flush()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}))
+	t.Cleanup(server.Close)
+	names := []string{"stalls", "drips"}
+	for _, name := range names {
+		s.provider(name, "type: ExternalService\ninsecure: true\nurl: "+server.URL+"/"+name,
+			func(p *controlplanev1.ResourceSetInputProvider) {
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, controlplanev1.ReconcileTimeoutAnnotation, "1s")
+			})
+		s.exports(name, "[{id: a}]")
+	}
+	slow.Store(true)
+	for _, name := range names {
+		s.RequestReconcile(&controlplanev1.ResourceSetInputProvider{}, name)
+	}
+	s.provider("fine", "type: Static")
+	for _, name := range names {
+		var p controlplanev1.ResourceSetInputProvider
+		s.NotReady(&p, name, "ReconciliationFailed", "deadline exceeded")
+		if err := s.Get(&p, name); err != nil || len(p.Status.ExportedInputs) != 1 {
+			t.Errorf("%s exports %v after a timeout: %v", name, p.Status.ExportedInputs, err)
+		}
+	}
+	s.HasEvent("fine", "ReconciliationSucceeded", "exported 1 input set")
 }
 
 // TestExternalArtifacts has artifacts that appear, change and vanish. The provider is queued by them.

@@ -29,6 +29,7 @@ func (p *process) addInputProviders(ctx context.Context, leftTo func(context.Con
 		registerKind(p, reconcile.Kind[*controlplanev1.ResourceSetInputProvider]{
 			GroupKind: inputprovider.GroupKind, GateBehavior: reconcile.Ungated,
 			Finalizer: controlplanev1.Finalizer, NoFinalizer: true, LeftTo: leftTo,
+			DisabledReason: controlplanev1.ReconciliationDisabledReason, Info: inputprovider.Info,
 			Step: &inputprovider.Providers{
 				Registries: p.registries, GitHubApps: p.git.GitHubApps, Objects: p.mgr.GetClient(),
 				Impersonate: p.impersonate, DefaultServiceAccount: p.DefaultAccount,

@@ -8,13 +8,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
+	"github.com/sluice-gitops/sluice/internal/inputprovider"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/resourceset"
 )
 
 // collectors returns the metrics of all controllers, except those of their caches and queues, which exist later.
 func collectors() []prometheus.Collector {
 	return slices.Concat(guard.Metrics(), reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
-		delivery.Metrics())
+		delivery.Metrics(), resourceset.Metrics(), inputprovider.Metrics())
 }

@@ -112,16 +112,21 @@ func schemaOf(u *unstructured.Unstructured, version string) map[string]any {
 	return nil
 }
 
+// operatorGroup is the group of Flux Operator's kinds.
+const operatorGroup = "fluxcd.controlplane.io"
+
 // isFluxGroup reports whether a group has kinds of Flux.
 func isFluxGroup(group string) bool {
 	return strings.HasSuffix(group, ".toolkit.fluxcd.io") || group == "source.extensions.fluxcd.io"
 }
 
-// definitions returns the CustomResourceDefinitions of Flux in the cluster, sorted by name.
+// definitions returns the CustomResourceDefinitions of Flux in the cluster, and those of Flux Operator that we have as
+// well, sorted by name.
 func (e *Engine) definitions(ctx context.Context) ([]*definition, error) {
 	var found []*definition
 	err := list(ctx, e.Client, definitionGVK, func(u *unstructured.Unstructured) error {
-		if d := parseDefinition(u); isFluxGroup(d.group) {
+		if d := parseDefinition(u); isFluxGroup(d.group) ||
+			d.group == operatorGroup && e.ours(d.Name) != nil {
 			found = append(found, d)
 		}
 		return nil

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -60,6 +61,29 @@ type Engine struct {
 type Settings struct {
 	Controllers []string // to run
 	Args        []string // in addition to those of an installation
+
+	// Of a FluxInstance, if the command does not set them.
+	ClusterDomain   string `json:",omitempty"`
+	PullSecret      string `json:",omitempty"`
+	NoNetworkPolicy bool   `json:",omitempty"`
+}
+
+// Install returns the command that installs our controllers in the same way.
+func (s Settings) Install(namespace string) string {
+	words := []string{"sluice", "install", "-n", namespace, "--components=" + strings.Join(s.Controllers, ",")}
+	if s.ClusterDomain != "" {
+		words = append(words, "--cluster-domain="+s.ClusterDomain)
+	}
+	if s.PullSecret != "" {
+		words = append(words, "--image-pull-secret="+s.PullSecret)
+	}
+	if s.NoNetworkPolicy {
+		words = append(words, "--network-policy=false")
+	}
+	for _, arg := range s.Args {
+		words = append(words, "--controller-arg="+arg)
+	}
+	return strings.Join(words, " ")
 }
 
 // FlagInfo describes a flag or a feature gate of our controllers.

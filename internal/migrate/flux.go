@@ -22,13 +22,15 @@ const (
 	imageReflectorController  = "image-reflector-controller"
 	imageAutomationController = "image-automation-controller"
 	sourceWatcher             = "source-watcher" // part of our source-controller
+	fluxOperator              = "flux-operator"  // our resourceset-controller
+	resourceSetController     = "resourceset-controller"
 )
 
 // required are the controllers without which an installation of Flux is incomplete.
 var required = []string{sourceController, kustomizeController, helmController, notificationController}
 
 var fluxControllers = append(slices.Clone(required), imageReflectorController, imageAutomationController,
-	sourceWatcher)
+	sourceWatcher, fluxOperator)
 
 // Controller is a Deployment of Flux.
 type Controller struct {
@@ -45,14 +47,25 @@ type Controller struct {
 func (c Controller) Ours() string { return ourName(c.Name) }
 
 func ourName(name string) string {
-	if name == sourceWatcher {
+	switch name {
+	case sourceWatcher:
 		return sourceController
+	case fluxOperator:
+		return resourceSetController
 	}
 	return name
 }
 
-// controllers returns the Deployments of Flux in the namespace, sorted by name. Several Deployments may run the same
-// controller for different shards.
+// lease returns the prefix of the leases by which processes of a controller elect their leader.
+func lease(controller string) string {
+	if controller == fluxOperator {
+		return fluxOperator
+	}
+	return controller + "-leader-election"
+}
+
+// controllers returns the Deployments of Flux in the namespace, sorted by name, and Flux Operator before them. Several
+// Deployments may run the same controller for different shards. Flux Operator has no shards.
 func (e *Engine) controllers(ctx context.Context) ([]Controller, error) {
 	list := &appsv1.DeploymentList{}
 	if err := e.Client.List(ctx, list, client.InNamespace(e.Namespace)); err != nil {
@@ -66,10 +79,18 @@ func (e *Engine) controllers(ctx context.Context) ([]Controller, error) {
 			continue
 		}
 		c := Controller{Name: name, Deployment: d.Name, Version: version, Replicas: replicas(d), live: d}
-		c.Moves = e.moves(c.Ours())
+		c.Moves = e.moves(c.Ours()) && (name != fluxOperator || !e.isSharded())
 		found = append(found, c)
 	}
-	slices.SortFunc(found, func(a, b Controller) int { return cmp.Compare(a.Deployment, b.Deployment) })
+	rank := func(c Controller) int {
+		if c.Name == fluxOperator {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(found, func(a, b Controller) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Deployment, b.Deployment))
+	})
 	return found, nil
 }
 
@@ -102,6 +123,11 @@ func (e *Engine) moves(controller string) bool {
 // controllerFor returns the controller that reconciles a kind; "" if none does.
 func controllerFor(gk schema.GroupKind) string {
 	switch gk.Group {
+	case operatorGroup:
+		if gk.Kind == "ResourceSet" || gk.Kind == "ResourceSetInputProvider" {
+			return resourceSetController
+		}
+		return ""
 	case "source.toolkit.fluxcd.io":
 		if gk.Kind == "ExternalArtifact" {
 			return ""

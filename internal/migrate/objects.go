@@ -116,11 +116,18 @@ func (e *Engine) objects(ctx context.Context, definitions []*definition) ([]Obje
 func (e *Engine) object(u *unstructured.Unstructured) Object {
 	o := Object{Ref: refOf(u), UID: u.GetUID(), live: u}
 	o.Ready, o.Message = condition(u, "Ready")
-	o.Suspended, _, _ = unstructured.NestedBool(u.Object, "spec", "suspend")
+	o.Suspended = isSuspended(u)
 	controller := controllerFor(u.GroupVersionKind().GroupKind())
-	o.Moves = controller != "" && e.moves(controller) &&
+	o.Moves = controller != "" && e.moves(controller) && (controller != resourceSetController || !e.isSharded()) &&
 		(len(e.Scope.Namespaces) == 0 || slices.Contains(e.Scope.Namespaces, u.GetNamespace()))
 	return o
+}
+
+// isSuspended reports whether an object is not reconciled. The kinds of Flux Operator have an annotation for it.
+func isSuspended(u *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+	return suspended || u.GroupVersionKind().Group == operatorGroup &&
+		strings.EqualFold(u.GetAnnotations()[operatorDisabled], "disabled")
 }
 
 // condition returns the status and the message of a condition, both "" if it does not exist.

@@ -16,7 +16,8 @@ type Plan struct {
 	Definitions []Definition `json:"definitions"`
 	Objects     []Object     `json:"objects"`
 	Settings    []Setting    `json:"settings"`
-	Starts      Settings     `json:"starts"` // what our controllers are started with
+	Starts      Settings     `json:"starts"`     // what our controllers are started with
+	IsInstance  bool         `json:"isInstance"` // a FluxInstance deploys Flux
 	Comparisons []Comparison `json:"comparisons"`
 	Syncs       []Sync       `json:"syncs,omitempty"`
 	Warnings    []string     `json:"warnings,omitempty"`
@@ -127,10 +128,13 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
+// appliers are the kinds that apply objects.
+var appliers = []string{"Kustomization", "HelmRelease", "ResourceSet"}
+
 // compare adds what our controllers would do to applied objects.
 func (e *Engine) compare(ctx context.Context, p *Plan) {
 	for _, o := range p.Objects {
-		if e.Compare == nil || !o.Moves || o.Kind != "Kustomization" && o.Kind != "HelmRelease" {
+		if e.Compare == nil || !o.Moves || !slices.Contains(appliers, o.Kind) {
 			continue
 		}
 		c := Comparison{Ref: o.Ref}

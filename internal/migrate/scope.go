@@ -87,6 +87,9 @@ func (e *Engine) checkShards(controllers []Controller, objects []Object) (blocke
 	}
 	ours := labels.Set{ShardLabel: ShardKey}
 	for _, c := range controllers {
+		if !c.Moves {
+			continue // Flux Operator keeps its objects
+		}
 		text, _ := c.flag(selectorFlag)
 		selector, err := labels.Parse(text)
 		if err == nil && !selector.Matches(ours) {

@@ -19,19 +19,31 @@ import (
 // ReplicasAnnotation is set on a Deployment that a migration scaled down, to the number of replicas that it had.
 const ReplicasAnnotation = "migrate.sluice.dev/replicas"
 
-// stopFlux scales the Deployments of Flux down and waits until no process of theirs can write. If Sluice takes over
-// namespaces, it labels their objects instead.
+// stopFlux scales the Deployments of Flux down and waits until no process of theirs can write: first Flux Operator,
+// which would scale the others up again. If Sluice takes over namespaces, it labels their objects instead.
 func (e *Engine) stopFlux(ctx context.Context, s *State) error {
 	if e.isSharded() {
 		return e.label(ctx, s.Labelled, ShardKey)
 	}
-	for _, saved := range s.Deployments {
-		if err := e.scale(ctx, saved.Name, 0, strconv.Itoa(int(saved.Replicas))); err != nil {
+	isOperator := func(d SavedDeployment) bool { return d.Controller == fluxOperator }
+	operator := slices.DeleteFunc(slices.Clone(s.Deployments), func(d SavedDeployment) bool { return !isOperator(d) })
+	for _, group := range [][]SavedDeployment{operator, slices.DeleteFunc(slices.Clone(s.Deployments), isOperator)} {
+		if err := e.stop(ctx, group); err != nil {
 			return err
 		}
 	}
-	for _, saved := range s.Deployments {
-		if err := e.waitStopped(ctx, saved.Name, saved.Controller+"-leader-election"); err != nil {
+	return nil
+}
+
+// stop scales Deployments down and waits until no process of theirs can write.
+func (e *Engine) stop(ctx context.Context, deployments []SavedDeployment) error {
+	for _, d := range deployments {
+		if err := e.scale(ctx, d.Name, 0, strconv.Itoa(int(d.Replicas))); err != nil {
+			return err
+		}
+	}
+	for _, d := range deployments {
+		if err := e.waitStopped(ctx, d.Name, lease(d.Controller)); err != nil {
 			return err
 		}
 	}
@@ -90,7 +102,13 @@ func (e *Engine) installDefinitions(ctx context.Context, _ *State) error {
 			}
 		}
 	}
-	return e.Apply(ctx, e.Definitions)
+	left, err := e.leftToOperator(ctx)
+	if err != nil {
+		return err
+	}
+	return e.Apply(ctx, slices.DeleteFunc(slices.Clone(e.Definitions), func(u *unstructured.Unstructured) bool {
+		return slices.Contains(left, u.GetName())
+	}))
 }
 
 // startOurs applies what runs our controllers and waits until they are available.
@@ -205,7 +223,7 @@ func (e *Engine) notReady(ctx context.Context, s *State) (waiting []string, err 
 		if u == nil {
 			continue
 		}
-		if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended {
+		if isSuspended(u) {
 			continue
 		}
 		reason, err := readyAgain(u, s.ID)

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Sync is an object that deploys Flux, and would do so again after the migration.
@@ -81,7 +83,32 @@ func (e *Engine) checkSyncs(ctx context.Context, p *Plan) error {
 	return e.checkOperator(ctx, p)
 }
 
-// checkOperator looks for the operator of Flux, whose FluxInstance deploys the controllers.
+// leftToOperator returns the names of the definitions that an operator of Flux uses which goes on running.
+func (e *Engine) leftToOperator(ctx context.Context) (names []string, err error) {
+	list := &appsv1.DeploymentList{}
+	if err := e.Client.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/name": fluxOperator}); err != nil {
+		return nil, fmt.Errorf("cannot list the Deployments of Flux Operator: %w", err)
+	}
+	if !slices.ContainsFunc(list.Items, func(d appsv1.Deployment) bool { return replicas(&d) > 0 }) {
+		return nil, nil
+	}
+	for _, u := range e.Definitions {
+		if parseDefinition(u).group != operatorGroup {
+			continue
+		}
+		live, err := e.getIfExists(ctx, refOf(u))
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			names = append(names, u.GetName())
+		}
+	}
+	return names, nil
+}
+
+// checkOperator looks for the operator of Flux, whose FluxInstance deploys the controllers, and adds what its settings
+// are with Sluice.
 func (e *Engine) checkOperator(ctx context.Context, p *Plan) error {
 	definition, err := e.getIfExists(ctx, definitionRef("fluxinstances.fluxcd.controlplane.io"))
 	if err != nil || definition == nil || e.isSharded() {
@@ -89,7 +116,16 @@ func (e *Engine) checkOperator(ctx context.Context, p *Plan) error {
 	}
 	d := parseDefinition(definition)
 	gvk := schema.GroupVersionKind{Group: d.group, Version: d.StorageVersion, Kind: d.kind}
+	stops := slices.ContainsFunc(p.Controllers, func(c Controller) bool { return c.Moves && c.Name == fluxOperator })
 	return list(ctx, e.Client, gvk, func(u *unstructured.Unstructured) error {
+		p.IsInstance = true
+		settings, warnings := p.Starts.readInstance(u)
+		p.Settings, p.Warnings = append(p.Settings, settings...), append(p.Warnings, warnings...)
+		if stops {
+			p.warn("%s stays in the cluster, and Flux Operator does not run. Do not delete it: Flux Operator would "+
+				"uninstall Flux with its definitions", refOf(u))
+			return nil
+		}
 		if u.GetAnnotations()[operatorDisabled] != "disabled" {
 			p.block("%s deploys Flux and would start it again. Run: kubectl -n %s annotate fluxinstance %s "+
 				"%s=disabled", refOf(u), u.GetNamespace(), u.GetName(), operatorDisabled)

@@ -187,6 +187,9 @@ type Kind[T Object] struct {
 	// LeftTo returns which other controller of the cluster reconciles the kind; empty if none does. Objects are left
 	// alone while there is one. It may be nil.
 	LeftTo func(context.Context) string
+	// DisabledReason is that of the event when an object is suspended; there is none if it is empty.
+	DisabledReason string
+	Info           *Info[T] // may be nil
 }
 
 // Register starts reconciling a kind under the manager.

@@ -83,8 +83,12 @@ func (l *loop[T]) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return l.finalize(ctx, obj)
 	}
-	observeSuspended(l.GroupKind, obj)
+	isNews := observeSuspended(l.GroupKind, obj)
 	if obj.Schedule().Suspended {
+		if l.Info.set(l.ref(obj), obj); isNews && l.DisabledReason != "" {
+			l.Events.Emit(l.GroupKind.Group, obj, Event{Type: normal, Reason: l.DisabledReason,
+				Message: "Reconciliation is disabled until the object is resumed"})
+		}
 		log.FromContext(ctx).V(1).Info("skipped: the object is suspended")
 		l.clearWaiting(obj)
 		return ctrl.Result{}, nil
@@ -181,6 +185,7 @@ func (l *loop[T]) pass(ctx context.Context, obj T) (ctrl.Result, error) {
 		l.emit(obj, w.before, outcome)
 	}
 	observePass(l.GroupKind, obj, l.Clock.Since(start))
+	l.Info.set(l.ref(obj), obj)
 	isNews := l.logOutcome(ctx, obj, w.before, outcome, l.Clock.Since(start))
 	l.trace(ctx, traced, obj, w.before, outcome, isNews)
 	if admission.requiresAnotherPass(l.GateBehavior, outcome) {
@@ -293,6 +298,7 @@ func (l *loop[T]) forget(obj T) {
 		l.Shards.Forget(l.nameOf(key))
 	}
 	forgetMetrics(l.GroupKind, key)
+	l.Info.forget(l.ref(obj))
 }
 
 // requeueAfter returns when the object is due again if no edge enqueues it earlier.

@@ -38,25 +38,33 @@ func observePass(gk schema.GroupKind, obj Object, took time.Duration) {
 	observeResource(gk, obj)
 }
 
-func observeSuspended(gk schema.GroupKind, obj Object) {
+// observeSuspended reports whether an object is suspended that this process has reconciled before.
+func observeSuspended(gk schema.GroupKind, obj Object) (isNews bool) {
 	value := 0.0
 	if obj.Schedule().Suspended {
 		value = 1
-		observeResource(gk, obj)
+		isNews = observeResource(gk, obj).suspended == "false"
 	}
 	suspendedGauge.WithLabelValues(gk.Kind, obj.GetName(), obj.GetNamespace()).Set(value)
+	return isNews
 }
 
-func observeResource(gk schema.GroupKind, obj Object) {
-	ready := "Unknown"
+// observeResource returns the state that was observed before.
+func observeResource(gk schema.GroupKind, obj Object) infoState {
+	state, _ := infoOf(obj)
+	return infos.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), state)
+}
+
+// infoOf returns the state of an object, and the reason of its readiness.
+func infoOf(obj Object) (state infoState, reason string) {
+	state = infoState{ready: "Unknown", suspended: "false"}
 	if c := apimeta.FindStatusCondition(obj.CommonStatus().Conditions, TypeReady); c != nil {
-		ready = string(c.Status)
+		state.ready, reason = string(c.Status), c.Reason
 	}
-	suspended := "false"
 	if obj.Schedule().Suspended {
-		suspended = "true"
+		state.suspended = "true"
 	}
-	infos.set(RefTo(gk, obj.GetNamespace(), obj.GetName()), infoState{ready, suspended})
+	return state, reason
 }
 
 // infoLabels stores the current label values of each object's series, because Prometheus can find a series by some of
@@ -71,18 +79,20 @@ type infoState struct{ ready, suspended string }
 
 var infos = infoLabels{state: map[Ref]infoState{}}
 
-func (i *infoLabels) set(ref Ref, now infoState) {
+// set returns the state before; the zero value if there was none.
+func (i *infoLabels) set(ref Ref, now infoState) (before infoState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before, ok := i.state[ref]
 	if ok && before == now {
-		return
+		return before
 	}
 	if ok {
 		resourceInfo.DeleteLabelValues(ref.labels(before)...)
 	}
 	i.state[ref] = now
 	resourceInfo.WithLabelValues(ref.labels(now)...).Set(1)
+	return before
 }
 
 func (i *infoLabels) forget(ref Ref) {

@@ -86,6 +86,7 @@ func TestApplyDriftPruneAndDelete(t *testing.T) {
 	s.Patch(set, "apps", `{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcile":"Disabled"}},`+
 		`"spec":{"inputs":[]}}`)
 	s.Suspended("ResourceSet", "apps")
+	s.HasEvent("apps", "ReconciliationDisabled", "disabled until the object is resumed")
 	s.Patch(set, "apps", `{"metadata":{"annotations":{"fluxcd.controlplane.io/reconcile":null}}}`)
 	s.NotReady(set, "apps", "BuildFailed", "map has no entry for key")
 	if c := set.Status.Conditions; !strings.Contains(fmt.Sprint(c), "Stalled") {
@@ -143,6 +144,21 @@ func TestInputsOfProviders(t *testing.T) {
 	}
 	s.NotReady(set, "apps", "DependencyNotReady", "'"+s.Namespace+"/two' has exported no inputs yet")
 	s.has("x-3", "null")
+
+	t.Log("a named provider that vanishes prunes nothing, and can come back")
+	s.export("two", `[{id: "3"}]`)
+	s.ready("apps")
+	if err := s.Get(p, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Client.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	s.NotReady(set, "apps", "BuildFailed", "/one' not found")
+	s.has("x-1", "null")
+	s.has("x-3", "null")
+	s.provider("one", `[{id: "1"}]`, map[string]string{"env": "test"})
+	s.ready("apps")
 
 	t.Log("no inputs prune everything")
 	s.export("two", "[]")
@@ -487,4 +503,36 @@ func TestTakeOverFromAKustomization(t *testing.T) {
 	s.RequestFetch("app")
 	s.Ready("app", commit)
 	s.ConfigMapHas("moved", "2")
+}
+
+// TestTwoSetsClaimOneObject checks that both sets name each other, and that one that gives the object up, or is
+// deleted, leaves it to the other.
+func TestTwoSetsClaimOneObject(t *testing.T) {
+	t.Parallel()
+	s := sharedHarness(t)
+	declared := func(data string) string {
+		return "resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: NS}, data: {by: " +
+			data + "}}]"
+	}
+	first := s.set("first", declared("first"))
+	s.ready("first")
+	second := s.set("second", declared("second"))
+	s.ready("second")
+	claimed := "ConfigMap/" + s.Namespace + "/one is declared by both"
+	for _, name := range []string{"first", "second"} {
+		s.HasEvent(name, "SeveralOwners", claimed, "/first", "/second")
+	}
+	if err := s.Client.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(&controlplanev1.ResourceSet{}, "first")
+	s.has("one", `{"by":"second"}`)
+	s.set("third", declared("third"))
+	s.HasEvent("third", "SeveralOwners", claimed)
+	s.Patch(second, "second", `{"spec":{"resources":[{"apiVersion":"v1","kind":"ConfigMap",`+
+		`"metadata":{"name":"other","namespace":"`+s.Namespace+`"}}]}}`)
+	s.has("other", "null")
+	s.ready("second")
+	s.has("one", `{"by":"third"}`)
+	s.HasEvent("third", "SeveralOwners", "each object has one owner again")
 }

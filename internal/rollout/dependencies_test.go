@@ -3,6 +3,8 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -119,6 +121,83 @@ func TestCyclesAcrossKindsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestCyclesOfRandomObjects compares the cycles of random objects of three kinds with those of the transitive closure
+// of their dependencies.
+func TestCyclesOfRandomObjects(t *testing.T) {
+	t.Parallel()
+	kinds := []schema.GroupKind{{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"},
+		{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}, {Group: "fluxcd.controlplane.io", Kind: "ResourceSet"}}
+	const objects, rounds = 9, 500
+	found := 0
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		dependsOn, waits := [objects][]meta.DependencyReference{}, [objects][objects]bool{}
+		for from := range objects {
+			for range r.IntN(3) {
+				to := r.IntN(objects)
+				on := meta.DependencyReference{NamespacedName: meta.NamespacedName{Name: fmt.Sprint(to)}}
+				if from%len(kinds) != to%len(kinds) || r.IntN(2) == 0 {
+					on.Kind, on.Ready = kinds[to%len(kinds)].Kind, r.IntN(3) > 0
+				}
+				waits[from][to] = waits[from][to] || on.Kind == "" || on.Ready
+				dependsOn[from] = append(dependsOn[from], on)
+			}
+		}
+		reaches := waits
+		for via := range objects {
+			for from := range objects {
+				for to := range objects {
+					reaches[from][to] = reaches[from][to] || reaches[from][via] && reaches[via][to]
+				}
+			}
+		}
+		all := make([]*Dependencies[*kustomizev1.Kustomization], len(kinds)) // the check does not depend on the type
+		for n, kind := range kinds {
+			all[n] = dependenciesOf(objectsOf(dependsOn[:]))
+			all[n].Kind = kind
+			all[n].Watch = all[0].Watch
+			all[n].register()
+		}
+		for n := range objects {
+			obj := &kustomizev1.Kustomization{Spec: kustomizev1.KustomizationSpec{DependsOn: dependsOn[n]}}
+			obj.Namespace, obj.Name = "team", fmt.Sprint(n)
+			cycle := all[n%len(kinds)].cycle(t.Context(), obj)
+			if (cycle != nil) != reaches[n][n] {
+				t.Fatalf("seed %d: the cycle of %d is %q: %+v", seed, n, cycle, dependsOn)
+			}
+			for i := range max(len(cycle)-1, 0) {
+				from := cycle[i][strings.LastIndex(cycle[i], "/")+1:]
+				to := cycle[i+1][strings.LastIndex(cycle[i+1], "/")+1:]
+				if !waits[from[0]-'0'][to[0]-'0'] {
+					t.Fatalf("seed %d: %s does not wait for %s: %+v", seed, from, to, dependsOn)
+				}
+				found++
+			}
+		}
+	}
+	if found < rounds {
+		t.Errorf("only %d dependencies were part of a cycle", found)
+	}
+}
+
+// objectsOf has objects by their number.
+type objectsOf [][]meta.DependencyReference
+
+// Get implements [client.Reader].
+func (o objectsOf) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	n, err := strconv.Atoi(key.Name)
+	if err != nil {
+		return err
+	}
+	obj.(*kustomizev1.Kustomization).Spec.DependsOn = o[n]
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(key.Name)
+	return nil
+}
+
+// List implements [client.Reader].
+func (objectsOf) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func TestInvalidDependencies(t *testing.T) {
 	d := dependenciesOf(&graph{})

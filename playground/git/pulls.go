@@ -19,8 +19,9 @@ import (
 )
 
 // pulls imitates the part of Gitea's API that is about pull requests. A pull request is a reference refs/pull/N/head
-// that the branch main does not contain; its title and author are those of its last commit. Comments are in memory and
-// in the file pull-N.md of the repository, statuses in memory and in the file status-COMMIT.
+// that the branch main does not contain; its title and author are those of its last commit, and its labels the trailers
+// "Label" of it. Comments are in memory and in the file pull-N.md of the repository, statuses in memory and in the file
+// status-COMMIT.
 type pulls struct {
 	root            string
 	webhook, secret string // URL that is called after pushes, and the key of its signature
@@ -49,10 +50,15 @@ type pullSide struct {
 	Repo map[string]string `json:"repo"`
 }
 
+type pullLabel struct {
+	Name string `json:"name"`
+}
+
 type pull struct {
 	Number int               `json:"number"`
 	Title  string            `json:"title"`
 	User   map[string]string `json:"user"`
+	Labels []pullLabel       `json:"labels"`
 	Head   pullSide          `json:"head"`
 	Base   pullSide          `json:"base"`
 }
@@ -117,9 +123,14 @@ func (p *pulls) open(ctx context.Context, dir string, r *http.Request) []pull {
 		if !ok || err != nil {
 			continue
 		}
-		author, title, _ := strings.Cut(query(ctx, dir, "log", "-1", "--format=%an%n%s", commit), "\n")
+		const format = "--format=%an%n%s%n%(trailers:key=Label,valueonly)"
+		lines := append(strings.Split(query(ctx, dir, "log", "-1", format, commit), "\n"), "")
+		labels := []pullLabel{}
+		for _, name := range strings.Fields(strings.Join(lines[2:], "\n")) {
+			labels = append(labels, pullLabel{name})
+		}
 		repo := map[string]string{"full_name": r.PathValue("owner") + "/" + r.PathValue("name")}
-		out = append(out, pull{Number: n, Title: title, User: map[string]string{"login": author},
+		out = append(out, pull{Number: n, Title: lines[1], User: map[string]string{"login": lines[0]}, Labels: labels,
 			Head: pullSide{Ref: fmt.Sprintf("pull-%d", n), SHA: commit, Repo: repo},
 			Base: pullSide{Ref: "main", SHA: query(ctx, dir, "rev-parse", "main"), Repo: repo}})
 	}

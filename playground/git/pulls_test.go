@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,10 +65,11 @@ func TestPulls(t *testing.T) {
 		return answer.StatusCode
 	}
 	push("one", "main")
-	push("Change it", "refs/pull/7/head")
+	push("Change it\n\nLabel: preview", "refs/pull/7/head")
 	var open []pull
 	call(http.MethodGet, "pulls", "", &open)
-	if len(open) != 1 || open[0].Number != 7 || open[0].Title != "Change it" || open[0].User["login"] != "mona" {
+	if len(open) != 1 || open[0].Number != 7 || open[0].Title != "Change it" || open[0].User["login"] != "mona" ||
+		!slices.Equal(open[0].Labels, []pullLabel{{"preview"}}) {
 		t.Fatalf("got %+v", open)
 	}
 	var written pullComment

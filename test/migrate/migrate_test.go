@@ -100,7 +100,8 @@ func (f *flux) writes(log *testenv.AuditLog) (found []string) {
 	}
 	for _, r := range log.Requests(f, testenv.Request{}) {
 		isWrite := slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
-		isApplied := !strings.HasSuffix(r.Group, ".fluxcd.io") && r.Resource != "events" && r.Subresource != "token"
+		isApplied := !strings.HasSuffix(r.Group, ".fluxcd.io") && r.Group != operatorGroup &&
+			r.Resource != "events" && r.Subresource != "token"
 		if isOfTest(r) && isWrite && isApplied && !strings.Contains(r.URI, "dryRun=All") {
 			found = append(found, r.Verb+" "+r.URI+" by "+r.UserAgent)
 		}

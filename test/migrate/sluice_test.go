@@ -85,6 +85,16 @@ func (r result) wants(t testing.TB, code int, texts ...string) result {
 	return r
 }
 
+// lacks checks that the output does not contain texts.
+func (r result) lacks(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(r.out+r.err, text) {
+			t.Fatalf("the output has %q:\n%s\n%s", text, r.out, r.err)
+		}
+	}
+}
+
 // kubelet runs the process of our Deployment while that has replicas, with the arguments of its container.
 type kubelet struct {
 	*flux

@@ -18,7 +18,7 @@ var elsewhere = []string{"air-gap.md", "bootstrap.md", "migrate-from-flux.md"}
 
 // examples are the directories below examples, by the test that runs them.
 var examples = map[string]string{"istio": "TestDemo", "pipeline": "TestDemo", "promotion": "TestExampleOfPromotion",
-	"review": "TestExampleOfReview", "webapp": "TestDemo"}
+	"review": "TestExamplesOfPages", "preview-environments": "TestExamplesOfPages", "webapp": "TestDemo"}
 
 var (
 	taskLink = regexp.MustCompile(`\]\(([\w-]+\.md)[#)]`)

@@ -27,8 +27,9 @@ var (
 	alone = []string{"get-started.md", playground}
 
 	// guides start from the control plane of the playground, to which they have a link.
-	guides = []string{"gates-and-freezes.md", "helmrelease-guide.md", "image-updates.md", "mcp.md",
-		"oci-artifacts.md", "preview.md", "promotion.md", "remote-clusters.md", "review.md"}
+	guides = []string{"clusters-as-inputs.md", "directories-as-inputs.md", "gates-and-freezes.md",
+		"helmrelease-guide.md", "image-updates.md", "mcp.md", "oci-artifacts.md", "preview.md",
+		"preview-environments.md", "promotion.md", "remote-clusters.md", "review.md"}
 
 	// installations start from a cluster without Sluice.
 	installations = []string{"install.md", "high-availability.md", "ui.md", "upgrade-and-backup.md"}
@@ -189,16 +190,20 @@ func commands(page string) string {
 	return steps.String()
 }
 
-// TestExampleOfReview compares examples/review with the file of its page, which TestGuides runs.
-func TestExampleOfReview(t *testing.T) {
+// TestExamplesOfPages compares the files of examples with those of their pages, which TestGuides runs.
+func TestExamplesOfPages(t *testing.T) {
 	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(root, "examples", "review", "review.yaml"))
-	if err != nil || !strings.Contains(testenv.Page(t, "review.md"), "cat > review/review.yaml <<'EOT'\n"+
-		string(content)+"EOT\n") {
-		t.Errorf("examples/review/review.yaml is not that of docs/review.md: %v", err)
+	for page, name := range map[string]string{
+		"review.md":               "review/review.yaml",
+		"preview-environments.md": "preview-environments/previews.yaml",
+	} {
+		content, err := os.ReadFile(filepath.Join(root, "examples", name))
+		if err != nil || !strings.Contains(testenv.Page(t, page), "\n"+string(content)) {
+			t.Errorf("examples/%s is not in docs/%s: %v", name, page, err)
+		}
 	}
 }
 
@@ -250,10 +255,11 @@ func binary(t *testing.T) string {
 // run runs commands in one shell, in an empty directory, and returns what they print.
 func run(t *testing.T, steps string) string {
 	t.Helper()
+	receiver := system.FreeAddress(t)
 	steps = strings.NewReplacer("127.0.0.1:8088", system.FreeAddress(t), "127.0.0.1:5050", system.FreeAddress(t),
-		"127.0.0.1:8089", system.FreeAddress(t), "127.0.0.1:9097", system.FreeAddress(t),
+		"127.0.0.1:8089", system.FreeAddress(t), "127.0.0.1:9097", system.FreeAddress(t), "127.0.0.1:9292", receiver,
 		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
-			"--health-addr 0 --receiverAddr 0 --events-addr 0 --images-addr 0").Replace(steps)
+			"--health-addr 0 --receiverAddr "+receiver+" --events-addr 0 --images-addr 0").Replace(steps)
 	const limit = 5 * time.Minute // of a guide on a loaded machine; most take half a minute
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

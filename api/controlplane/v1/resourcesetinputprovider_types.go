@@ -53,6 +53,9 @@ const (
 	SkippedDueToScheduleReason  = "SkippedDueToSchedule"
 )
 
+// ReconciliationDisabledReason is the reason of the event when a ResourceSet or a provider is suspended.
+const ReconciliationDisabledReason = "ReconciliationDisabled"
+
 // ResourceSetInputProviderSpec defines where inputs come from, which of them are exported, and when they are read.
 // +kubebuilder:validation:XValidation:message="the types Static and ExternalArtifact have no url",rule="self.type !=
 // +>  'Static' && self.type != 'ExternalArtifact' || !has(self.url)"
