@@ -404,6 +404,17 @@ export interface Resource {
   owners: string[];
   appliedBy?: string;
   yaml: string;
+  managed?: string;
+  foreign: Foreign[];
+  declared: boolean;
+}
+
+// Foreign is a field that another client than the controllers set.
+export interface Foreign {
+  path: string;
+  value: string;
+  manager: string;
+  at?: string;
 }
 
 export interface Tree {

@@ -5,6 +5,7 @@ import { Counts, Failure, Item, path, State, states } from './api';
 import { useNow } from './hooks';
 import { Icon, KindIcon, StateIcon } from './icons';
 import { codes } from './inline';
+import { partsOf } from './yaml';
 import { Link } from './router';
 
 // Pill shows a state by word, icon and colour. Another word than that of the state may be shown.
@@ -260,6 +261,26 @@ export function Text({ children, label }: { children: string; label: string }) {
   return (
     <pre tabIndex={0} aria-label={label}>
       {children}
+    </pre>
+  );
+}
+
+const maxHighlighted = 4000; // lines
+
+// YAMLText shows YAML with its keys and values highlighted. A very long one is shown as it is.
+export function YAMLText({ children, label }: { children: string; label: string }) {
+  const lines = children.split('\n');
+  if (lines.length > maxHighlighted) {
+    return <Text label={label}>{children}</Text>;
+  }
+  return (
+    <pre tabIndex={0} aria-label={label} class="yaml">
+      {lines.map((line) => (
+        <>
+          {partsOf(line).map((p) => (p.look ? <span class={p.look}>{p.text}</span> : p.text))}
+          {'\n'}
+        </>
+      ))}
     </pre>
   );
 }

@@ -5,7 +5,7 @@ import { Answer, Detail, get, Item, Node, path, ReleaseDiff, Reverted, Tree as M
 import { useData, useTitle } from '../hooks';
 import { Icon, KindIcon } from '../icons';
 import { Conditions, Events } from '../conditions';
-import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, shortRevision, Tabs, Text } from '../parts';
+import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, shortRevision, Tabs, YAMLText } from '../parts';
 import { Pipeline } from '../pipeline';
 import { Link } from '../router';
 import { Panel } from '../panel';
@@ -184,7 +184,7 @@ function YAML({ text }: { text: string }) {
   const copy = () => navigator.clipboard?.writeText(text).then(() => setSaid('Copied'), () => setSaid('The browser refused'));
   return (
     <Card title="Manifest" extra={<span class="quiet">secrets are masked</span>} end={<button class="small" onClick={() => void copy()}>{said}</button>}>
-      <Text label="YAML">{text}</Text>
+      <YAMLText label="YAML">{text}</YAMLText>
     </Card>
   );
 }
