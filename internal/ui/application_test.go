@@ -138,9 +138,9 @@ func TestArtifactIsForWhoMayReadItsSource(t *testing.T) {
 	if status, body := s.request(http.MethodGet, at, ""); status != http.StatusOK || body != "content" {
 		t.Errorf("%d %s", status, body)
 	}
-	nobody := newSiteAs(t, everyone, "nobody")
-	nobody.ui.Artifacts = oneArtifact("content")
-	if status, body := nobody.request(http.MethodGet, at, ""); status != http.StatusForbidden {
+	other := newSiteAs(t, everyone, "without-rights")
+	other.ui.Artifacts = oneArtifact("content")
+	if status, body := other.request(http.MethodGet, at, ""); status != http.StatusForbidden {
 		t.Errorf("without rights: %d %s", status, body)
 	}
 }

@@ -95,8 +95,8 @@ func (s *Server) groups(may view.Filter, r *http.Request) (any, error) {
 	return view.NewGroups(s.Model.List(matching(may, all)), r.URL.Query().Get("by")), nil
 }
 
-// items lists items by ID. Parameters: kind, namespace, state, cluster, by and group, q (words), limit and after. With order=state
-// the worst come first, without further pages.
+// items lists items by ID. Parameters: kind, namespace, state, cluster, by and group, q (words), limit and after. With
+// order=state the worst come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)

@@ -13,7 +13,7 @@ const (
 	maxUsages    = 2000 // workloads whose usage is kept
 )
 
-// usage is what a workload used in each of the last minutes, the oldest first; -1 for a minute in which nobody looked.
+// usage is what a workload used in each of the last minutes, the oldest first; -1 for a minute without a request.
 type usage struct {
 	CPU    [usageMinutes]int64 `json:"cpu"`    // in 1/1000 of a core
 	Memory [usageMinutes]int64 `json:"memory"` // bytes
@@ -21,7 +21,8 @@ type usage struct {
 	last int64 // minute since 1970
 }
 
-// usages keeps what workloads used while somebody looks: each request adds what it read. The zero value is ready to use.
+// usages keeps what workloads used while pages show them: each request adds what it read. The zero value is ready to
+// use.
 type usages struct {
 	mu    sync.Mutex
 	known lru.Cache[string, *usage]

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/state"
 )
 
-func TestUsageIsKeptByMinuteWhileSomebodyLooks(t *testing.T) {
+func TestUsageIsKeptByMinuteWhileItIsShown(t *testing.T) {
 	var kept usages
 	at := time.Unix(6000, 0)
 	look := func(cpu int64, after time.Duration) *usage {
@@ -22,7 +22,7 @@ func TestUsageIsKeptByMinuteWhileSomebodyLooks(t *testing.T) {
 		t.Errorf("a minute later: %+v", got)
 	}
 	if got := look(8, 3*time.Minute); got.CPU[29] != 8 || got.CPU[28] != -1 || got.CPU[27] != -1 || got.CPU[26] != 7 {
-		t.Errorf("after nobody looked: %+v", got)
+		t.Errorf("after a time without requests: %+v", got)
 	}
 	if got := look(9, 48*time.Hour); got.CPU[29] != 9 || got.CPU[28] != -1 || got.CPU[0] != -1 {
 		t.Errorf("two days later: %+v", got)

@@ -1,5 +1,5 @@
 import { ScrollText, X } from 'lucide-preact';
-import { Node, Resource } from './api';
+import { Foreign, Node, Resource } from './api';
 import { Conditions, Events } from './conditions';
 import { useData } from './hooks';
 import { Icon, KindIcon } from './icons';
@@ -127,9 +127,14 @@ function NotFromGit({ of }: { of: Resource }) {
   if (of.foreign.length === 0) {
     return <Empty>All fields are from git.</Empty>;
   }
+  return <ForeignFields of={of.foreign} />;
+}
+
+// ForeignFields lists fields that others than the controllers set.
+export function ForeignFields({ of }: { of: Foreign[] }) {
   return (
     <ul class="plain rows">
-      {of.foreign.map((f) => (
+      {of.map((f) => (
         <li key={f.path + f.manager}>
           <code>{f.path}</code>
           <div class="line">

@@ -6,7 +6,7 @@ import { useNow } from './hooks';
 import { Icon, KindIcon, StateIcon } from './icons';
 import { codes } from './inline';
 import { partsOf } from './yaml';
-import { Link } from './router';
+import { Link, Place, setQuery } from './router';
 
 // Pill shows a state by word, icon and colour. Another word than that of the state may be shown.
 export function Pill({ state, children }: { state: State; children?: ComponentChildren }) {
@@ -301,9 +301,11 @@ export function DiffText({ children, label }: { children: string; label: string 
   );
 }
 
-// Tabs shows one of several parts.
-export function Tabs({ parts }: { parts: { name: string; count?: number; show: () => ComponentChildren }[] }) {
-  const [index, setIndex] = useState(0);
+// Tabs shows one of several parts. With a place, the address has which.
+export function Tabs({ parts, place }: { parts: { name: string; count?: number; show: () => ComponentChildren }[]; place?: Place }) {
+  const [chosen, setChosen] = useState('');
+  const index = Math.max(0, parts.findIndex((p) => p.name === (place ? place.query.get('tab') : chosen)));
+  const setIndex = (i: number) => (place ? setQuery(place, { tab: parts[i]?.name ?? '' }) : setChosen(parts[i]?.name ?? ''));
   const move = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
     if (step) {

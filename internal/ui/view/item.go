@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -294,6 +295,14 @@ func (i *Item) setContent(o reconcile.Object) {
 		}
 		if len(o.Status.History) > 0 {
 			i.Revision, i.Changed = o.Status.History[0].ChartVersion, o.Status.History[0].LastDeployed.Time
+		}
+	case *controlplanev1.ResourceSet:
+		i.Revision = o.Status.LastAppliedRevision
+		if o.Status.Inventory != nil {
+			i.Objects = len(o.Status.Inventory.Entries)
+		}
+		for _, h := range o.Status.History {
+			i.remember(h.LastReconciled.Time, h.Digest, stateOfReason(h.LastReconciledStatus))
 		}
 	case *imagev1.ImagePolicy:
 		if r := o.Status.LatestRef; r != nil {
