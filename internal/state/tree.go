@@ -217,8 +217,9 @@ func (t *treeReader) read(ctx context.Context, n *Node, gvk schema.GroupVersionK
 	}
 	if gvk.Group == "apps" || gvk.Group == "batch" {
 		pods, err := Pods(ctx, t.cluster, o)
-		if err != nil {
-			return // pods that the user may not list are left out
+		if apierrors.IsForbidden(err) {
+			n.Below = append(n.Below, &Node{Kind: "Pod", version: "v1", Namespace: n.Namespace, Name: "pods",
+				Status: StatusHidden, Message: "you may not list the pods of this namespace"})
 		}
 		for i := range pods {
 			n.Below = append(n.Below, podNode(&pods[i]))
