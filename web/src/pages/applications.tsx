@@ -178,9 +178,11 @@ function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; k
   return (
     <>
       <div class="line">
-        <p class="quiet" role="status">
-          {plural(first.total, kinds ? 'application' : 'object')}
-        </p>
+        {!query.has('group') && (
+          <p class="quiet" role="status">
+            {plural(first.total, kinds ? 'application' : 'object')}
+          </p>
+        )}
         {chosen.size > 0 && <ForAll ids={[...chosen]} onDone={() => setChosen(new Set())} />}
       </div>
       <section class="card">

@@ -151,7 +151,7 @@ export function LogPage({ place, id, isPart }: { place: Place; id: string; isPar
   return (
     <>
       {isPart ? (
-        <div class="line">{actions}</div>
+        <div class="part-actions">{actions}</div>
       ) : (
         <Heading title="Logs" icon={<Icon of={ScrollText} size={20} />} sub={<Owner id={id} />}>
           {actions}
