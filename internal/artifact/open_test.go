@@ -20,7 +20,8 @@ func TestOpenVerifiesADownload(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	f := &Fetcher{Client: server.Client()}
 	key := Key{Kind: "GitRepository", Namespace: "apps", Name: "repo"}
-	a := meta.Artifact{URL: server.URL + "/a.tar.gz", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("content")))}
+	a := meta.Artifact{URL: server.URL + "/a.tar.gz",
+		Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("content")))}
 	file, err := f.Open(t.Context(), key, a)
 	if err != nil {
 		t.Fatal(err)

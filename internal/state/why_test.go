@@ -31,15 +31,17 @@ func TestWhyFindsObjectsByWord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	applier := &view.Item{ID: view.ID("Kustomization", one, "apps"), Kind: "Kustomization", Namespace: one, Name: "apps"}
+	applier := &view.Item{ID: view.ID("Kustomization", one, "apps"), Kind: "Kustomization", Namespace: one,
+		Name: "apps"}
 	for query, want := range map[string]struct{ object, note string }{
-		"cm/" + once:                   {object: "ConfigMap/" + one + "/" + once},
-		"configmaps/" + once:           {object: "ConfigMap/" + one + "/" + once},
-		"ConfigMap/" + once:            {object: "ConfigMap/" + one + "/" + once},
-		"cm/" + one + "/" + once:       {object: "ConfigMap/" + one + "/" + once},
-		"cm/" + two + "/" + once:       {note: "There is no ConfigMap '" + once + "' in namespace '" + two + "'."},
-		"cm/" + once + "-none":         {note: "There is no ConfigMap '" + once + "-none' in any namespace."},
-		"cm/" + twice:                  {note: "Several namespaces have a ConfigMap '" + twice + "'. Ask for one of them"},
+		"cm/" + once:             {object: "ConfigMap/" + one + "/" + once},
+		"configmaps/" + once:     {object: "ConfigMap/" + one + "/" + once},
+		"ConfigMap/" + once:      {object: "ConfigMap/" + one + "/" + once},
+		"cm/" + one + "/" + once: {object: "ConfigMap/" + one + "/" + once},
+		"cm/" + two + "/" + once: {note: "There is no ConfigMap '" + once + "' in namespace '" + two + "'."},
+		"cm/" + once + "-none":   {note: "There is no ConfigMap '" + once + "-none' in any namespace."},
+		"cm/" + twice: {note: "Several namespaces have a ConfigMap '" + twice +
+			"'. Ask for one of them"},
 		"ns/" + one:                    {object: "Namespace/" + one},
 		"ns/" + one + "-none":          {note: "There is no Namespace '" + one + "-none'."},
 		"nothing-of-this-kind/" + once: {note: "Nothing that deploys matches."},
