@@ -15,7 +15,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/localrelease"
 	"github.com/sluice-gitops/sluice/internal/tracing"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -75,10 +77,21 @@ func (u *uiCommand) run(ctx context.Context) error {
 	if u.openBrowser {
 		openInBrowser(ctx, address)
 	}
+	cfg, err := u.Config()
+	if err != nil {
+		return err
+	}
+	artifacts, err := localrelease.NewFetcher(cfg)
+	if err != nil {
+		return err
+	}
+	templates := render.New(render.Options{Children: 1})
+	defer templates.Close()
 	log := funcr.New(func(_, text string) { u.Step("%s", term.OneLine(text)) }, funcr.Options{})
 	server := &ui.Server{Model: model, Login: login, Pages: frontend.Pages(), Version: Version, Log: log,
 		Now: time.Now, TraceURL: u.traces.URL, Namespace: u.Namespace(), Cluster: u.ContextName(),
-		Kubernetes: ui.KubernetesVersion(user.Cluster), Reviews: u.reviews}
+		Kubernetes: ui.KubernetesVersion(user.Cluster), Reviews: u.reviews, Artifacts: artifacts,
+		Templates: templates}
 	return server.Serve(ctx, l)
 }
 

@@ -72,16 +72,24 @@ func Fetch(ctx context.Context, c Cluster, kind string, key types.NamespacedName
 	if a == nil {
 		return nil, "", fmt.Errorf("%s has no artifact yet", what)
 	}
-	transport, err := newServiceTransport(c.Config)
+	fetcher, err := NewFetcher(c.Config)
 	if err != nil {
 		return nil, "", err
 	}
-	fetcher := &artifact.Fetcher{Client: &http.Client{Transport: transport}}
 	tree, err := fetcher.Fetch(ctx, artifact.Key{Kind: kind, Namespace: key.Namespace, Name: key.Name}, *a)
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot fetch the artifact of %s through the API server: %w", what, err)
 	}
 	return tree, a.Revision, nil
+}
+
+// NewFetcher returns a fetcher that reads the Services of a cluster through its API server.
+func NewFetcher(cfg *rest.Config) (*artifact.Fetcher, error) {
+	transport, err := newServiceTransport(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &artifact.Fetcher{Client: &http.Client{Transport: transport}}, nil
 }
 
 // localChart loads a chart from a directory or an archive.

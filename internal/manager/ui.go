@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/mcp"
@@ -46,7 +47,8 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	model := view.NewModel()
 	newServer := func() *ui.Server {
 		return &ui.Server{Model: model, Version: p.Version, Namespace: p.RuntimeNamespace, TraceURL: p.Traces.URL,
-			Kubernetes: ui.KubernetesVersion(clients), Now: p.GetClock().Now}
+			Kubernetes: ui.KubernetesVersion(clients), Now: p.GetClock().Now, Artifacts: p.storage.Fetcher,
+			Templates: render.New(render.Options{Children: 1})}
 	}
 	var once sync.Once
 	watch := func(ctx context.Context) { once.Do(func() { model.Watch(ctx, c, p.RuntimeNamespace) }) }

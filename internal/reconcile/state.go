@@ -34,7 +34,15 @@ func HeldCondition(o Object) *metav1.Condition {
 	return nil
 }
 
-// StateOf returns the state of an object, from its spec and its conditions.
+// isWaiting reports whether a change of the object waits at a gate. A closed gate alone holds nothing.
+func isWaiting(o Object) bool {
+	if g, ok := o.(Gated); ok && g.Held().Pending == nil {
+		return false
+	}
+	return HeldCondition(o) != nil
+}
+
+// StateOf returns the state of an object, from its spec and its status.
 func StateOf(o Object) State {
 	conditions := o.CommonStatus().Conditions
 	ready := apimeta.FindStatusCondition(conditions, TypeReady)
@@ -43,7 +51,7 @@ func StateOf(o Object) State {
 		return StateSuspended
 	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != meta.DependencyNotReadyReason:
 		return StateFailed
-	case HeldCondition(o) != nil, ready != nil && ready.Status == metav1.ConditionFalse:
+	case isWaiting(o), ready != nil && ready.Status == metav1.ConditionFalse:
 		return StateWaiting
 	case ready == nil, ready.Status == metav1.ConditionUnknown,
 		apimeta.IsStatusConditionTrue(conditions, TypeReconciling):

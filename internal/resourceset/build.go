@@ -155,6 +155,40 @@ func Render(ctx context.Context, by Renderer, obj *controlplanev1.ResourceSet,
 	return b.objects(len(b.steps)), nil
 }
 
+// Input is an input set, and the objects that are rendered with it.
+type Input struct {
+	Values  map[string]any
+	Objects []apply.Ref
+}
+
+// Inputs returns the input sets of a ResourceSet, and the objects of each. Without inputs it returns none.
+func Inputs(ctx context.Context, by Renderer, obj *controlplanev1.ResourceSet,
+	providers []expand.Provider) ([]Input, error) {
+	q := request(obj, providers)
+	if !q.HasInputs {
+		return nil, nil
+	}
+	sets, err := expand.Sets(q)
+	if err != nil {
+		return nil, buildFailed(err)
+	}
+	inputs := make([]Input, len(sets))
+	for i, s := range sets {
+		inputs[i].Values = s
+	}
+	result, err := by.Expand(ctx, fmt.Sprintf("ResourceSet '%s/%s'", obj.Namespace, obj.Name), q)
+	if err != nil {
+		return inputs, buildFailed(err)
+	}
+	for n, step := range result.Steps {
+		for i, o := range step {
+			in := &inputs[result.From[n][i]]
+			in.Objects = append(in.Objects, apply.RefOf(o))
+		}
+	}
+	return inputs, nil
+}
+
 // buildFailed returns an error of the spec or of the inputs. A retry does not help, unless the fault says so.
 func buildFailed(err error) error {
 	f := fault.As(err)

@@ -59,7 +59,7 @@ func toSelector(raw map[string]any) labels.Selector {
 	return selector
 }
 
-// selectorOfJobs returns what selects the pods of the last Jobs of a CronJob.
+// selectorOfJobs returns what selects the pods of the last Jobs of a CronJob; nil if it has none.
 func selectorOfJobs(ctx context.Context, c client.Reader, cron client.Object) (labels.Selector, error) {
 	var jobs batchv1.JobList
 	if err := c.List(ctx, &jobs, client.InNamespace(cron.GetNamespace()), client.Limit(maxJobs)); err != nil {
@@ -74,7 +74,7 @@ func selectorOfJobs(ctx context.Context, c client.Reader, cron client.Object) (l
 		names = append(names, j.Name)
 	}
 	if len(names) == 0 {
-		return labels.Nothing(), nil
+		return nil, nil //nolint:nilnil // no pods; in a request, labels.Nothing would select all pods
 	}
 	r, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, names)
 	if err != nil {

@@ -87,15 +87,16 @@ func ReadTree(ctx context.Context, c client.Client, o client.Object, compact, wh
 	if err != nil {
 		return nil, err
 	}
-	inventories := &inventoryReader{Reader: c}
+	inventories := &inventoryReader{Reader: c, elsewhere: map[string]bool{}}
 	top, err := lineage.Tree(ctx, inventories, apply.Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
 		Namespace: o.GetNamespace(), Name: o.GetName()}, compact)
 	if err != nil {
 		return nil, err
 	}
-	t := &treeReader{cluster: c, whole: whole, group: guard.NewGroup("health of a tree")}
+	t := &treeReader{cluster: c, whole: whole, elsewhere: inventories.elsewhere,
+		group: guard.NewGroup("health of a tree")}
 	t.group.SetLimit(treeRequests)
-	answer := &Tree{Top: t.node(ctx, top)}
+	answer := &Tree{Top: t.node(ctx, top, false)}
 	if err := t.group.Wait(); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,8 @@ func ReadTree(ctx context.Context, c client.Client, o client.Object, compact, wh
 type inventoryReader struct {
 	client.Reader
 	reads, entries int
-	omitted        int // entries above the limit
+	omitted        int             // entries above the limit
+	elsewhere      map[string]bool // objects that deploy to other clusters, by [idOf]
 }
 
 func (r *inventoryReader) Get(ctx context.Context, key client.ObjectKey, o client.Object,
@@ -128,6 +130,9 @@ func (r *inventoryReader) Get(ctx context.Context, key client.ObjectKey, o clien
 	}
 	if u, ok := o.(*unstructured.Unstructured); ok && err == nil {
 		r.shorten(u)
+		if _, isRemote, _ := unstructured.NestedMap(u.Object, "spec", "kubeConfig"); isRemote {
+			r.elsewhere[idOf(u.GetKind(), key.Namespace, key.Name)] = true
+		}
 	}
 	return err
 }
@@ -153,27 +158,35 @@ func (r *inventoryReader) shorten(o *unstructured.Unstructured) {
 type treeReader struct {
 	cluster   client.Reader
 	whole     bool
+	elsewhere map[string]bool
 	group     *guard.Group
 	total     int
 	explained atomic.Int64 // nodes whose reason was read
 }
 
-// node returns a node whose health is read in the background. It returns nil above the limit.
-func (t *treeReader) node(ctx context.Context, from *lineage.Node) *Node {
+func idOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// node returns a node whose health is read in the background, unless it is in another cluster. It returns nil above the
+// limit.
+func (t *treeReader) node(ctx context.Context, from *lineage.Node, isRemote bool) *Node {
 	t.total++
 	number := t.total
 	if t.total > MaxNodes && !t.whole {
 		for _, below := range from.Resources {
-			t.node(ctx, below) // counts
+			t.node(ctx, below, isRemote) // counts
 		}
 		return nil
 	}
 	gv, _ := schema.ParseGroupVersion(from.APIVersion)
 	n := &Node{Kind: from.Kind, Group: gv.Group, version: gv.Version, Namespace: from.Namespace, Name: from.Name}
 	for _, below := range from.Resources {
-		if b := t.node(ctx, below); b != nil {
+		if b := t.node(ctx, below, isRemote || t.elsewhere[idOf(n.Kind, n.Namespace, n.Name)]); b != nil {
 			n.Below = append(n.Below, b)
 		}
+	}
+	if isRemote {
+		n.Status, n.Message = StatusHidden, "it is in another cluster, which is not read"
+		return n
 	}
 	if number > MaxNodes {
 		return n
@@ -204,8 +217,9 @@ func (t *treeReader) read(ctx context.Context, n *Node, gvk schema.GroupVersionK
 	}
 	if gvk.Group == "apps" || gvk.Group == "batch" {
 		pods, err := Pods(ctx, t.cluster, o)
-		if err != nil {
-			return // pods that the user may not list are left out
+		if apierrors.IsForbidden(err) {
+			n.Below = append(n.Below, &Node{Kind: "Pod", version: "v1", Namespace: n.Namespace, Name: "pods",
+				Status: StatusHidden, Message: "you may not list the pods of this namespace"})
 		}
 		for i := range pods {
 			n.Below = append(n.Below, podNode(&pods[i]))

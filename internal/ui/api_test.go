@@ -29,7 +29,7 @@ func TestAPIIsDocumented(t *testing.T) {
 		}
 	}
 	served := append(slices.Collect(maps.Keys((&Server{}).handlers())), "GET /api/v1/stream", "GET /api/v1/logs/stream",
-		"GET /api/v1/reviews/stream",
+		"GET /api/v1/reviews/stream", "GET /api/v1/objects/{kind}/{namespace}/{name}/artifact",
 		"GET /api/v1/login") // of the login in a cluster
 	slices.Sort(routes)
 	slices.Sort(served)

@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/storage/driver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -76,6 +77,11 @@ func historyOf(o reconcile.Object, repository string) []version {
 		for _, h := range o.Status.History {
 			history = append(history, version{At: h.LastDeployed.Time, Status: h.Status, Version: h.Version,
 				Name: fmt.Sprintf("%s %s, version %d", h.ChartName, h.ChartVersion, h.Version), Text: h.Digest})
+		}
+	case *controlplanev1.ResourceSet:
+		for _, h := range o.Status.History {
+			history = append(history, version{At: h.LastReconciled.Time, Name: h.Digest, Status: h.LastReconciledStatus,
+				Text: fmt.Sprintf("%s objects from %s input sets", h.Metadata["resources"], h.Metadata["inputs"])})
 		}
 	case *gatingv1.Gate:
 		for _, h := range o.Status.History {

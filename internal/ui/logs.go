@@ -165,7 +165,7 @@ func podsOf(ctx context.Context, u *User, name string, key client.ObjectKey) ([]
 
 // podsBelow returns the pods of a tree in the namespaces where they are.
 func podsBelow(n *state.Node, found []corev1.Pod) []corev1.Pod {
-	if n.Kind == "Pod" {
+	if n.Kind == "Pod" && n.Status != state.StatusHidden {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name}}
 		for _, c := range n.Names {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c})

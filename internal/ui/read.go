@@ -86,8 +86,17 @@ func (s *Server) clusters(may view.Filter, _ *http.Request) (any, error) {
 	return map[string]any{"clusters": view.Clusters(s.Model.List(may))}, nil
 }
 
-// items lists items by ID. Parameters: kind, namespace, state and cluster, q (words), limit and after. With order=state
-// the worst come first, without further pages.
+// groups counts objects by namespace, source or label. Parameters: by, and the filters of items.
+func (s *Server) groups(may view.Filter, r *http.Request) (any, error) {
+	all := r.Clone(r.Context())
+	q := r.URL.Query()
+	q.Del("by")
+	all.URL.RawQuery = q.Encode()
+	return view.NewGroups(s.Model.List(matching(may, all)), r.URL.Query().Get("by")), nil
+}
+
+// items lists items by ID. Parameters: kind, namespace, state, cluster, by and group, q (words), limit and after. With
+// order=state the worst come first, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
@@ -120,12 +129,13 @@ func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 func matching(may view.Filter, r *http.Request) view.Filter {
 	q := r.URL.Query()
 	kinds, namespace, states, words := q["kind"], q.Get("namespace"), q["state"], strings.ToLower(q.Get("q"))
-	cluster := q.Get("cluster")
+	cluster, by, group := q.Get("cluster"), q.Get("by"), q.Get("group")
 	return func(i *view.Item) bool {
 		return (len(kinds) == 0 || slices.Contains(kinds, i.Kind)) &&
 			(namespace == "" || i.Namespace == namespace) &&
 			(len(states) == 0 || slices.Contains(states, string(i.State))) &&
 			(cluster == "" || i.Target() == cluster) &&
+			(by == "" || slices.Contains(i.By(by), group)) &&
 			(words == "" || i.Matches(words)) && may(i)
 	}
 }

@@ -29,6 +29,9 @@ type resource struct {
 	Owners     []string           `json:"owners"`              // IDs
 	AppliedBy  string             `json:"appliedBy,omitempty"` // ID
 	YAML       string             `json:"yaml"`                // values of Secrets are masked
+	Managed    string             `json:"managed,omitempty"`   // managed fields, as YAML
+	Foreign    []foreignField     `json:"foreign"`             // fields that are not from git
+	Declared   bool               `json:"declared"`            // whether it is known which fields are from git
 }
 
 // resource returns an object of any kind with the rights of the user. Parameters: group, kind, namespace and name.
@@ -59,7 +62,12 @@ func (s *Server) resource(ctx context.Context, u *User, r *http.Request) (any, e
 	if answer.Events, err = eventsOf(ctx, u, o.GetKind(), client.ObjectKeyFromObject(o)); err != nil {
 		answer.Events, answer.EventError = []event{}, explain(err)
 	}
+	managed := o.GetManagedFields()
 	mask(o)
+	answer.Foreign, answer.Declared = foreignFields(managed, o)
+	if text, err := yaml.Marshal(managed); err == nil && len(managed) > 0 {
+		answer.Managed = excerpt.Bytes(string(text), maxYAML)
+	}
 	text, err := yaml.Marshal(o.Object)
 	answer.YAML = excerpt.Bytes(string(text), maxYAML)
 	return answer, err

@@ -3,11 +3,16 @@ package ui
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
@@ -44,5 +49,61 @@ func TestResourceShowsAnObjectWithoutItsSecrets(t *testing.T) {
 		"/api/v1/resource?kind=Secret&name=x&namespace="+denied.namespace, "")
 	if status != http.StatusForbidden || !strings.Contains(body, "Ask an administrator") {
 		t.Errorf("without rights: %d %s", status, body)
+	}
+}
+
+func TestResourceShowsWhatIsNotFromGit(t *testing.T) {
+	s := newSite(t, everyone)
+	apply := func(manager, text string) {
+		t.Helper()
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.SetNamespace(s.namespace)
+		if err := s.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+			client.FieldOwner(manager)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const head = "apiVersion: v1\nmetadata: {name: x}\n"
+	at := "/api/v1/resource?namespace=" + s.namespace + "&name=x&kind="
+	apply("kubectl-edit", head+"kind: ConfigMap\ndata: {mine: by hand}\n")
+	if got := read[resource](s, at+"ConfigMap"); got.Declared {
+		t.Errorf("nothing declares it: %+v", got)
+	}
+	apply("kustomize-controller", head+"kind: ConfigMap\ndata: {also: git, ours: git}\n")
+	got := read[resource](s, at+"ConfigMap")
+	if !got.Declared || len(got.Foreign) != 1 || got.Foreign[0].Path != "data.mine" ||
+		got.Foreign[0].Value != `"by hand"` || got.Foreign[0].Manager != "kubectl-edit" {
+		t.Errorf("fields of others are %+v", got.Foreign)
+	}
+	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "x"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data": {"ours": "by hand"}}`))
+	if err := s.client.Patch(t.Context(), changed, patch, client.FieldOwner("kubectl-edit")); err != nil {
+		t.Fatal(err)
+	}
+	got = read[resource](s, at+"ConfigMap")
+	if len(got.Foreign) != 2 || got.Foreign[1].Path != "data.ours" || got.Foreign[1].Value != `"by hand"` {
+		t.Errorf("a declared field that was changed is not found: %+v", got.Foreign)
+	}
+	if !strings.Contains(got.Managed, "kubectl-edit") {
+		t.Errorf("managed fields are\n%s", got.Managed)
+	}
+	apply("kustomize-controller", head+"kind: Secret\ndata: {ours: YQ==}\n")
+	apply("kubectl-edit", head+"kind: Secret\ndata: {mine: aHVudGVyMg==}\n")
+	status, text := s.request(http.MethodGet, at+"Secret", "")
+	if status != http.StatusOK || strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") ||
+		!strings.Contains(text, `"path":"data.mine"`) {
+		t.Errorf("of a Secret: %d %s", status, text)
+	}
+	apply("kustomize-controller", head+"kind: Service\nspec: {ports: [{port: 80, name: a}], selector: {app: x}}\n")
+	apply("someone", head+"kind: Service\nspec: {ports: [{port: 81, name: b}]}\n")
+	ports := read[resource](s, at+"Service").Foreign
+	found := slices.ContainsFunc(ports, func(f foreignField) bool {
+		return strings.HasSuffix(f.Path, ".name") && f.Value == `"b"` && f.Manager == "someone"
+	})
+	if !found {
+		t.Errorf("an item of a list is not found by its key: %+v", ports)
 	}
 }

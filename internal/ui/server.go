@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/resourceset"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
@@ -80,6 +81,10 @@ type Server struct {
 	TraceURL string
 	// Reviews are reviews of pull requests; nil if there are none.
 	Reviews Reviews
+	// Templates renders ResourceSets, to say which object is of which input.
+	Templates resourceset.Renderer
+	// Artifacts reads artifacts of sources, after the user was allowed to read the source.
+	Artifacts Artifacts
 	// IsMCP is true if the requests come from the MCP server of this process: audit lines and writes say so.
 	IsMCP bool
 	Hosts []string // that requests may name; default: the address of the listener, and localhost
@@ -87,6 +92,8 @@ type Server struct {
 	streams    guard.Counter
 	logStreams guard.Counter
 	requests   guard.Counter
+	downloads  turns
+	usages     usages
 	heavy      turns
 	large      turns
 }
@@ -130,6 +137,7 @@ func (s *Server) server(ctx context.Context, addr string) *http.Server {
 // site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
 func (s *Server) Handler(addr string) http.Handler {
 	s.large.size, s.large.userSize = maxLarge, maxUserRequests
+	s.downloads.size, s.downloads.userSize = maxDownloads, maxUserDownloads
 	mux := http.NewServeMux()
 	s.Login.Routes(mux)
 	s.routes(mux)
@@ -205,6 +213,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/me":               s.me,
 		"GET /api/v1/overview":         s.filtered(s.overview),
 		"GET /api/v1/items":            s.filtered(s.items),
+		"GET /api/v1/groups":           s.filtered(s.groups),
 		"GET /api/v1/graph":            s.filtered(s.graph),
 		"GET /api/v1/why":              s.why,
 		"GET /api/v1/gates":            s.gates,
@@ -221,6 +230,8 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/workloads":        s.workloads,
 		"GET " + object:                s.object,
 		"GET " + object + "/tree":      s.tree,
+		"GET " + object + "/drift":     s.drift,
+		"GET " + object + "/inputs":    s.inputs,
 		"GET " + object + "/calendar":  s.calendar,
 		"GET " + object + "/diff":      s.diffVersions,
 		"POST " + object + "/{action}": s.act,
@@ -234,6 +245,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	for pattern, h := range s.handlers() {
 		mux.HandleFunc(pattern, s.answer(h))
 	}
+	mux.HandleFunc("GET /api/v1/objects/{kind}/{namespace}/{name}/artifact", s.artifact)
 	mux.HandleFunc("GET /api/v1/stream", s.stream)
 	mux.HandleFunc("GET /api/v1/logs/stream", s.streamLogs)
 	mux.HandleFunc("GET /api/v1/reviews/stream", s.streamReviews)

@@ -49,6 +49,7 @@ type workloadRow struct {
 	Revision string `json:"revision,omitempty"`
 	Subject  string `json:"subject,omitempty"`
 	Author   string `json:"author,omitempty"`
+	Used     *usage `json:"used,omitempty"` // in the last minutes
 }
 
 // workloads lists the workloads that objects of Sluice applied, the worst first, with the rights of the user.
@@ -93,7 +94,7 @@ func (s *Server) workloads(ctx context.Context, u *User, r *http.Request) (any, 
 }
 
 func (s *Server) workloadRow(w *state.Workload, may view.Filter) workloadRow {
-	row := workloadRow{Workload: w}
+	row := workloadRow{Workload: w, Used: s.usages.add(w, s.Now())}
 	app := s.Model.Get(w.Application, may)
 	if app == nil {
 		return row

@@ -335,6 +335,7 @@ export interface Workload {
   restartedAt?: string;
   cpu?: number; // 1/1000 of a core
   memory?: number; // bytes
+  used?: { cpu: number[]; memory: number[] }; // by minute, -1 if it is not known
   revision?: string;
   subject?: string;
   author?: string;
@@ -404,6 +405,38 @@ export interface Resource {
   owners: string[];
   appliedBy?: string;
   yaml: string;
+  managed?: string;
+  foreign: Foreign[];
+  declared: boolean;
+}
+
+// Foreign is a field that another client than the controllers set.
+export interface Foreign {
+  path: string;
+  value: string;
+  manager: string;
+  at?: string;
+}
+
+// Drift is what differs between git and the cluster, of all that an object applied.
+export interface Drift {
+  objects: { group?: string; kind: string; namespace?: string; name: string; missing?: boolean; hidden?: string; fields: Foreign[] }[];
+  equal: number;
+  omitted: number;
+}
+
+// Inputs are the input sets of a ResourceSet, and what each renders.
+export interface Inputs {
+  inputs: { from: string; id?: string; values: string; objects: string[]; count: number }[];
+  omitted: number;
+  error?: string;
+}
+
+// Groups are objects by namespace, source or label.
+export interface Groups {
+  groups: Group[];
+  omitted: number;
+  labels: string[];
 }
 
 export interface Tree {
@@ -537,6 +570,25 @@ function post(address: string, body: unknown): Promise<unknown> {
     headers: { 'Content-Type': 'application/json', 'X-Sluice-Csrf': csrf },
     body: JSON.stringify(body),
   });
+}
+
+// download saves a file of the API.
+export async function download(address: string): Promise<void> {
+  const response = await fetch('/api/v1/' + address);
+  if (!response.ok) {
+    await answer(response);
+  }
+  const name = /filename="?([^"]+)"?/.exec(response.headers.get('Content-Disposition') ?? '')?.[1] ?? 'artifact';
+  save(name, await response.blob());
+}
+
+// save lets the browser store a file.
+export function save(name: string, content: Blob) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 // act asks for an action on an object.

@@ -180,7 +180,7 @@ function Notices({ me }: { me: Me }) {
 function Content({ place, me }: { place: Place; me: Me }) {
   if (place.path.startsWith('/object/')) {
     const id = place.path.slice('/object/'.length).split('/').map(decodeURIComponent).join('/');
-    return <ObjectPage key={id} id={id} />;
+    return <ObjectPage key={id} id={id} place={place} />;
   }
   if (place.path.startsWith('/reviews/')) {
     const [repository = '', number = ''] = place.path.slice('/reviews/'.length).split('/').map(decodeURIComponent);

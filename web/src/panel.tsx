@@ -1,10 +1,10 @@
 import { ScrollText, X } from 'lucide-preact';
-import { Node, Resource } from './api';
+import { Foreign, Node, Resource } from './api';
 import { Conditions, Events } from './conditions';
 import { useData } from './hooks';
 import { Icon, KindIcon } from './icons';
 import { logsPath } from './pages/logs';
-import { Loading, ObjectLink, Pill, Tabs, Text } from './parts';
+import { Ago, Empty, Loading, ObjectLink, Pill, Tabs, YAMLText } from './parts';
 import { Link } from './router';
 import { flat, idOf, stateOf } from './tree';
 import { WorkloadAction, workloadActions } from './workload';
@@ -97,9 +97,54 @@ function More({ node }: { node: Node }) {
         parts={[
           { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
           { name: 'Events', count: data.events.length, show: () => <Events of={data.events} error={data.eventError} /> },
-          { name: 'Manifest', show: () => <Text label={`Manifest of ${node.name}`}>{data.yaml}</Text> },
+          { name: 'Manifest', show: () => <Manifest name={node.name} of={data} /> },
+          { name: 'Not from git', count: data.foreign.length, show: () => <NotFromGit of={data} /> },
         ]}
       />
     </div>
+  );
+}
+
+function Manifest({ name, of }: { name: string; of: Resource }) {
+  return (
+    <>
+      <YAMLText label={`Manifest of ${name}`}>{of.yaml}</YAMLText>
+      {of.managed && (
+        <details>
+          <summary>Managed fields</summary>
+          <YAMLText label={`Managed fields of ${name}`}>{of.managed}</YAMLText>
+        </details>
+      )}
+    </>
+  );
+}
+
+// NotFromGit lists what differs from git: fields that others set or changed.
+function NotFromGit({ of }: { of: Resource }) {
+  if (!of.declared) {
+    return <Empty>No controller of Sluice declares fields of this object.</Empty>;
+  }
+  if (of.foreign.length === 0) {
+    return <Empty>All fields are from git.</Empty>;
+  }
+  return <ForeignFields of={of.foreign} />;
+}
+
+// ForeignFields lists fields that others than the controllers set.
+export function ForeignFields({ of }: { of: Foreign[] }) {
+  return (
+    <ul class="plain rows">
+      {of.map((f) => (
+        <li key={f.path + f.manager}>
+          <code>{f.path}</code>
+          <div class="line">
+            <code>{f.value}</code>
+            <span class="quiet">
+              set by {f.manager} {f.at && <Ago at={f.at} />}
+            </span>
+          </div>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -5,7 +5,8 @@ import { Counts, Failure, Item, path, State, states } from './api';
 import { useNow } from './hooks';
 import { Icon, KindIcon, StateIcon } from './icons';
 import { codes } from './inline';
-import { Link } from './router';
+import { partsOf } from './yaml';
+import { Link, Place, setQuery } from './router';
 
 // Pill shows a state by word, icon and colour. Another word than that of the state may be shown.
 export function Pill({ state, children }: { state: State; children?: ComponentChildren }) {
@@ -264,6 +265,26 @@ export function Text({ children, label }: { children: string; label: string }) {
   );
 }
 
+const maxHighlighted = 4000; // lines
+
+// YAMLText shows YAML with its keys and values highlighted. A very long one is shown as it is.
+export function YAMLText({ children, label }: { children: string; label: string }) {
+  const lines = children.split('\n');
+  if (lines.length > maxHighlighted) {
+    return <Text label={label}>{children}</Text>;
+  }
+  return (
+    <pre tabIndex={0} aria-label={label} class="yaml">
+      {lines.map((line) => (
+        <>
+          {partsOf(line).map((p) => (p.look ? <span class={p.look}>{p.text}</span> : p.text))}
+          {'\n'}
+        </>
+      ))}
+    </pre>
+  );
+}
+
 // DiffText shows a diff; its signs are in the text, so that colours are not needed to read it. Lines that start in the
 // first column and are no change name an object.
 export function DiffText({ children, label }: { children: string; label: string }) {
@@ -280,9 +301,11 @@ export function DiffText({ children, label }: { children: string; label: string 
   );
 }
 
-// Tabs shows one of several parts.
-export function Tabs({ parts }: { parts: { name: string; count?: number; show: () => ComponentChildren }[] }) {
-  const [index, setIndex] = useState(0);
+// Tabs shows one of several parts. With a place, the address has which.
+export function Tabs({ parts, place }: { parts: { name: string; count?: number; show: () => ComponentChildren }[]; place?: Place }) {
+  const [chosen, setChosen] = useState('');
+  const index = Math.max(0, parts.findIndex((p) => p.name === (place ? place.query.get('tab') : chosen)));
+  const setIndex = (i: number) => (place ? setQuery(place, { tab: parts[i]?.name ?? '' }) : setChosen(parts[i]?.name ?? ''));
   const move = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
     if (step) {

@@ -13,8 +13,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
 )
 
-// inputCount is the key of the values of an expansion: the number of input sets.
-const inputCount = "inputs"
+// Keys of the values of an expansion: the number of input sets, and which of them each object is of.
+const (
+	inputCount = "inputs"
+	inputSets  = "from"
+)
 
 // Expand renders the templates of a ResourceSet, which name names, in a child. An error of the templates or inputs is
 // an [*Error]. Templates that take too long, or render too much, have a terminal error.
@@ -61,7 +64,16 @@ func expanded(r *Result) (*expand.Result, error) {
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	return out, nil
+	return out, setFrom(out, r.Values[inputSets])
+}
+
+// setFrom records which input set each object is of.
+func setFrom(out *expand.Result, from any) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &out.From)
 }
 
 // expand renders the templates of a ResourceSet. A step is sent as a file.
@@ -78,7 +90,11 @@ func (s *server) expand(request []byte) error {
 	if err != nil {
 		return s.send(nil, nil, err)
 	}
-	return s.send(files, fmt.Appendf(nil, `{"%s":%d}`, inputCount, result.Inputs), nil)
+	values, err := json.Marshal(map[string]any{inputCount: result.Inputs, inputSets: result.From})
+	if err != nil {
+		return err
+	}
+	return s.send(files, values, nil)
 }
 
 // stepFiles returns the objects of each step as JSON.

@@ -37,6 +37,7 @@ type Step struct {
 type Result struct {
 	Inputs int                            // the number of input sets
 	Steps  [][]*unstructured.Unstructured // the objects of each step
+	From   [][]int                        // the number of the input set of each object; 0 without inputs
 }
 
 // Expand renders all templates with all inputs. Errors are about the request, and quote it in parts.
@@ -51,14 +52,14 @@ func Expand(q Request) (*Result, error) {
 	}
 	e := expansion{sets: sets, left: MaxText, seen: map[string]int{}}
 	for n, s := range q.Steps {
-		e.step, e.objects = n, nil
+		e.step, e.objects, e.from = n, nil, nil
 		if err := e.expand(s); err != nil {
 			if s.Name != "" {
 				return nil, fmt.Errorf("step '%s': %w", s.Name, err)
 			}
 			return nil, err
 		}
-		r.Steps = append(r.Steps, e.objects)
+		r.Steps, r.From = append(r.Steps, e.objects), append(r.From, e.from)
 	}
 	return r, nil
 }
@@ -70,6 +71,7 @@ type expansion struct {
 	seen    map[string]int // the step that has an object
 	step    int
 	objects []*unstructured.Unstructured
+	from    []int // the input sets of the objects
 }
 
 func (e *expansion) expand(s Step) error {
@@ -94,7 +96,7 @@ func (e *expansion) render(name, text string) error {
 	if err != nil {
 		return err
 	}
-	for _, set := range e.sets {
+	for n, set := range e.sets {
 		text, err := t.render(set, &e.left)
 		if err != nil {
 			return fmt.Errorf("%w%s", err, set)
@@ -104,7 +106,7 @@ func (e *expansion) render(name, text string) error {
 			return fmt.Errorf("%s is not valid YAML when it is rendered%s: %w", name, set, err)
 		}
 		for _, o := range objects {
-			if err := e.add(o); err != nil {
+			if err := e.add(o, n); err != nil {
 				return fmt.Errorf("%s%s: %w", name, set, err)
 			}
 		}
@@ -115,8 +117,8 @@ func (e *expansion) render(name, text string) error {
 // excluded is the annotation that leaves an object out.
 const excluded = "fluxcd.controlplane.io/reconcile"
 
-// add adds an object, unless it was rendered before or excludes itself.
-func (e *expansion) add(o *unstructured.Unstructured) error {
+// add adds an object of an input set, unless it was rendered before or excludes itself.
+func (e *expansion) add(o *unstructured.Unstructured, from int) error {
 	if o.GetAPIVersion() == "" || o.GetKind() == "" {
 		return errors.New("an object has no apiVersion or no kind")
 	}
@@ -131,7 +133,7 @@ func (e *expansion) add(o *unstructured.Unstructured) error {
 		return fmt.Errorf("%s '%s' is also in an earlier step", gvk.Kind, o.GetName())
 	case !isKnown:
 		e.seen[key] = e.step
-		e.objects = append(e.objects, o)
+		e.objects, e.from = append(e.objects, o), append(e.from, from)
 	}
 	return nil
 }

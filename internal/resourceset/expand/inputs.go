@@ -34,6 +34,16 @@ func (s inputSet) String() string {
 	return ""
 }
 
+// Sets returns the input sets of a request, in the order of [Result.From].
+func Sets(q Request) ([]map[string]any, error) {
+	sets, err := combine(q)
+	out := make([]map[string]any, len(sets))
+	for i, s := range sets {
+		out[i] = s
+	}
+	return out, err
+}
+
 // combine returns the input sets that the templates are rendered with.
 func combine(q Request) ([]inputSet, error) {
 	var names []string

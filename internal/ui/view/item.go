@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
@@ -64,6 +65,7 @@ const (
 	maxWaiting  = 100
 	maxRevision = 300 // bytes
 	maxPast     = 10
+	maxLabels   = 10 // that groups can be made of
 )
 
 // Item is what lists, graphs and counts show of an object.
@@ -93,6 +95,7 @@ type Item struct {
 	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
 	Generation int64     `json:"generation"`
 	Attempted  string    `json:"attempted,omitempty"`  // revision of the last apply, of a Kustomization
+	Labels     []string  `json:"labels,omitempty"`     // as key=value, without those of the toolkit
 	Deleting   time.Time `json:"deleting,omitzero"`    // when its deletion was requested
 	Finalizers []string  `json:"finalizers,omitempty"` // that hold its deletion
 
@@ -212,9 +215,30 @@ func (i *Item) setRelations(o reconcile.Object) {
 	if m := lineage.ManagerOf(o); m != nil {
 		i.AppliedBy = ID(m.Kind, m.Namespace, m.Name)
 	}
+	i.setLabels(o.GetLabels())
 	for _, refs := range []*[]string{&i.Sources, &i.DependsOn, &i.Gates} {
 		*refs = (*refs)[:min(len(*refs), maxRefs)]
 	}
+}
+
+// setLabels records the first labels by key, without those that say what applied the object.
+func (i *Item) setLabels(all map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		domain, _, _ := strings.Cut(key, "/")
+		if !lineage.IsToolkitGroup(domain) && len(i.Labels) < maxLabels {
+			i.Labels = append(i.Labels, key+"="+all[key])
+		}
+	}
+}
+
+// Label returns the value of a label; empty if the object does not have it.
+func (i *Item) Label(key string) string {
+	for _, l := range i.Labels {
+		if k, value, _ := strings.Cut(l, "="); k == key {
+			return value
+		}
+	}
+	return ""
 }
 
 // setHeld records the gates of an object, what waits at them, and how they made it go back.
@@ -271,6 +295,14 @@ func (i *Item) setContent(o reconcile.Object) {
 		}
 		if len(o.Status.History) > 0 {
 			i.Revision, i.Changed = o.Status.History[0].ChartVersion, o.Status.History[0].LastDeployed.Time
+		}
+	case *controlplanev1.ResourceSet:
+		i.Revision = o.Status.LastAppliedRevision
+		if o.Status.Inventory != nil {
+			i.Objects = len(o.Status.Inventory.Entries)
+		}
+		for _, h := range o.Status.History {
+			i.remember(h.LastReconciled.Time, h.Digest, stateOfReason(h.LastReconciledStatus))
 		}
 	case *imagev1.ImagePolicy:
 		if r := o.Status.LatestRef; r != nil {

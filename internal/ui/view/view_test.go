@@ -151,19 +151,22 @@ func TestStateFollowsConditions(t *testing.T) {
 	reconciling := condition(reconcile.TypeReconciling, metav1.ConditionTrue, "Progressing")
 	for name, test := range map[string]struct {
 		suspended  bool
+		pending    *meta.Pending
 		conditions []metav1.Condition
 		want       State
 	}{
-		"new":         {want: Progressing},
-		"ready":       {conditions: []metav1.Condition{ready}, want: Ready},
-		"failed":      {conditions: []metav1.Condition{failed}, want: Failed},
-		"dependency":  {conditions: []metav1.Condition{dependency}, want: Waiting},
-		"held":        {conditions: []metav1.Condition{ready, held}, want: Waiting},
+		"new":        {want: Progressing},
+		"ready":      {conditions: []metav1.Condition{ready}, want: Ready},
+		"failed":     {conditions: []metav1.Condition{failed}, want: Failed},
+		"dependency": {conditions: []metav1.Condition{dependency}, want: Waiting},
+		"held": {conditions: []metav1.Condition{ready, held}, pending: &meta.Pending{Revision: "v2"},
+			want: Waiting},
+		"closed gate": {conditions: []metav1.Condition{ready, held}, want: Ready}, // no change waits at it
 		"reconciling": {conditions: []metav1.Condition{ready, reconciling}, want: Progressing},
 		"suspended":   {suspended: true, conditions: []metav1.Condition{ready}, want: Suspended},
 	} {
 		ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
-		ks.Spec.Suspend, ks.Status.Conditions = test.suspended, test.conditions
+		ks.Spec.Suspend, ks.Status.Conditions, ks.Status.Pending = test.suspended, test.conditions, test.pending
 		if got := Of(kind.ByName("Kustomization"), ks).State; got != test.want {
 			t.Errorf("%s: the state is %s, want %s", name, got, test.want)
 		}

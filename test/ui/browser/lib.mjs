@@ -77,6 +77,9 @@ export const object = (id) => '/object/' + id.split('/').map(encodeURIComponent)
 export const pages = [
   { name: 'overview', path: '/', has: 'legacy' },
   { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
+  { name: 'groups', path: '/applications?by=source', has: 'GitRepository/shop/app' },
+  { name: 'not-from-git', path: object('Kustomization/shop/web') + '?tab=Not+from+git', has: 'as in git' },
+  { name: 'application-logs', path: object('Kustomization/shop/worker') + '?tab=Logs', has: 'order taken' },
   { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
   { name: 'applications', path: '/applications', has: 'payments' },
   { name: 'objects', path: '/objects', has: 'payments' },

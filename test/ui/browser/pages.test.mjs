@@ -27,6 +27,7 @@ test(`every tab of an object is accessible in ${colorScheme} and shows its data`
     ['Events', 'ReconciliationSucceeded'],
     ['Resources', 'Pod'],
     ['History', 'main@sha1:'],
+    ['Not from git', 'as in git'],
     ['YAML', 'apiVersion: kustomize.toolkit.fluxcd.io/v1'],
     ['Conditions', 'Ready: True'],
   ]) {
@@ -168,7 +169,7 @@ test('keyboard: skip link, pages, tabs, picture and dialog', async () => {
   await page.goto(new URL(object('Kustomization/shop/web'), world.address).href);
   await page.getByRole('tab', { name: 'Resources' }).focus();
   await page.keyboard.press('ArrowRight');
-  await page.getByRole('tabpanel').getByText('Ready: True').first().waitFor();
+  await page.getByRole('tabpanel').getByText('as in git').first().waitFor();
   await page.getByRole('button', { name: 'Suspend' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();

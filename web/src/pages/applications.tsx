@@ -1,8 +1,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { act, get, Item, Me, Page, Past, State, states } from '../api';
+import { act, get, Group, Groups, Item, Me, Page, Past, State, states } from '../api';
 import { useData, useTitle } from '../hooks';
 import { KindIcon } from '../icons';
-import { Ago, Brief, Dot, Empty, Heading, Loading, objectPath, plural, Problem, Revision } from '../parts';
+import { Ago, Brief, Dot, Empty, Heading, Loading, objectPath, Pill, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
 import { useWindowRows } from '../virtual';
 
@@ -14,7 +14,8 @@ export function Applications({ place, me, kinds }: { place: Place; me: Me; kinds
   if (kinds && !query.has('kind')) {
     kinds.forEach((k) => query.append('kind', k));
   }
-  const { data, error } = useData<Page>('items?' + query.toString());
+  const isGrouped = query.has('by');
+  const { data, error } = useData<Page>(`items?${isGrouped ? 'limit=1&' : ''}${query.toString()}`, isGrouped ? () => false : undefined);
   return (
     <>
       <Heading title={title}>
@@ -29,7 +30,13 @@ export function Applications({ place, me, kinds }: { place: Place; me: Me; kinds
       </Heading>
       <Filters place={place} kinds={kinds ?? me.kinds} />
       <Problem error={error} />
-      {data ? <Pages key={query.toString()} first={data} query={query} kinds={!!kinds} /> : <Loading error={error} />}
+      {query.get('by') ? (
+        <Grouped query={query} />
+      ) : data ? (
+        <Pages key={query.toString()} first={data} query={query} kinds={!!kinds} />
+      ) : (
+        <Loading error={error} />
+      )}
     </>
   );
 }
@@ -67,8 +74,79 @@ function Filters({ place, kinds }: { place: Place; kinds: string[] }) {
         Namespace
         <input class="narrow" value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
       </label>
+      <GroupBy place={place} kinds={kinds} />
     </form>
   );
+}
+
+// GroupBy chooses what the objects are grouped by: a namespace, a source, or a label that one of them has.
+function GroupBy({ place, kinds }: { place: Place; kinds: string[] }) {
+  const q = new URLSearchParams(kinds.map((k) => ['kind', k]));
+  const { data } = useData<Groups>('groups?' + q.toString(), () => false);
+  const by = place.query.get('by') ?? '';
+  const labels = new Set(data?.labels);
+  if (by && by !== 'namespace' && by !== 'source') {
+    labels.add(by);
+  }
+  return (
+    <label>
+      Group by
+      <select value={by} onChange={(e) => setQuery(place, { by: e.currentTarget.value })}>
+        <option value="">nothing</option>
+        <option value="namespace">namespace</option>
+        <option value="source">source</option>
+        {[...labels].map((l) => (
+          <option value={l}>label {l}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+// Grouped shows the objects by namespace, source or label. The objects of a group are read when it is opened.
+function Grouped({ query }: { query: URLSearchParams }) {
+  const { data, error } = useData<Groups>('groups?' + query.toString());
+  if (!data) {
+    return <Loading error={error} />;
+  }
+  return (
+    <>
+      <p class="quiet" role="status">
+        {plural(data.groups.length, 'group')}
+        {data.omitted > 0 && `, ${data.omitted} more are not shown`}
+      </p>
+      {data.groups.length === 0 && <Empty>Nothing matches. Remove a filter, or look at all objects.</Empty>}
+      {data.groups.map((g, i) => (
+        <OneGroup key={`${query.get('by')} ${g.name}`} group={g} query={query} open={i === 0} />
+      ))}
+    </>
+  );
+}
+
+function OneGroup({ group, query, open: first }: { group: Group; query: URLSearchParams; open: boolean }) {
+  const [open, setOpen] = useState(first);
+  const by = query.get('by') ?? '';
+  const total = Object.values(group.counts).reduce((a, b) => a + b, 0);
+  return (
+    <details class="card group" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>
+        <strong>{group.name || `without ${by}`}</strong> <span class="quiet">{plural(total, 'object')}</span>
+        <span class="end line">
+          {states.filter((s) => group.counts[s]).map((s) => (
+            <Pill state={s}>{`${group.counts[s]} ${s}`}</Pill>
+          ))}
+        </span>
+      </summary>
+      {open && <InGroup query={query} group={group.name} />}
+    </details>
+  );
+}
+
+function InGroup({ query, group }: { query: URLSearchParams; group: string }) {
+  const of = new URLSearchParams(query);
+  of.set('group', group);
+  const { data, error } = useData<Page>('items?' + of.toString());
+  return data ? <Pages key={of.toString()} first={data} query={of} kinds={false} /> : <Loading error={error} />;
 }
 
 function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; kinds: boolean }) {
@@ -100,9 +178,11 @@ function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; k
   return (
     <>
       <div class="line">
-        <p class="quiet" role="status">
-          {plural(first.total, kinds ? 'application' : 'object')}
-        </p>
+        {!query.has('group') && (
+          <p class="quiet" role="status">
+            {plural(first.total, kinds ? 'application' : 'object')}
+          </p>
+        )}
         {chosen.size > 0 && <ForAll ids={[...chosen]} onDone={() => setChosen(new Set())} />}
       </div>
       <section class="card">

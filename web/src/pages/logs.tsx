@@ -1,5 +1,6 @@
 import { ChevronDown, ChevronRight, Download, Link2, ScrollText } from 'lucide-preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { save } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Icon, KindIcon } from '../icons';
 import { Empty, Heading, Loading, objectPath, plural, Problem } from '../parts';
@@ -114,7 +115,8 @@ export function Logs({ place }: { place: Place }) {
   return <LogPage key={`${q('kind')}/${q('namespace')}/${name}`} place={place} id={`${q('kind')}/${q('namespace')}/${name}`} />;
 }
 
-function LogPage({ place, id }: { place: Place; id: string }) {
+// LogPage is the logs of an object; without a heading it is a part of the page of the object.
+export function LogPage({ place, id, isPart }: { place: Place; id: string; isPart?: boolean }) {
   const q = (key: string) => place.query.get(key) ?? '';
   const [kind = '', namespace = '', name = ''] = id.split('/');
   const previous = q('previous') === 'true';
@@ -130,24 +132,31 @@ function LogPage({ place, id }: { place: Place; id: string }) {
     [log.lines, wanted, q('pod'), q('container')],
   );
   const shown = useMemo(() => (q('level') ? found.filter((l) => l.level === q('level')) : found), [found, q('level')]);
+  const actions = (
+    <span class="end buttons">
+      <span class="switch" role="group" aria-label="Containers">
+        <button aria-pressed={!previous} onClick={() => setQuery(place, { previous: '' })}>
+          Running
+        </button>
+        <button aria-pressed={previous} title="Of containers that ended before they were started again" onClick={() => setQuery(place, { previous: 'true' })}>
+          Previous
+        </button>
+      </span>
+      {!isPart && <CopyLink />}
+      <button onClick={() => save(`${namespace}-${name}.log`, fileOf(shown))} disabled={shown.length === 0}>
+        <Icon of={Download} size={14} /> Download
+      </button>
+    </span>
+  );
   return (
     <>
-      <Heading title="Logs" icon={<Icon of={ScrollText} size={20} />} sub={<Owner id={id} />}>
-        <span class="end buttons">
-          <span class="switch" role="group" aria-label="Containers">
-            <button aria-pressed={!previous} onClick={() => setQuery(place, { previous: '' })}>
-              Running
-            </button>
-            <button aria-pressed={previous} title="Of containers that ended before they were started again" onClick={() => setQuery(place, { previous: 'true' })}>
-              Previous
-            </button>
-          </span>
-          <CopyLink />
-          <button onClick={() => save(`${namespace}-${name}.log`, shown)} disabled={shown.length === 0}>
-            <Icon of={Download} size={14} /> Download
-          </button>
-        </span>
-      </Heading>
+      {isPart ? (
+        <div class="part-actions">{actions}</div>
+      ) : (
+        <Heading title="Logs" icon={<Icon of={ScrollText} size={20} />} sub={<Owner id={id} />}>
+          {actions}
+        </Heading>
+      )}
       <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
         <input type="search" class="wide" aria-label="Search" placeholder="Words, &quot;a phrase&quot;, -left -out" value={q('q')}
           onInput={(e) => setQuery(place, { q: e.currentTarget.value })} />
@@ -187,14 +196,9 @@ function CopyLink() {
   );
 }
 
-// save downloads lines as a text file.
-function save(name: string, lines: Line[]) {
-  const text = lines.map((l) => `${l.at} ${l.pod} ${l.container} ${l.text}\n`).join('');
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
+// fileOf returns lines as a text file.
+function fileOf(lines: Line[]): Blob {
+  return new Blob([lines.map((l) => `${l.at} ${l.pod} ${l.container} ${l.text}\n`).join('')], { type: 'text/plain' });
 }
 
 function Levels({ lines, chosen, onChoose }: { lines: Line[]; chosen: string; onChoose: (level: string) => void }) {

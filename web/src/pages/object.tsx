@@ -1,21 +1,24 @@
-import { Network, Table2 } from 'lucide-preact';
+import { Download, Network, Table2 } from 'lucide-preact';
 import { useRef, useState } from 'preact/hooks';
 import { ActionBar } from '../actions';
-import { Answer, Detail, get, Item, Node, path, ReleaseDiff, Reverted, Tree as Made } from '../api';
+import { Answer, Detail, download, get, Item, Node, path, ReleaseDiff, Reverted, Tree as Made } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Icon, KindIcon } from '../icons';
 import { Conditions, Events } from '../conditions';
-import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, shortRevision, Tabs, Text } from '../parts';
+import { Ago, Author, Brief, Card, DiffText, Dot, Empty, Heading, Loading, ObjectLink, Outside, Pill, plural, Problem, Revision, shortRevision, Tabs, YAMLText } from '../parts';
 import { Pipeline } from '../pipeline';
-import { Link } from '../router';
+import { Link, Place } from '../router';
 import { Panel } from '../panel';
 import { GoBack, GoBackNote } from '../rollback';
 import { flat, idOf, stateOf, Tree } from '../tree';
+import { NotFromGit } from './drift';
 import { GateBody, GateState } from './gate';
+import { InputSets } from './inputs';
+import { LogPage } from './logs';
 import { PendingChange } from './pending';
 
 // ObjectPage is everything about one object.
-export function ObjectPage({ id }: { id: string }) {
+export function ObjectPage({ id, place }: { id: string; place: Place }) {
   const [kind = '', namespace = '', ...rest] = id.split('/');
   useTitle(rest.join('/') || id);
   const waiting = useRef(new Set<string>());
@@ -60,7 +63,7 @@ export function ObjectPage({ id }: { id: string }) {
           </div>
         </section>
       )}
-      <Parts id={id} data={data} onDone={reload} />
+      <Parts id={id} data={data} place={place} onDone={reload} />
     </>
   );
 }
@@ -79,20 +82,28 @@ function Way({ id }: { id: string }) {
   );
 }
 
-function Parts({ id, data, onDone }: { id: string; data: Detail; onDone: () => void }) {
+// makers are the kinds of objects that apply others.
+const makers = ['Kustomization', 'HelmRelease', 'ResourceSet'];
+const sources = ['GitRepository', 'OCIRepository', 'Bucket', 'HelmChart', 'ExternalArtifact'];
+
+function Parts({ id, data, place, onDone }: { id: string; data: Detail; place: Place; onDone: () => void }) {
   const parts = [
     { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
     { name: 'Events', show: () => <Events of={data.events} error={data.eventError} /> },
     { name: 'History', show: () => <History id={id} data={data} onDone={onDone} /> },
     { name: 'YAML', show: () => <YAML text={data.yaml} /> },
   ];
-  if (data.item.objects) {
-    parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> });
+  if (makers.includes(data.item.kind) && data.item.objects) {
+    parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> }, { name: 'Not from git', show: () => <NotFromGit id={id} /> },
+      { name: 'Logs', show: () => <LogPage id={id} place={place} isPart /> });
+  }
+  if (data.item.kind === 'ResourceSet') {
+    parts.splice(data.item.objects ? 1 : 0, 0, { name: 'Inputs', show: () => <InputSets id={id} /> });
   }
   return (
     <div class="grid wide">
       <div>
-        <Tabs parts={parts} />
+        <Tabs parts={parts} place={place} />
         {data.pending && <PendingChange pending={data.pending} why={data.why} />}
         {data.diff && (
           <Card title="Changes in git">
@@ -108,12 +119,14 @@ function Parts({ id, data, onDone }: { id: string; data: Detail; onDone: () => v
 function Facts({ data }: { data: Detail }) {
   const item = data.item;
   const links = (ids?: string[]) => ids?.length && ids.map((i) => <div>{<ObjectLink id={i} />}</div>);
+  const files = [item.id, ...(item.sources ?? [])].filter((id) => sources.includes(id.split('/')[0] ?? ''));
   const facts: [string, unknown][] = [
     ['Message', item.message && <Brief text={item.message} />],
     ['Since', item.since && <Ago at={item.since} />],
     ['Revision', item.revision && <Revision of={item.revision} />],
     ['Commit', (item.subject || item.author) && <>{item.subject} <span class="quiet"><Author of={item.author} /></span></>],
     ['Built from', links(item.sources)],
+    ['Artifact', files.length > 0 && <Artifacts of={files} />],
     ['Depends on', links(item.dependsOn)],
     ['Gates', links(item.gates)],
     ['Applied by', links(item.appliedBy ? [item.appliedBy] : [])],
@@ -138,6 +151,21 @@ function Facts({ data }: { data: Detail }) {
         ))}
       </dl>
     </Card>
+  );
+}
+
+// Artifacts downloads what sources have now.
+function Artifacts({ of }: { of: string[] }) {
+  const [error, setError] = useState<Error>();
+  return (
+    <>
+      {of.map((id) => (
+        <button class="small" title={`What ${id} has now`} onClick={() => void download(`objects/${path(id)}/artifact`).then(() => setError(undefined), setError)}>
+          <Icon of={Download} size={14} /> {of.length > 1 ? id.split('/').pop() : 'Download'}
+        </button>
+      ))}
+      <Problem error={error} />
+    </>
   );
 }
 
@@ -184,7 +212,7 @@ function YAML({ text }: { text: string }) {
   const copy = () => navigator.clipboard?.writeText(text).then(() => setSaid('Copied'), () => setSaid('The browser refused'));
   return (
     <Card title="Manifest" extra={<span class="quiet">secrets are masked</span>} end={<button class="small" onClick={() => void copy()}>{said}</button>}>
-      <Text label="YAML">{text}</Text>
+      <YAMLText label="YAML">{text}</YAMLText>
     </Card>
   );
 }

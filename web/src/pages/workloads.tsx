@@ -5,6 +5,7 @@ import { useData, useTitle } from '../hooks';
 import { Icon, KindIcon } from '../icons';
 import { Ago, Author, Brief, Dot, Empty, Heading, Loading, objectPath, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
+import { Spark } from '../spark';
 import { cores, memory, shortImage } from '../units';
 import { WorkloadAction, workloadActions } from '../workload';
 import { logsPath } from './logs';
@@ -165,8 +166,16 @@ function Row({ of: w, usage, onDone }: { of: Workload; usage: boolean; onDone: (
           </>
         )}
       </td>
-      {usage && <td class="tight number">{w.cpu ? cores(w.cpu) : ''}</td>}
-      {usage && <td class="tight number">{w.memory ? memory(w.memory) : ''}</td>}
+      {usage && (
+        <td class="tight number">
+          <Spark of={w.used?.cpu} word={cores} /> {w.cpu ? cores(w.cpu) : ''}
+        </td>
+      )}
+      {usage && (
+        <td class="tight number">
+          <Spark of={w.used?.memory} word={memory} /> {w.memory ? memory(w.memory) : ''}
+        </td>
+      )}
       <td>
         <span class="line">
           <Link to={objectPath(w.application)}>{w.application.split('/').pop()}</Link>
