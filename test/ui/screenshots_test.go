@@ -55,13 +55,14 @@ func shrink(t *testing.T, folder string) {
 	}
 }
 
-// mostFrequent returns the colors that most pixels have.
+// mostFrequent returns the colors that most pixels have. Bright ones count more: those of states have few pixels.
 func mostFrequent(picture image.Image) color.Palette {
 	count := map[color.RGBA]int{}
 	bounds := picture.Bounds()
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			count[color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)]++
+			c := color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)
+			count[c] += 1 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B))/8
 		}
 	}
 	colors := make([]color.RGBA, 0, len(count))
