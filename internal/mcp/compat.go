@@ -222,7 +222,7 @@ func (s *Server) addCompatibleWrites() {
 		WithSource bool   `json:"with_source,omitempty" jsonschema:"reconcile its source first"`
 	}
 	for name, kind := range map[string]string{"reconcile_flux_kustomization": "Kustomization",
-		"reconcile_flux_helmrelease": "HelmRelease"} {
+		"reconcile_flux_helmrelease": "HelmRelease", "reconcile_flux_resourceset": "ResourceSet"} {
 		add(s, tool{name: name, title: "Reconcile a " + kind, output: done(), writes: true,
 			text: "Request a reconcile of a " + kind + " now. It does not wait for the result."},
 			func(ctx context.Context, u *ui.User, in named) (found, error) {

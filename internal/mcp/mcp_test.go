@@ -30,6 +30,14 @@ var forbidden = regexp.MustCompile(
 // documentedTool matches a row of the tables of tools, with its names.
 var documentedTool = regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\|")
 
+// fluxOperatorTools are the tools of the MCP server of Flux Operator: the page names those that we have, too, and says
+// why we leave others out.
+var fluxOperatorTools = []string{"get_flux_instance", "get_kubernetes_resources", "get_kubernetes_logs",
+	"get_kubernetes_metrics", "get_kubernetes_api_versions", "get_kubeconfig_contexts", "set_kubeconfig_context",
+	"search_flux_docs", "reconcile_flux_source", "reconcile_flux_kustomization", "reconcile_flux_helmrelease",
+	"reconcile_flux_resourceset", "suspend_flux_reconciliation", "resume_flux_reconciliation",
+	"apply_kubernetes_manifest", "delete_kubernetes_resource", "install_flux_instance"}
+
 func TestTools(t *testing.T) {
 	all := newSite(t, writes, func(o *mcp.Options) { o.Changes = noChanges{} })
 	page, err := os.ReadFile("../../docs/mcp.md")
@@ -64,9 +72,15 @@ func TestTools(t *testing.T) {
 	if !slices.Equal(documented, served) {
 		t.Errorf("documented are %q\nserved are %q", documented, served)
 	}
+	for _, name := range fluxOperatorTools {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("the page says nothing about the tool %s of Flux Operator", name)
+		}
+	}
 	slices.Sort(writing)
 	want := []string{"propose_change", "reconcile", "reconcile_flux_helmrelease", "reconcile_flux_kustomization",
-		"reconcile_flux_source", "resume", "resume_flux_reconciliation", "suspend", "suspend_flux_reconciliation"}
+		"reconcile_flux_resourceset", "reconcile_flux_source", "resume", "resume_flux_reconciliation", "suspend",
+		"suspend_flux_reconciliation"}
 	if !slices.Equal(writing, want) {
 		t.Errorf("tools without a read-only hint: %q", writing)
 	}
