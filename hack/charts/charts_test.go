@@ -172,6 +172,8 @@ func TestChartEqualsInstall(t *testing.T) {
 			}},
 		"ui with reviews": {values{"ui": values{"url": "https://a.example", "reviewSecret": "r"}},
 			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example", ReviewSecret: "r"} }},
+		"ui with agents": {values{"ui": values{"url": "https://a.example", "mcpURL": "https://m.example"}},
+			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example", MCPURL: "https://m.example"} }},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
 	}

@@ -44,7 +44,7 @@ func complete() install.Options {
 	o := install.Default("")
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
-		ClientSecret: anySecret, ReviewSecret: anyReview}
+		ClientSecret: anySecret, ReviewSecret: anyReview, MCPURL: "https://mcp.example.com"}
 	o.AutoShards, o.MaxReplicas = true, 10
 	o.Backend = install.Backend{Endpoint: "https://s3.example.com", Bucket: "sluice", Secret: anyBackendSecret}
 	return o
@@ -60,6 +60,7 @@ func newSource() (*source, error) {
 		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
 		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
 		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
+		".Values.ui.mcpURL":            func(o *install.Options) { o.UI.MCPURL = "" },
 		".Values.ui.reviewSecret":      func(o *install.Options) { o.UI.ReviewSecret = "" },
 		autoscalerCondition:            func(o *install.Options) { o.MaxReplicas = 0 },
 		backendCondition: func(o *install.Options) {

@@ -69,8 +69,8 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 // dependsOnValues reports whether an argument depends on values, so that a template by hand has it.
 func dependsOnValues(item any) bool {
 	text, _ := item.(string)
-	return strings.HasPrefix(text, "--ui-") || strings.HasPrefix(text, "--review-") ||
-		strings.HasPrefix(text, "--storage-backend-") || text == "--auto-shards"
+	return strings.HasPrefix(text, "--ui-") || strings.HasPrefix(text, "--mcp-") ||
+		strings.HasPrefix(text, "--review-") || strings.HasPrefix(text, "--storage-backend-") || text == "--auto-shards"
 }
 
 // replicas turns what depends on the number of replicas into templates.

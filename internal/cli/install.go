@@ -46,6 +46,8 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 		"Secret whose key 'client-secret' is the secret of --ui-oidc-client-id")
 	f.StringVar(&o.UI.ReviewSecret, "review-secret", "",
 		"review pull requests: Secret with review.yaml and the files that it names; see docs/review.md")
+	f.StringVar(&o.UI.MCPURL, "mcp-url", "",
+		"serve agents (MCP) in the cluster, at this URL that an Ingress leads from; see docs/mcp.md")
 	f.StringVar(&o.UI.UsernameClaim, "ui-oidc-username-claim", "", "claim with the user name (default: sub)")
 	f.StringVar(&o.UI.UsernamePrefix, "ui-oidc-username-prefix", "",
 		"prefix of user names, as of kube-apiserver (default: the issuer and # unless the claim is email; - for none)")

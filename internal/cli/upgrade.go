@@ -80,6 +80,7 @@ func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 		"ui-oidc-username-prefix": func() { to.UI.UsernamePrefix = o.UI.UsernamePrefix },
 		"ui-oidc-groups-claim":    func() { to.UI.GroupsClaim = o.UI.GroupsClaim },
 		"ui-oidc-groups-prefix":   func() { to.UI.GroupsPrefix = o.UI.GroupsPrefix },
+		"mcp-url":                 func() { to.UI.MCPURL = o.UI.MCPURL },
 		"review-secret":           func() { to.UI.ReviewSecret = o.UI.ReviewSecret },
 		"ui-token-login":          func() { to.UI.NoTokenLogin = o.UI.NoTokenLogin },
 		"watch-all-namespaces":    func() { to.WatchAll = o.WatchAll },

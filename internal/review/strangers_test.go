@@ -146,7 +146,8 @@ func reaching(t *testing.T, trap string) map[string]string {
 		"evil/sources/sources.yaml": "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: " +
 			"{name: fleet, namespace: shop}\nspec: {interval: 1m, url: \"" + trap +
 			"/org/x\", secretRef: {name: token}}\n---\napiVersion: source.toolkit.fluxcd.io/v1\n" +
-			"kind: HelmRepository\nmetadata: {name: evil, namespace: shop}\nspec: {interval: 1m, url: \"" + trap + "/charts\", secretRef: {name: token}}\n---\n" +
+			"kind: HelmRepository\nmetadata: {name: evil, namespace: shop}\nspec: {interval: 1m, url: \"" +
+			trap + "/charts\", secretRef: {name: token}}\n---\n" +
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: \"" +
 			strings.TrimPrefix(trap, "http://") + "/x:1\"}]}\n",
 		".gitmodules": "[submodule \"x\"]\n\tpath = x\n\turl = " + trap + "/x.git\n",

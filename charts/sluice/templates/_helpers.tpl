@@ -100,11 +100,15 @@
 {{- if not .Values.ui.tokenLogin }}
 - --ui-token-login=false
 {{- end }}
+{{- if .Values.ui.mcpURL }}
+- --mcp-addr=:9096
+- {{ printf "--mcp-external-url=%s" .Values.ui.mcpURL | quote }}
+{{- end }}
 {{- if .Values.ui.reviewSecret }}
 - --review-addr=:9097
 - --review-config=/etc/sluice-review/review.yaml
 {{- end }}
-{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret .Values.ui.reviewSecret }}
-{{- fail "ui.oidc and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
+{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret .Values.ui.mcpURL .Values.ui.reviewSecret }}
+{{- fail "ui.oidc, ui.mcpURL and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
 {{- end }}
 {{- end }}

@@ -29,6 +29,7 @@ type UI struct {
 	// ReviewSecret is the name of a Secret with the configuration of reviews and its files, see reviewFile. Without it,
 	// no pull requests are reviewed.
 	ReviewSecret string `json:"reviewSecret,omitempty"`
+	MCPURL       string `json:"mcpURL,omitempty"` // by which agents reach the MCP server; without it, there is none
 }
 
 const (
@@ -36,6 +37,7 @@ const (
 	uiPort      = 9095
 	uiDir       = "/etc/sluice-ui"
 	uiSecretKey = "client-secret" // of the Secret with the OIDC client's secret
+	mcpPort     = 9096
 	reviewPort  = 9097
 	reviewDir   = "/etc/sluice-review"
 	reviewFile  = "review.yaml" // key of the Secret with the configuration of reviews
@@ -68,6 +70,12 @@ func (u UI) validate() error {
 		GroupsClaim: cmp.Or(u.GroupsClaim, "groups"), GroupsPrefix: u.GroupsPrefix}
 	if _, err := o.External(); err != nil {
 		return fmt.Errorf("--ui-url: %w", err)
+	}
+	if o.MCPExternalURL = u.MCPURL; u.MCPURL != "" {
+		o.MCPAddr = fmt.Sprintf(":%d", mcpPort)
+		if _, err := o.MCPExternal(); err != nil {
+			return fmt.Errorf("--mcp-url: %w", err)
+		}
 	}
 	return o.Check() // its other flags have the same names here
 }
@@ -136,6 +144,9 @@ func (o Options) uiArgs() []string {
 	if o.UI.NoTokenLogin {
 		args = append(args, "--ui-token-login=false")
 	}
+	if o.UI.MCPURL != "" {
+		args = append(args, fmt.Sprintf("--mcp-addr=:%d", mcpPort), "--mcp-external-url="+o.UI.MCPURL)
+	}
 	if o.UI.ReviewSecret != "" {
 		args = append(args, fmt.Sprintf("--review-addr=:%d", reviewPort),
 			"--review-config="+path.Join(reviewDir, reviewFile))
@@ -150,6 +161,9 @@ func (o Options) addUI(pod *corev1.PodSpec) {
 	c.Ports = append(c.Ports, corev1.ContainerPort{Name: "ui", ContainerPort: uiPort})
 	if o.UI.ClientSecret != "" {
 		mountSecret(pod, "ui", o.UI.ClientSecret, uiDir)
+	}
+	if o.UI.MCPURL != "" {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "mcp", ContainerPort: mcpPort})
 	}
 	if o.UI.ReviewSecret != "" {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "review", ContainerPort: reviewPort})

@@ -42,14 +42,15 @@ func TestUIIsServedByOneDeployment(t *testing.T) {
 		}
 	}
 	for flag, ui := range map[string]UI{"--ui-url": {Issuer: "https://a"},
-		"--ui-url: \"http://a\" must start with https://": {URL: "http://a"},
-		"--ui-oidc-client-secret":                         {URL: "https://a", ClientSecret: "a b"},
-		"--ui-oidc-client-id":                             {URL: "https://a", Issuer: "https://a"},
-		"--ui-oidc-issuer":                                {URL: "https://a", Issuer: "http://a", ClientID: "c"},
-		"--ui-oidc-client-secret needs":                   {URL: "https://a", ClientSecret: "a"},
-		"--ui-oidc-username-claim needs --ui-oidc-issuer": {URL: "https://a", UsernameClaim: "email"},
-		"--ui-oidc-groups-prefix needs --ui-oidc-issuer":  {URL: "https://a", GroupsPrefix: "oidc:"},
-		"--ui-token-login=false needs":                    {URL: "https://a", NoTokenLogin: true},
+		"--ui-url: \"http://a\" must start with https://":  {URL: "http://a"},
+		"--mcp-url: \"http://a\" must start with https://": {URL: "https://a", MCPURL: "http://a"},
+		"--ui-oidc-client-secret":                          {URL: "https://a", ClientSecret: "a b"},
+		"--ui-oidc-client-id":                              {URL: "https://a", Issuer: "https://a"},
+		"--ui-oidc-issuer":                                 {URL: "https://a", Issuer: "http://a", ClientID: "c"},
+		"--ui-oidc-client-secret needs":                    {URL: "https://a", ClientSecret: "a"},
+		"--ui-oidc-username-claim needs --ui-oidc-issuer":  {URL: "https://a", UsernameClaim: "email"},
+		"--ui-oidc-groups-prefix needs --ui-oidc-issuer":   {URL: "https://a", GroupsPrefix: "oidc:"},
+		"--ui-token-login=false needs":                     {URL: "https://a", NoTokenLogin: true},
 		"must not start with 'system:'": {URL: "https://a", Issuer: "https://b", ClientID: "c",
 			UsernamePrefix: "system:"}} {
 		o := Default("v1")
