@@ -59,7 +59,6 @@ func providerName(n int) string { return fmt.Sprintf("p%d", n) }
 // BenchmarkResourceSet applies a ResourceSet with the inputs of 10 providers, 100 each, and five ConfigMaps for each
 // input, beside a bare loop. Then it changes one input, and then it changes nothing.
 func BenchmarkResourceSet(b *testing.B) {
-	define(b)
 	f := newFleet(b, 0, nil)
 	bare, err := dynamic.NewForConfig(testenv.Cluster(b))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/access"
@@ -53,6 +54,7 @@ type process struct {
 	mirrors      *git.Mirrors
 	membership   *kubeclient.Membership // nil unless replicas share all objects
 
+	kinds    []schema.GroupVersionKind     // that the process reconciles
 	services []func(context.Context) error // they run longer than the controllers
 	closers  []func()                      // in the order of creation
 }
@@ -213,5 +215,10 @@ func registerKind[T any, P interface {
 	reconcile.Object
 }](p *process, kind reconcile.Kind[P]) error {
 	kind.New, kind.Concurrent = func() P { return new(T) }, p.Concurrent
+	gvk, err := apiutil.GVKForObject(kind.New(), p.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	p.kinds = append(p.kinds, gvk)
 	return reconcile.Register(p.mgr, p.kernel, kind)
 }

@@ -34,7 +34,7 @@ func (p *process) addResourceSets(ctx context.Context) error {
 		return err
 	}
 	leftTo := p.fluxOperator().Running
-	return errors.Join(p.addInputProviders(ctx, leftTo),
+	return errors.Join(p.addFluxReport(leftTo), p.addInputProviders(ctx, leftTo),
 		registerKind(p, reconcile.Kind[*controlplanev1.ResourceSet]{
 			GroupKind: resourceset.GroupKind, GateBehavior: reconcile.HoldsSync, Finalizer: controlplanev1.Finalizer,
 			Step: controller, LeftTo: leftTo, DisabledReason: controlplanev1.ReconciliationDisabledReason,
