@@ -76,7 +76,8 @@ func (s *Service) inCluster(t *testing.T, live, source string) *recorder {
 	mapper.Add(gatingv1.GroupVersion.WithKind("Gate"), apimeta.RESTScopeNamespace)
 	var err error
 	s.Kubernetes = ReadOnly(&rest.Config{Host: api.URL})
-	if s.Client, err = client.New(s.Kubernetes, client.Options{Scheme: kubeclient.Scheme(), Mapper: mapper}); err != nil {
+	s.Client, err = client.New(s.Kubernetes, client.Options{Scheme: kubeclient.Scheme(), Mapper: mapper})
+	if err != nil {
 		t.Fatal(err)
 	}
 	target, err := apply.NewCluster(s.Kubernetes, apply.ClusterOptions{})
@@ -94,7 +95,8 @@ func reaching(t *testing.T, trap string) map[string]string {
 	t.Setenv("SOPS_AGE_KEY", sops.PrivateKey)
 	t.Setenv("VAULT_ADDR", trap)
 	t.Setenv("VAULT_TOKEN", "tok-of-vault")
-	encrypted := sops.Encrypt("yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: s\ndata:\n  plain: hunter2\n")
+	encrypted := sops.Encrypt("yaml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: s\ndata:\n  plain: hunter2\n")
 	vault := "sops:\n    hc_vault: [{vault_address: \"" + trap + "\", engine_path: x, key_name: y, enc: z}]"
 	applied := func(name, more string) string {
 		return strings.Replace(fmt.Sprintf(rootOf, name, "evil/"+name), "prune: true,", "prune: true, "+more, 1)
@@ -105,7 +107,8 @@ func reaching(t *testing.T, trap string) map[string]string {
 			", namespace: flux-system}\nspec: {interval: 1h, " + spec + "}\n"
 	}
 	inRepository := func(dir string) string {
-		return "chart: {spec: {chart: ./" + dir + ", sourceRef: {kind: GitRepository, name: fleet, namespace: flux-system}}}"
+		return "chart: {spec: {chart: ./" + dir +
+			", sourceRef: {kind: GitRepository, name: fleet, namespace: flux-system}}}"
 	}
 	set := func(name, spec string) string {
 		return "---\napiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSet\nmetadata: {name: " + name +
@@ -134,12 +137,12 @@ func reaching(t *testing.T, trap string) map[string]string {
 		"lookup/Chart.yaml": chart,
 		"lookup/templates/configmap.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: l}\ndata:\n  found: " +
 			"{{ lookup \"v1\" \"Secret\" \"flux-system\" \"token\" | toJson | quote }}\n",
-		"evil/sets/sets.yaml": set("external", "inputsFrom: [{kind: ResourceSetInputProvider, name: pulls}], resources: "+
-			"[{apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.id >>}}]") +
-			set("selected", "inputsFrom: [{kind: ResourceSetInputProvider, selector: {matchLabels: {a: b}}}], resources: "+
-				"[{apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.id >>}}]") +
-			set("copied", "inputs: [{id: \"1\"}], serviceAccountName: admin, resources: [{apiVersion: v1, kind: Secret, "+
-				"metadata: {name: copy, annotations: {fluxcd.controlplane.io/copyFrom: flux-system/token}}}]") +
+		"evil/sets/sets.yaml": set("external", "inputsFrom: [{kind: ResourceSetInputProvider, name: pulls}], "+
+			"resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.id >>}}]") +
+			set("selected", "inputsFrom: [{kind: ResourceSetInputProvider, selector: {matchLabels: {a: b}}}], "+
+				"resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.id >>}}]") +
+			set("copied", "inputs: [{id: \"1\"}], serviceAccountName: admin, resources: [{apiVersion: v1, "+
+				"kind: Secret, metadata: {name: copy, annotations: {fluxcd.controlplane.io/copyFrom: flux-system/token}}}]") +
 			"---\napiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSetInputProvider\nmetadata: {name: pulls, " +
 			"namespace: flux-system, labels: {a: b}}\nspec: {type: GitHubPullRequest, url: \"" + trap + "/org/x\", " +
 			"secretRef: {name: token}}\n",
@@ -177,8 +180,10 @@ func TestStrangersReachNothing(t *testing.T) {
 	}
 	for _, r := range api.requests() {
 		if !slices.Contains([]string{
-			"GET /apis/kustomize.toolkit.fluxcd.io/v1/kustomizations", "GET /apis/helm.toolkit.fluxcd.io/v2/helmreleases",
-			"GET /apis/source.toolkit.fluxcd.io/v1/gitrepositories", "GET /apis/gating.toolkit.fluxcd.io/v1alpha1/gates",
+			"GET /apis/kustomize.toolkit.fluxcd.io/v1/kustomizations",
+			"GET /apis/helm.toolkit.fluxcd.io/v2/helmreleases",
+			"GET /apis/source.toolkit.fluxcd.io/v1/gitrepositories",
+			"GET /apis/gating.toolkit.fluxcd.io/v1alpha1/gates",
 		}, r) {
 			t.Errorf("the cluster was asked %s", r)
 		}
@@ -224,7 +229,8 @@ func TestStrangersSeeNoVariables(t *testing.T) {
 	h.commit("evil", map[string]string{"web/app.yaml": fmt.Sprintf(configOf, "${live:=none}")})
 	h.open(1, "stranger", "evil", "Evil")
 	s := h.service(nil)
-	s.inCluster(t, `{"metadata":{"name":"web","namespace":"flux-system"},"spec":{"path":"web","prune":true,"interval":"1h",
+	s.inCluster(t, `{"metadata":{"name":"web","namespace":"flux-system"},"spec":{
+		"path":"web","prune":true,"interval":"1h",
 		"sourceRef":{"kind":"GitRepository","name":"fleet"},"postBuild":{"substitute":{"live":"hunter2"}},
 		"patches":[{"patch":"hunter3"}]}}`, `{"metadata":{"name":"fleet","namespace":"flux-system"},
 		"spec":{"url":"`+h.URL+`"}}`)
@@ -278,7 +284,8 @@ func TestNamesDoNoHarm(t *testing.T) {
 		}
 	}
 	for name, address := range d.Pages {
-		if !strings.HasPrefix(address, h.URL+"/src/commit/"+commit+"/") || strings.ContainsAny(address, "<>`|\"' \n\x1b") {
+		if !strings.HasPrefix(address, h.URL+"/src/commit/"+commit+"/") ||
+			strings.ContainsAny(address, "<>`|\"' \n\x1b") {
 			t.Errorf("%q links to %q", name, address)
 		}
 	}
