@@ -142,7 +142,8 @@ func reaching(t *testing.T, trap string) map[string]string {
 			set("selected", "inputsFrom: [{kind: ResourceSetInputProvider, selector: {matchLabels: {a: b}}}], "+
 				"resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: << inputs.id >>}}]") +
 			set("copied", "inputs: [{id: \"1\"}], serviceAccountName: admin, resources: [{apiVersion: v1, "+
-				"kind: Secret, metadata: {name: copy, annotations: {fluxcd.controlplane.io/copyFrom: flux-system/token}}}]") +
+				"kind: Secret, metadata: {name: copy, "+
+				"annotations: {fluxcd.controlplane.io/copyFrom: flux-system/token}}}]") +
 			"---\napiVersion: fluxcd.controlplane.io/v1\nkind: ResourceSetInputProvider\nmetadata: {name: pulls, " +
 			"namespace: flux-system, labels: {a: b}}\nspec: {type: GitHubPullRequest, url: \"" + trap + "/org/x\", " +
 			"secretRef: {name: token}}\n",
