@@ -3,14 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,44 +19,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-// giteaHost is a git server with the API of Gitea for pull requests.
-type giteaHost struct {
-	*testenv.Git
-	url string
-
-	mu    sync.Mutex
-	pulls []map[string]string
-}
-
-func newGiteaHost(t *testing.T) *giteaHost {
-	t.Helper()
-	h := &giteaHost{Git: testenv.NewGit(t)}
-	server, err := url.Parse(h.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	git := httputil.NewSingleHostReverseProxy(server)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !strings.HasPrefix(r.URL.Path, "/api/"):
-			git.ServeHTTP(w, r)
-		case r.Method == http.MethodGet:
-			_, _ = io.WriteString(w, "[]")
-		default:
-			var pull map[string]string
-			_ = json.NewDecoder(r.Body).Decode(&pull)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.pulls = append(h.pulls, pull)
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, `{"number": 7, "html_url": "http://host/o/r/pulls/7"}`)
-		}
-	}))
-	t.Cleanup(front.Close)
-	h.url = front.URL
-	return h
-}
 
 // agent starts `sluice mcp` and returns a client of the SDK that is connected by its standard input and output.
 func agent(t *testing.T, v environment, args ...string) *sdk.ClientSession {
@@ -108,10 +65,10 @@ func ask(t *testing.T, c *sdk.ClientSession, tool string, arguments any, fails b
 
 func TestAgentProposesAChange(t *testing.T) {
 	c, namespace := withDefinitions(t)
-	host := newGiteaHost(t)
+	host := testenv.NewGitea(t)
 	host.Init("o/r")
 	head := host.Commit("o/r", map[string]string{"app/a.yaml": configMap + "\"1\"\n"})
-	repository := host.url + "/o/r"
+	repository := host.Host + "/o/r"
 	clone := filepath.Join(t.TempDir(), "clone")
 	git := exec.CommandContext(t.Context(), "git", "clone", "-q", repository, clone)
 	if out, err := git.CombinedOutput(); err != nil {
@@ -148,11 +105,10 @@ func TestAgentProposesAChange(t *testing.T) {
 	if got = ask(t, session, "propose_change", change, false); !strings.Contains(got, "http://host/o/r/pulls/7") {
 		t.Errorf("the proposal is %s", got)
 	}
-	host.mu.Lock()
-	pull := host.pulls[0]
-	host.mu.Unlock()
+	pulls := host.Pulls()
+	pull := pulls[0]
 	branch := pull["head"]
-	if len(host.pulls) != 1 || pull["base"] != "main" || !strings.HasPrefix(branch, "sluice-mcp/add-a-configmap-") ||
+	if len(pulls) != 1 || pull["base"] != "main" || !strings.HasPrefix(branch, "sluice-mcp/add-a-configmap-") ||
 		!strings.Contains(pull["body"], "It was missing.") {
 		t.Errorf("the pull request is %v", pull)
 	}

@@ -87,3 +87,18 @@ func authorize(req *http.Request, kind Kind, c auth.GitCredentials) {
 		req.Header.Set("Authorization", "Bearer "+c.BearerToken)
 	}
 }
+
+// GitLogin returns how git logs in with a token, as the kind of the host documents it: a user name and a password, or a
+// bearer token. A token of Bitbucket may be USERNAME:APP_PASSWORD.
+func (k Kind) GitLogin(token string) (username, password, bearer string) {
+	name, secret, ok := strings.Cut(token, ":")
+	switch {
+	case k == BitbucketServer:
+		return "", "", token
+	case k == Bitbucket && ok:
+		return name, secret, ""
+	case k == Bitbucket:
+		return "x-token-auth", token, ""
+	}
+	return "oauth2", token, ""
+}

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	metricName = regexp.MustCompile(`\b(?:gotk|sluice)_[a-z_]+[a-z]\b`)
+	metricName = regexp.MustCompile(`\b(?:gotk|sluice|flux)_[a-z_]+[a-z]\b`)
 	fqName     = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
 

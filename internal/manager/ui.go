@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/listen"
 	"github.com/sluice-gitops/sluice/internal/mcp"
+	"github.com/sluice-gitops/sluice/internal/review"
 	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/incluster"
@@ -62,7 +63,7 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 		}
 	}
 	if p.UI.ServesMCP() {
-		return p.addMCP(cfg, newServer(), watch)
+		return p.addMCP(cfg, newServer(), reviews, watch)
 	}
 	return nil
 }
@@ -96,7 +97,9 @@ func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Ser
 }
 
 // addMCP adds the MCP server. Its requests have a user agent of their own, which the policies of gates refuse.
-func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, watch func(context.Context)) error {
+func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, reviews *review.Service,
+	watch func(context.Context)) error {
+
 	external, err := p.UI.MCPExternal()
 	if err != nil {
 		return fmt.Errorf("--mcp-external-url: %w", err)
@@ -113,7 +116,11 @@ func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, watch func(context
 	if err != nil {
 		return err
 	}
-	server := mcp.New(mcp.Options{UI: reader, AllowWrite: p.UI.MCPAllowWrite, Version: p.Version, Log: reader.Log})
+	tools := mcp.Options{UI: reader, AllowWrite: p.UI.MCPAllowWrite, Version: p.Version, Log: reader.Log}
+	if reviews != nil {
+		tools.Changes = mcp.NewReviewed(reviews)
+	}
+	server := mcp.New(tools)
 	o := mcp.HTTPOptions{Login: login, External: external, Issuer: p.UI.Issuer}
 	p.serve("serving the MCP server", func(ctx context.Context) error {
 		watch(ctx)

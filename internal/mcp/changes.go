@@ -9,10 +9,11 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/sluice-gitops/sluice/internal/githost/proposal"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
 
-// Changes computes and proposes changes of the repository that a clone is of.
+// Changes computes and proposes changes of repositories: that of a clone, or those that the server reviews.
 type Changes interface {
 	// Preview returns what a change would do.
 	Preview(ctx context.Context, u *ui.User, c Change) (any, error)
@@ -24,6 +25,9 @@ type Changes interface {
 
 // Change is a branch, or files on top of the branch that it lands on.
 type Change struct {
+	Repository string `json:"repository,omitempty" jsonschema:"name, if the server reviews several repositories"`
+	Namespace  string `json:"namespace,omitempty" jsonschema:"that the user may read, if not all"`
+
 	Base   string `json:"base,omitempty" jsonschema:"branch that the change lands on; main by default"`
 	Branch string `json:"branch,omitempty" jsonschema:"branch, tag or commit of the clone with the change"`
 	Files  []File `json:"files,omitempty" jsonschema:"instead of a branch: files that change"`
@@ -38,10 +42,28 @@ type File struct {
 
 // Proposal is a pull request to open.
 type Proposal struct {
+	Repository string // name; empty for the only one
+
 	Base    string
 	Title   string
 	Message string // of the commit and the pull request
 	Files   []File
+}
+
+// For returns the pull request that opens a proposal for a user.
+func (p Proposal) For(u *ui.User) proposal.Proposal {
+	return proposal.Proposal{Base: p.Base, Title: p.Title, Message: p.Message, Files: ContentsOf(p.Files), User: u.Name}
+}
+
+// ContentsOf returns the new contents of files by path; nil for one that is removed.
+func ContentsOf(files []File) map[string][]byte {
+	all := map[string][]byte{}
+	for _, f := range files {
+		if all[f.Path] = nil; !f.Delete {
+			all[f.Path] = append([]byte{}, f.Content...)
+		}
+	}
+	return all
 }
 
 const (
@@ -54,7 +76,7 @@ const (
 
 // errNoClone is the error for a change if the server has no clone to compute it in.
 var errNoClone = errors.New("changes are computed in a clone of the repository: start 'sluice mcp' in one, or with " +
-	"--clone")
+	"--clone; a server in the cluster needs --review-config")
 
 func (c Change) isGiven() bool { return c.Branch != "" || len(c.Files) > 0 }
 

@@ -133,16 +133,11 @@ func (m *Mirror) compact() error {
 	return os.RemoveAll(m.Dir)
 }
 
-// TokenLogin returns the login to fetch a repository with a token, as the kind of its host documents it. A token of
-// Bitbucket may be USERNAME:APP_PASSWORD.
+// TokenLogin returns the login to fetch a repository with a token; see [githost.Kind.GitLogin].
 func TokenLogin(kind githost.Kind, token string) transport.AuthMethod {
-	switch name, password, ok := strings.Cut(token, ":"); {
-	case kind == githost.BitbucketServer:
-		return &githttp.TokenAuth{Token: token}
-	case kind == githost.Bitbucket && ok:
-		return &githttp.BasicAuth{Username: name, Password: password}
-	case kind == githost.Bitbucket:
-		return &githttp.BasicAuth{Username: "x-token-auth", Password: token}
+	username, password, bearer := kind.GitLogin(token)
+	if bearer != "" {
+		return &githttp.TokenAuth{Token: bearer}
 	}
-	return &githttp.BasicAuth{Username: "oauth2", Password: token}
+	return &githttp.BasicAuth{Username: username, Password: password}
 }

@@ -23,7 +23,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/githost/proposal"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
@@ -170,12 +170,22 @@ func (r *Repository) readLogin(dir string) error {
 func (r *Repository) cloneLogin(apps *auth.GitHubApps, to http.RoundTripper) func(context.Context) (
 	transport.AuthMethod, error) {
 	return func(ctx context.Context) (transport.AuthMethod, error) {
-		if r.app == nil {
-			return preview.TokenLogin(r.Type, string(r.secret["token"])), nil
+		c, err := r.gitLogin(ctx, apps, to)
+		if c.BearerToken != "" {
+			return &githttp.TokenAuth{Token: c.BearerToken}, err
 		}
-		c, err := apps.Git(ctx, r.app, to)
 		return &githttp.BasicAuth{Username: c.Username, Password: c.Password}, err
 	}
+}
+
+// gitLogin returns the login of git.
+func (r *Repository) gitLogin(ctx context.Context, apps *auth.GitHubApps, to http.RoundTripper) (
+	c auth.GitCredentials, err error) {
+	if r.app != nil {
+		return apps.Git(ctx, r.app, to)
+	}
+	c.Username, c.Password, c.BearerToken = r.Type.GitLogin(string(r.secret["token"]))
+	return c, nil
 }
 
 func readSecret(dir, name string) (string, error) {
@@ -216,7 +226,9 @@ func (r *Repository) cloneURL() string {
 	return r.repository.CloneURL()
 }
 
-// allows reports whether the author of a pull request is in the list.
-func (r *Repository) allows(login string) bool {
-	return login != "" && slices.ContainsFunc(r.Authors, func(a string) bool { return strings.EqualFold(a, login) })
+// allows reports whether the author of a pull request is in the list. What an agent proposes has the login of the
+// server as its author, and no person has read it yet.
+func (r *Repository) allows(login, branch string) bool {
+	return login != "" && !strings.HasPrefix(branch, proposal.BranchPrefix) &&
+		slices.ContainsFunc(r.Authors, func(a string) bool { return strings.EqualFold(a, login) })
 }

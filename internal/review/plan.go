@@ -61,7 +61,7 @@ func decide(r *Repository, listed []githost.ListedRequest, bases map[string]stri
 		p.open[number] = l
 		k := has[number]
 		want := inputs{head: l.Commit, base: cmp.Or(bases[l.Base], k.inputs.base), cluster: cluster,
-			trusted: r.allows(l.Login)}
+			trusted: r.allows(l.Login, l.Branch)}
 		if urgent, due := k.due(want, now); due {
 			p.jobs = append(p.jobs, job{number: number, inputs: want, urgent: urgent,
 				pushed: k.inputs.head != want.head})

@@ -21,7 +21,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		known               *known
 		head, base, cluster string
-		login               string
+		login, branch       string
 		urgent, due         bool
 	}{
 		"a new one":                      {head: "h", urgent: true, due: true},
@@ -38,6 +38,8 @@ func TestDecide(t *testing.T) {
 		"it failed just now":             {known: &known{inputs: was, at: short, failed: true}},
 		"a person opens its page": {known: &known{inputs: was, at: short, evicted: true}, urgent: true,
 			due: true},
+		"an agent's branch": {known: &known{inputs: was, at: short}, branch: "sluice-mcp/add-1", urgent: true,
+			due: true},
 		"the author is not allowed now": {known: &known{inputs: was, at: short}, login: "eve", urgent: true,
 			due: true},
 	} {
@@ -50,7 +52,7 @@ func TestDecide(t *testing.T) {
 				return a
 			}
 			listed := []githost.ListedRequest{{Number: 1, Base: "main", Commit: or(c.head, "h"),
-				Login: or(c.login, "Mona")}, {Number: 2, Base: "other", Commit: "h"}}
+				Login: or(c.login, "Mona"), Branch: c.branch}, {Number: 2, Base: "other", Commit: "h"}}
 			bases := map[string]string{"main": or(c.base, "b")}
 			if c.base == "-" {
 				bases = nil

@@ -57,6 +57,7 @@ type Service struct {
 	names        []string // sorted
 	cluster      *preview.Cluster
 	registries   *registries
+	apps         *auth.GitHubApps
 	caches       map[bool]*preview.Cache // of allowed authors, and of strangers
 	hooks        chan struct{}
 
@@ -122,16 +123,16 @@ func New(o Options) (*Service, error) {
 		}
 		s.cluster = &preview.Cluster{Client: o.Client, Config: o.Kubernetes, Target: target}
 	}
-	apps := &auth.GitHubApps{Clock: o.Clock}
+	s.apps = &auth.GitHubApps{Clock: o.Clock}
 	for _, r := range o.Config.Repositories {
 		host, err := githost.New(githost.Options{Repository: r.repository, Transport: s.Transport, Secret: r.secret,
-			Apps: apps})
+			Apps: s.apps})
 		if err != nil {
 			return nil, fmt.Errorf("repository '%s': %w", r.Name, err)
 		}
 		s.repositories[r.Name] = &watched{config: r, host: host, woken: make(chan struct{}, 1), pulls: map[int]*entry{},
 			mirror: &preview.Mirror{Dir: filepath.Join(o.Dir, r.Name), URL: r.cloneURL(),
-				Login: r.cloneLogin(apps, s.Transport)}}
+				Login: r.cloneLogin(s.apps, s.Transport)}}
 		s.names = append(s.names, r.Name)
 	}
 	slices.Sort(s.names)

@@ -38,15 +38,22 @@ func (s *Server) maySeeReviews(ctx context.Context, u *User) error {
 	if s.Reviews == nil {
 		return NewError(http.StatusNotFound, "this server reviews no pull requests: see docs/review.md")
 	}
+	return CheckReviews(ctx, u, "get")
+}
+
+// CheckReviews returns an error unless the user has a right to reviews: get, to see them and to preview changes, or
+// create, to propose changes with the login of the server.
+func CheckReviews(ctx context.Context, u *User, verb string) error {
 	answer, err := u.Cluster.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: gatingv1.GroupVersion.Group,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: gatingv1.GroupVersion.Group,
 				Resource: ReviewsResource}}}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
 		return err
 	case !answer.Status.Allowed:
-		return NewError(http.StatusForbidden, "you may not see reviews. Ask an administrator for the right to get "+
+		may := map[string]string{"get": "see reviews", "create": "propose changes"}[verb]
+		return NewError(http.StatusForbidden, "you may not "+may+". Ask an administrator for the right to "+verb+" "+
 			ReviewsResource+" of API group "+gatingv1.GroupVersion.Group+" in all namespaces")
 	}
 	return nil

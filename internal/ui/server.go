@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
@@ -47,6 +48,7 @@ type User struct {
 	CanLogOut bool
 	Client    client.Client
 	Cluster   kubernetes.Interface
+	Config    *rest.Config // of the clients; nil if nothing is previewed for the user
 	// See returns a filter that accepts the items of the scopes which the user may list. It accepts no other items.
 	See func(ctx context.Context, scopes []view.Scope) (view.Filter, error)
 }

@@ -27,7 +27,8 @@ func (l *Login) Bearer(ctx context.Context, token string) (*ui.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ui.User{Name: who.Username, Groups: who.Groups, Client: p.client, Cluster: p.cluster, See: p.see}, nil
+	return &ui.User{Name: who.Username, Groups: who.Groups, Client: p.client, Cluster: p.cluster, Config: p.config,
+		See: p.see}, nil
 }
 
 func (l *Login) bearer(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {

@@ -81,6 +81,7 @@ type person struct {
 	user    *authenticationv1.UserInfo // as the API server sees requests of the clients
 	client  client.Client
 	cluster kubernetes.Interface
+	config  *rest.Config
 
 	slot   chan struct{} // held while rights are read
 	rights map[view.Scope]right
@@ -101,6 +102,7 @@ func (p *people) newPerson(who *authenticationv1.UserInfo) (*person, error) {
 		cfg.Impersonate.Groups = who.Groups
 		one.user.Groups = append(slices.Clone(who.Groups), authenticated)
 	}
+	one.config = cfg
 	var err error
 	if one.client, err = client.New(cfg, client.Options{Scheme: p.Scheme, Mapper: p.Mapper}); err != nil {
 		return nil, err
