@@ -102,7 +102,8 @@ func TestChangesOfReviewedRepositories(t *testing.T) {
 	s.create(&gatingv1.Gate{ObjectMeta: metav1.ObjectMeta{Name: "release"}, Spec: gatingv1.GateSpec{
 		Interval: meta.DurationOf(time.Hour), Default: gatingv1.Closed}})
 	changes := mcp.NewReviewed(s.reviewed(url))
-	change := map[string]any{"files": []map[string]any{{"path": "app/a.yaml", "content": configMap + "immutable: true\n"},
+	change := map[string]any{"files": []map[string]any{
+		{"path": "app/a.yaml", "content": configMap + "immutable: true\n"},
 		{"path": "app/b.yaml", "content": strings.Replace(configMap, "known", "added", 1)}}}
 	all := newSite(t, writes, func(o *mcp.Options) { o.Local.Config, o.Changes = s.config, changes })
 	session := all.connect()

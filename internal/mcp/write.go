@@ -58,8 +58,8 @@ func (s *Server) proposeChange(ctx context.Context, u *ui.User, in struct {
 	Message string `json:"message,omitempty" jsonschema:"why, for those who review it"`
 	Files   []File `json:"files" jsonschema:"files that change"`
 }) (found, error) {
-	p := Proposal{Repository: in.Repository, Base: in.Base, Title: strings.TrimSpace(in.Title), Message: strings.TrimSpace(in.Message),
-		Files: in.Files}
+	p := Proposal{Repository: in.Repository, Base: in.Base, Title: strings.TrimSpace(in.Title),
+		Message: strings.TrimSpace(in.Message), Files: in.Files}
 	if p.Base == "" {
 		p.Base = defaultBase
 	}
@@ -74,7 +74,8 @@ func (s *Server) proposeChange(ctx context.Context, u *ui.User, in struct {
 	if err := checkFiles(p.Files); err != nil {
 		return found{}, err
 	}
-	s.Log.Info("write by the MCP server", "user", u.Name, "action", "propose", "repository", p.Repository, "base", p.Base, "title", p.Title)
+	s.Log.Info("write by the MCP server", "user", u.Name, "action", "propose", "repository", p.Repository,
+		"base", p.Base, "title", p.Title)
 	address, err := s.Changes.Propose(ctx, u, p)
 	return found{value: map[string]string{"done": "propose", "url": address}}, err
 }

@@ -54,7 +54,8 @@ func (h *Host) Open(ctx context.Context, reader client.Reader, p Proposal) (stri
 		return "", err
 	}
 	return h.Client.OpenRequest(ctx, githost.Request{Head: branch, Base: p.Base, Title: p.Title,
-		Body: strings.TrimSpace(p.Message + "\n\nProposed by an agent for " + p.User + ". Review it before you merge.")})
+		Body: strings.TrimSpace(p.Message + "\n\nProposed by an agent for " + p.User +
+			". Review it before you merge.")})
 }
 
 var notInBranch = regexp.MustCompile(`[^a-z0-9]+`)
