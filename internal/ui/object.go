@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,11 +195,20 @@ func eventsOf(ctx context.Context, u *User, kind string, o types.NamespacedName)
 	events := []event{}
 	for _, e := range list.Items {
 		at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
-		events = append(events, event{At: at, Type: e.Type, Reason: e.Reason, Message: e.Message,
+		events = append(events, event{At: at, Type: typeOf(e.Type, e.Reason), Reason: e.Reason, Message: e.Message,
 			Count: max(e.Count, 1)})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return b.At.Compare(a.At) })
 	return events[:min(len(events), maxEvents)], nil
+}
+
+// typeOf returns the type by which an event is shown. While an object waits for its source, its event ArtifactFailed is
+// Normal, as that of Flux, so that an installation causes no alert; on the page of the object it is a warning.
+func typeOf(kind, reason string) string {
+	if strings.HasSuffix(reason, "Failed") {
+		return corev1.EventTypeWarning
+	}
+	return kind
 }
 
 // transition is a future change of a gate.
