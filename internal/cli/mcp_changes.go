@@ -19,9 +19,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/githost/proposal"
 	"github.com/sluice-gitops/sluice/internal/mcp"
 	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/proposal"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/sluice-gitops/sluice/internal/githost/proposal"
+	"github.com/sluice-gitops/sluice/internal/proposal"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
-	"github.com/sluice-gitops/sluice/internal/githost/proposal"
 	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/proposal"
 )
 
 // Change is a change of a repository without a pull request.

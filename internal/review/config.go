@@ -23,7 +23,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/githost/proposal"
+	"github.com/sluice-gitops/sluice/internal/proposal"
 	"github.com/sluice-gitops/sluice/internal/risk"
 )
 

@@ -2,7 +2,7 @@ package ui
 
 import "testing"
 
-// TestFailuresAreShownAsWarnings has reasons of https://fluxcd.io/flux/components/kustomize/kustomizations/ and of Helm.
+// TestFailuresAreShownAsWarnings has reasons of the kustomize-controller and the helm-controller of Flux.
 func TestFailuresAreShownAsWarnings(t *testing.T) {
 	for reason, want := range map[string]string{"ArtifactFailed": "Warning", "BuildFailed": "Warning",
 		"UpgradeFailed": "Warning", "ReconciliationSucceeded": "Normal", "DependencyNotReady": "Normal"} {
