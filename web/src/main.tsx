@@ -19,7 +19,7 @@ import { Reviews } from './pages/reviews';
 import { Why } from './pages/why';
 import { Workloads } from './pages/workloads';
 import { Palette } from './palette';
-import { Loading } from './parts';
+import { Loading, LogInElsewhere } from './parts';
 import { Link, Place, usePlace } from './router';
 import { Keys, more, pages, Shell, Side, Top } from './shell';
 import './style.css';
@@ -53,7 +53,12 @@ function Frame() {
   );
   useKeys(() => setAsks('find'), () => setAsks('keys'));
   const loggedOut = error instanceof Failure && error.status === 401;
-  if (loggedOut) {
+  const ended = loggedOut && data !== undefined; // while the page is shown: what was typed must not be lost
+  useEffect(() => {
+    addEventListener('focus', reload); // another tab may have logged in again, or out
+    return () => removeEventListener('focus', reload);
+  }, []);
+  if (loggedOut && !ended) {
     return (
       <main id="main">
         <Login error={error} />
@@ -62,6 +67,11 @@ function Frame() {
   }
   return (
     <>
+      {ended && (
+        <p role="alert" class="alert">
+          Your session has ended. <LogInElsewhere /> What you have typed stays here.
+        </p>
+      )}
       <Known place={place} me={data} error={error} connected={connected} onFind={() => setAsks('find')} />
       {asks === 'find' && <Palette onClose={() => setAsks(undefined)} onSaid={setSaid} />}
       {asks === 'keys' && <Keys onClose={() => setAsks(undefined)} />}

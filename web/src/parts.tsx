@@ -223,6 +223,15 @@ export function plural(n: number, one: string, many = one + 's'): string {
   return `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 }
 
+// LogInElsewhere leads to the login in another tab, so that this one keeps what was typed.
+export function LogInElsewhere() {
+  return (
+    <a href="/" target="_blank" rel="noopener">
+      Log in in another tab.
+    </a>
+  );
+}
+
 // Problem says that something failed.
 export function Problem({ error }: { error?: Error }) {
   if (!error) {
@@ -232,7 +241,7 @@ export function Problem({ error }: { error?: Error }) {
   return (
     <p role="alert" class="alert">
       {login ? 'You are not logged in: ' : ''}
-      {error.message}
+      {error.message} {login && <LogInElsewhere />}
     </p>
   );
 }

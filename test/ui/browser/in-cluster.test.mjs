@@ -116,6 +116,29 @@ test('a tenant cannot do what RBAC refuses, and is told why', async () => {
   await page.context().close();
 });
 
+test('a session that ends while a dialog is open: what was typed stays, and is sent after a login', async () => {
+  const page = await as('alice', object('Kustomization/shop/web'));
+  await page.getByRole('button', { name: 'Suspend' }).click();
+  await page.getByLabel('Reason').fill('an incident');
+  await page.context().clearCookies();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await dialog.getByRole('alert').getByText('You are not logged in').waitFor();
+  const other = page.context().waitForEvent('page');
+  await dialog.getByRole('link', { name: 'Log in in another tab' }).click();
+  const tab = await other;
+  await enter(tab, 'alice', world.password);
+  await tab.getByTitle('alice').waitFor();
+  await page.bringToFront();
+  await page.evaluate(() => window.dispatchEvent(new Event('focus')));
+  assert.equal(await page.getByLabel('Reason').inputValue(), 'an incident');
+  await eventually(async () => {
+    await dialog.getByRole('button', { name: 'Suspend' }).click();
+    await dialog.getByRole('alert').getByText('Ask an administrator').waitFor({ timeout: 2000 });
+  });
+  await page.context().close();
+});
+
 test('a user without rights sees no object', async () => {
   const page = await as('bob', '/objects');
   await page.getByText('0 objects').waitFor();
