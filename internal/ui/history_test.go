@@ -9,6 +9,7 @@ import (
 
 	common "helm.sh/helm/v4/pkg/release/common"
 	release "helm.sh/helm/v4/pkg/release/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -39,7 +40,9 @@ func manifestOf(kind, name, field, value string) string {
 func TestVersionsOfAHelmReleaseAreCompared(t *testing.T) {
 	s := newSite(t, everyone)
 	hr := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: helmv2.HelmReleaseSpec{
-		ChartRef: &helmv2.ChartReference{Kind: "OCIRepository", Name: "app"}}}
+		ChartRef:   &helmv2.ChartReference{Kind: "OCIRepository", Name: "app"},
+		ValuesFrom: []meta.ValuesReference{{Kind: "ConfigMap", Name: "defaults"}},
+		Values:     &apiextensionsv1.JSON{Raw: []byte(`{"replicas":3}`)}}}
 	s.create(hr)
 	hr.Status.StorageNamespace = s.namespace
 	for _, number := range []int{3, 2, 1} {
@@ -56,6 +59,10 @@ func TestVersionsOfAHelmReleaseAreCompared(t *testing.T) {
 	s.store(3, manifestOf("ConfigMap", "same", "data", "x")+manifestOf("ConfigMap", "changed", "data", "new")+
 		manifestOf("ConfigMap", "made", "data", "x")+manifestOf("Secret", "login", "stringData", "new-password"))
 	object := "/api/v1/objects/HelmRelease/" + s.namespace + "/app"
+	const values = "values:\n  replicas: 3\nvaluesFrom:\n- kind: ConfigMap\n  name: defaults\n"
+	if d := read[detail](s, object); d.Values != values {
+		t.Errorf("the values are %q", d.Values)
+	}
 	status, body := s.request(http.MethodGet, object+"/diff?from=2&to=3", "")
 	for _, want := range []string{`"object":"ConfigMap/changed","action":"configured","diff":"~ data.a: old → new"`,
 		`"object":"ConfigMap/gone","action":"deleted"`, `"object":"ConfigMap/made","action":"created"`,

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
@@ -62,6 +63,7 @@ type detail struct {
 	Actions    []string           `json:"actions"`
 	Handled    string             `json:"handled,omitempty"` // the last request of a reconcile that was handled
 	YAML       string             `json:"yaml"`
+	Values     string             `json:"values,omitempty"` // of a HelmRelease, as its spec has them, in YAML
 }
 
 // admitted is the last revision that gates let through.
@@ -137,6 +139,11 @@ func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, err
 	if d.Events, err = eventsOf(ctx, u, k.Name(), client.ObjectKeyFromObject(o)); err != nil {
 		d.EventError = explain(err)
 	}
+	if hr, ok := o.(*helmv2.HelmRelease); ok {
+		if d.Values, err = valuesOf(hr); err != nil {
+			return nil, err
+		}
+	}
 	text, err := yamlOf(u, o)
 	if err != nil {
 		return nil, err
@@ -169,6 +176,22 @@ func conditionsOf(o reconcile.Object) []metav1.Condition {
 		conditions[i].Message = excerpt.Bytes(conditions[i].Message, maxConditionRow)
 	}
 	return conditions
+}
+
+// valuesOf returns the values of a release and where others come from; empty if it has none.
+func valuesOf(hr *helmv2.HelmRelease) (string, error) {
+	declared := map[string]any{}
+	if hr.Spec.Values != nil {
+		declared["values"] = hr.Spec.Values
+	}
+	if len(hr.Spec.ValuesFrom) > 0 {
+		declared["valuesFrom"] = hr.Spec.ValuesFrom
+	}
+	if len(declared) == 0 {
+		return "", nil
+	}
+	text, err := yaml.Marshal(declared)
+	return excerpt.Bytes(string(text), maxYAML), err
 }
 
 // yamlOf returns an object as YAML with its kind, which typed clients leave out, and without managed fields.

@@ -286,6 +286,7 @@ export interface Detail {
   handled?: string;
   rollback?: Rollback;
   yaml: string;
+  values?: string;
 }
 
 // Rollback is what an object can go back to, or why it cannot.

@@ -93,6 +93,10 @@ function Parts({ id, data, place, onDone }: { id: string; data: Detail; place: P
     { name: 'History', show: () => <History id={id} data={data} onDone={onDone} /> },
     { name: 'YAML', show: () => <YAML text={data.yaml} /> },
   ];
+  const values = data.values;
+  if (values) {
+    parts.splice(3, 0, { name: 'Values', show: () => <YAML text={values} /> });
+  }
   if (makers.includes(data.item.kind) && data.item.objects) {
     parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> }, { name: 'Not from git', show: () => <NotFromGit id={id} /> },
       { name: 'Logs', show: () => <LogPage id={id} place={place} isPart /> });
