@@ -17,7 +17,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/auth"
 	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/mcp"
 	"github.com/sluice-gitops/sluice/internal/preview"
@@ -87,7 +86,7 @@ func (c *cloneChanges) SimulateGates(ctx context.Context, u *ui.User, change mcp
 		return nil, err
 	}
 	defer o.Cluster.Close()
-	return preview.DecisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, time.Now()), result, time.Now())
+	return preview.DecisionsAbout(ctx, o.Cluster.Client, result, time.Now())
 }
 
 // Propose implements [mcp.Changes].

@@ -34,7 +34,7 @@ func (s *simulateGates) runChange(ctx context.Context, args []string, at time.Ti
 	if err != nil {
 		return err
 	}
-	decisions, err := preview.DecisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, at), result, at)
+	decisions, err := preview.DecisionsAbout(ctx, o.Cluster.Client, result, at)
 	if err != nil {
 		return cluster.WithHint(err)
 	}

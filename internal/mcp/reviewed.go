@@ -32,7 +32,7 @@ func (r *Reviewed) Preview(ctx context.Context, u *ui.User, c Change) (any, erro
 // SimulateGates implements [Changes].
 func (r *Reviewed) SimulateGates(ctx context.Context, u *ui.User, c Change) (any, error) {
 	return r.compute(ctx, u, c, func(result *preview.Result, in *preview.Cluster) (any, error) {
-		return r.service.Decide(ctx, result, in)
+		return preview.DecisionsAbout(ctx, in.Client, result, r.service.Clock.Now())
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 )
@@ -40,10 +42,9 @@ func (o *AskingObject) Passes() bool {
 	return true
 }
 
-// DecisionsAbout returns what gates would decide about a previewed change.
-func DecisionsAbout(ctx context.Context, s *forecast.Simulation, r *Result, at time.Time) (*Decisions,
-	error) {
-
+// DecisionsAbout returns what the gates of a cluster would decide about a previewed change.
+func DecisionsAbout(ctx context.Context, cluster client.Reader, r *Result, at time.Time) (*Decisions, error) {
+	s := forecast.NewSimulation(cluster, at)
 	decisions := &Decisions{From: r.From, To: r.To, At: at, Objects: []*AskingObject{}, Notes: r.Notes}
 	for _, a := range r.Askers() {
 		asking, err := decisionsOf(ctx, s, a)

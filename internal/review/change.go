@@ -9,7 +9,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/preview"
 	"github.com/sluice-gitops/sluice/internal/proposal"
 )
@@ -63,12 +62,6 @@ func (s *Service) Preview(ctx context.Context, c Change, cluster *preview.Cluste
 		return nil, err
 	}
 	return preview.Run(ctx, o)
-}
-
-// Decide returns what gates would decide about a previewed change.
-func (s *Service) Decide(ctx context.Context, r *preview.Result, cluster *preview.Cluster) (*preview.Decisions, error) {
-	now := s.Clock.Now()
-	return preview.DecisionsAbout(ctx, forecast.NewSimulation(cluster.Client, now), r, now)
 }
 
 // Propose opens a pull request with the login of the repository. It returns its address.

@@ -18,7 +18,6 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/gate/forecast"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/preview"
 	"github.com/sluice-gitops/sluice/internal/redact"
@@ -68,8 +67,7 @@ func (s *Service) compute(ctx context.Context, t task, listed githost.ListedRequ
 	}
 	d := &Detail{Preview: result}
 	if o.Cluster != nil {
-		now := s.Clock.Now()
-		decisions, err := preview.DecisionsAbout(ctx, forecast.NewSimulation(o.Cluster.Client, now), result, now)
+		decisions, err := preview.DecisionsAbout(ctx, o.Cluster.Client, result, s.Clock.Now())
 		if err != nil {
 			return nil, err
 		}
