@@ -58,7 +58,7 @@ func (b *buildResourceSet) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	objects, err := localset.Render(ctx, reader, obj)
+	objects, err := localset.Render(ctx, nil, reader, obj)
 	if err != nil {
 		return err
 	}

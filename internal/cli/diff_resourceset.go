@@ -37,7 +37,7 @@ func (d *diffResourceSet) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	objects, err := localset.Render(ctx, reader, obj)
+	objects, err := localset.Render(ctx, nil, reader, obj)
 	if err != nil {
 		return err
 	}

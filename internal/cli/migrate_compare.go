@@ -221,7 +221,7 @@ func (c *comparer) resourceSet(ctx context.Context, key types.NamespacedName, _ 
 	if err := c.client.Get(ctx, key, obj); err != nil {
 		return nil, err
 	}
-	objects, err := localset.Render(ctx, c.client, obj)
+	objects, err := localset.Render(ctx, nil, c.client, obj)
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,8 @@ type Options struct {
 	// Placeholders replace values of Secrets before the chart is rendered, and lookup finds nothing: for changes that
 	// were not reviewed. May be nil.
 	Placeholders *redact.Placeholders
+
+	Renderer *render.Renderer // nil to start a process for the release
 }
 
 // Validate checks that the options agree. Its errors name the flags.
@@ -185,8 +187,11 @@ func (b *Builder) build(ctx context.Context, result *Result, placeholders *redac
 	}
 	request.KubeVersion, request.APIVersions = capabilities.KubeVersion.Version, capabilities.APIVersions
 	request.KubeMajor, request.KubeMinor = capabilities.KubeVersion.Major, capabilities.KubeVersion.Minor
-	renderer := render.New(render.Options{Children: 1})
-	defer renderer.Close()
+	renderer := b.options.Renderer
+	if renderer == nil {
+		renderer = render.New(render.Options{Children: 1})
+		defer renderer.Close()
+	}
 	rendered, err := renderer.Render(ctx, request)
 	if err != nil {
 		return nil, err

@@ -23,9 +23,9 @@ import (
 var ErrNoInputs = errors.New("its objects are not known")
 
 // Render returns the objects of a ResourceSet. The inputs of its providers are read by the reader. Data and checksums
-// of other objects are left out.
-func Render(ctx context.Context, reader client.Reader, obj *controlplanev1.ResourceSet) ([]*unstructured.Unstructured,
-	error) {
+// of other objects are left out. Without a renderer, it starts a process for this ResourceSet.
+func Render(ctx context.Context, renderer *render.Renderer, reader client.Reader, obj *controlplanev1.ResourceSet) (
+	[]*unstructured.Unstructured, error) {
 	providers, waiting, err := resourceset.Providers(ctx, reader, obj)
 	if waiting != nil {
 		return nil, errors.Join(ErrNoInputs, errors.New(waiting.String()))
@@ -33,8 +33,10 @@ func Render(ctx context.Context, reader client.Reader, obj *controlplanev1.Resou
 	if err != nil {
 		return nil, err
 	}
-	renderer := render.New(render.Options{Children: 1})
-	defer renderer.Close()
+	if renderer == nil {
+		renderer = render.New(render.Options{Children: 1})
+		defer renderer.Close()
+	}
 	return resourceset.Render(ctx, renderer, obj, providers)
 }
 

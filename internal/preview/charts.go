@@ -120,7 +120,7 @@ func (r *run) chartVersion(ctx context.Context, side *Snapshot, c *chart) string
 // if it has the declared one, or else it is fetched.
 func (r *run) render(ctx context.Context, side *Snapshot, obj *helmv2.HelmRelease, n *node[*helmv2.HelmRelease],
 	c *chart) (*localrelease.Result, error) {
-	options := localrelease.Options{Offline: r.Cluster == nil, Placeholders: r.placeholders,
+	options := localrelease.Options{Offline: r.Cluster == nil, Renderer: r.renderer, Placeholders: r.placeholders,
 		Files: func(ctx context.Context, kind string, key types.NamespacedName) (*artifact.Tree, error) {
 			return r.valuesTree(ctx, side, kind, key)
 		}}

@@ -60,7 +60,7 @@ func (r *run) renderSets(ctx context.Context,
 		if out[key] = x; x.obj.Schedule().Suspended {
 			continue
 		}
-		x.objects, x.err = localset.Render(ctx, withInputs{noProviders{}, inputs}, x.obj)
+		x.objects, x.err = localset.Render(ctx, r.renderer, withInputs{noProviders{}, inputs}, x.obj)
 		collect(x.objects)
 	}
 	return out

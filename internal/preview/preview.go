@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/decrypt"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
+	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/localbuild"
 	"github.com/sluice-gitops/sluice/internal/localset"
 	"github.com/sluice-gitops/sluice/internal/localsource"
@@ -104,6 +105,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := r.nameSources(); err != nil {
 		return nil, err
 	}
+	r.renderer = render.New(render.Options{Children: 1})
+	defer r.renderer.Close()
 	r.reader = r.newReader()
 	defer r.reader.Close()
 	var err error
@@ -131,6 +134,7 @@ type run struct {
 	named   []namedSource      // of --source
 	// placeholders stand for all values of Secrets: the change was not reviewed, so nothing in it may see a value.
 	placeholders *redact.Placeholders
+	renderer     *render.Renderer // of all charts and ResourceSets, so that they share a process
 	before       *localbuild.Builder
 	after        *localbuild.Builder
 	reader       *localsource.Reader         // of sources that are not this repository

@@ -131,7 +131,7 @@ func (r *run) planSet(ctx context.Context, n *node[*controlplanev1.ResourceSet],
 		return nil, nil
 	}
 	obj.Status = n.live.Status
-	objects, err := localset.Render(ctx, withInputs{r.Cluster.Client, r.inputs}, obj)
+	objects, err := localset.Render(ctx, r.renderer, withInputs{r.Cluster.Client, r.inputs}, obj)
 	if err != nil {
 		return nil, err
 	}
