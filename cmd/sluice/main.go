@@ -3,18 +3,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // time zones for gates where the system has none, as in the container image
 
 	"github.com/sluice-gitops/sluice/internal/cli"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 )
 
 func main() {
-	render.RunChild() // does not return in a process that renders charts
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -22,14 +19,5 @@ func main() {
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	stderr := os.Stderr
-	if len(args) > 0 && args[0] == "controller" { // it builds the same sources again and again
-		restore, err := filterStderr()
-		if err != nil {
-			fmt.Fprintf(stderr, "Error: cannot filter the standard error: %v\n", err)
-			return 1
-		}
-		defer restore()
-	}
-	return cli.Main(ctx, args, os.Stdin, os.Stdout, stderr)
+	return cli.Main(ctx, args, os.Stdin, os.Stdout, os.Stderr)
 }

@@ -14,9 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
-// Limits on the input of a build. Kustomize has no limits: a recursive alias crashes the process, aliases and bases can
-// expand exponentially, and its work grows with the square of the nesting depth, of the map size and of the number of
-// objects.
+// Limits on the input of a build, which this process parses. Kustomize has no limits, but those of its child process.
 const (
 	maxReads = 100_000  // file reads; repeated reads count, because bases can refer to the same bases many times
 	maxFile  = 16 << 20 // bytes of one file
@@ -26,10 +24,10 @@ const (
 	maxLists   = 4          // nesting depth of lists of objects
 	maxAliased = 50_000     // values that aliases add to a document
 	maxRepeats = 4 << 20    // bytes of text that aliases add to a document
-	maxValues  = 2_000_000  // of all documents; kustomize needs about half a KiB for each
+	maxValues  = 2_000_000  // of all documents
 	maxWork    = 50_000_000 // values copied, of all documents: about ten seconds
-	maxObjects = 10_000     // that kustomize compares with one another: about a minute
 	maxPairs   = 100_000    // of equal keys; the error of the library has a line for each
+	maxOutput  = 256 << 20  // bytes of all objects as JSON
 )
 
 // Text of up to this many bytes and keys, without aliases, is cheap to process and is not measured.
@@ -49,39 +47,53 @@ func keysIn(content []byte) int {
 
 // take counts a file of size bytes towards the limits, before the file is read.
 func (f *filesystem) take(name string, size int64) error {
-	f.reads++
-	f.input += size
-	if err := f.grow(f.needs()); err != nil {
-		return f.refuse(err)
+	err := f.limits.take(name, size)
+	if err == nil {
+		err = f.grow(f.needs())
 	}
-	switch {
-	case size > maxFile:
-		return f.refuse(refusal("%s has %d MiB; a build reads files of up to %d MiB", name, size>>20, maxFile>>20).
-			WithHint("Leave it out with .sourceignore or spec.ignore, or split it"))
-	case f.reads > maxReads:
-		return f.refuse(refusal("the build reads more than %d files, some of them over and over", maxReads).
-			WithHint("Look for bases that refer to the same bases more than once"))
-	case f.input > maxInput:
-		return f.refuse(refusal("the build reads more than %d MiB; %s is one file too many", maxInput>>20, name).
-			WithHint("Split it into several Kustomizations, and look for bases that refer to the same bases more " +
-				"than once"))
+	if err != nil {
+		return f.refuse(err)
 	}
 	return nil
 }
 
-// weighText refuses text that would cost kustomize far more time or memory than its length suggests.
+// limits count what a build reads. Kustomize reads a base as often as others list it.
+type limits struct {
+	reads    int
+	input    int64 // bytes
+	exceeded error // the first refusal
+}
+
+func (l *limits) take(name string, size int64) error {
+	l.reads++
+	l.input += size
+	var refused error
+	switch {
+	case size > maxFile:
+		refused = refusal("%s has %d MiB; a build reads files of up to %d MiB", name, size>>20, maxFile>>20).
+			WithHint("Leave it out with .sourceignore or spec.ignore, or split it")
+	case l.reads > maxReads:
+		refused = refusal("the build reads more than %d files, some of them over and over", maxReads).
+			WithHint("Look for bases that refer to the same bases more than once")
+	case l.input > maxInput:
+		refused = refusal("the build reads more than %d MiB; %s is one file too many", maxInput>>20, name).
+			WithHint("Split it into several Kustomizations, and look for bases that refer to the same bases more " +
+				"than once")
+	default:
+		return nil
+	}
+	if l.exceeded == nil {
+		l.exceeded = refused
+	}
+	return refused
+}
+
+// weighText refuses text that would cost far more time or memory than its length suggests when it is parsed.
 func (f *filesystem) weighText(name string, content []byte) error {
+	f.extent.documents += bytes.Count(content, []byte("\n---")) + 1
 	hasAliases := bytes.IndexByte(content, '&') >= 0 && bytes.IndexByte(content, '*') >= 0
-	if len(content) <= harmless && keysIn(content) <= harmlessKeys && !hasAliases && !mayCopy(content) {
-		n := documentsIn(content)
-		f.small += n
-		for range n {
-			f.effort.document(len(content) / (4 * n))
-		}
-		if err := f.checkEffort(name); err != nil {
-			return err
-		}
-		return f.collectText(name, content)
+	if len(content) <= harmless && keysIn(content) <= harmlessKeys && !hasAliases {
+		return nil
 	}
 	if err := yamlsize.CheckDirectives(content); err != nil {
 		return refusal("%s cannot be read", name).Because(err)
@@ -93,13 +105,8 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	weigh := func(doc *yaml.Node) error {
 		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
 		f.weight.add(w)
-		f.weight.objects++
 		if err == nil && f.weight.pairs > maxPairs {
 			err = refusal("%s is not valid YAML", name).Because(yamlsize.CheckKeys(doc))
-		}
-		f.effort.document(w.values)
-		if copies(doc) {
-			f.copying++
 		}
 		return err
 	}
@@ -107,10 +114,6 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return err
 	}
 	switch {
-	case f.share != 0 && f.weight.objects > maxObjects:
-		return refusal("kustomize would change more than %d objects; %s has too many", maxObjects, name).
-			WithHint("Split it into several Kustomizations, or remove what changes the objects: settings " +
-				"of the spec, and all fields except resources in kustomization.yaml")
 	case f.weight.values > maxValues:
 		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).
 			WithHint("Split it into several Kustomizations")
@@ -118,13 +121,64 @@ func (f *filesystem) weighText(name string, content []byte) error {
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
 	}
-	if err := f.checkEffort(name); err != nil {
+	return f.grow(f.needs()) // now, as no further file may be read
+}
+
+// weighParsed takes the memory for parsing a kustomization file, and refuses aliases that expand to much text.
+func (f *filesystem) weighParsed(name string, content []byte) error {
+	if err := f.takeParsed(content); err != nil {
 		return err
 	}
-	if err := f.grow(f.needs()); err != nil { // now, as no further file may be read
+	if err := yamlsize.Check(content); err != nil {
+		return refusal("%s cannot be read", name).Because(err)
+	}
+	return nil
+}
+
+// weighEncrypted takes the memory for decrypting a file, before it is known what its values are.
+func (f *filesystem) weighEncrypted(name string, content []byte) error {
+	mayBe := bytes.Contains(content, []byte("sops")) || bytes.Contains(content, []byte(decryptAnnotation))
+	if !f.secrets.active() || !mayBe || f.secrets.plain[name] != nil {
+		return nil
+	}
+	return f.takeParsed(content)
+}
+
+// takeParsed takes the memory for parsing a text as a whole, and gives it back but for the values that are kept.
+func (f *filesystem) takeParsed(content []byte) error {
+	if err := f.grow(f.needs() + yamlsize.Memory(content)); err != nil {
 		return err
 	}
-	return f.collectText(name, content)
+	f.keepValues()
+	return nil
+}
+
+// takeOutput takes the memory for an object before it is decoded. Patches, replacements and other settings may have put
+// one value into many fields.
+func (f *filesystem) takeOutput(what string, text []byte) error {
+	f.output += int64(len(text))
+	f.outputValues += jsonValues(text)
+	if f.output > maxOutput {
+		return refusal("the objects have more than %d MiB; %s is one too many", maxOutput>>20, what).
+			WithHint("Look for patches and replacements that put long texts into many objects")
+	}
+	return f.grow(f.needs())
+}
+
+// jsonValues returns the number of values of a JSON text.
+func jsonValues(text []byte) int {
+	values, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == ':' || c == '[' || c == '{'):
+			values++
+		}
+	}
+	return values
 }
 
 // allDocuments calls visit for all documents of a text that kustomize may be able to read: it splits documents by its
@@ -143,13 +197,11 @@ func allDocuments(content []byte, visit func(*yaml.Node) error) error {
 }
 
 const (
-	nodeBytes  = 200 // memory of a value while its text is measured
-	valueBytes = 640 // memory of a value that is only decoded
-	builtBytes = 300 // memory of a value of the result
-	inputBytes = 3   // memory for each byte that is read
-
-	kustomizeBytes = 2000 // memory of a value while kustomize works
-	pairBytes      = 1000 // memory for reporting a pair of equal keys
+	nodeBytes  = 200  // memory of a value while its text is measured
+	valueBytes = 640  // memory of a value that is only decoded
+	builtBytes = 300  // memory of a value of the result
+	inputBytes = 3    // memory for each byte that is read
+	pairBytes  = 1000 // memory for reporting a pair of equal keys
 )
 
 // takeText takes memory for measuring text. Each value begins at one of a few characters.
@@ -166,14 +218,10 @@ func (f *filesystem) takeText(content []byte) error {
 	return f.grow(f.needs() + int64(values)*nodeBytes)
 }
 
-// needs returns the memory that kustomize needs for what was read.
+// needs returns the memory that the build needs in this process for what was read.
 func (f *filesystem) needs() int64 {
-	each := int64(valueBytes)
-	if f.share != 0 {
-		each = kustomizeBytes
-	}
-	return int64(max(f.weight.values, f.outputValues))*each +
-		(f.input+f.output+int64(f.weight.repeats))*inputBytes + f.weight.pairs*pairBytes + f.multiplied() + f.added
+	return int64(max(f.weight.values, f.outputValues))*valueBytes +
+		(f.limits.input+f.output+int64(f.weight.repeats))*inputBytes + f.weight.pairs*pairBytes
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.
@@ -225,15 +273,14 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 
 // weight is the size of a value after its aliases are expanded.
 type weight struct {
-	objects, values, aliased, levels, lists int
-	text, repeats                           int   // bytes of all texts, and of those that aliases add
-	pairs                                   int64 // of equal keys
+	values, aliased, levels, lists int
+	text, repeats                  int   // bytes of all texts, and of those that aliases add
+	pairs                          int64 // of equal keys
 	// values copied: everything below a map is copied again for each map, and entries of long maps several times
 	work int
 }
 
 func (w *weight) add(below weight) {
-	w.objects += below.objects
 	w.values += below.values
 	w.aliased += below.aliased
 	w.work += below.work
@@ -270,7 +317,6 @@ func (s *scale) weigh(n *yaml.Node) (weight, error) {
 	}
 	if isList(n) {
 		w.lists++
-		w.objects += len(resolve(field(n, "items")).Content)
 	}
 	return w, s.bound(n, w)
 }

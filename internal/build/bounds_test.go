@@ -111,39 +111,6 @@ var costlySources = map[string]struct {
 		"a.yaml": "{apiVersion: v1, kind: &l List, items: [" +
 			strings.Repeat("{apiVersion: v1, kind: *l, items: [", 80) + strings.Repeat("]}", 81)},
 		says: "more than 4 lists of objects"},
-	"patches of a large object": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
-		strings.Repeat("- {patch: '"+patchOfData+"'}\n", 6000), "a.yaml": cm("a") + "data:\n" + keys(4000)},
-		says: "6000 patches, images and fields of replacements in 1 levels of kustomizations would take too long for " +
-			"these objects; a.yaml is one file too many. Write the fields into the objects, or split the source into " +
-			"several Kustomizations"},
-	"many levels of many objects": {files: levelsOf(100, 4000), says: "in 100 levels of kustomizations"},
-	"many levels of a list": {files: levelsOf(100, 1, "apiVersion: v1\nkind: List\nitems:\n"+
-		strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", 4000)),
-		says: "in 100 levels of kustomizations"},
-	"images of a large object": {files: map[string]string{"kustomization.yaml": listed + "images:\n" +
-		strings.Repeat("- {name: z, newTag: b}\n", 6000), "a.yaml": cm("a") + "data:\n" + keys(4000)},
-		says: "6000 patches, images and fields"},
-	"fields of a replacement": {files: map[string]string{"kustomization.yaml": listed + "replacements:\n" +
-		"- source: {kind: ConfigMap, name: a, fieldPath: data.k1}\n  targets:\n  - select: {kind: ConfigMap}\n" +
-		"    fieldPaths: [" + strings.Repeat("data.k2,", 6000) + "]\n", "a.yaml": cm("a") + "data:\n" + keys(4000)},
-		says: "6000 patches, images and fields"},
-	"patches in one file": {files: map[string]string{"kustomization.yaml": listed +
-		"patchesStrategicMerge: [p.yaml]\n", "p.yaml": strings.Repeat(patchOfData+"\n---\n", 6000),
-		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},
-	"patches with a target": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
-		strings.Repeat("- {target: {kind: ConfigMap}, patch: '"+patchOfData+"'}\n", 6000),
-		"a.yaml": cm("a") + "data:\n" + keys(4000)}, says: "would take too long"},
-	"a target with a large program": {files: map[string]string{"kustomization.yaml": listed + "patches:\n" +
-		"- {target: {name: '(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}'}, patch: '[]'}\n",
-		"a.yaml": cm("a")}, says: "a target of the build is invalid: '(?:a?){1000}"},
-	"an image with a large program": {files: map[string]string{"kustomization.yaml": listed +
-		"images: [{name: '(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}', newTag: b}]\n",
-		"a.yaml": cm("a")},
-		says: "the name of an image of the build is invalid: '(?:a?){1000}"},
-	"a target of a replacement": {files: map[string]string{"kustomization.yaml": listed + "replacements:\n" +
-		"- source: {kind: ConfigMap, name: a}\n  targets:\n  - {select: {kind: ConfigMap}, reject: [{name: '(?:" +
-		strings.Repeat("a?", 3000) + ")'}], fieldPaths: [data.k2]}\n", "a.yaml": cm("a")},
-		says: "a target of the build is invalid"},
 	"a map with very many keys": {files: map[string]string{"a.yaml": cm("a") + "data:\n" + keys(30_000)},
 		says: "a.yaml is too large for being so deep, or its maps are too long. Split the file, or reduce its " +
 			"nesting"},
@@ -285,29 +252,10 @@ func TestABuildReadsSoMuchInAll(t *testing.T) {
 	}
 }
 
-func TestObjectsThatKustomizeChangesAreBounded(t *testing.T) {
-	many := strings.Repeat(cm("a")+"---\n", maxObjects+1)
-	list := "apiVersion: v1\nkind: List\nitems:\n" +
-		strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", maxObjects+1)
-	for _, content := range []string{many, list} {
-		_, err := Build(t.Context(), Request{
-			Tree:       artifact.FromMap(map[string]string{"kustomization.yaml": listed, "a.yaml": content}),
-			NamePrefix: "x-"})
-		if err == nil || !strings.Contains(err.Error(), "more than 10000 objects; a.yaml has too many. Split it "+
-			"into several Kustomizations, or remove what changes the objects: settings of the spec, and all "+
-			"fields except resources in kustomization.yaml") {
-			t.Errorf("got %.300v", err)
-		}
-	}
-}
-
-func TestPatchesOfManySmallObjectsAreAllowed(t *testing.T) {
-	p := effort{named: 5000, deepest: 4}
-	const read = 10_000 // objects and patches
-	for range read {
-		p.document(50)
-	}
-	if units := p.time(read, true); units > maxEffort {
-		t.Errorf("%d units, more than %d", units, maxEffort)
+func TestABuildReadsSoManyFiles(t *testing.T) {
+	l := limits{reads: maxReads}
+	if err := l.take("a.yaml", 1); err == nil || err.Error() != "the build reads more than 100000 files, some of them "+
+		"over and over. Look for bases that refer to the same bases more than once" || l.exceeded == nil {
+		t.Errorf("got %v", err)
 	}
 }

@@ -1,18 +1,15 @@
-// Package build turns a tree into Kubernetes objects with kustomize. It generates a kustomization file if the directory
-// has none, merges the settings of the Kustomization into it, and records everything that it reads. It opens no network
-// connections except through [Request.Fetch] and [Request.Decryption], runs no programs, writes no files, and does not
-// depend on a cluster or a controller.
+// Package build turns a tree into Kubernetes objects with kustomize, which runs in a child process. It generates a
+// kustomization file if the directory has none, merges the settings of the Kustomization into it, and records
+// everything that it reads. It opens no network connections except through [Request.Fetch] and [Request.Decryption],
+// runs no other programs, writes no files, and does not depend on a cluster or a controller.
 package build
 
 import (
 	"context"
-	"errors"
 	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -95,9 +92,9 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 		return &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate, Again: true}, err
 	}
 	result, err := f.build(req)
-	f.lease.Shrink(int64(f.weight.values) * builtBytes)
+	f.lease.Shrink(int64(max(f.weight.values, f.outputValues)) * builtBytes)
 	guard.HoldWhile(f.lease, result)
-	if fault.Reason(err, "") == guard.ReasonWaitingForMemory {
+	if f.hasTimedOut || fault.Reason(err, "") == guard.ReasonWaitingForMemory {
 		result.Again = true
 	}
 	switch {
@@ -177,67 +174,15 @@ func (f *filesystem) make(k *types.Kustomization) (objects []*unstructured.Unstr
 	return f.run(path.Join(mount, f.root))
 }
 
-// run builds with kustomize and explains its errors.
-func (f *filesystem) run(root string) ([]*unstructured.Unstructured, error) {
-	if !f.schema {
-		objects, err := f.runWith(root, aside)
-		if !errors.Is(f.refused, errOwnSchema) {
-			return objects, err
-		}
-		f.refused = nil // a base has its own schema: build again, with no other build running
-	}
-	return f.runWith(root, alone)
-}
-
-// runWith builds with kustomize while it holds the given share of the schema semaphore.
-func (f *filesystem) runWith(root string, share int64) (objects []*unstructured.Unstructured, err error) {
-	if err := f.takeSchema(share); err != nil {
-		return nil, err
-	}
-	defer f.giveSchema()
-	f.growing = f.prepared.clone()                        // kustomize reads all other files again
-	options := krusty.MakeDefaultOptions()                // plugins and Helm are off
-	options.LoadRestrictions = types.LoadRestrictionsNone // the file system is the restriction
-	if f.sorted {
-		// the kustomization sets the order; otherwise kustomize prints a warning
-		options.Reorder = krusty.ReorderOptionUnspecified
-	}
-	resources, err := krusty.MakeKustomizer(options).Run(f, root)
-	if err != nil || f.refused != nil {
-		return nil, f.explain(err)
-	}
-	var problems []error
-	for _, r := range resources.Resources() {
-		object, err := f.object(r)
-		if err != nil && f.refused != nil {
-			return nil, f.explain(err)
-		}
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		f.takeOrigin(object)
-		objects = append(objects, object)
-	}
-	if len(problems) == 0 {
-		return objects, nil
-	}
-	if found := join(f.wrongFiles()); found != nil {
-		return nil, found
-	}
-	return nil, join(problems)
-}
-
-// object converts an object of kustomize to the types of the Kubernetes JSON decoder.
-func (f *filesystem) object(r *resource.Resource) (*unstructured.Unstructured, error) {
-	id := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
+// object converts an object of kustomize to the types of the Kubernetes JSON decoder. The error is why kustomize cannot
+// write it as JSON.
+func (f *filesystem) object(id identity, text []byte, err error) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
-	if err := f.takeOutput(id.String(), r.YNode()); err != nil {
+	if err := f.takeOutput(id.String(), text); err != nil {
 		return nil, f.refuse(err)
 	}
-	b, err := r.MarshalJSON()
 	if err == nil {
-		err = object.UnmarshalJSON(b)
+		err = object.UnmarshalJSON(text)
 	}
 	if err == nil {
 		return object, nil

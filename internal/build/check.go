@@ -34,15 +34,12 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 	}
 	if len(k.OpenAPI) > 0 {
 		f.schema = true
-		if f.share == aside {
-			return errOwnSchema
-		}
 	}
-	f.growing.patches[name] = true // its texts are patches
+	f.extent.add(k)
 	if err := f.weighTexts(name, k); err != nil {
 		return err
 	}
-	if err := f.checkGrowth(name, k); err != nil {
+	if err := checkAffixes(name, k); err != nil {
 		return err
 	}
 	dir := path.Dir(name)
@@ -55,9 +52,6 @@ func (f *filesystem) check(name string, k *types.Kustomization) error {
 		return err
 	}
 	f.noteResources(dir, k.Resources)
-	if err := f.collect(dir, k); err != nil {
-		return err
-	}
 	for _, list := range [][]string{k.Generators, k.Transformers, k.Validators} {
 		for _, entry := range list {
 			if err := f.checkPlugin(name, dir, entry); err != nil {
@@ -75,6 +69,20 @@ func (f *filesystem) noteResources(dir string, resources []string) {
 			f.resources.add(name)
 		}
 	}
+}
+
+// maxAffix is the number of bytes of a prefix, a suffix or a namespace: those of a name.
+const maxAffix = 253
+
+// checkAffixes refuses settings that make names longer than names can be.
+func checkAffixes(name string, k *types.Kustomization) error {
+	for what, value := range map[string]string{"namePrefix": k.NamePrefix, "nameSuffix": k.NameSuffix,
+		"namespace": k.Namespace} {
+		if len(value) > maxAffix {
+			return refusal("%s has a %s of %d bytes; names have up to %d", name, what, len(value), maxAffix)
+		}
+	}
+	return nil
 }
 
 func inflatesHelm(name string) error {
@@ -203,7 +211,7 @@ func (f *filesystem) checkPlugin(file, dir, entry string) error {
 		return remote(file, entry)
 	}
 	if inPlace(entry) {
-		return f.checkPluginConfig(file, dir, []byte(entry))
+		return f.checkPluginConfig(file, []byte(entry))
 	}
 	if err := f.checkNamed(file, dir, entry); err != nil {
 		return err
@@ -214,7 +222,7 @@ func (f *filesystem) checkPlugin(file, dir, entry string) error {
 		if err != nil {
 			return explainRead(name, err)
 		}
-		return f.checkPluginConfig(name, dir, b)
+		return f.checkPluginConfig(name, b)
 	}
 	return f.checkPluginDir(name)
 }
@@ -247,7 +255,7 @@ func (f *filesystem) checkPluginDir(dir string) error {
 // inert is the set of fields of plugin configurations whose values are plain text and are never loaded as files.
 var inert = map[string]bool{"metadata": true, "annotations": true, "labels": true, "literals": true, "value": true}
 
-func (f *filesystem) checkPluginConfig(file, dir string, content []byte) error {
+func (f *filesystem) checkPluginConfig(file string, content []byte) error {
 	var refused error
 	err := documents(content, func(doc *yaml.Node) error {
 		var head types.TypeMeta
@@ -262,9 +270,7 @@ func (f *filesystem) checkPluginConfig(file, dir string, content []byte) error {
 		case strings.HasPrefix(head.Kind, "HelmChart"):
 			refused = inflatesHelm(file)
 		default:
-			if refused = (&pluginConfig{file, map[*yaml.Node]bool{}}).check(doc); refused == nil {
-				refused = f.collectPlugin(file, dir, doc)
-			}
+			refused = (&pluginConfig{file, map[*yaml.Node]bool{}}).check(doc)
 		}
 		if refused != nil {
 			return refused

@@ -5,51 +5,45 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/sandbox"
 	"github.com/sluice-gitops/sluice/internal/substitute"
 )
 
 // mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.
 const mount = "/source"
 
-// filesystem provides a tree to kustomize, read-only, and records what it reads. It is used for one build.
+// filesystem provides a tree to kustomize and records what it reads. It is used for one build.
 type filesystem struct {
-	ctx          context.Context // of the build; kustomize takes no context, so reads fail when it ends
+	ctx          context.Context // of the build
 	tree         *artifact.Tree
 	trace        *Trace
-	generated    map[string][]byte // generated files, by full path
-	schema       bool              // whether a kustomization has its own OpenAPI schema
-	share        int64             // share of the schema semaphore that this build holds
-	empty        bool              // whether the kustomization declares an empty list of resources
-	sorted       bool              // whether the kustomization sets the order of its objects
-	refused      error             // the first refusal, before kustomize wraps it
-	files        nameSet           // that were read and may be manifests, to find the cause of a failure
-	resources    nameSet           // files that must be manifests
-	plugins      map[string]bool   // directories of plugin configurations that were checked
-	reads        int
-	input        int64  // bytes read
+	generated    map[string][]byte               // generated files, by full path
+	parsed       map[string]*types.Kustomization // that were read, by full path
+	pool         *sandbox.Pool                   // of children that run kustomize
+	schema       bool                            // whether a kustomization has its own OpenAPI schema
+	empty        bool                            // whether the kustomization declares an empty list of resources
+	sorted       bool                            // whether the kustomization sets the order of its objects
+	refused      error                           // the first refusal, before kustomize wraps it
+	files        nameSet                         // that were read and may be manifests, to find the cause of a failure
+	resources    nameSet                         // files that must be manifests
+	plugins      map[string]bool                 // directories of plugin configurations that were checked
+	limits       limits
 	weight       weight // of what was read
-	copying      int    // JSON patches that copy
-	small        int    // objects in short texts, which are not part of weight
-	patched      int    // values of patches for many objects
-	effort       effort
-	added        int64 // bytes of memory for what replacements and vars may add
-	output       int64 // bytes of the texts of the result
+	extent       extent
+	hasTimedOut  bool  // kustomize took too long
+	output       int64 // bytes of the result as JSON
 	outputValues int
-	growing      growing
-	prepared     growing // by the kustomization file where kustomize starts
 	lease        *guard.Lease
 	most         int64                    // bytes of memory that were needed at once so far
 	secrets      secrets                  // state of the decryption
@@ -86,11 +80,10 @@ func (s *nameSet) add(name string) {
 func newFilesystem(ctx context.Context, tree *artifact.Tree) *filesystem {
 	return &filesystem{
 		ctx: ctx, tree: tree, trace: newTrace(tree),
-		generated: map[string][]byte{}, plugins: map[string]bool{}, growing: newGrowing(),
+		generated: map[string][]byte{}, plugins: map[string]bool{}, parsed: map[string]*types.Kustomization{},
+		pool: children(),
 	}
 }
-
-var _ filesys.FileSystem = (*filesystem)(nil)
 
 // inside returns the name in the tree of a full path.
 func inside(full string) (string, error) {
@@ -106,14 +99,10 @@ func inside(full string) (string, error) {
 
 var errOutside = errors.New("reaches out of the source")
 
-// ReadFile implements filesys.FileSystem. It returns a kustomization file only if [filesystem.check] accepts it.
+// ReadFile returns the content of a file, decrypted. It returns a kustomization file only if [filesystem.check] accepts
+// it.
 func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if b, ok := f.generated[full]; ok {
-		if !isKustomization(path.Base(full)) {
-			if err := f.collectText(show(full), b); err != nil {
-				return nil, f.refuse(err)
-			}
-		}
 		return b, f.ctx.Err()
 	}
 	name, err := inside(full)
@@ -156,6 +145,7 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if err != nil {
 		return nil, f.refuse(err)
 	}
+	f.parsed[full] = k
 	return b, nil
 }
 
@@ -214,13 +204,13 @@ func (f *filesystem) refuse(err error) error {
 	return err
 }
 
-// IsDir implements filesys.FileSystem.
+// IsDir reports whether a full path leads to a directory.
 func (f *filesystem) IsDir(full string) bool {
 	name, err := inside(full)
 	return err == nil && f.trace.kind(f.tree, name) == kindDir
 }
 
-// Exists implements filesys.FileSystem.
+// Exists reports whether a full path leads to a file or a directory.
 func (f *filesystem) Exists(full string) bool {
 	if _, ok := f.generated[full]; ok {
 		return true
@@ -228,64 +218,6 @@ func (f *filesystem) Exists(full string) bool {
 	name, err := inside(full)
 	return err == nil && f.trace.kind(f.tree, name) != kindAbsent
 }
-
-// CleanedAbs implements filesys.FileSystem. Symlinks are resolved: kustomize finds cycles by comparing directories.
-func (f *filesystem) CleanedAbs(full string) (filesys.ConfirmedDir, string, error) {
-	name, err := inside(full)
-	if err != nil {
-		return "", "", err
-	}
-	real, err := f.trace.resolve(f.tree, name)
-	if err != nil {
-		return "", "", err
-	}
-	clean := path.Join(mount, real)
-	if f.trace.kind(f.tree, real) == kindDir {
-		return filesys.ConfirmedDir(clean), "", nil
-	}
-	return filesys.ConfirmedDir(path.Dir(clean)), path.Base(clean), nil
-}
-
-// ReadDir implements filesys.FileSystem.
-func (f *filesystem) ReadDir(full string) ([]string, error) {
-	name, err := inside(full)
-	if err != nil {
-		return nil, err
-	}
-	return f.trace.listing(f.tree, name)
-}
-
-func unsupported(op, full string) error {
-	return &fs.PathError{Op: op, Path: full, Err: errors.ErrUnsupported}
-}
-
-// Walk implements filesys.FileSystem; no build needs it.
-func (f *filesystem) Walk(full string, _ filepath.WalkFunc) error { return unsupported("walk", full) }
-
-// Glob implements filesys.FileSystem; no build needs it.
-func (f *filesystem) Glob(pattern string) ([]string, error) {
-	return nil, unsupported("glob", pattern)
-}
-
-// Open implements filesys.FileSystem; kustomize reads whole files only.
-func (f *filesystem) Open(full string) (filesys.File, error) { return nil, unsupported("open", full) }
-
-// Create implements filesys.FileSystem; a source is never written.
-func (f *filesystem) Create(full string) (filesys.File, error) {
-	return nil, unsupported("create", full)
-}
-
-// Mkdir implements filesys.FileSystem; a source is never written.
-func (f *filesystem) Mkdir(full string) error { return unsupported("mkdir", full) }
-
-// MkdirAll implements filesys.FileSystem; a source is never written.
-func (f *filesystem) MkdirAll(full string) error { return unsupported("mkdir", full) }
-
-// RemoveAll implements filesys.FileSystem; a source is never written.
-func (f *filesystem) RemoveAll(full string) error { return unsupported("remove", full) }
-
-// WriteFile implements filesys.FileSystem; a source is never written.
-func (f *filesystem) WriteFile(full string, _ []byte) error { return unsupported("write", full) }
 
 func isKustomization(base string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), base)

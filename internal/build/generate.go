@@ -21,8 +21,7 @@ func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	if err := g.addLinks(); err != nil {
 		return nil, err
 	}
-	f.reads, f.input, f.weight, f.copying = 0, 0, weight{}, 0 // kustomize reads all files again
-	f.small, f.effort, f.growing = 0, effort{}, newGrowing()
+	f.limits, f.weight, f.extent = limits{}, weight{}, extent{} // all files are read again
 	return g.out, join(g.problems)
 }
 

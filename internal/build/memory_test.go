@@ -49,15 +49,3 @@ func TestMemoryOfVariablesIsTaken(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
-
-// TestMemoryOfTheLastFileIsTaken has a file after which no other is read: measuring it fits into the budget, building
-// it does not.
-func TestMemoryOfTheLastFileIsTaken(t *testing.T) {
-	files := map[string]string{"kustomization.yaml": "resources: [x.yaml]\nnamePrefix: a-\n",
-		"x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nx: [" + strings.Repeat("1,", 20_000) + "1]\n"}
-	ctx := guard.WithBudget(t.Context(), guard.NewBudget(16<<20))
-	if _, err := Build(ctx, Request{Tree: artifact.FromMap(files), Path: "."}); fault.Reason(err, "") !=
-		guard.ReasonTooLarge {
-		t.Errorf("the error is %v", err)
-	}
-}

@@ -52,7 +52,9 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
 				return nil, false, nil
 			}
-			object, err := f.object(r)
+			text, err := r.MarshalJSON()
+			named := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
+			object, err := f.object(named, text, err)
 			if err != nil && f.refused != nil {
 				return nil, true, f.explain(err)
 			}
@@ -119,11 +121,11 @@ func (l *lister) list(dir string, k *types.Kustomization) bool {
 
 // base reads the kustomization of a directory; it is nil if it cannot be read.
 func (l *lister) base(full string) (dir string, k *types.Kustomization) {
-	confirmed, _, err := l.CleanedAbs(full)
+	name, err := inside(full)
 	if err != nil {
 		return "", nil
 	}
-	if dir, err = inside(string(confirmed)); err != nil {
+	if dir, err = l.trace.resolve(l.tree, name); err != nil {
 		return "", nil
 	}
 	k = &types.Kustomization{}

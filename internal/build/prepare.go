@@ -49,14 +49,13 @@ func (f *filesystem) prepare(req Request) (*types.Kustomization, error) {
 	if err := f.check(file, k); err != nil {
 		return nil, err
 	}
-	f.prepared = f.growing.clone()
 	f.sorted = k.SortOptions != nil
 	f.trackOrigins(k)
 	b, err := yaml.Marshal(k)
 	if err != nil {
 		return nil, refusal("%s cannot be written", file).Because(err)
 	}
-	f.root, f.generated[path.Join(mount, file)] = dir, b
+	f.root, f.generated[path.Join(mount, file)], f.parsed[path.Join(mount, file)] = dir, b, k
 	return k, nil
 }
 

@@ -2,7 +2,6 @@ package fluxreport_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,16 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
-
-func TestMain(m *testing.M) {
-	render.RunChild()
-	os.Exit(m.Run())
-}
 
 // definition has the required fields of the FluxReport of Flux Operator 0.58.
 const definition = `

@@ -19,7 +19,6 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -28,7 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	render.RunChild() // the controllers render charts in this binary
 	os.Exit(system.Main(m))
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,16 +15,10 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
-
-func TestMain(m *testing.M) {
-	render.RunChild() // the controllers render ResourceSets in this binary
-	os.Exit(m.Run())
-}
 
 // providers adds the helpers of this package.
 type providers struct{ *system.System }

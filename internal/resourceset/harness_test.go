@@ -12,14 +12,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 func TestMain(m *testing.M) {
-	render.RunChild()
 	os.Exit(system.Main(m))
 }
 

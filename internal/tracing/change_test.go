@@ -3,7 +3,6 @@ package tracing_test
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,18 +17,12 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 	"github.com/sluice-gitops/sluice/internal/tracing"
 )
-
-func TestMain(m *testing.M) {
-	render.RunChild() // the controllers render charts in this binary
-	os.Exit(m.Run())
-}
 
 // A commit that is asked for as by a webhook, waits at a gate, is applied, rolled out and released from a chart is one
 // trace, although the controllers restart in between. A Kustomization that it does not change is not part of it.

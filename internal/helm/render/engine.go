@@ -17,7 +17,7 @@ import (
 )
 
 // renderChart does, in the child, what an install of Helm does before it talks to the cluster.
-func (s *server) renderChart(q *wireRequest, archive []byte) (files []File, values []byte, err error) {
+func (s server) renderChart(q *wireRequest, archive []byte) (files []File, values []byte, err error) {
 	ch, err := loader.LoadArchive(bytes.NewReader(archive))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot load the chart: %w", err)
@@ -64,11 +64,11 @@ func (s *server) renderChart(q *wireRequest, archive []byte) (files []File, valu
 }
 
 // introduce tells the parent the name of the chart, for messages about what happens next.
-func (s *server) introduce(ch *chart.Chart) error {
-	if err := writeFrame(s.out, kindChart, []byte("'"+ch.Metadata.Name+"' "+ch.Metadata.Version)); err != nil {
+func (s server) introduce(ch *chart.Chart) error {
+	if err := s.Send(kindChart, []byte("'"+ch.Metadata.Name+"' "+ch.Metadata.Version)); err != nil {
 		return err
 	}
-	return s.out.Flush()
+	return s.Flush()
 }
 
 func (q *wireRequest) capabilities() (*common.Capabilities, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
+	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 // Keys of the values of an expansion: the number of input sets, and which of them each object is of.
@@ -26,26 +27,21 @@ func (r *Renderer) Expand(ctx context.Context, name string, q expand.Request) (*
 	if err != nil {
 		return nil, &Error{Message: err.Error()}
 	}
-	if len(text) > maxInput/4 {
-		return nil, &Error{Message: fmt.Sprintf("the templates and inputs are larger than %d MiB", maxInput>>22)}
+	if len(text) > sandbox.MaxInput/4 {
+		return nil, &Error{Message: fmt.Sprintf("the templates and inputs are larger than %d MiB",
+			sandbox.MaxInput>>22)}
 	}
-	result, _, err := r.do(ctx, func(ctx context.Context, c *child) (*Result, error) {
-		return c.ask(ctx, "rendering "+name, func() error { return writeFrame(c.in, kindExpand, text) }, nil)
-	})
+	result, _, err := r.ask(ctx, "rendering "+name, nil,
+		func(c *sandbox.Child) error { return c.Send(kindExpand, text) })
 	if err == nil {
 		return expanded(result)
 	}
-	err = explain(err, name, "Other ResourceSets are not affected")
-	if f := fault.As(err); f != nil && isOfTemplates(err) {
+	explained := r.explain(err, name, "Other ResourceSets are not affected")
+	var ended *sandbox.Ended
+	if f := fault.As(explained); f != nil && errors.As(err, &ended) && ended.IsOfWork() {
 		return nil, f.Final()
 	}
-	return nil, err
-}
-
-// isOfTemplates reports whether a child ended because of what it rendered, so that it would end again.
-func isOfTemplates(err error) bool {
-	var ended *endedError
-	return errors.As(err, &ended) && ended.kind != endedCrash && ended.kind != endedKilled
+	return nil, explained
 }
 
 // expanded decodes the answer of a child.
@@ -77,10 +73,10 @@ func setFrom(out *expand.Result, from any) error {
 }
 
 // expand renders the templates of a ResourceSet. A step is sent as a file.
-func (s *server) expand(request []byte) error {
+func (s server) expand(request []byte) error {
 	var q expand.Request
 	if err := json.Unmarshal(request, &q); err != nil {
-		return errProtocol
+		return sandbox.ErrProtocol
 	}
 	result, err := expand.Expand(q)
 	var files []File

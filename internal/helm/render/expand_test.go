@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
+	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 func templates(inputs, text string) expand.Request {
@@ -61,11 +62,14 @@ func TestExpansionsAreBounded(t *testing.T) {
 }
 
 func TestCrashOfAnExpansion(t *testing.T) {
-	err := explain(&endedError{endedCrash, "it ended"}, "ResourceSet 'a/b'", "Other ResourceSets are not affected")
-	if want := "cannot render ResourceSet 'a/b': it ended. Other ResourceSets are not affected"; err.Error() != want {
+	ended := &sandbox.Ended{Detail: "exit status 2"}
+	err := New(Options{}).explain(ended, "ResourceSet 'a/b'", "Other ResourceSets are not affected")
+	want := "cannot render ResourceSet 'a/b': the process that renders its templates ended (exit status 2). Other " +
+		"ResourceSets are not affected"
+	if err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if isOfTemplates(err) {
+	if ended.IsOfWork() {
 		t.Error("it is not retried")
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 )
 
-// The protocol between a renderer and its child is a sequence of frames on the standard input and output of the child:
-// a length of four bytes, one byte for the kind, and that many bytes. The child answers one request at a time.
+// The frames between a renderer and its child, see [sandbox.WriteFrame].
 //
 //	renderer → child   request, archive, then an answer for each query; or templates
 //	child → renderer   chart, queries, then either files and values, or an error
@@ -28,9 +26,8 @@ const (
 )
 
 const (
-	maxInput  = 256 << 20 // bytes of a frame for the child; sources limit charts to less
-	maxFiles  = 16 << 20  // bytes of the rendered files
-	maxOutput = 64 << 20  // bytes that a child may send for one render: files, values and frames
+	maxFiles  = 16 << 20 // bytes of the rendered files
+	maxOutput = 64 << 20 // bytes that a child may send for one render: files, values and frames
 )
 
 type wireRequest struct {
@@ -52,49 +49,6 @@ type wireAnswer struct {
 type wireError struct {
 	Message string
 	Output  bool // the output is too large
-}
-
-func writeFrame(w io.Writer, kind byte, parts ...[]byte) error {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	head := binary.BigEndian.AppendUint32(make([]byte, 0, 5), uint32(size))
-	if _, err := w.Write(append(head, kind)); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if _, err := w.Write(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeJSON(w io.Writer, kind byte, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return writeFrame(w, kind, text)
-}
-
-// readFrame reads a frame of at most most bytes. Memory grows with what arrives, not with what the length claims.
-func readFrame(r io.Reader, most int) (kind byte, content []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	size := int64(binary.BigEndian.Uint32(head[:4]))
-	if size > int64(most) {
-		return 0, nil, fmt.Errorf("%w: a frame of %d bytes, %d allowed", errTooLarge, size, most)
-	}
-	var b bytes.Buffer
-	b.Grow(int(min(size, 64<<10)))
-	if _, err := io.CopyN(&b, r, size); err != nil {
-		return 0, nil, io.ErrUnexpectedEOF
-	}
-	return head[4], b.Bytes(), nil
 }
 
 func fileFrame(f File) [][]byte {

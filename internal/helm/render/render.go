@@ -1,15 +1,16 @@
-// Package render renders the templates of charts in child processes. A template can loop or allocate without end, and
-// Go cannot stop it; a process can be killed. A child is this binary, started again: see [RunChild].
+// Package render renders the templates of charts in child processes, see [sandbox.Pool].
 package render
 
 import (
+	"cmp"
 	"context"
-	"runtime"
-	"sync"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 // Request is what to render.
@@ -57,145 +58,99 @@ type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
 
-// Options configure a [Renderer]. Zero values are defaults.
+// Options configure a [Renderer]. Zero values are defaults; see [sandbox.Options].
 type Options struct {
-	Executable string        // the binary that children run; default: the running one
-	MaxMemory  int64         // bytes that a render may use; default: a quarter of the process's, at most 512 MiB
-	Timeout    time.Duration // of one render; default: 1 minute
-	Children   int           // processes at a time, of which some are for other namespaces; default: 4 or more
+	Executable string
+	MaxMemory  int64         // bytes that a render may use
+	Timeout    time.Duration // of one render
+	Children   int
 }
-
-const (
-	defaultMemory  = 512 << 20
-	defaultTimeout = time.Minute
-	idleTTL        = time.Minute // an unused child exits after this
-	minChildren    = 4           // so that templates of one namespace that do not end leave children to others
-)
 
 // Renderer renders charts in a pool of child processes. It is safe for concurrent use.
-type Renderer struct {
-	options Options
-	turns   *guard.Turns // of the children that may run, by namespace
-
-	mu     sync.Mutex
-	idle   []*child
-	closed bool
-}
+type Renderer struct{ pool *sandbox.Pool }
 
 // New returns a renderer. It starts no process before the first render.
 func New(o Options) *Renderer {
-	if o.MaxMemory <= 0 {
-		o.MaxMemory = min(defaultMemory, guard.MemoryLimit()/4)
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Children <= 0 {
-		o.Children = max(minChildren, min(runtime.NumCPU(), int(guard.MemoryLimit()/o.MaxMemory)))
-	}
-	return &Renderer{options: o, turns: guard.NewTurns(o.Children)}
+	return &Renderer{sandbox.New(sandbox.Options{Argument: childArgument, Work: "renders charts",
+		Executable: o.Executable, MaxMemory: o.MaxMemory, Timeout: o.Timeout, Children: o.Children})}
 }
+
+// Close ends the children that are idle now or become idle later.
+func (r *Renderer) Close() { r.pool.Close() }
 
 // Render renders a chart. An error of the chart or its values is an [*Error]; all other errors name the chart and what
 // to do. Render waits for a free child, of which the owner of ctx has a part. The child is killed if ctx ends.
 func (r *Renderer) Render(ctx context.Context, q Request) (*Result, error) {
-	result, c, err := r.do(ctx, func(ctx context.Context, c *child) (*Result, error) { return c.render(ctx, q) })
-	return result, explainChart(err, q, c)
-}
-
-// explainChart is [explain] for a chart. The child may be nil.
-func explainChart(err error, q Request, c *child) error {
-	name := q.ofRelease()
-	if c != nil && c.chart != "" {
-		name = c.chart
-	}
-	return explain(err, "chart "+name, "Run 'helm template' on the chart to reproduce it. Other releases are not "+
-		"affected")
-}
-
-// do runs a request in a free child, which it returns; nil if there is none.
-func (r *Renderer) do(ctx context.Context,
-	ask func(context.Context, *child) (*Result, error)) (*Result, *child, error) {
-	done, err := r.turns.Take(ctx, guard.OwnerOf(ctx))
+	values, err := encodeValues(q.Values)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("cannot encode the values: %w", err)
 	}
-	defer done()
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
-	defer cancel()
-
-	c, reused, err := r.take()
-	if err != nil {
-		return nil, nil, err
-	}
-	result, err := ask(ctx, c)
-	if reused && c.exited() && wasLost(err) { // for example killed from outside while it was idle
-		if c, err = start(r.options); err != nil {
-			return nil, nil, err
+	result, chart, err := r.ask(ctx, "rendering the chart "+q.ofRelease(), q.Lookup, func(c *sandbox.Child) error {
+		err := c.SendJSON(kindRequest, wireRequest{Release: q.Release, Values: values, KubeVersion: q.KubeVersion,
+			KubeMajor: q.KubeMajor, KubeMinor: q.KubeMinor, APIVersions: q.APIVersions, Lookup: q.Lookup != nil,
+			AllowDNS: q.AllowDNS, SkipSchemaValidation: q.SkipSchemaValidation})
+		if err != nil {
+			return err
 		}
-		result, err = ask(ctx, c)
-	}
-	r.put(c)
-	return result, c, err
+		return c.Send(kindArchive, q.Chart)
+	})
+	return result, r.explainChart(err, q, chart)
 }
 
-// Close ends the children that are idle now or become idle later.
-func (r *Renderer) Close() {
-	r.mu.Lock()
-	idle := r.idle
-	r.idle, r.closed = nil, true
-	r.mu.Unlock()
-	for _, c := range idle {
-		c.kill()
-	}
+// explainChart is [Renderer.explain] for a chart, whose name may not be known.
+func (r *Renderer) explainChart(err error, q Request, chart string) error {
+	return r.explain(err, "chart "+cmp.Or(chart, q.ofRelease()), "Run 'helm template' on the chart to reproduce it. "+
+		"Other releases are not affected")
 }
 
-// take returns an idle child, or a new one.
-func (r *Renderer) take() (c *child, reused bool, err error) {
-	r.mu.Lock()
-	for len(r.idle) > 0 {
-		c = r.idle[len(r.idle)-1]
-		r.idle = r.idle[:len(r.idle)-1]
-		if c.expiry.Stop() && !c.exited() {
-			r.mu.Unlock()
-			return c, true, nil
+// ask sends a request to a child and serves lookups until the child answers. What says what the memory is for. It also
+// returns the name and version of the chart, if the child has sent them.
+func (r *Renderer) ask(ctx context.Context, what string, lookup Lookup, send func(*sandbox.Child) error) (
+	result *Result, chart string, err error) {
+	var own *Error
+	err = r.pool.Do(ctx, what, func(ctx context.Context, c *sandbox.Child) error {
+		t := conversation{receive: c.Receive, answer: c.SendJSON, lookups: lookups{lookup: lookup}}
+		err := send(c)
+		if err == nil {
+			result, err = t.converse(ctx)
 		}
+		if chart = t.chart; errors.As(err, &own) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && own != nil {
+		err = own
 	}
-	r.mu.Unlock()
-	c, err = start(r.options)
-	return c, false, err
-}
-
-// put keeps a child that still runs for the next render.
-func (r *Renderer) put(c *child) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || !c.ready {
-		c.kill()
-		return
-	}
-	c.expiry = guard.AfterFunc("the end of a rendering process", idleTTL, c.kill)
-	r.idle = append(r.idle, c)
+	return result, chart, err
 }
 
 // explain adds to an error that is not that of the templates what was rendered, and what to do.
-func explain(err error, what, crashHint string) error {
-	var ended *endedError
-	if !asEnded(err, &ended) {
+func (r *Renderer) explain(err error, what, crashHint string) error {
+	var ended *sandbox.Ended
+	if !errors.As(err, &ended) {
 		return err
 	}
-	f := fault.New("", "cannot render %s", what).Because(ended)
-	switch ended.kind {
-	case endedKilled:
+	f := fault.New("", "cannot render %s", what)
+	because := func(format string, args ...any) *fault.Fault { return f.Because(fmt.Errorf(format, args...)) }
+	var large *outputError
+	switch {
+	case errors.As(err, &large):
+		return f.Because(large).WithHint("Look for a loop in the file, or split the chart into several releases")
+	case ended.Kind == sandbox.Killed:
 		f.Reason = guard.ReasonWaitingForMemory
-		return f.WithHint("The container has probably too little memory: it is tried again. If it happens often, " +
-			"raise the memory limit of the controller")
-	case endedTime:
-		return f.WithHint("Look for a template that loops, or that calls 'lookup' or 'include' very often")
-	case endedMemory:
-		return f.WithHint("Look for a template that loops, includes itself, or repeats a text very often")
-	case endedOutput:
-		return f.WithHint("Look for a loop in the file, or split the chart into several releases")
+		return because("the process that renders its templates was killed from outside").WithHint("The container " +
+			"has probably too little memory: it is tried again. If it happens often, raise the memory limit of the " +
+			"controller")
+	case ended.Kind == sandbox.OutOfTime:
+		return because("its templates did not finish within %s", r.pool.Timeout).
+			WithHint("Look for a template that loops, or that calls 'lookup' or 'include' very often")
+	case ended.Kind == sandbox.OutOfMemory:
+		return because("its templates use more than %d MiB of memory", r.pool.MaxMemory>>20).
+			WithHint("Look for a template that loops, includes itself, or repeats a text very often")
+	case ended.Kind == sandbox.TooMuchOutput:
+		return because("its templates render more than %d MiB", maxOutput>>20).
+			WithHint("Look for a loop in the file, or split the chart into several releases")
 	}
-	return f.WithHint("%s", crashHint)
+	return because("the process that renders its templates ended (%s)", ended.Detail).WithHint("%s", crashHint)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +12,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
-
-func TestMain(m *testing.M) {
-	render.RunChild()
-	os.Exit(m.Run())
-}
 
 // one is a request for release 'team/app' of a chart with files.
 func one(t testing.TB, files map[string]string) render.Request {

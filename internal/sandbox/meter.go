@@ -1,4 +1,4 @@
-package render
+package sandbox
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	freeMemory    = 48 << 20 // bytes that a child may use without a lease: the runtime, and most charts
 	memoryStep    = 16 << 20 // by which a lease grows
 	meterInterval = 10 * time.Millisecond
 )
@@ -22,14 +21,14 @@ type meter struct {
 	refused error // read it after ended
 }
 
-// startMeter follows the memory of a child until stop. Work says what the memory is for.
-func startMeter(ctx context.Context, c *child, work string) (*meter, error) {
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, work, 0)
+// startMeter follows the memory of a child until stop. What says what the memory is for.
+func startMeter(ctx context.Context, c *Child, what string) (*meter, error) {
+	lease, err := guard.BudgetOf(ctx).Acquire(ctx, what, 0)
 	if err != nil {
 		return nil, err
 	}
 	m := &meter{lease: lease, done: make(chan struct{}), ended: make(chan struct{})}
-	guard.Go("the memory of a rendering process", func() {
+	guard.Go("the memory of a child process", func() {
 		defer close(m.ended)
 		tick := time.NewTicker(meterInterval)
 		defer tick.Stop()
@@ -49,8 +48,8 @@ func startMeter(ctx context.Context, c *child, work string) (*meter, error) {
 }
 
 // follow grows the lease to what the child uses. The child stands still while other work has the memory.
-func (m *meter) follow(ctx context.Context, c *child) error {
-	more := privateMemory(c.process.Process.Pid) - freeMemory - m.lease.Bytes()
+func (m *meter) follow(ctx context.Context, c *Child) error {
+	more := privateMemory(c.process.Process.Pid) - c.options.FreeMemory - m.lease.Bytes()
 	if more <= 0 {
 		return nil
 	}
@@ -61,7 +60,7 @@ func (m *meter) follow(ctx context.Context, c *child) error {
 
 // stop ends the meter, and returns why the child could not have more memory. A child that used much is ended: Go keeps
 // freed memory for a while.
-func (m *meter) stop(c *child) error {
+func (m *meter) stop(c *Child) error {
 	close(m.done)
 	<-m.ended
 	if m.lease.Bytes() > 0 {

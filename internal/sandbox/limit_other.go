@@ -1,6 +1,6 @@
 //go:build !linux
 
-package render
+package sandbox
 
 // limitData does nothing: the child watches its own memory.
 func limitData(int64) {}
