@@ -11,39 +11,55 @@ import (
 	"k8s.io/utils/ptr"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
-// admit asks the gates and checks the dependencies. It returns the outcome if the pass must not continue.
-func (c *Controller) admit(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
-	d *desired) *reconcile.Outcome {
-	obj := pass.Object
-	propose := sync.OnceValues(func() (*rollout.Proposal, error) { return c.propose(ctx, pass, d) })
-	what := func() (string, error) { return d.decision(obj), nil }
-	if c.Applied.Get(artifact.Healthy(string(obj.UID))) == nil {
-		pass.SetPrevious(nil)
+// mode is what gates let a pass do.
+type mode int
+
+const (
+	modeRelease mode = iota // install, upgrade and test what is desired, or go on with it
+	modeRevert              // roll back to the release that was healthy before
+	modeHold                // correct drift of what is released
+)
+
+// admit asks the gates what the pass may do, and checks the dependencies of a release.
+func (r *run) admit(ctx context.Context) (mode, *reconcile.Outcome) {
+	r.propose = sync.OnceValues(func() (*rollout.Proposal, error) { return r.proposal(ctx) })
+	what := func() (string, error) { return r.decision(r.obj), nil }
+	if r.Applied.Get(artifact.Healthy(string(r.obj.UID))) == nil {
+		r.pass.SetPrevious(nil)
 	}
-	pass.Variant = variantOf(d.decision(obj))
-	if rollout.Admit(&c.stateOf(obj).decided, pass, d.chart.version, what, propose) != nil {
-		if outcome := c.goBack(ctx, pass, d); outcome != nil {
-			return outcome
-		}
-		inProgress := pass.InProgress && pass.WasAdmitted(d.chart.version) && d.isAttempted(obj)
-		if !inProgress && !(d.isAttempted(obj) && !d.isReleased(obj) && pass.Continue(d.chart.version)) {
-			return ptr.To(c.hold(ctx, pass, d, propose))
-		}
+	r.pass.Variant = variantOf(r.decision(r.obj))
+	if rollout.Admit(&r.state.decided, r.pass, r.chart.version, what, r.propose) == nil {
+		return modeRelease, r.awaitDependencies(ctx)
 	}
-	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {
-		return ptr.To(waiting.WithArtifact(d.artifact))
+	if reverts, err := r.mustRevert(ctx); err != nil {
+		return modeHold, ptr.To(reconcile.Failed(err))
+	} else if reverts {
+		return modeRevert, nil
+	}
+	// What was begun is completed, so that the release is not left pending.
+	attempted := r.isAttempted(r.obj)
+	if attempted && r.pass.InProgress && r.pass.WasAdmitted(r.chart.version) ||
+		attempted && !r.isReleased(r.obj) && r.pass.Continue(r.chart.version) {
+		return modeRelease, r.awaitDependencies(ctx)
+	}
+	return modeHold, nil
+}
+
+// awaitDependencies returns the outcome while a dependency is not ready.
+func (r *run) awaitDependencies(ctx context.Context) *reconcile.Outcome {
+	if waiting := r.checkDependencies(ctx); waiting != nil {
+		return ptr.To(waiting.WithArtifact(r.artifact))
 	}
 	return nil
 }
 
-func (c *Controller) checkDependencies(ctx context.Context, obj *helmv2.HelmRelease, d *desired) *reconcile.Outcome {
-	return c.dependencies().Check(ctx, obj, d.chart.version, func(*helmv2.HelmRelease) bool { return true })
+func (r *run) checkDependencies(ctx context.Context) *reconcile.Outcome {
+	return r.dependencies().Check(ctx, r.obj, r.chart.version, func(*helmv2.HelmRelease) bool { return true })
 }
 
 // isAttempted reports whether the last attempt was for the same chart, values and spec.
@@ -64,50 +80,25 @@ func variantOf(decision string) string {
 	return "release " + hex.EncodeToString(sum[:8])
 }
 
-// hold corrects the drift of a HelmRelease that gates hold, and returns its outcome.
-func (c *Controller) hold(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease], d *desired,
-	propose func() (*rollout.Proposal, error)) reconcile.Outcome {
-	report, retry := c.correctHeld(ctx, pass, d)
-	outcome := report.Outcome(c.pending(ctx, pass, d, propose))
-	if retry {
-		outcome = outcome.After(rollout.CorrectionRetry)
-	}
-	return outcome
-}
-
 // isReleased reports whether what is desired was released before.
 func (d *desired) isReleased(obj *helmv2.HelmRelease) bool {
 	return d.isAttempted(obj) && obj.Status.Failures == 0 && obj.Status.ObservedGeneration == obj.Generation
 }
 
-// pending returns the outcome of a HelmRelease that gates hold, with a preview of the pending change.
-func (c *Controller) pending(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease], d *desired,
-	propose func() (*rollout.Proposal, error)) reconcile.Outcome {
-	obj, s := pass.Object, c.stateOf(pass.Object)
-	if d.isReleased(obj) {
-		return reconcile.Held(meta.Pending{}) // no change is pending
-	}
-	key := d.decision(obj)
-	if pass.HasRules() {
-		key = "" // the pending change is the one that the gates decided about
-	}
-	return reconcile.Held(s.preview.Get(ctx, key, d.chart.version, propose))
-}
-
-// propose returns what an install or upgrade to the desired release would change.
-func (c *Controller) propose(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
-	d *desired) (*rollout.Proposal, error) {
-	obj := pass.Object
-	if d.isReleased(obj) && pass.WasAdmitted(d.chart.version) {
+// proposal returns what an install or upgrade to the desired release would change. It has a run of its own, as the
+// events of the preview are none of the pass.
+func (r *run) proposal(ctx context.Context) (*rollout.Proposal, error) {
+	if r.isReleased(r.obj) && r.pass.WasAdmitted(r.chart.version) {
 		return &rollout.Proposal{}, nil
 	}
-	if waiting := c.checkDependencies(ctx, obj, d); waiting != nil {
+	if waiting := r.checkDependencies(ctx); waiting != nil {
 		return nil, errors.New(waiting.String()) // the change depends on what the dependencies will apply
 	}
-	r, err := c.newRun(ctx, pass, d)
-	if err != nil {
+	p := r.newRun(r.pass)
+	p.desired = r.desired
+	defer p.releaseMemory()
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
-	defer r.releaseMemory()
-	return r.preview(ctx)
+	return p.preview(ctx)
 }

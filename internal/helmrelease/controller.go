@@ -7,9 +7,11 @@ import (
 	"sync"
 	"time"
 
+	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -96,76 +98,109 @@ func (c *Controller) References(obj *helmv2.HelmRelease) []reconcile.Ref {
 	return refs
 }
 
-// Reconcile makes the release match the spec. Its steps are: check the spec, find the chart, compose the values, ask
-// the gates, check dependencies, connect to the cluster, then read what is stored of the release and do the next
-// action, until there is nothing left to do.
+// Reconcile makes the release match the spec. It finds the chart and the values, asks the gates what it may do, and
+// does the steps of that mode.
 func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease]) reconcile.Outcome {
-	if err := c.checkSpec(pass.Object); err != nil {
-		return reconcile.Failed(err)
-	}
-	desired, outcome := c.desired(ctx, pass.Object)
-	if outcome != nil {
-		return *outcome
-	}
-	defer desired.valuesMemory.Release()
-	if outcome := c.admit(ctx, pass, desired); outcome != nil {
-		return *outcome
-	}
-	r, err := c.newRun(ctx, pass, desired)
-	if err != nil {
-		return reconcile.Failed(err)
-	}
+	r := c.newRun(pass)
 	defer r.releaseMemory()
-	r.reportValues()
-	r.handleRequests()
-	return r.outcome(r.release(ctx))
+	outcome := r.do(ctx, r.checkSpec, r.findDesired)
+	if outcome == nil {
+		r.mode, outcome = r.admit(ctx)
+	}
+	if outcome == nil {
+		outcome = r.do(ctx, r.steps()...)
+	}
+	return *outcome
 }
 
-// run is one pass of a HelmRelease that was admitted.
+// run is one pass of a HelmRelease. Its steps fill in the fields from top to bottom.
 type run struct {
 	*Controller
+	pass   *reconcile.Pass[*helmv2.HelmRelease]
+	obj    *helmv2.HelmRelease
+	state  *state
+	report rollout.Report
+
 	*desired
-	pass    *reconcile.Pass[*helmv2.HelmRelease]
-	obj     *helmv2.HelmRelease
+	propose func() (*rollout.Proposal, error) // what the desired release would change
+	mode    mode
 	target  *rollout.Target
-	state   *state
-	report  rollout.Report
-	worked  bool // an action was done
-	forced  bool // an action was requested by annotation, and not done yet
 	storage *releaseStorage
-	veil    *redact.Veil // of the objects of the release
+	// found is what is stored of a HelmRelease that must go back to the release revertTo.
+	found    *observed
+	revertTo *helmrelease.Release
+	veil     *redact.Veil // of the objects of the release
+	forced   bool         // an action was requested by annotation, and not done yet
+	worked   bool         // an action was done
 	// progress is the outcome of a pass that waits for the health of objects.
 	progress *reconcile.Outcome
-	leases   []*guard.Lease // of the memory for rendered charts
-	memory   *guard.Lease   // of the memory for the stored release
+
+	leases []*guard.Lease // of the memory for values and rendered charts
+	memory *guard.Lease   // of the memory for the stored release
 }
 
-func (c *Controller) newRun(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
-	d *desired) (*run, error) {
-	obj := pass.Object
-	target, err := c.Clusters.Target(ctx, refOf(obj), c.destination(obj))
-	if err != nil {
-		return nil, err
+func (c *Controller) newRun(pass *reconcile.Pass[*helmv2.HelmRelease]) *run {
+	return &run{Controller: c, pass: pass, obj: pass.Object, state: c.stateOf(pass.Object),
+		report: rollout.Report{Owner: refOf(pass.Object)}}
+}
+
+// steps returns what a pass does once it is admitted. The last step always has an outcome.
+func (r *run) steps() []func(context.Context) *reconcile.Outcome {
+	switch r.mode {
+	case modeHold:
+		return []func(context.Context) *reconcile.Outcome{r.hold}
+	case modeRevert:
+		return []func(context.Context) *reconcile.Outcome{r.connect, r.revert}
+	case modeRelease:
 	}
-	r := &run{Controller: c, desired: d, pass: pass, obj: obj, target: target, state: c.stateOf(obj),
-		report: rollout.Report{Owner: refOf(obj)}}
-	r.veil = r.newVeil(ctx)
-	r.storage, err = openStorage(target, obj.GetStorageNamespace())
-	return r, err
+	return []func(context.Context) *reconcile.Outcome{r.connect, r.reportValues, r.handleRequests, r.release}
+}
+
+// do does steps until one has an outcome; nil if none has.
+func (r *run) do(ctx context.Context, steps ...func(context.Context) *reconcile.Outcome) *reconcile.Outcome {
+	for _, step := range steps {
+		if outcome := step(ctx); outcome != nil {
+			return outcome
+		}
+	}
+	return nil
+}
+
+// connect finds the cluster and what is stored of releases there.
+func (r *run) connect(ctx context.Context) *reconcile.Outcome {
+	if err := r.open(ctx); err != nil {
+		return ptr.To(reconcile.Failed(err))
+	}
+	return nil
+}
+
+func (r *run) open(ctx context.Context) error {
+	if r.storage != nil {
+		return nil // to find out whether it must go back
+	}
+	target, err := r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj))
+	if err != nil {
+		return err
+	}
+	r.target, r.veil = target, r.newVeil(ctx)
+	r.setTarget()
+	r.storage, err = openStorage(target, r.obj.GetStorageNamespace())
+	return err
 }
 
 // reportValues reports warnings about the values, once.
-func (r *run) reportValues() {
+func (r *run) reportValues(context.Context) *reconcile.Outcome {
 	text := strings.Join(r.warnings, "\n")
 	if text != "" && text != r.state.valueWarnings {
 		r.report.Warn(meta.AppliedWithWarningsReason, text)
 	}
 	r.state.valueWarnings = text
+	return nil
 }
 
 // handleRequests handles the annotations forceAt and resetAt, which count together with a reconcile request of the same
 // value.
-func (r *run) handleRequests() {
+func (r *run) handleRequests(context.Context) *reconcile.Outcome {
 	a := r.obj.Annotations
 	requested := a[meta.ReconcileRequestAnnotation]
 	if v := a[helmv2.ResetRequestAnnotation]; v != "" && v == requested && v != r.obj.Status.LastHandledResetAt {
@@ -176,6 +211,7 @@ func (r *run) handleRequests() {
 		r.forced = true
 		r.obj.Status.LastHandledForceAt = v
 	}
+	return nil
 }
 
 // destination returns the cluster and the identity that a HelmRelease releases with.

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -26,42 +25,41 @@ type desired struct {
 	secrets  []string // values of Secrets, which must not appear in messages
 	warnings []string // about the values
 
-	valuesMemory *guard.Lease // of the values and secrets
-
 	configDigest         string
 	postRenderersDigest  string
 	commonMetadataDigest string
 }
 
-// desired finds the chart and composes the values, or returns the outcome if that is not possible yet.
-func (c *Controller) desired(ctx context.Context, obj *helmv2.HelmRelease) (*desired, *reconcile.Outcome) {
-	source, outcome := c.source(ctx, obj)
+// findDesired finds the chart and composes the values, or returns the outcome if that is not possible yet.
+func (r *run) findDesired(ctx context.Context) *reconcile.Outcome {
+	source, outcome := r.source(ctx, r.obj)
 	if outcome != nil {
-		return nil, outcome
+		return outcome
 	}
-	kind, _ := sourceKey(obj)
-	tree, info, err := c.readChart(ctx, kind, source)
+	kind, _ := sourceKey(r.obj)
+	tree, info, err := r.readChart(ctx, kind, source)
 	if err != nil {
-		return nil, ptr.To(reconcile.Failed(err))
+		return ptr.To(reconcile.Failed(err))
 	}
-	d := &desired{name: releaseName(obj), artifact: source.GetArtifact(), tree: tree, chart: info}
-	composed, err := values.Compose(ctx, c.valuesReader(obj), obj.Namespace, obj.Spec.ValuesFrom, obj.Spec.Values)
+	spec := r.obj.Spec
+	composed, err := values.Compose(ctx, r.valuesReader(r.obj), r.obj.Namespace, spec.ValuesFrom, spec.Values)
 	if errors.Is(err, values.ErrNoArtifact) {
-		return nil, ptr.To(reconcile.Waiting(meta.ArtifactFailedReason, "%s", err))
+		return ptr.To(reconcile.Waiting(meta.ArtifactFailedReason, "%s", err))
 	}
 	if err != nil {
-		return nil, ptr.To(reconcile.Failed(valuesFault(err)))
+		return ptr.To(reconcile.Failed(valuesFault(err)))
 	}
-	d.values, d.secrets, d.valuesMemory = composed.Values, composed.Secrets, composed.Memory
-	d.warnings = composed.Warnings
-	d.configDigest = digest.Config(d.values)
-	if len(obj.Spec.PostRenderers) > 0 {
-		d.postRenderersDigest = digest.PostRenderers(obj.Spec.PostRenderers)
+	r.keep(composed.Memory)
+	r.desired = &desired{name: releaseName(r.obj), artifact: source.GetArtifact(), tree: tree, chart: info,
+		values: composed.Values, secrets: composed.Secrets, warnings: composed.Warnings,
+		configDigest: digest.Config(composed.Values)}
+	if len(spec.PostRenderers) > 0 {
+		r.postRenderersDigest = digest.PostRenderers(spec.PostRenderers)
 	}
-	if obj.Spec.CommonMetadata != nil {
-		d.commonMetadataDigest = digest.CommonMetadata(obj.Spec.CommonMetadata)
+	if spec.CommonMetadata != nil {
+		r.commonMetadataDigest = digest.CommonMetadata(spec.CommonMetadata)
 	}
-	return d, nil
+	return nil
 }
 
 // valuesFault gives an error of the values its documented reason.

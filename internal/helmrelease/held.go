@@ -7,7 +7,6 @@ import (
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -24,7 +23,7 @@ func (r *run) retain(ctx context.Context, rel *helmrelease.Release) {
 		r.state.released = &artifact.Applied{Generation: r.obj.Generation, Build: r.digestOf(rel)}
 	}
 	if r.pass.IsGated() {
-		r.keepReleased(ctx, r.obj, r.state)
+		r.keepReleased(ctx)
 	}
 }
 
@@ -34,56 +33,72 @@ func (r *run) digestOf(rel *helmrelease.Release) string {
 }
 
 // keepReleased saves what was released last.
-func (c *Controller) keepReleased(ctx context.Context, obj *helmv2.HelmRelease, s *state) {
-	if s.released == nil {
+func (r *run) keepReleased(ctx context.Context) {
+	if r.state.released == nil {
 		return
 	}
-	if err := c.Applied.Keep(ctx, string(obj.UID), *s.released); err != nil {
+	if err := r.Applied.Keep(ctx, string(r.obj.UID), *r.state.released); err != nil {
 		log.FromContext(ctx).Error(err, "cannot record the release; after a restart behind a closed gate, "+
 			"drift is not corrected until the gate opens")
 	}
 }
 
+// lastReleased returns what was released last, completely; nil if that is not known.
+func (r *run) lastReleased() *artifact.Applied {
+	if r.state.released != nil {
+		return r.state.released
+	}
+	return r.Applied.Get(string(r.obj.UID))
+}
+
 // forgetReleased records that what was released last is about to be replaced.
-func (c *Controller) forgetReleased(ctx context.Context, obj *helmv2.HelmRelease, s *state) {
-	s.released = nil
-	if err := c.Applied.Forget(string(obj.UID)); err != nil {
+func (r *run) forgetReleased(ctx context.Context) {
+	r.state.released = nil
+	if err := r.Applied.Forget(string(r.obj.UID)); err != nil {
 		log.FromContext(ctx).Error(err, "cannot remove the record of a release")
 	}
 }
 
-// correctHeld corrects the drift of a HelmRelease that gates hold, to the release that they let through before. It
-// releases nothing, and does nothing if the spec has changed since. It returns the events of the correction for the
-// outcome.
-func (c *Controller) correctHeld(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
-	d *desired) (report rollout.Report, retry bool) {
-	obj, s := pass.Object, c.stateOf(pass.Object)
-	report.Owner = refOf(obj)
-	c.keepReleased(ctx, obj, s) // if the gate is newer than the release
-	released := s.released
-	if released == nil {
-		released = c.Applied.Get(string(obj.UID))
+// hold corrects the drift of a HelmRelease that gates hold, and shows the change that waits.
+func (r *run) hold(ctx context.Context) *reconcile.Outcome {
+	err := r.correctHeld(ctx)
+	pending := meta.Pending{} // no change
+	if !r.isReleased(r.obj) {
+		key := r.decision(r.obj)
+		if r.pass.HasRules() {
+			key = "" // the pending change is the one that the gates decided about
+		}
+		pending = r.state.preview.Get(ctx, key, r.chart.version, r.propose)
 	}
-	if released == nil || released.Generation != obj.Generation || obj.DriftMode() == meta.DriftDisabled ||
-		len(obj.Status.History) == 0 {
-		return report, false
+	outcome := r.report.Outcome(reconcile.Held(pending))
+	if err != nil {
+		outcome = outcome.After(rollout.CorrectionRetry)
 	}
-	r, err := c.newRun(ctx, pass, d)
+	return &outcome
+}
+
+// correctHeld corrects drift to the release that gates let through before, and reports an error once. It releases
+// nothing, and does nothing if the spec has changed since.
+func (r *run) correctHeld(ctx context.Context) error {
+	r.keepReleased(ctx) // if the gate is newer than the release
+	released := r.lastReleased()
+	if released == nil || released.Generation != r.obj.Generation || r.obj.DriftMode() == meta.DriftDisabled ||
+		len(r.obj.Status.History) == 0 {
+		return nil
+	}
+	err := r.open(ctx)
 	if err == nil {
-		defer r.releaseMemory()
-		r.setTarget()
 		err = r.correctTo(ctx, released)
-		report = r.report
 	}
 	text := ""
 	if err != nil {
 		text = "cannot correct drift behind a closed gate: " + err.Error()
 	}
-	if text != "" && text != s.heldProblem {
-		report.Warn(fault.Reason(err, meta.ReconciliationFailedReason), text)
+	if text != "" && text != r.state.heldProblem {
+		r.report.Warn(fault.Reason(err, meta.ReconciliationFailedReason), text)
 	}
-	s.heldProblem = text
-	return report, err != nil
+	r.state.heldProblem = text
+	return err
 }
 
 // correctTo makes the cluster match what was released before. A stored release that is another one, for example because

@@ -8,6 +8,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/release/common"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -21,8 +22,11 @@ import (
 const maxSteps = 8
 
 // release does one step after another until the release is as declared, or a step fails.
-func (r *run) release(ctx context.Context) reconcile.Outcome {
-	r.setTarget()
+func (r *run) release(ctx context.Context) *reconcile.Outcome {
+	return ptr.To(r.outcome(r.advance(ctx)))
+}
+
+func (r *run) advance(ctx context.Context) reconcile.Outcome {
 	now := r.look() // before what is stored is read, so that a change in between is seen by the next pass
 	if r.isUnchanged(now) {
 		return r.atRest(ctx, &observed{})
@@ -67,7 +71,7 @@ func (r *run) perform(ctx context.Context, d decision, o *observed) (err error) 
 	if d.step != stepAdopt && d.step != stepFinish {
 		r.worked = true
 		r.pin(ctx, o)
-		r.forgetReleased(ctx, r.obj, r.state)
+		r.forgetReleased(ctx)
 	}
 	if d.step == stepInstall || d.step == stepUpgrade || d.step == stepRemediate {
 		defer func() { r.state.shown = r.veil.Kept(r.state.shown, false) }()

@@ -11,6 +11,7 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -24,10 +25,7 @@ import (
 // pin records the release that is healthy, before another one replaces it: gates may make the HelmRelease go back.
 func (r *run) pin(ctx context.Context, o *observed) {
 	owner := artifact.Healthy(string(r.obj.UID))
-	released := r.state.released
-	if released == nil {
-		released = r.Applied.Get(string(r.obj.UID))
-	}
+	released := r.lastReleased()
 	var err error
 	switch {
 	case !r.pass.MayGoBack():
@@ -68,40 +66,39 @@ func contentOf(rel *helmrelease.Release) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// goBack rolls a HelmRelease back that a gate makes go back to the release that was healthy, or that has not completed
-// this yet. It returns nil if the HelmRelease stays as it is.
-func (c *Controller) goBack(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease],
-	d *desired) *reconcile.Outcome {
-	refusal, reverted := pass.Refused(), pass.Reverted()
+// mustRevert reports whether a gate makes the HelmRelease go back to the release that was healthy, or it has not
+// completed this yet. If it cannot go back, an event says why, once.
+func (r *run) mustRevert(ctx context.Context) (bool, error) {
+	refusal, reverted := r.pass.Refused(), r.pass.Reverted()
 	if refusal == nil && reverted == nil {
-		return nil
+		return false, nil
 	}
-	r, err := c.newRun(ctx, pass, d)
-	if err != nil {
-		o := reconcile.Failed(err)
-		return &o
+	if err := r.open(ctx); err != nil {
+		return false, err
 	}
-	defer r.releaseMemory()
-	r.setTarget()
 	o, err := r.observe(ctx)
 	if err != nil {
-		o := reconcile.Failed(err)
-		return &o
+		return false, err
 	}
 	to, err := r.healthy(o)
-	isBack := err == nil && o.last.Info.Status == common.StatusDeployed && contentOf(o.last) == contentOf(to)
 	switch {
-	case refusal == nil && (isBack || err != nil):
-		return nil // it is back, and only its drift is corrected
+	case refusal == nil && (err != nil || isBack(o, to)):
+		return false, nil // it is back, and only its drift is corrected
 	case refusal == nil && r.hasFailedToGoBack(o):
-		return nil // it stays Stalled
+		return false, nil // it stays Stalled
 	case err != nil:
 		r.staysAt(err)
-		return nil
+		return false, nil
 	}
-	pass.GoBack(to.Chart.Metadata.Version, refusal)
-	outcome := r.outcome(r.rollBack(ctx, o, to, isBack))
-	return &outcome
+	r.pass.GoBack(to.Chart.Metadata.Version, refusal)
+	r.found, r.revertTo = o, to
+	return true, nil
+}
+
+// isBack reports whether a release is deployed already: by the remediation of the HelmRelease, or by an earlier
+// process.
+func isBack(o *observed, to *helmrelease.Release) bool {
+	return o.last.Info.Status == common.StatusDeployed && contentOf(o.last) == contentOf(to)
 }
 
 // healthy returns the stored release that was healthy last, or why the HelmRelease cannot go back to it.
@@ -135,15 +132,18 @@ func (r *run) staysAt(why error) {
 	r.state.reportedStay = text
 }
 
-// rollBack rolls back to a release, unless that was done already: by the remediation of the HelmRelease, or by an
-// earlier process.
-func (r *run) rollBack(ctx context.Context, o *observed, to *helmrelease.Release, isBack bool) reconcile.Outcome {
-	reverted := r.pass.Reverted()
+// revert rolls back to the release that was healthy, unless that was done already.
+func (r *run) revert(ctx context.Context) *reconcile.Outcome {
+	return ptr.To(r.outcome(r.rollBack(ctx)))
+}
+
+func (r *run) rollBack(ctx context.Context) reconcile.Outcome {
+	reverted, to := r.pass.Reverted(), r.revertTo
 	text := fmt.Sprintf("to release %s with chart %s@%s, from %s by gate '%s': %s", describe(to),
 		to.Chart.Metadata.Name, to.Chart.Metadata.Version, reverted.From, reverted.Gate, reverted.Reason)
-	if !isBack {
+	if !isBack(r.found, to) {
 		r.report.Warn(meta.RevertedReason, text)
-		if err := r.rollBackTo(ctx, o, to); err != nil {
+		if err := r.rollBackTo(ctx, r.found, to); err != nil {
 			f := fault.New(helmv2.RollbackFailedReason, "cannot go back %s. Repair the objects in the cluster and "+
 				"reconcile, or approve a newer revision by its name", text).Because(err).Final()
 			return reconcile.Failed(f).Unhealthy()
@@ -167,7 +167,7 @@ func (r *run) rollBackTo(ctx context.Context, o *observed, to *helmrelease.Relea
 		return err
 	}
 	r.worked = true
-	r.forgetReleased(ctx, r.obj, r.state)
+	r.forgetReleased(ctx)
 	if status := o.last.Info.Status; status.IsPending() {
 		if err := r.recover(ctx, o); err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/apply"
@@ -13,53 +15,69 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
-// correct makes the cluster match the build. If the build is the one that was applied last, all differences are drift,
-// which spec.driftDetection.mode may keep from being corrected. Another build is always applied.
-func (r *run) correct(ctx context.Context, built *build.Result) error {
-	r.report.Corrected = r.state.apply.lastAppliedDigest == r.state.build.digest
-	switch {
-	case r.report.Corrected && r.obj.DriftMode() == meta.DriftWarn:
-		return r.detectDrift(ctx, built)
-	case r.report.Corrected && r.obj.DriftMode() == meta.DriftDisabled:
-		reconcile.Unmark(r.obj, meta.DriftedCondition)
-		r.state.complete()
+// apply makes the cluster match the build, and deletes what is no longer declared.
+func (r *run) apply(ctx context.Context) *reconcile.Outcome {
+	if r.built == nil {
 		return nil
 	}
-	if err := r.apply(ctx, built); err != nil {
-		return err
+	times := &kustomizev1.StepTimes{Started: meta.TimeOf(r.state.started), Built: meta.TimeOf(r.Clock.Now())}
+	done := tracing.Begin(ctx, "apply and prune")
+	err := r.correct(ctx)
+	done(err)
+	if err == nil {
+		times.Applied = ptr.To(meta.TimeOf(r.Clock.Now()))
 	}
-	switch r.obj.DriftMode() {
-	case meta.DriftDisabled:
-		r.target.Cluster.Forget(rollout.OwnerOf(refOf(r.obj))) // stops watching for drift
-		reconcile.Unmark(r.obj, meta.DriftedCondition)
-	case meta.DriftWarn:
-		r.state.apply.drift.Resolve(r.obj, &r.report)
+	if !r.isDrift { // the times of a correction say nothing about the revision
+		r.state.times = times
+	}
+	if err != nil {
+		return r.notDeployed(err)
 	}
 	return nil
 }
 
-// apply applies the build, then prunes objects that are no longer declared.
-func (r *run) apply(ctx context.Context, built *build.Result) error {
-	req, err := r.applyRequest(ctx, built)
+// correct makes the cluster match the build. If the build is the one that was applied last, all differences are drift,
+// which spec.driftDetection.mode may keep from being corrected. Another build is always applied.
+func (r *run) correct(ctx context.Context) error {
+	r.isDrift = r.state.apply.lastAppliedDigest == r.state.build.digest
+	r.report.Corrected = r.isDrift
+	var err error
+	switch mode := r.obj.DriftMode(); {
+	case r.isDrift && mode == meta.DriftWarn:
+		err = r.detectDrift(ctx)
+	case r.isDrift && mode == meta.DriftDisabled:
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
+		r.state.complete()
+	default:
+		err = r.applyAll(ctx)
+	}
+	err = r.inputs.redact(err)
+	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err)
+}
+
+// applyAll applies the build, then prunes objects that are no longer declared.
+func (r *run) applyAll(ctx context.Context) error {
+	req, err := r.applyRequest(ctx)
 	if err != nil {
 		return err
 	}
 	s := &r.state.apply
-	if !r.report.Corrected {
-		r.forgetApplied(ctx, r.obj, r.state)
+	if !r.isDrift {
+		r.forgetApplied(ctx)
 	}
-	s.lastAppliedDigest = ""
-	defer func() { s.shown = built.Veil.Kept(s.shown, r.report.Corrected) }()
+	s.lastAppliedDigest = "" // until all is applied, as a pass that ends halfway leaves a mixture
+	defer func() { s.shown = r.built.Veil.Kept(s.shown, r.isDrift) }()
 	result, err := r.target.Cluster.Apply(ctx, req)
 	if result != nil {
 		r.report.AddChanges(result.Changes)
-		r.warn(append(slices.Clone(built.Warnings), result.Warnings...), built.Veil)
-		r.state.apply.unknown.Note(&r.report, result.Changes, built.Veil)
+		r.warn(append(slices.Clone(r.built.Warnings), result.Warnings...), r.built.Veil)
+		s.unknown.Note(&r.report, result.Changes, r.built.Veil)
 	}
 	if err != nil {
-		return explainTypes(err, built)
+		return explainTypes(err, r.built)
 	}
 	if err := r.prune(ctx, req.Previous.Without(result.Inventory), result.Inventory); err != nil {
 		return err
@@ -70,12 +88,19 @@ func (r *run) apply(ctx context.Context, built *build.Result) error {
 		s.lastAppliedDigest = r.state.build.digest
 	}
 	r.noteResync(req)
+	switch r.obj.DriftMode() {
+	case meta.DriftDisabled:
+		r.target.Cluster.Forget(rollout.OwnerOf(refOf(r.obj))) // stops watching for drift
+		reconcile.Unmark(r.obj, meta.DriftedCondition)
+	case meta.DriftWarn:
+		s.drift.Resolve(r.obj, &r.report)
+	}
 	return nil
 }
 
 // detectDrift reports objects that drifted, without correcting them.
-func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
-	req, err := r.applyRequest(ctx, built)
+func (r *run) detectDrift(ctx context.Context) error {
+	req, err := r.applyRequest(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,9 +109,21 @@ func (r *run) detectDrift(ctx context.Context, built *build.Result) error {
 		return err
 	}
 	r.noteResync(req)
-	r.state.apply.unknown.Note(&r.report, planned, built.Veil)
+	r.state.apply.unknown.Note(&r.report, planned, r.built.Veil)
 	r.state.complete()
 	r.state.apply.drift.ReportDetected(r.obj, &r.report, planned)
+	return nil
+}
+
+// reportOwners reports fields that other managers keep changing back, and objects that other owners declare as well.
+// The Kustomization no longer declares objects that it retains for others.
+func (r *run) reportOwners(context.Context) *reconcile.Outcome {
+	r.reportContentions()
+	inventory := r.obj.Status.Inventory
+	if retained := r.state.apply.retained; len(retained) > 0 {
+		inventory = rollout.InventoryStatus(rollout.Inventory(inventory).Without(retained))
+	}
+	r.Clusters.Claims.Report(r.obj, &r.report, r.target, inventory, r.state.build.declared.Yields)
 	return nil
 }
 
@@ -118,13 +155,13 @@ func (r *run) noteResync(req apply.Request) {
 }
 
 // applyRequest returns the request to apply the build in this pass.
-func (r *run) applyRequest(ctx context.Context, built *build.Result) (apply.Request, error) {
+func (r *run) applyRequest(ctx context.Context) (apply.Request, error) {
 	isFirst := r.state.apply.lastResync.IsZero() // no object is known yet, so that all are compared
-	req, err := newApplyRequest(r.obj, built, applyOptions{
-		requested: r.pass.Requested && !r.held, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
+	req, err := newApplyRequest(r.obj, r.built, applyOptions{
+		requested: r.pass.Requested && r.mode != modeHold, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
 		strictFields: r.Options.StrictFields,
 	})
-	req.SameDeclaration = r.report.Corrected
+	req.SameDeclaration = r.isDrift
 	req.SaveInventory = func(i apply.Inventory) error {
 		r.obj.Status.Inventory = rollout.InventoryStatus(i)
 		return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))

@@ -1,16 +1,23 @@
 package kustomization
 
 import (
+	"context"
+
+	"k8s.io/utils/ptr"
+
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // checkSpec checks the parts of the spec that only later steps use, so that nothing is applied by a spec with an error:
 // health checks, the expressions of dependencies, and rules for ignored fields. Patches and variables are part of the
 // build, which comes before the apply.
-func (c *Controller) checkSpec(obj *kustomizev1.Kustomization) error {
-	s := c.stateOf(obj)
-	return s.spec.Of(obj, func() error { return c.validateSpec(obj, s) })
+func (r *run) checkSpec(context.Context) *reconcile.Outcome {
+	if err := r.state.spec.Of(r.obj, func() error { return r.validateSpec(r.obj, r.state) }); err != nil {
+		return ptr.To(reconcile.Failed(err))
+	}
+	return nil
 }
 
 func (c *Controller) validateSpec(obj *kustomizev1.Kustomization, s *state) error {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -17,11 +18,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/lru"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
 // GroupKind identifies the kind to the kernel.
@@ -97,83 +98,82 @@ func (c *Controller) References(obj *kustomizev1.Kustomization) []reconcile.Ref 
 	return append(refs, inputRefs(obj)...)
 }
 
-// Reconcile makes the cluster match the source. Its steps are: check the spec, find the source, ask the gates, check
-// dependencies, connect to the cluster, build, apply, prune, check health, report. A build is skipped if its files and
-// settings did not change, and an apply if neither the build nor the live objects changed.
+// Reconcile makes the cluster match the source. It finds what the source has now, asks the gates what it may do, and
+// does the steps of that mode.
 func (c *Controller) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
-	if err := c.checkSpec(pass.Object); err != nil {
-		return reconcile.Failed(err)
-	}
-	source, outcome := c.source(ctx, pass.Object)
+	r := &run{Controller: c, pass: pass, obj: pass.Object, state: c.stateOf(pass.Object),
+		report: rollout.Report{Owner: refOf(pass.Object)}}
+	outcome := r.do(ctx, r.checkSpec, r.findSource, r.awaitOwnSource)
 	if outcome == nil {
-		outcome = c.awaitOwnSource(ctx, pass.Object)
+		r.mode, outcome = r.admit(ctx)
 	}
-	if outcome != nil {
-		return *outcome
+	if outcome == nil {
+		outcome = r.do(ctx, r.steps()...)
 	}
-	work, outcome := c.admit(ctx, pass, source)
-	if outcome != nil {
-		return *outcome
-	}
-	target, err := c.Clusters.Target(ctx, refOf(pass.Object), c.destination(pass.Object))
-	if err != nil {
-		return reconcile.Failed(err)
-	}
-	r := &run{
-		Controller: c, pass: pass, obj: pass.Object, source: work.source, target: target,
-		state: c.stateOf(pass.Object), report: rollout.Report{Owner: refOf(pass.Object)},
-	}
-	r.begin()
-	if r.reverts = work.reverts; !work.healthOnly {
-		r.pin(ctx)
-		r.reportReverted()
-		if err := r.deploy(ctx); err != nil {
-			return r.notDeployed(err)
-		}
-		r.retain(ctx)
-	}
-	r.reportContentions()
-	r.reportClaims()
-	done := tracing.Begin(ctx, "health")
-	progressing, err := r.checkHealth(ctx)
-	done(err)
-	if err != nil {
-		return r.unhealthy(err)
-	}
-	if progressing != nil {
-		return r.outcome(*progressing)
-	}
-	return r.succeeded()
+	return *outcome
 }
 
-// reportClaims reports objects that other owners declare as well. The Kustomization no longer declares objects that it
-// retains for others.
-func (r *run) reportClaims() {
-	inventory := r.obj.Status.Inventory
-	if retained := r.state.apply.retained; len(retained) > 0 {
-		inventory = rollout.InventoryStatus(rollout.Inventory(inventory).Without(retained))
-	}
-	r.Clusters.Claims.Report(r.obj, &r.report, r.target, inventory, r.state.build.declared.Yields)
-}
-
-// run is one pass of a Kustomization that was admitted.
+// run is one pass of a Kustomization. Its steps fill in the fields from top to bottom.
 type run struct {
 	*Controller
-	pass    *reconcile.Pass[*kustomizev1.Kustomization]
-	obj     *kustomizev1.Kustomization
-	source  *meta.Artifact
-	target  *rollout.Target
-	state   *state
-	report  rollout.Report
-	worked  bool // something was built or applied
-	reverts bool // it goes back to what was healthy before
-	held    bool // gates hold the Kustomization: only drift is corrected
-	pruned  []apply.Change
+	pass   *reconcile.Pass[*kustomizev1.Kustomization]
+	obj    *kustomizev1.Kustomization
+	state  *state
+	report rollout.Report
+
+	source   *meta.Artifact // the newest one until the pass is admitted, then what the pass works on
+	proposal *proposal      // what the newest artifact would change
+	mode     mode
+	pending  *reconcile.Outcome // of a pass that watches what it has while gates hold another change
+	target   *rollout.Target
+	inputs   *inputs
+	built    *build.Result // nil if what was applied is current
+	isDrift  bool          // the build was applied before, so that all differences are drift
+	worked   bool          // something was built or applied
+	pruned   []apply.Change
+}
+
+// step is a part of a pass. The pass ends with the first step that returns an outcome.
+type step func(context.Context) *reconcile.Outcome
+
+// steps returns what a pass does once it is admitted. The last step always has an outcome.
+func (r *run) steps() []step {
+	switch r.mode {
+	case modeHold:
+		return []step{r.hold, r.connect, r.begin, r.checkHealth, r.succeed}
+	case modeHealthOnly:
+		return []step{r.connect, r.begin, r.reportOwners, r.checkHealth, r.succeed}
+	case modeApply, modeRevert:
+	}
+	return []step{r.connect, r.begin, r.keepHealthy, r.readInputs, r.build, r.apply, r.retain, r.reportOwners,
+		r.checkHealth, r.succeed}
+}
+
+// do does steps until one has an outcome; nil if none has.
+func (r *run) do(ctx context.Context, steps ...step) *reconcile.Outcome {
+	for _, step := range steps {
+		if outcome := step(ctx); outcome != nil {
+			return outcome
+		}
+	}
+	return nil
+}
+
+// connect finds the cluster and the account to apply with.
+func (r *run) connect(ctx context.Context) *reconcile.Outcome {
+	if r.target != nil {
+		return nil // drift was corrected
+	}
+	var err error
+	if r.target, err = r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj)); err != nil {
+		return ptr.To(reconcile.Failed(err))
+	}
+	return nil
 }
 
 // begin records that work on the revision has started.
-func (r *run) begin() {
+func (r *run) begin(context.Context) *reconcile.Outcome {
 	if r.state.started.IsZero() || r.obj.Status.LastAttemptedRevision != r.source.Revision {
 		r.state.started = r.Clock.Now()
 	}
@@ -181,32 +181,7 @@ func (r *run) begin() {
 	ref := r.obj.Spec.SourceRef
 	r.state.health.Cancel(r.obj, r.source.Revision, fmt.Sprintf("%s/%s/%s", ref.Kind,
 		cmp.Or(ref.Namespace, r.obj.Namespace), ref.Name), &r.report)
-}
-
-// deploy builds the source and makes the cluster match it, as far as something changed.
-func (r *run) deploy(ctx context.Context) error {
-	in, err := r.readInputs(ctx, r.obj)
-	if err != nil {
-		return err
-	}
-	done := tracing.Begin(ctx, "build")
-	built, err := r.build(ctx, in)
-	done(in.redact(err))
-	if err != nil || built == nil {
-		return err
-	}
-	times := &kustomizev1.StepTimes{Started: meta.TimeOf(r.state.started), Built: meta.TimeOf(r.Clock.Now())}
-	done = tracing.Begin(ctx, "apply and prune")
-	err = r.correct(ctx, built)
-	done(in.redact(err))
-	if err == nil {
-		applied := meta.TimeOf(r.Clock.Now())
-		times.Applied = &applied
-	}
-	if !r.report.Corrected {
-		r.state.times = times
-	}
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, in.redact(err))
+	return nil
 }
 
 // destination returns the cluster and the identity that a Kustomization applies with.

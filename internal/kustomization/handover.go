@@ -132,7 +132,7 @@ type declaration struct {
 // they ask for the same ones.
 func (c *Controller) declaredBy(ctx context.Context, obj *kustomizev1.Kustomization,
 	source *meta.Artifact) ([]apply.Ref, error) {
-	in, err := c.readInputs(ctx, obj)
+	in, err := c.inputsOf(ctx, obj)
 	if err != nil {
 		return nil, temporary(ctx, err)
 	}

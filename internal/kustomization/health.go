@@ -10,11 +10,27 @@ import (
 	"github.com/sluice-gitops/sluice/internal/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 
-// checkHealth returns nil if the applied objects are healthy, a progressing outcome while they become healthy, or the
+// checkHealth continues if the applied objects are healthy. Else it returns an outcome that says that they become so,
+// or have failed.
+func (r *run) checkHealth(ctx context.Context) *reconcile.Outcome {
+	done := tracing.Begin(ctx, "health")
+	progressing, err := r.health(ctx)
+	done(err)
+	switch {
+	case err != nil:
+		return r.unhealthy(err)
+	case progressing != nil:
+		return r.outcome(*progressing)
+	}
+	return nil
+}
+
+// health returns nil if the applied objects are healthy, a progressing outcome while they become healthy, or the
 // failure.
-func (r *run) checkHealth(ctx context.Context) (*reconcile.Outcome, error) {
+func (r *run) health(ctx context.Context) (*reconcile.Outcome, error) {
 	targets, err := r.healthTargets()
 	if err != nil {
 		return nil, err

@@ -2,10 +2,11 @@ package kustomization
 
 import (
 	"context"
+	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
@@ -15,64 +16,102 @@ import (
 
 // retain records what was applied completely, so that drift can be corrected to it behind a closed gate, also when the
 // source has a newer revision and after a restart.
-func (r *run) retain(ctx context.Context) {
+func (r *run) retain(ctx context.Context) *reconcile.Outcome {
 	if !r.state.apply.isComplete || r.state.apply.lastAppliedDigest != r.state.build.digest {
-		return
+		return nil
 	}
 	r.state.apply.applied = &artifact.Applied{Source: sourceKey(r.obj), Artifact: *r.source,
 		Generation: r.obj.Generation, Build: r.state.build.digest}
 	if r.pass.IsGated() {
-		r.keepApplied(ctx, r.obj, r.state)
+		r.keepApplied(ctx)
 	}
-	r.dropPromotable(ctx, r.obj, *r.source)
+	r.dropPromotable(ctx)
+	return nil
 }
 
 // keepApplied saves what was applied last.
-func (c *Controller) keepApplied(ctx context.Context, obj *kustomizev1.Kustomization, s *state) {
-	if s.apply.applied == nil {
+func (r *run) keepApplied(ctx context.Context) {
+	if r.state.apply.applied == nil {
 		return
 	}
-	if err := c.Applied.Keep(ctx, string(obj.UID), *s.apply.applied); err != nil {
+	if err := r.Applied.Keep(ctx, string(r.obj.UID), *r.state.apply.applied); err != nil {
 		log.FromContext(ctx).Error(err, "cannot retain the applied artifact; after a restart behind a closed gate, "+
 			"drift is not corrected until the gate opens")
 	}
 }
 
-// appliedOf returns what was applied last, completely; nil if that is not known.
-func (c *Controller) appliedOf(obj *kustomizev1.Kustomization, s *state) *artifact.Applied {
-	if s.apply.applied != nil {
-		return s.apply.applied
+// lastApplied returns what was applied last, completely; nil if that is not known.
+func (r *run) lastApplied() *artifact.Applied {
+	if r.state.apply.applied != nil {
+		return r.state.apply.applied
 	}
-	return c.Applied.Get(string(obj.UID))
+	return r.Applied.Get(string(r.obj.UID))
 }
 
 // forgetApplied records that what was applied last is about to be replaced.
-func (c *Controller) forgetApplied(ctx context.Context, obj *kustomizev1.Kustomization, s *state) {
-	s.apply.applied = nil
-	if err := c.Applied.Forget(string(obj.UID)); err != nil {
+func (r *run) forgetApplied(ctx context.Context) {
+	r.state.apply.applied = nil
+	if err := r.Applied.Forget(string(r.obj.UID)); err != nil {
 		log.FromContext(ctx).Error(err, "cannot remove a retained artifact")
 	}
 }
 
-// correctHeld corrects the drift of a Kustomization that gates hold, to what they let through before. It applies
-// nothing else: not if the spec has changed since, nor if variables or keys have, so that the build differs. It returns
-// the events of the correction for the outcome.
-func (c *Controller) correctHeld(ctx context.Context,
-	pass *reconcile.Pass[*kustomizev1.Kustomization]) (report rollout.Report, retry bool) {
-	obj, s := pass.Object, c.stateOf(pass.Object)
-	report.Owner = refOf(obj)
-	c.keepApplied(ctx, obj, s) // if the gate is newer than the apply
-	applied := c.appliedOf(obj, s)
-	if applied == nil || applied.Generation != obj.Generation || obj.DriftMode() == meta.DriftDisabled {
-		return report, false
+// hold corrects the drift of a Kustomization that gates hold. The pass ends, unless a gate watches what it let through
+// before: then the health of that is checked, but nothing else is applied.
+func (r *run) hold(ctx context.Context) *reconcile.Outcome {
+	applied := r.lastApplied()
+	err := r.correctHeld(ctx, applied)
+	attempted := r.obj.Status.LastAttemptedRevision
+	if err == nil && r.pass.IsWatched(attempted) && r.state.apply.isComplete && applied != nil &&
+		applied.Artifact.Revision == attempted {
+		r.pending = ptr.To(reconcile.Held(meta.Pending{}))
+		if r.proposal.source.Revision != attempted || r.pass.HasRules() {
+			r.pending = ptr.To(r.preview(ctx))
+		}
+		r.source = &applied.Artifact
+		r.reportReverted()
+		return nil
 	}
-	r := &run{Controller: c, pass: pass, obj: obj, source: &applied.Artifact, state: s, report: report,
-		held: true}
-	var err error
-	if r.target, err = c.Clusters.Target(ctx, refOf(obj), c.destination(obj)); err == nil {
-		s.apply.setTarget(r.target)
-		if !pass.Requested && s.apply.isComplete && !r.needsCorrection() {
-			return r.report, false
+	r.state.health.Reset()
+	if text := r.explainMissing(); text != "" && text != r.state.apply.missing {
+		r.report.Warn(meta.ArtifactFailedReason, text)
+		r.state.apply.missing = text
+	}
+	outcome := r.report.Outcome(r.preview(ctx))
+	if err != nil {
+		outcome = outcome.After(rollout.CorrectionRetry)
+	}
+	return &outcome
+}
+
+// preview returns the outcome of a Kustomization that gates hold, with a preview of the pending change.
+func (r *run) preview(ctx context.Context) reconcile.Outcome {
+	source := r.proposal.source
+	if source.Revision == r.obj.Status.LastAppliedRevision && r.obj.Status.ObservedGeneration == r.obj.Generation &&
+		!r.pass.HasRules() {
+		return reconcile.Held(meta.Pending{}) // no change is pending
+	}
+	key := "" // rules decide about each build, so that the change is the one that they were asked about
+	if !r.pass.HasRules() {
+		key = fmt.Sprintf("%s/%s/%d", source.Revision, source.Digest, r.obj.Generation)
+	}
+	return reconcile.Held(r.state.preview.Get(ctx, key, source.Revision, r.proposal.propose))
+}
+
+// correctHeld corrects drift to what gates let through before, and reports an error once. It applies nothing else: not
+// if the spec has changed since, nor if variables or keys have, so that the build differs.
+func (r *run) correctHeld(ctx context.Context, applied *artifact.Applied) error {
+	r.keepApplied(ctx) // if the gate is newer than the apply
+	if applied == nil || applied.Generation != r.obj.Generation || r.obj.DriftMode() == meta.DriftDisabled {
+		return nil
+	}
+	s := &r.state.apply
+	target, err := r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj))
+	if err == nil {
+		r.target, r.source = target, &applied.Artifact
+		s.setTarget(target)
+		if !r.pass.Requested && s.isComplete && !r.needsCorrection() {
+			return nil
 		}
 		err = r.reapply(ctx, applied)
 	}
@@ -80,42 +119,35 @@ func (c *Controller) correctHeld(ctx context.Context,
 	if err != nil {
 		text = "cannot correct drift behind a closed gate: " + err.Error()
 	}
-	if text != "" && text != s.apply.heldProblem {
+	if text != "" && text != s.heldProblem {
 		r.report.Warn(fault.Reason(err, meta.ReconciliationFailedReason), text)
 	}
-	s.apply.heldProblem = text
-	return r.report, err != nil
+	s.heldProblem = text
+	return err
 }
 
 // reapply makes the cluster match what was applied before.
-func (r *run) reapply(ctx context.Context, applied *artifact.Applied) error {
-	in, err := r.readInputs(ctx, r.obj)
+func (r *run) reapply(ctx context.Context, applied *artifact.Applied) (err error) {
+	if r.inputs, err = r.inputsOf(ctx, r.obj); err != nil {
+		return err
+	}
+	tree, err := r.Applied.Tree(string(r.obj.UID))
+	if err != nil {
+		tree, err = r.fetch(ctx, r.obj, &applied.Artifact) // the source may still have it
+	}
 	if err != nil {
 		return err
 	}
-	tree, err := r.tree(ctx, applied)
+	built, err := r.buildTree(ctx, r.obj, r.source.Revision, tree, r.inputs)
 	if err != nil {
 		return err
-	}
-	built, err := r.buildTree(ctx, r.obj, r.source.Revision, tree, in)
-	if err != nil {
-		return in.redact(err)
 	}
 	if "sha256:"+built.Digest != applied.Build {
 		return nil // a change of variables or keys, which waits for the gate as well
 	}
-	r.recordBuild(in, built)
+	r.recordBuild(built)
 	r.state.apply.lastAppliedDigest = applied.Build
-	err = in.redact(r.correct(ctx, built))
+	err = r.correct(ctx)
 	r.reportContentions()
-	return r.destination(r.obj).ExplainMissingAccount(ctx, r.Live, r.obj.Namespace, err)
-}
-
-// tree returns the tree of what was applied: the retained one, or that of the source if it still has it.
-func (r *run) tree(ctx context.Context, applied *artifact.Applied) (*artifact.Tree, error) {
-	tree, err := r.Applied.Tree(string(r.obj.UID))
-	if err != nil {
-		return r.fetch(ctx, r.obj, &applied.Artifact)
-	}
-	return tree, nil
+	return err
 }

@@ -42,8 +42,17 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 	return refs
 }
 
-// readInputs reads the ConfigMaps and Secrets that the spec refers to.
-func (c *Controller) readInputs(ctx context.Context, obj *kustomizev1.Kustomization) (*inputs, error) {
+// readInputs reads what the build needs besides the artifact.
+func (r *run) readInputs(ctx context.Context) *reconcile.Outcome {
+	var err error
+	if r.inputs, err = r.inputsOf(ctx, r.obj); err != nil {
+		return r.notDeployed(err)
+	}
+	return nil
+}
+
+// inputsOf reads the ConfigMaps and Secrets that the spec refers to.
+func (c *Controller) inputsOf(ctx context.Context, obj *kustomizev1.Kustomization) (*inputs, error) {
 	h := sha256.New()
 	variables, err := spec.ReadVariables(ctx, c.Live, obj)
 	if err != nil {

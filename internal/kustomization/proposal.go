@@ -53,6 +53,11 @@ func (c *Controller) newProposal(ctx context.Context, pass *reconcile.Pass[*kust
 	}
 }
 
+// admits reports whether the gates let a proposal through.
+func (r *run) admits(p *proposal) bool {
+	return rollout.Admit(&r.state.decided, r.pass, p.source.Revision, p.what, p.propose) == nil
+}
+
 // decision identifies what gates with rules decide about: a build, and the settings that it is applied with.
 func decision(obj *kustomizev1.Kustomization, digest string) string {
 	return fmt.Sprintf("%d/%s", obj.Generation, digest)
@@ -64,7 +69,7 @@ func (c *Controller) proposeBuild(ctx context.Context, obj *kustomizev1.Kustomiz
 	if waiting := c.checkDependencies(ctx, obj, source); waiting != nil {
 		return nil, errors.New(waiting.String()) // the change depends on what the dependencies will apply
 	}
-	in, err := c.readInputs(ctx, obj)
+	in, err := c.inputsOf(ctx, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (c *Controller) proposeBuild(ctx context.Context, obj *kustomizev1.Kustomiz
 		return p, nil
 	}
 	if p.result, err = c.buildTree(ctx, obj, source.Revision, tree, in); err != nil {
-		return nil, in.redact(err)
+		return nil, err
 	}
 	p.digest = "sha256:" + p.result.Digest
 	return p, nil
@@ -94,7 +99,7 @@ func (c *Controller) compare(ctx context.Context, pass *reconcile.Pass[*kustomiz
 	}
 	if p.result == nil {
 		if p.result, err = c.buildTree(ctx, obj, source.Revision, p.tree, p.inputs); err != nil {
-			return nil, p.inputs.redact(err)
+			return nil, err
 		}
 	}
 	req, err := newApplyRequest(obj, p.result, applyOptions{

@@ -1,8 +1,11 @@
 package kustomization
 
 import (
+	"context"
 	"slices"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -20,7 +23,7 @@ const waitRetry = time.Second
 
 // notDeployed reports an error of the deployment. An apply that waits for the cluster, such as for a definition to be
 // established, ends after some seconds to free its worker. Later passes continue it until the timeout.
-func (r *run) notDeployed(err error) reconcile.Outcome {
+func (r *run) notDeployed(err error) *reconcile.Outcome {
 	left := r.state.started.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
 	if apply.IsWaiting(err) && left > 0 {
 		return r.outcome(reconcile.Progressing(min(left, waitRetry), "%v", err))
@@ -29,7 +32,7 @@ func (r *run) notDeployed(err error) reconcile.Outcome {
 }
 
 // failed reports a failed pass.
-func (r *run) failed(err error) reconcile.Outcome {
+func (r *run) failed(err error) *reconcile.Outcome {
 	if f := fault.As(err); f == nil || !f.Temporary {
 		r.recordHistory(err)
 	}
@@ -37,15 +40,15 @@ func (r *run) failed(err error) reconcile.Outcome {
 }
 
 // unhealthy reports a failed health check.
-func (r *run) unhealthy(err error) reconcile.Outcome {
+func (r *run) unhealthy(err error) *reconcile.Outcome {
 	if fault.Reason(err, "") != meta.HealthCheckFailedReason {
 		return r.failed(err)
 	}
-	return r.failed(r.explainUnhealthy(err)).Unhealthy()
+	return ptr.To(r.failed(r.explainUnhealthy(err)).Unhealthy())
 }
 
-// succeeded reports that the revision is applied and healthy.
-func (r *run) succeeded() reconcile.Outcome {
+// succeed reports that the revision is applied and healthy.
+func (r *run) succeed(context.Context) *reconcile.Outcome {
 	before := r.obj.Status.LastAppliedRevision
 	r.obj.Status.LastAppliedRevision = r.source.Revision
 	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
@@ -58,29 +61,33 @@ func (r *run) succeeded() reconcile.Outcome {
 	if note := r.state.apply.unknown.String(); note != "" {
 		message += "; " + note
 	}
-	ready := reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message)
 	isFinished := r.worked && !r.confirmed() || before != r.source.Revision || !reconcile.IsReady(r.obj)
-	if ready = r.outcome(ready); isFinished { // after the events of what the pass did
-		ready = ready.Finished(r.Clock.Since(started), r.obj.Spec.Interval.Duration)
+	ready := r.outcome(reconcile.Ready(meta.ReconciliationSucceededReason, "%s", message))
+	if isFinished { // its event comes after those of what the pass did
+		*ready = ready.Finished(r.Clock.Since(started), r.obj.Spec.Interval.Duration)
 	}
 	return ready
 }
 
 // outcome adds the events of the pass to its outcome.
-func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
+func (r *run) outcome(o reconcile.Outcome) *reconcile.Outcome {
 	if !r.worked {
 		o = o.Unchanged() // many Kustomizations may follow a commit that changes only one of them
 	}
 	if len(r.pruned) > 0 {
 		o = o.Emitted(func() { r.reportDeleted(r.target, r.obj, r.pruned) })
 	}
-	return r.report.Outcome(o).WithArtifact(r.source)
+	o = r.report.Outcome(o).WithArtifact(r.source)
+	if r.pending != nil {
+		o = o.Watched(*r.pending)
+	}
+	return &o
 }
 
 // confirmed reports whether the pass found that all objects are as they were applied last. The first pass of a
 // Kustomization after a start does that.
 func (r *run) confirmed() bool {
-	return r.report.Corrected && !r.report.HasChanges() && !r.pass.Requested &&
+	return r.isDrift && !r.report.HasChanges() && !r.pass.Requested &&
 		r.obj.Status.History[0].Metadata["revision"] == r.source.Revision
 }
 

@@ -7,20 +7,19 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// pin keeps the artifact that the Kustomization is healthy with, before another revision is applied: gates may make it
-// go back.
-func (r *run) pin(ctx context.Context) {
+// keepHealthy keeps the artifact that the Kustomization is healthy with, before another revision is applied: gates may
+// make it go back.
+func (r *run) keepHealthy(ctx context.Context) *reconcile.Outcome {
 	owner := artifact.Healthy(string(r.obj.UID))
 	var err error
-	switch applied := r.appliedOf(r.obj, r.state); {
-	case r.reverts:
+	switch applied := r.lastApplied(); {
+	case r.mode == modeRevert: // it goes back to what is kept
 	case !r.pass.MayGoBack():
 		err = r.Applied.Forget(owner)
 	case applied != nil && applied.Artifact.Revision != r.source.Revision && r.pass.WasHealthy() &&
@@ -32,6 +31,8 @@ func (r *run) pin(ctx context.Context) {
 		log.FromContext(ctx).Error(err, "cannot retain the artifact that was healthy; if the next revision fails, "+
 			"the Kustomization cannot go back")
 	}
+	r.reportReverted()
+	return nil
 }
 
 // previous returns what the Kustomization was healthy with before; nil if that is not kept.
@@ -43,58 +44,49 @@ func (r *run) previous() *meta.Previous {
 	return &meta.Previous{Revision: healthy.Artifact.Revision, Generation: healthy.Generation}
 }
 
-// goBack returns the work of a Kustomization that a gate makes go back to the revision that was healthy, or that has
-// not completed this yet; nil if it stays as it is.
-func (c *Controller) goBack(pass *reconcile.Pass[*kustomizev1.Kustomization]) *work {
-	obj, s := pass.Object, c.stateOf(pass.Object)
-	refusal, reverted := pass.Refused(), pass.Reverted()
-	s.apply.staysProblem = ""
+// goBack returns the artifact that was healthy, if a gate makes the Kustomization go back to it or it has not completed
+// this yet; nil if it stays as it is.
+func (r *run) goBack() *meta.Artifact {
+	refusal, reverted, s := r.pass.Refused(), r.pass.Reverted(), &r.state.apply
+	s.staysProblem = ""
 	if refusal == nil {
-		applied := c.appliedOf(obj, s)
+		applied := r.lastApplied()
 		if reverted == nil || applied != nil && applied.Artifact.Revision == reverted.To {
 			return nil // it is back, and is watched
 		}
 	}
-	healthy, err := c.healthy(obj)
+	healthy, err := r.healthy()
 	if err == nil && refusal == nil && healthy.Artifact.Revision != reverted.To {
 		return nil
 	}
 	if err != nil {
-		s.apply.staysProblem = fmt.Sprintf("cannot go back: %v. Repair the objects in the cluster, or approve a newer "+
+		s.staysProblem = fmt.Sprintf("cannot go back: %v. Repair the objects in the cluster, or approve a newer "+
 			"revision by its name", err)
 		return nil
 	}
-	pass.GoBack(healthy.Artifact.Revision, refusal)
-	return &work{source: &healthy.Artifact, reverts: true}
+	r.pass.GoBack(healthy.Artifact.Revision, refusal)
+	return &healthy.Artifact
 }
 
 // healthy returns what the Kustomization was healthy with, or why it cannot go back to it.
-func (c *Controller) healthy(obj *kustomizev1.Kustomization) (*artifact.Applied, error) {
-	owner := artifact.Healthy(string(obj.UID))
-	healthy := c.Applied.Get(owner)
+func (r *run) healthy() (*artifact.Applied, error) {
+	owner := artifact.Healthy(string(r.obj.UID))
+	healthy := r.Applied.Get(owner)
 	if healthy == nil {
 		return nil, errors.New("no earlier revision was healthy")
 	}
-	if healthy.Generation != obj.Generation {
+	if healthy.Generation != r.obj.Generation {
 		return nil, fmt.Errorf("the spec was changed after revision '%s' was applied", healthy.Artifact.Revision)
 	}
-	if _, err := c.Applied.Tree(owner); err != nil {
+	if _, err := r.Applied.Tree(owner); err != nil {
 		return nil, fmt.Errorf("the artifact of revision '%s' is gone", healthy.Artifact.Revision)
 	}
 	return healthy, nil
 }
 
-// sourceTree returns the tree to build.
-func (r *run) sourceTree(ctx context.Context) (*artifact.Tree, error) {
-	if r.reverts {
-		return r.Applied.Tree(artifact.Healthy(string(r.obj.UID)))
-	}
-	return r.fetch(ctx, r.obj, r.source)
-}
-
 // reportReverted emits an event when the Kustomization begins to go back, or cannot.
 func (r *run) reportReverted() {
-	if reverted := r.pass.Reverted(); r.reverts && reverted != nil && r.state.apply.reportedRevert != reverted.From {
+	if reverted := r.pass.Reverted(); r.mode == modeRevert && reverted != nil && r.state.apply.reportedRevert != reverted.From {
 		r.report.Warn(meta.RevertedReason, fmt.Sprintf("to %s: %s", reverted.To, describeReverted(reverted)))
 		r.state.apply.reportedRevert = reverted.From
 	}

@@ -56,6 +56,12 @@ func (c *Controller) source(ctx context.Context, obj *kustomizev1.Kustomization)
 	return source.GetArtifact(), nil
 }
 
+// findSource finds the artifact that the source has now.
+func (r *run) findSource(ctx context.Context) (outcome *reconcile.Outcome) {
+	r.source, outcome = r.Controller.source(ctx, r.obj)
+	return outcome
+}
+
 // signers returns the keys or identities whose signatures of an artifact its source has verified, if it still has the
 // artifact. Files of included repositories are not signed by them.
 func (c *Controller) signers(ctx context.Context, obj *kustomizev1.Kustomization, a *meta.Artifact) []string {
@@ -93,15 +99,15 @@ const sourceReview = 5 * time.Second
 // artifact of its current spec; nil otherwise. An apply of the previous artifact would undo the change of the spec: a
 // bootstrap from another repository would be reverted, or two repositories would undo each other without end. The
 // source is read without a cache, as drift can be seen before the cache has the change.
-func (c *Controller) awaitOwnSource(ctx context.Context, obj *kustomizev1.Kustomization) *reconcile.Outcome {
-	key := sourceKey(obj)
+func (r *run) awaitOwnSource(ctx context.Context) *reconcile.Outcome {
+	key := sourceKey(r.obj)
 	ref := apply.Ref{Group: sourceGroup, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}
 	source := sourcev1.NewSource(key.Kind)
-	if source == nil || !rollout.Inventory(obj.Status.Inventory).Has(ref.Entry()) {
+	if source == nil || !rollout.Inventory(r.obj.Status.Inventory).Has(ref.Entry()) {
 		return nil
 	}
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-	if err := c.Live.Get(ctx, name, source); err != nil {
+	if err := r.Live.Get(ctx, name, source); err != nil {
 		return unreadable(key.Kind, name, err)
 	}
 	status := source.CommonStatus()
