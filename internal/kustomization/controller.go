@@ -132,6 +132,7 @@ type run struct {
 	isDrift  bool          // the build was applied before, so that all differences are drift
 	worked   bool          // something was built or applied
 	pruned   []apply.Change
+	live     string // of the history, once all is applied and healthy
 }
 
 // step is a part of a pass. The pass ends with the first step that returns an outcome.
