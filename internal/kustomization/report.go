@@ -89,8 +89,7 @@ func (r *run) outcome(o reconcile.Outcome) *reconcile.Outcome {
 // confirmed reports whether the pass found that all objects are as they were applied last. The first pass of a
 // Kustomization after a start does that.
 func (r *run) confirmed() bool {
-	return r.isDrift && !r.report.HasChanges() && !r.pass.Requested &&
-		r.obj.Status.History[0].Metadata["revision"] == r.source.Revision
+	return r.isDrift && !r.report.HasChanges() && !r.pass.Requested
 }
 
 // maxHistoryText is the bytes of the subject or author of a commit in the history.
