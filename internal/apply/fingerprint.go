@@ -108,8 +108,8 @@ func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others u
 	return sum(own, ""), sum(rest, "")
 }
 
-// sum returns 64 bits of a hash of a text and what was written before it. It is the same in each process, and nobody
-// can make other fields with the same hash.
+// sum returns 64 bits of a hash of a text and what was written before it. It is the same in each process. Other fields
+// with the same hash cannot be found.
 func sum(h hash.Hash, text string) uint64 {
 	_, _ = io.WriteString(h, text) // never fails
 	return binary.BigEndian.Uint64(h.Sum(nil))

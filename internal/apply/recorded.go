@@ -17,7 +17,7 @@ import (
 const maxFirstList = 30 * time.Second
 
 // Record returns a digest of what is declared for an owner and of the metadata of its live objects, by which a later
-// process recognizes that nothing has changed: see [Request.Recorded]. It is empty if that cannot be told from metadata.
+// process recognizes that nothing has changed: see [Request.Recorded]. It is empty if metadata cannot show that.
 func (c *Cluster) Record(owner Owner) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

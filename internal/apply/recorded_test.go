@@ -59,8 +59,8 @@ func TestARestartReadsNothing(t *testing.T) {
 	}
 }
 
-// TestARecordShowsEachChange changes live objects at random while no process runs. A process that starts with the record
-// must leave them as one that reads them.
+// TestARecordShowsEachChange changes live objects at random while no process runs. A process that starts with the
+// record must leave them as one that reads them.
 func TestARecordShowsEachChange(t *testing.T) {
 	t.Parallel()
 	const rounds = 60

@@ -158,7 +158,8 @@ func (r *run) noteResync(req apply.Request) {
 func (r *run) applyRequest(ctx context.Context) (apply.Request, error) {
 	isFirst := r.state.apply.lastResync.IsZero() // no object is known yet, so that all are compared
 	req, err := newApplyRequest(r.obj, r.built, applyOptions{
-		requested: r.pass.Requested && r.mode != modeHold, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
+		requested:    r.pass.Requested && r.mode != modeHold,
+		resync:       r.pass.Requested || !isFirst && r.needsResync(r.state),
 		strictFields: r.Options.StrictFields,
 	})
 	if req.SameDeclaration = r.isDrift; r.isDrift && len(r.obj.Status.History) > 0 {

@@ -86,7 +86,8 @@ func (r *run) healthy() (*artifact.Applied, error) {
 
 // reportReverted emits an event when the Kustomization begins to go back, or cannot.
 func (r *run) reportReverted() {
-	if reverted := r.pass.Reverted(); r.mode == modeRevert && reverted != nil && r.state.apply.reportedRevert != reverted.From {
+	reverted := r.pass.Reverted()
+	if r.mode == modeRevert && reverted != nil && r.state.apply.reportedRevert != reverted.From {
 		r.report.Warn(meta.RevertedReason, fmt.Sprintf("to %s: %s", reverted.To, describeReverted(reverted)))
 		r.state.apply.reportedRevert = reverted.From
 	}
