@@ -33,10 +33,7 @@ func (r *run) apply(ctx context.Context) *reconcile.Outcome {
 	if !r.isDrift { // the times of a correction say nothing about the revision
 		r.state.times = times
 	}
-	if err != nil {
-		return r.notDeployed(err)
-	}
-	return nil
+	return r.notDeployed(err)
 }
 
 // correct makes the cluster match the build. If the build is the one that was applied last, all differences are drift,
@@ -158,7 +155,8 @@ func (r *run) noteResync(req apply.Request) {
 func (r *run) applyRequest(ctx context.Context) (apply.Request, error) {
 	isFirst := r.state.apply.lastResync.IsZero() // no object is known yet, so that all are compared
 	req, err := newApplyRequest(r.obj, r.built, applyOptions{
-		requested: r.pass.Requested && r.mode != modeHold, resync: r.pass.Requested || !isFirst && r.needsResync(r.state),
+		requested:    r.pass.Requested && r.mode != modeHold,
+		resync:       r.pass.Requested || !isFirst && r.needsResync(r.state),
 		strictFields: r.Options.StrictFields,
 	})
 	req.SameDeclaration = r.isDrift
