@@ -42,7 +42,8 @@ var additions = map[string][]string{
 		".spec.postRenderers[].kustomize.patchesStrategicMerge", ".status.lastAppliedRevision"},
 	"Kustomization": {".spec.dependsOn[].apiVersion", ".spec.dependsOn[].kind", ".spec.dependsOn[].ready",
 		".spec.patchesJson6902", ".spec.patchesStrategicMerge", ".spec.validation", ".status.snapshot",
-		".status.history[].times"},
+		".status.history[].times",
+		".status.history[].live"},
 	"Receiver": {".spec.action", ".status.url"},
 	// The listed versions have no status: only events would report a failed Provider.
 	"Alert":    {".status", ".spec.summary"},

@@ -27,9 +27,11 @@ type run struct {
 	env  []string
 }
 
-// flags are those of all runs. DWARF is only for debuggers, and make lint runs vet. Tests of controllers mostly wait,
-// so that more of them may run than there are processors.
-var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-parallel=" + strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))}
+// flags are those of all runs. DWARF is only for debuggers, and make lint runs vet. Tests of controllers, and whole
+// packages of them, mostly wait: test/e2e has 41 seconds of a processor in four minutes. So more of them run at a time
+// than there are processors.
+var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-p=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0))),
+	"-parallel=" + strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))}
 
 func main() {
 	full := flag.Bool("full", false, "run the tests that only run in full")
@@ -72,8 +74,9 @@ func runAll(ctx context.Context, packages []string, full bool, budget time.Durat
 }
 
 // longest are the packages whose tests take longest. They start first, so that the others run next to them.
-var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./internal/apply", "./internal/helmrelease",
-	"./internal/kubeclient", "./internal/gate", "./internal/source"}
+var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./test/pages", "./test/differential",
+	"./internal/helmrelease", "./internal/source", "./internal/gate", "./internal/kustomization", "./internal/apply",
+	"./internal/resourceset", "./internal/kubeclient"}
 
 // runDefault runs the tests of all modules. A later module runs even if the tests of an earlier one fail.
 func runDefault(ctx context.Context, root string, env []string, s *summary) error {

@@ -25,7 +25,9 @@ type Request struct {
 	// SameDeclaration is set if the objects are declared as they were when they were applied last, maybe by another
 	// process.
 	SameDeclaration bool
-	RerunExpired    bool // create Jobs again that were deleted by their time to live
+	// Recorded is what [Cluster.Record] returned after the last complete apply, maybe in another process.
+	Recorded     string
+	RerunExpired bool // create Jobs again that were deleted by their time to live
 	// Native applies objects of built-in kinds in the form of their Go types, as Flux does for Kustomizations. Fields
 	// that a type does not have are left out; see [Change.Unknown]. With StrictFields, such an object is refused.
 	Native, StrictFields bool
@@ -162,6 +164,7 @@ func (r *run) do(ctx context.Context, desired Inventory) error {
 	if err := r.makeNative(); err != nil {
 		return err
 	}
+	r.recognize(ctx)
 	direct := r.selectDirect(ctx)
 	for _, s := range direct {
 		s.direct = true

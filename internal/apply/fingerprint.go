@@ -1,8 +1,12 @@
 package apply
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
+	"hash"
 	"hash/maphash"
+	"io"
 	"strconv"
 	"strings"
 
@@ -13,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/resourceversion"
 )
 
-var seed = maphash.MakeSeed() // hashes are compared within this process only
+var seed = maphash.MakeSeed() // of hashes that are compared within this process only
 
 // fingerprint summarizes an object for the detection of drift. It is small enough to be kept for every object.
 //
@@ -42,7 +46,7 @@ func (m managers) fingerprintOf(o metav1.Object, group string) fingerprint {
 	for _, values := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 		for k, v := range values {
 			if strings.HasPrefix(k, group+"/") {
-				f.policy ^= maphash.String(seed, k+"="+v) // independent of the order
+				f.policy ^= sum(sha256.New(), k+"="+v) // independent of the order
 			}
 		}
 	}
@@ -84,26 +88,31 @@ func (f fingerprint) differs(now fingerprint) bool {
 
 // hashFields returns the hash of the fields that we own or would take over, and the hash of the other managers.
 func (m managers) hashFields(fields []metav1.ManagedFieldsEntry) (ours, others uint64) {
-	var own, rest maphash.Hash
-	own.SetSeed(seed)
-	rest.SetSeed(seed)
+	own, rest := sha256.New(), sha256.New()
 	for _, e := range fields {
-		h := &rest
+		h := rest
 		if m.isOurs(e) || m.overrides(e) {
-			h = &own
+			h = own
 			if e.FieldsV1 != nil {
 				_, _ = h.Write(canonical(e.FieldsV1)) // never fails
 			}
 		}
-		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion} {
-			_, _ = h.WriteString(s) // never fails
-			_ = h.WriteByte(0)
-		}
+		at := ""
 		if e.Time != nil {
-			_, _ = h.WriteString(strconv.FormatInt(e.Time.Unix(), 36))
+			at = strconv.FormatInt(e.Time.Unix(), 36)
+		}
+		for _, s := range []string{e.Manager, string(e.Operation), e.Subresource, e.APIVersion, at} {
+			_, _ = io.WriteString(h, s+"\x00") // never fails
 		}
 	}
-	return own.Sum64(), rest.Sum64()
+	return sum(own, ""), sum(rest, "")
+}
+
+// sum returns 64 bits of a hash of a text and what was written before it. It is the same in each process, and nobody
+// can make other fields with the same hash.
+func sum(h hash.Hash, text string) uint64 {
+	_, _ = io.WriteString(h, text) // never fails
+	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
 // canonical returns a set of fields with sorted keys, whose order depends on the client.

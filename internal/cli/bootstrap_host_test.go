@@ -63,6 +63,7 @@ func loginSecret(t *testing.T, c client.Client) map[string][]byte {
 // TestBootstrapAtAHost bootstraps from a host that creates the repository: it stops the bootstrap after each step and
 // continues it, then rotates each kind of login.
 func TestBootstrapAtAHost(t *testing.T) {
+	testenv.Full(t)
 	h := newGitHost(t, "org/fleet", "s3cret-token")
 	c := withOwnControllers(t)
 	gitlab := func(more ...string) result {

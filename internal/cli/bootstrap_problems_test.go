@@ -47,6 +47,7 @@ patches:
 // TestBootstrapKeepsTheWorkOfOthers bootstraps from a repository that has files, whose branch moves while the command
 // runs, and which is changed between two runs.
 func TestBootstrapKeepsTheWorkOfOthers(t *testing.T) {
+	testenv.Full(t)
 	h := newGitHost(t, "fleet", "s3cret-token")
 	c := withOwnControllers(t)
 	file := "clusters/one/flux-system/kustomization.yaml"

@@ -49,6 +49,7 @@ func createNamespace(t *testing.T, c client.Client, labels map[string]string) {
 
 // TestInstallUnderRestrictedPodSecurity checks that the admission of the API server takes the pods of both layouts.
 func TestInstallUnderRestrictedPodSecurity(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	for _, args := range [][]string{nil, {"--split", "--profile", "multi-tenant", "--flux-compatible"}} {
 		at(t, "uninstall", "--silent").wants(t, exitOK)
@@ -143,6 +144,7 @@ func TestInstallSaysWhichKubernetesItNeeds(t *testing.T) {
 }
 
 func TestInstallExplainsARefusingWebhook(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	fail, none, nowhere := admissionv1.Fail, admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "refuses"},

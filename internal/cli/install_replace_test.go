@@ -24,6 +24,7 @@ import (
 // TestInstallReplacesFluxByForce checks that --force takes over the definitions and stops the controllers, and that
 // its dry-run changes nothing.
 func TestInstallReplacesFluxByForce(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	createNamespace(t, c, nil)
 	definitions, err := config.Definitions()
@@ -66,6 +67,7 @@ func TestInstallReplacesFluxByForce(t *testing.T) {
 
 // TestInstallIntoATerminatingNamespace checks the message, and that a second run installs.
 func TestInstallIntoATerminatingNamespace(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	createNamespace(t, c, nil)
 	keep := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "keep",
@@ -134,6 +136,7 @@ func tenantReferences(namespace string) map[string]struct {
 
 // TestInstallForTenants installs into a namespace whose name is a number, and checks the policy for tenants.
 func TestInstallForTenants(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	in := []string{"-n", "123"}
 	at(t, append(in, "install", "--profile", "multi-tenant")...).wants(t, exitOK, "Deployment/123/sluice is available")
@@ -172,6 +175,7 @@ func TestInstallForTenants(t *testing.T) {
 // TestInstallNextToFluxOperator checks that the definitions of a running Flux Operator are left as they are, and become
 // ours once it has gone.
 func TestInstallNextToFluxOperator(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	definitions, err := config.Definitions()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
@@ -68,6 +69,7 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 // TestUpgradeKeepsArguments checks that no command loses arguments that a migration took over, and that an upgrade
 // refuses an installation whose settings it does not know.
 func TestUpgradeKeepsArguments(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	lockdown := "--default-service-account=default"
 	at(t, "install", "--controller-arg", "--unknown=1").wants(t, exitUsage, "--controller-arg")
@@ -96,6 +98,7 @@ func TestUpgradeKeepsArguments(t *testing.T) {
 
 // TestFormerAutoscalerIsRemoved checks that an autoscaler does not start replicas of an installation for one.
 func TestFormerAutoscalerIsRemoved(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	in := []string{"--wait=false", "--storage-backend-s3-endpoint", "https://s3.example.com",
 		"--storage-backend-s3-bucket", "b", "--auto-shards"}
@@ -123,6 +126,7 @@ func TestFormerAutoscalerIsRemoved(t *testing.T) {
 
 // TestUninstallKeepsWhatOthersNeed has installations in two namespaces.
 func TestUninstallKeepsWhatOthersNeed(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	at(t, "install", "-n", "gitops").wants(t, exitOK)
 	at(t, "uninstall", "--silent").wants(t, exitFailed, "is installed in namespace 'gitops'", "-n gitops")
@@ -141,6 +145,7 @@ func TestUninstallKeepsWhatOthersNeed(t *testing.T) {
 }
 
 func TestCheckFindsReplacedDefinitions(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	at(t, "install").wants(t, exitOK)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -162,6 +167,7 @@ func TestCheckFindsReplacedDefinitions(t *testing.T) {
 }
 
 func TestCreateTenant(t *testing.T) {
+	testenv.Full(t)
 	c := without(t)
 	at(t, "install", "--crds-only").wants(t, exitOK)
 	at(t, "create", "tenant", "blue").wants(t, exitUsage, "--with-namespace is missing")

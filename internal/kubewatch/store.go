@@ -72,7 +72,7 @@ func (s *Store[O, V, S]) Watch(key Key, project func(O) V) *Watch[O, V, S] {
 	w := s.watches[key]
 	if w == nil {
 		w = &Watch[O, V, S]{store: s, key: key, project: project, values: map[types.NamespacedName]V{},
-			subscribers: map[types.NamespacedName][]S{}}
+			subscribers: map[types.NamespacedName][]S{}, settled: make(chan struct{})}
 		s.watches[key] = w
 		w.start()
 	}
@@ -131,6 +131,7 @@ func (w *Watch[O, V, S]) stop() {
 		w.cancel = nil
 	}
 	w.synced, w.connected = false, false
+	w.settle()
 }
 
 // ended handles the end of a connection. It reports whether the watch must not connect again.

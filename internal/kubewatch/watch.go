@@ -29,6 +29,9 @@ type Watch[O metav1.Object, V any, S comparable] struct {
 	version     string // the newest resource version that was received
 	values      map[types.NamespacedName]V
 	subscribers map[types.NamespacedName][]S
+
+	settled   chan struct{} // closed after the first list, or when there will be none
+	isSettled bool
 }
 
 // Key returns the key of the watch.
@@ -37,6 +40,17 @@ func (w *Watch[O, V, S]) Key() Key { return w.key }
 // Synced reports whether the watch received a complete list since it started. The list may be outdated while the watch
 // reconnects.
 func (w *Watch[O, V, S]) Synced() bool { return w.synced }
+
+// Settled returns a channel that is closed after the first list, or when the cluster refused it or does not serve the
+// resource. It needs no lock.
+func (w *Watch[O, V, S]) Settled() <-chan struct{} { return w.settled }
+
+func (w *Watch[O, V, S]) settle() {
+	if !w.isSettled {
+		w.isSettled = true
+		close(w.settled)
+	}
+}
 
 // Live reports whether the watch has a complete list and receives events.
 func (w *Watch[O, V, S]) Live() bool { return w.synced && w.connected && w.refusal == nil }
@@ -145,6 +159,7 @@ func (w *Watch[O, V, S]) Replace(list []any, version string) error {
 	defer s.lock.Unlock()
 	w.values, w.version = values, version
 	w.synced, w.connected, w.listed, w.refusals, w.refusal = true, true, true, 0, nil
+	w.settle()
 	for _, i := range items {
 		w.object(i, false)
 	}

@@ -159,7 +159,9 @@ func (r *run) applyRequest(ctx context.Context) (apply.Request, error) {
 		resync:       r.pass.Requested || !isFirst && r.needsResync(r.state),
 		strictFields: r.Options.StrictFields,
 	})
-	req.SameDeclaration = r.isDrift
+	if req.SameDeclaration = r.isDrift; r.isDrift && len(r.obj.Status.History) > 0 {
+		req.Recorded = r.obj.Status.History[0].Live
+	}
 	req.SaveInventory = func(i apply.Inventory) error {
 		r.obj.Status.Inventory = rollout.InventoryStatus(i)
 		return r.pass.Save(ctx, fmt.Sprintf("Applying revision %s", r.source.Revision))

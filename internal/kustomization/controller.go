@@ -131,6 +131,7 @@ type run struct {
 	isDrift  bool          // the build was applied before, so that all differences are drift
 	worked   bool          // something was built or applied
 	pruned   []apply.Change
+	live     string // of the history, once all is applied and healthy
 }
 
 // steps returns what a pass does once it is admitted. The last step always has an outcome.

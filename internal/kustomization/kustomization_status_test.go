@@ -256,6 +256,32 @@ func TestEventSummarizesApply(t *testing.T) {
 	}
 }
 
+// TestRestartReadsNothing has a process that finds by metadata that all objects are as another one applied them. A
+// commit that changes none of them shows that it has looked at them.
+func TestRestartReadsNothing(t *testing.T) {
+	t.Parallel()
+	s := newHarness(t)
+	files := map[string]string{"account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: one}\n"}
+	for _, name := range []string{"a", "b", "c"} {
+		files[name+".yaml"] = system.ConfigMap(name, "0")
+	}
+	commit := s.Git.Commit("app", files)
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "")
+	s.Ready("app", commit)
+	s.Stop()
+	s.Requests.Reset()
+	s.Start()
+	commit = s.Git.Commit("app", map[string]string{"README.md": "-"})
+	s.RequestFetch("app")
+	s.Ready("app", commit)
+	for _, kind := range []string{"/configmaps/", "/configmaps?labelSelector=kustomize", "/serviceaccounts/one"} {
+		for _, line := range s.Requests.Matching("/namespaces/" + s.Namespace + kind) {
+			t.Errorf("after a restart: %s", line)
+		}
+	}
+}
+
 // TestRestartIsNotRecorded has a pass that finds nothing to do after a restart, so that a restart does not write the
 // status of all Kustomizations. The drift that the process corrects after it is recorded.
 func TestRestartIsNotRecorded(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // maxHistory is the maximum number of entries in status.history.
@@ -57,6 +58,7 @@ func (r *run) succeed(context.Context) *reconcile.Outcome {
 	r.obj.Status.LastAppliedRevision = r.source.Revision
 	r.obj.Status.LastAppliedOriginRevision = r.source.OriginRevision()
 	started := r.state.started
+	r.live = r.target.Cluster.Record(rollout.OwnerOf(refOf(r.obj)))
 	r.recordHistory(nil)
 	message := "Applied revision: " + r.source.Revision
 	if reverted := r.pass.Reverted(); reverted != nil {
@@ -130,6 +132,7 @@ func (r *run) recordHistory(err error) {
 	if times != nil {
 		snapshot.Times = times
 	}
+	snapshot.Live = r.live
 	snapshot.Metadata = map[string]string{"revision": r.source.Revision}
 	if origin := r.source.OriginRevision(); origin != "" {
 		snapshot.Metadata["originRevision"] = origin

@@ -133,16 +133,25 @@ func filesOf(t *testing.T, tree *artifact.Tree) gitFiles {
 // wantFiles compares trees.
 func wantFiles(t *testing.T, what string, got, want gitFiles) {
 	t.Helper()
+	if difference := filesDiffer(got, want); difference != "" {
+		t.Errorf("%s: %s", what, difference)
+	}
+}
+
+// filesDiffer returns how trees differ, or "".
+func filesDiffer(got, want gitFiles) string {
+	var out []string
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		if content, ok := got[path]; !ok || content != want[path] {
-			t.Errorf("%s: %q is %.60q, want %.60q", what, path, content, want[path])
+			out = append(out, fmt.Sprintf("%q is %.60q, want %.60q", path, content, want[path]))
 		}
 	}
 	for path := range got {
 		if _, ok := want[path]; !ok {
-			t.Errorf("%s: %q is not in git's tree", what, path)
+			out = append(out, fmt.Sprintf("%q is not in git's tree", path))
 		}
 	}
+	return strings.Join(out, "\n")
 }
 
 // TestGitTrees fetches random histories step by step: commits, force pushes, moved and annotated tags, packed and
@@ -150,43 +159,160 @@ func wantFiles(t *testing.T, what string, got, want gitFiles) {
 func TestGitTrees(t *testing.T) {
 	t.Parallel()
 	g := testenv.NewGit(t)
-	for seed := range casesOf(12) {
-		repo := fmt.Sprintf("tree-%d", seed)
-		t.Run(repo, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(seed), 11))
-			kept := git.NewMirrors(t.TempDir()).View("kept")
-			dir := filepath.Join(g.Root, repo+".git")
+	repositories := 0
+	histories(func(t *testing.T, h []gitStep) string {
+		repositories++
+		return fetchHistory(t, g, fmt.Sprintf("tree-%d", repositories), h)
+	}).run(t)
+}
+
+// gitStep is a part of a history: a commit, what happens to the repository after it, and a tag that moves.
+type gitStep struct {
+	files     map[string]string
+	then      string            // "", "repack", "gc", or "force" to push forced without a parent
+	forced    map[string]string // by path
+	annotated bool
+}
+
+// histories compares histories by compare.
+func histories(compare func(*testing.T, []gitStep) string) comparison[[]gitStep] {
+	return comparison[[]gitStep]{
+		quick: 12, full: 120, compare: compare,
+		generate: func(r *rand.Rand) (h []gitStep) {
 			before := gitFiles{}
-			for step := range 6 {
-				g.Commit(repo, randomFiles(r, before))
-				tag := "refs/tags/moved"
-				switch r.IntN(5) {
-				case 0:
-					g.ForcePush(repo, "refs/heads/main", randomFiles(r, gitFiles{}))
-				case 1:
-					run(t, dir, "repack", "-q", "-a", "-d")
-				case 2:
-					run(t, dir, "gc", "-q", "--prune=now")
+			for range 6 {
+				s := gitStep{files: randomFiles(r, before), annotated: chance(r, 2),
+					then: pick(r, "", "", "force", "repack", "gc")}
+				maps.Copy(before, s.files)
+				if s.then == "force" {
+					s.forced = randomFiles(r, gitFiles{})
+					before = maps.Clone(s.forced)
 				}
-				commit := strings.TrimSpace(run(t, dir, "rev-parse", "main"))
-				if r.IntN(2) == 0 {
-					run(t, dir, "-c", "user.name=T", "-c", "user.email=t@t", "tag", "-f", "-a", "-m", "t", "moved",
-						commit)
-				} else {
-					run(t, dir, "update-ref", tag, commit)
+				maps.DeleteFunc(before, func(_, content string) bool { return content == testenv.Delete })
+				h = append(h, s)
+			}
+			return h
+		},
+		smaller: smallerHistories,
+		show: func(h []gitStep) string {
+			var out strings.Builder
+			for i, s := range h {
+				fmt.Fprintf(&out, "step %d: commit %q", i, s.files)
+				if s.then != "" {
+					fmt.Fprintf(&out, ", %s %q", s.then, s.forced)
 				}
-				before = filesByGit(t, dir, commit)
-				fresh := git.NewMirrors(t.TempDir()).View("fresh")
-				for name, ref := range map[string]git.Reference{"branch": {Branch: "main"}, "tag": {Tag: "moved"},
-					"name": {Name: tag}, "commit": {Commit: commit}} {
-					for which, view := range map[string]*git.View{"kept": kept, "fresh": fresh} {
-						what := fmt.Sprintf("step %d, %s, %s", step, name, which)
-						tree := treeOf(t, what, view, g.URL+"/"+repo, ref, commit, git.Options{Ignore: &everything})
-						wantFiles(t, what, filesOf(t, tree), before)
-					}
+				fmt.Fprintf(&out, ", annotated tag: %t\n", s.annotated)
+			}
+			return out.String()
+		},
+	}
+}
+
+// smallerHistories returns histories without a step, without what follows a commit, or without a file.
+func smallerHistories(h []gitStep) (all [][]gitStep) {
+	change := func(i int, by func(*gitStep)) {
+		next := slices.Clone(h)
+		by(&next[i])
+		all = append(all, next)
+	}
+	for i, s := range h {
+		if len(h) > 1 {
+			all = append(all, slices.Delete(slices.Clone(h), i, i+1))
+		}
+		if s.then != "" {
+			change(i, func(s *gitStep) { s.then, s.forced = "", nil })
+		}
+		if s.annotated {
+			change(i, func(s *gitStep) { s.annotated = false })
+		}
+		for _, path := range slices.Sorted(maps.Keys(s.files)) {
+			if len(s.files) > 1 {
+				change(i, func(s *gitStep) { s.files = without(s.files, path) })
+			}
+		}
+		for _, path := range slices.Sorted(maps.Keys(s.forced)) {
+			if len(s.forced) > 1 {
+				change(i, func(s *gitStep) { s.forced = without(s.forced, path) })
+			}
+		}
+	}
+	return all
+}
+
+func without(files map[string]string, path string) map[string]string {
+	files = maps.Clone(files)
+	delete(files, path)
+	return files
+}
+
+// fetchHistory makes a history with git, and returns how the trees that the product fetches differ from git's.
+func fetchHistory(t *testing.T, g *testenv.Git, repo string, h []gitStep) string {
+	t.Helper()
+	kept := git.NewMirrors(t.TempDir()).View("kept")
+	dir := filepath.Join(g.Root, repo+".git")
+	const tag = "refs/tags/moved"
+	for step, s := range h {
+		g.Commit(repo, s.files)
+		switch s.then {
+		case "force":
+			g.ForcePush(repo, "refs/heads/main", s.forced)
+		case "repack":
+			run(t, dir, "repack", "-q", "-a", "-d")
+		case "gc":
+			run(t, dir, "gc", "-q", "--prune=now")
+		}
+		commit := strings.TrimSpace(run(t, dir, "rev-parse", "main"))
+		if s.annotated {
+			run(t, dir, "-c", "user.name=T", "-c", "user.email=t@t", "tag", "-f", "-a", "-m", "t", "moved", commit)
+		} else {
+			run(t, dir, "update-ref", tag, commit)
+		}
+		want := filesByGit(t, dir, commit)
+		fresh := git.NewMirrors(t.TempDir()).View("fresh")
+		for name, ref := range map[string]git.Reference{"branch": {Branch: "main"}, "tag": {Tag: "moved"},
+			"name": {Name: tag}, "commit": {Commit: commit}} {
+			for which, view := range map[string]*git.View{"kept": kept, "fresh": fresh} {
+				tree, err := fetch(t, view, g.URL+"/"+repo, ref, commit, git.Options{Ignore: &everything})
+				difference := fmt.Sprint(err)
+				if err == nil {
+					difference = filesDiffer(filesOf(t, tree), want)
+				}
+				if difference != "" {
+					return fmt.Sprintf("step %d, %s, %s: %s", step, name, which, difference)
 				}
 			}
-		})
+		}
+	}
+	return ""
+}
+
+// TestHistoriesShrink shrinks histories that a made-up fault refuses to the one file that the fault needs.
+func TestHistoriesShrink(t *testing.T) {
+	t.Parallel()
+	links := func(_ *testing.T, h []gitStep) string {
+		for _, s := range h {
+			for _, content := range s.files {
+				if strings.HasPrefix(content, testenv.Symlink("")) {
+					return "a link"
+				}
+			}
+		}
+		return ""
+	}
+	c := histories(links)
+	shrunk := 0
+	for seed := range uint64(20) {
+		h := c.generate(rand.New(rand.NewPCG(seed, 1)))
+		if links(t, h) == "" {
+			continue
+		}
+		shrunk++
+		if small, _ := c.shrink(t, h, "a link"); len(small) != 1 || len(small[0].files) != 1 || small[0].then != "" {
+			t.Errorf("seed %d ends as\n%s", seed, c.show(small))
+		}
+	}
+	if shrunk == 0 {
+		t.Error("no history has a link")
 	}
 }
 
@@ -194,15 +320,25 @@ func TestGitTrees(t *testing.T) {
 func treeOf(t *testing.T, what string, view *git.View, url string, ref git.Reference, commit string,
 	options git.Options) *artifact.Tree {
 	t.Helper()
-	revision, err := view.Update(t.Context(), git.Remote{URL: url}, ref, true)
-	if err != nil || revision.Commit != commit {
-		t.Fatalf("%s: got %s and %v, want %s", what, revision, err, commit)
-	}
-	tree, err := view.Tree(t.Context(), revision, options)
+	tree, err := fetch(t, view, url, ref, commit, options)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	return tree
+}
+
+// fetch is treeOf with an error.
+func fetch(t *testing.T, view *git.View, url string, ref git.Reference, commit string,
+	options git.Options) (*artifact.Tree, error) {
+	t.Helper()
+	revision, err := view.Update(t.Context(), git.Remote{URL: url}, ref, true)
+	if err != nil {
+		return nil, err
+	}
+	if revision.Commit != commit {
+		return nil, fmt.Errorf("got %s, want %s", revision, commit)
+	}
+	return view.Tree(t.Context(), revision, options)
 }
 
 // TestGitSparse compares the directories of a sparse checkout with those of git ls-tree.

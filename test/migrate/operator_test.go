@@ -89,6 +89,7 @@ func (w *world) operatorSet(team string) {
 
 // TestFluxOperatorMoves takes over ResourceSets, their providers and what they applied, and gives them back.
 func TestFluxOperatorMoves(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	f.installOperator()
 	w := f.small()

@@ -103,6 +103,7 @@ func (f *flux) applied(name string) {
 
 // TestPageOfFluxThatDeploysItself runs the commands of that chapter, until Sluice deploys itself from git.
 func TestPageOfFluxThatDeploysItself(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	w := f.small()
 	w.sync()

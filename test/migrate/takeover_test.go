@@ -47,6 +47,7 @@ func (f *flux) small() *world {
 
 // TestUnhealthyMigrationGoesBack breaks a source, and objects that were Ready with Flux are not Ready with Sluice.
 func TestUnhealthyMigrationGoesBack(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	w := f.small()
 	w.app(f.teams[0], "app-1")
@@ -69,6 +70,7 @@ func TestUnhealthyMigrationGoesBack(t *testing.T) {
 
 // TestInterruptedMigrationContinues stops the command while it waits for Sluice, which does not run yet.
 func TestInterruptedMigrationContinues(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	f.small()
 	suspended := `{"spec":{"suspend":true}}`
@@ -94,6 +96,7 @@ func TestInterruptedMigrationContinues(t *testing.T) {
 
 // TestSyncIsSuspended checks that the Kustomization that deploys Flux is found, suspended and resumed.
 func TestSyncIsSuspended(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	w := f.small()
 	w.sync()

@@ -103,6 +103,7 @@ func compareShown(t *testing.T, page, script, out string) {
 
 // TestInstallations runs the pages that install Sluice, one after the other in one cluster. Sluice is removed between.
 func TestInstallations(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	kubectl(t)
 	steps := "playground cluster --kubeconfig kubeconfig > cluster.log 2>&1 &\n" +

@@ -252,6 +252,10 @@ type Snapshot struct {
 	// Times of the steps of the last pass that built and applied it.
 	// +optional
 	Times *StepTimes `json:"times,omitempty"`
+	// Live is a digest of the live objects as they were applied, by which a controller that starts recognizes that they
+	// did not change.
+	// +optional
+	Live string `json:"live,omitempty"`
 }
 
 // StepTimes are when the steps of a pass began and ended.

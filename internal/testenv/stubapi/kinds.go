@@ -61,7 +61,7 @@ func builtin() []*kind {
 	return all
 }
 
-// defined returns the kind of a CustomResourceDefinition in the version that is stored.
+// defined returns the kind of a CustomResourceDefinition in the version v1, or else the one that is stored.
 func defined(definition *unstructured.Unstructured) *kind {
 	text := func(fields ...string) string {
 		s, _, _ := unstructured.NestedString(definition.Object, append([]string{"spec"}, fields...)...)
@@ -72,7 +72,7 @@ func defined(definition *unstructured.Unstructured) *kind {
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, v := range versions {
 		v, _ := v.(map[string]any)
-		if v["storage"] == true {
+		if v["name"] == "v1" || v["storage"] == true && k.Version == "" {
 			k.Version, _ = v["name"].(string)
 			_, k.hasStatus, _ = unstructured.NestedMap(v, "subresources", "status")
 		}
