@@ -288,7 +288,7 @@ func TestReadArchiveRefusesWhatIsNotSafe(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			l := limits{bytes: 1000, entries: 3, depth: 4, name: 50}
-			if _, err := l.read(bytes.NewReader(packed(t, c.headers...)), nil); err == nil ||
+			if _, err := l.read(t.Context(), bytes.NewReader(packed(t, c.headers...)), nil); err == nil ||
 				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got error %v, want it to contain %q", err, c.says)
 			}
@@ -307,7 +307,7 @@ func TestReadArchiveEndsBombsEarly(t *testing.T) {
 		"entries": packed(t, slices.Repeat([]tar.Header{{Name: "a"}}, 1001)...),
 	} {
 		r := &countingReader{Reader: bytes.NewReader(b)}
-		if _, err := l.read(r, nil); what != "not a tar" &&
+		if _, err := l.read(t.Context(), r, nil); what != "not a tar" &&
 			(err == nil || !strings.Contains(err.Error(), "more than")) {
 			t.Errorf("%s: got %v", what, err)
 		}

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -32,9 +33,6 @@ var archiveLimits = limits{bytes: 1 << 30, entries: 500_000, depth: 256, name: 4
 // Memory of an entry besides its content: its header and name while it is read, and its part of the tree.
 const entryBytes = 1500
 
-// leaseStep is the number of bytes by which the lease of an archive grows at least.
-const leaseStep = 1 << 20
-
 // ReadArchive reads a .tar.gz into a tree in memory. It returns an error for entries and links that lead out of the
 // root, devices, names that [Tree.Check] refuses, and archives of more than 1 GiB unpacked or 500,000 entries. Nested
 // archives are ordinary files and are not unpacked.
@@ -42,11 +40,8 @@ const leaseStep = 1 << 20
 // The tree has a lease of the memory budget until it is no longer used. An archive that needs more than the budget is
 // refused. If it needs more than is free, it waits, see [guard.Budget].
 func ReadArchive(ctx context.Context, r io.Reader) (*Tree, error) {
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "unpacking an archive", leaseStep)
-	if err != nil {
-		return nil, err
-	}
-	tree, err := archiveLimits.read(r, &share{ctx: ctx, lease: lease, free: leaseStep})
+	lease := guard.NewLease(ctx, "unpacking an archive")
+	tree, err := archiveLimits.read(ctx, r, lease)
 	if err != nil {
 		lease.Release()
 		return nil, err
@@ -55,30 +50,8 @@ func ReadArchive(ctx context.Context, r io.Reader) (*Tree, error) {
 	return tree, nil
 }
 
-// share is the memory of an archive that is read. It grows in steps.
-type share struct {
-	ctx   context.Context
-	lease *guard.Lease
-	free  int64 // bytes of the lease that are not used yet
-}
-
-// take takes memory before it is allocated. A nil share has no limit.
-func (s *share) take(bytes int64) error {
-	if s == nil {
-		return nil
-	}
-	if s.free -= bytes; s.free >= 0 {
-		return s.ctx.Err()
-	}
-	more := max(-s.free, leaseStep)
-	if err := s.lease.Grow(s.ctx, more); err != nil {
-		return err
-	}
-	s.free += more
-	return nil
-}
-
-func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
+// read reads an archive. It takes the memory of each entry before it reads it.
+func (l limits) read(ctx context.Context, r io.Reader, memory *guard.Lease) (*Tree, error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
 		return nil, err
@@ -114,7 +87,7 @@ func (l limits) read(r io.Reader, memory *share) (*Tree, error) {
 		if h.Typeflag == tar.TypeReg {
 			needs += h.Size
 		}
-		if err := memory.take(needs); err != nil {
+		if err := cmp.Or(ctx.Err(), memory.Take(ctx, needs)); err != nil {
 			return nil, err
 		}
 		f, err := l.fileOf(name, h, t, files)

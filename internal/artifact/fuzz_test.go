@@ -39,7 +39,7 @@ func FuzzReadArchive(f *testing.F) {
 	f.Add(sparse(f, 1<<19))
 	small := limits{bytes: 1 << 20, entries: 1000, depth: 64, name: 512}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tree, err := small.read(bytes.NewReader(b), nil)
+		tree, err := small.read(t.Context(), bytes.NewReader(b), nil)
 		if err != nil {
 			return
 		}

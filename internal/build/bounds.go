@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -20,14 +21,12 @@ const (
 	maxFile  = 16 << 20 // bytes of one file
 	maxInput = 64 << 20 // bytes read in total; repeated reads count
 
-	maxLevels  = 200        // nesting depth of lists and maps
-	maxLists   = 4          // nesting depth of lists of objects
-	maxAliased = 50_000     // values that aliases add to a document
-	maxRepeats = 4 << 20    // bytes of text that aliases add to a document
-	maxValues  = 2_000_000  // of all documents
-	maxWork    = 50_000_000 // values copied, of all documents: about ten seconds
-	maxPairs   = 100_000    // of equal keys; the error of the library has a line for each
-	maxOutput  = 256 << 20  // bytes of all objects as JSON
+	maxLevels = 200        // nesting depth of lists and maps
+	maxLists  = 4          // nesting depth of lists of objects
+	maxValues = 2_000_000  // of all documents
+	maxWork   = 50_000_000 // values copied, of all documents: about ten seconds
+	maxPairs  = 100_000    // of equal keys; the error of the library has a line for each
+	maxOutput = 256 << 20  // bytes of all objects as JSON
 )
 
 // Text of up to this many bytes and keys, without aliases, is cheap to process and is not measured.
@@ -36,13 +35,15 @@ const (
 	harmlessKeys = 128
 )
 
-// keysIn returns how many keys a text has at most.
-func keysIn(content []byte) int {
-	keys := 0
-	for _, c := range []byte{':', ',', '{', '?'} { // in {a, b}, both are keys
-		keys += bytes.Count(content, []byte{c})
+// keysIn returns how many keys a text has at most: in {a, b}, both are keys.
+func keysIn(content []byte) int { return countOf(content, ":,{?") }
+
+// countOf returns how many of some characters a text has.
+func countOf(content []byte, characters string) (n int) {
+	for i := range characters {
+		n += bytes.Count(content, []byte{characters[i]})
 	}
-	return keys
+	return n
 }
 
 // take counts a file of size bytes towards the limits, before the file is read.
@@ -103,21 +104,22 @@ func (f *filesystem) weighText(name string, content []byte) error {
 	}
 	defer f.keepValues()
 	weigh := func(doc *yaml.Node) error {
-		w, err := (&scale{name: name, weighed: map[*yaml.Node]*weight{}}).weigh(doc)
-		f.weight.add(w)
-		if err == nil && f.weight.pairs > maxPairs {
+		scale := yamlsize.Scale{Each: func(n *yaml.Node, w *yamlsize.Weight) error { return f.count(name, n, w) }}
+		w, err := scale.Weigh(doc)
+		f.weight.Add(w)
+		if err == nil && f.weight.Pairs > maxPairs {
 			err = refusal("%s is not valid YAML", name).Because(yamlsize.CheckKeys(doc))
 		}
-		return err
+		return tooMuch(name, err)
 	}
 	if err := allDocuments(content, weigh); err != nil {
 		return err
 	}
 	switch {
-	case f.weight.values > maxValues:
+	case f.weight.Values > maxValues:
 		return refusal("the build reads more than %d values; %s is one file too many", maxValues, name).
 			WithHint("Split it into several Kustomizations")
-	case f.weight.work > maxWork:
+	case f.weight.Work > maxWork:
 		return refusal("%s is too large for being so deep, or its maps are too long", name).
 			WithHint("Split the file, or reduce its nesting")
 	}
@@ -206,22 +208,13 @@ const (
 
 // takeText takes memory for measuring text. Each value begins at one of a few characters.
 func (f *filesystem) takeText(content []byte) error {
-	values := 1
-	for _, c := range content {
-		switch c {
-		case ',', '[', '{', ':', '\n':
-			values++
-		case '-', '?', '&':
-			values++
-		}
-	}
-	return f.grow(f.needs() + int64(values)*nodeBytes)
+	return f.grow(f.needs() + int64(1+countOf(content, ",[{:\n-?&"))*nodeBytes)
 }
 
 // needs returns the memory that the build needs in this process for what was read.
 func (f *filesystem) needs() int64 {
-	return int64(max(f.weight.values, f.outputValues))*valueBytes +
-		(f.limits.input+f.output+int64(f.weight.repeats))*inputBytes + f.weight.pairs*pairBytes
+	return int64(max(f.weight.Values, f.outputValues))*valueBytes +
+		(f.limits.input+f.output+int64(f.weight.AddedText))*inputBytes + f.weight.Pairs*pairBytes
 }
 
 // keepValues gives back what was taken for measuring, but for the values that were found.
@@ -271,88 +264,40 @@ func (f *filesystem) weighTexts(file string, k *types.Kustomization) error {
 	return nil
 }
 
-// weight is the size of a value after its aliases are expanded.
-type weight struct {
-	values, aliased, levels, lists int
-	text, repeats                  int   // bytes of all texts, and of those that aliases add
-	pairs                          int64 // of equal keys
-	// values copied: everything below a map is copied again for each map, and entries of long maps several times
-	work int
-}
-
-func (w *weight) add(below weight) {
-	w.values += below.values
-	w.aliased += below.aliased
-	w.work += below.work
-	w.text += below.text
-	w.pairs += below.pairs
-	w.repeats += below.repeats
-	w.levels, w.lists = max(w.levels, below.levels), max(w.lists, below.lists)
-}
-
-// scale measures a document.
-type scale struct {
-	name    string
-	weighed map[*yaml.Node]*weight // by the target of aliases; nil while the target is being measured
-}
-
-func (s *scale) weigh(n *yaml.Node) (weight, error) {
-	if n.Kind == yaml.AliasNode {
-		return s.weighAlias(n)
-	}
-	w := weight{values: 1, text: len(n.Value)}
-	for _, c := range n.Content {
-		below, err := s.weigh(c)
-		if err != nil {
-			return w, err
-		}
-		w.add(below)
-	}
+// count counts what a value costs kustomize: everything below a map is copied again for each map, and entries of long
+// maps several times.
+func (f *filesystem) count(name string, n *yaml.Node, w *yamlsize.Weight) error {
 	if keys := len(n.Content) / 2; n.Kind == yaml.MappingNode {
-		w.work += w.values + keys*keys/10
-		w.pairs += yamlsize.EqualKeys(n)
+		w.Work += w.Values + keys*keys/10
+		w.Pairs += yamlsize.EqualKeys(n)
 	}
 	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
-		w.levels++
+		w.Levels++
 	}
 	if isList(n) {
-		w.lists++
+		w.Lists++
 	}
-	return w, s.bound(n, w)
-}
-
-func (s *scale) weighAlias(n *yaml.Node) (weight, error) {
-	if w, seen := s.weighed[n.Alias]; seen {
-		if w == nil {
-			return weight{}, refusal("%s: the alias *%s is recursive", s.at(n), n.Value).
-				WithHint("Replace the alias with its content")
-		}
-		return *w, nil
-	}
-	s.weighed[n.Alias] = nil
-	w, err := s.weigh(n.Alias)
-	w.aliased, w.repeats = w.values, w.text
-	s.weighed[n.Alias] = &w
-	return w, err
-}
-
-func (s *scale) at(n *yaml.Node) string { return fmt.Sprintf("%s, line %d", s.name, n.Line) }
-
-func (s *scale) bound(n *yaml.Node, w weight) error {
 	switch {
-	case w.levels > maxLevels:
-		return refusal("%s: more than %d levels of nesting", s.at(n), maxLevels)
-	case w.lists > maxLists:
-		return refusal("%s: more than %d lists of objects are nested in each other", s.at(n), maxLists).
+	case w.Levels > maxLevels:
+		return refusal("%s, line %d: more than %d levels of nesting", name, n.Line, maxLevels)
+	case w.Lists > maxLists:
+		return refusal("%s, line %d: more than %d lists of objects are nested in each other", name, n.Line, maxLists).
 			WithHint("List the objects themselves, without lists in lists")
-	case w.aliased > maxAliased:
-		return refusal("%s: its aliases stand for more than %d values", s.at(n), maxAliased).
-			WithHint("Use fewer nested aliases")
-	case w.repeats > maxRepeats:
-		return refusal("%s: its aliases stand for more than %d MiB of text", s.at(n), maxRepeats>>20).
-			WithHint("Use fewer aliases for long texts")
 	}
 	return nil
+}
+
+// tooMuch returns the refusal of a file whose aliases stand for too much; other errors are as they were.
+func tooMuch(name string, err error) error {
+	var excess *yamlsize.Excess
+	if !errors.As(err, &excess) {
+		return err
+	}
+	what := excess.What
+	if excess.Alias != "" {
+		what = fmt.Sprintf("the alias *%s is recursive", excess.Alias)
+	}
+	return refusal("%s, line %d: %s", name, excess.Line, what).WithHint("%s", excess.Hint)
 }
 
 // isList reports whether a map is a list of objects.

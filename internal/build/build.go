@@ -92,7 +92,7 @@ func Build(ctx context.Context, req Request) (*Result, error) {
 		return &Result{Trace: f.trace, Origin: f.origin, Locate: f.locate, Again: true}, err
 	}
 	result, err := f.build(req)
-	f.lease.Shrink(int64(max(f.weight.values, f.outputValues)) * builtBytes)
+	f.lease.Shrink(int64(max(f.weight.Values, f.outputValues)) * builtBytes)
 	guard.HoldWhile(f.lease, result)
 	if f.hasTimedOut || fault.Reason(err, "") == guard.ReasonWaitingForMemory {
 		result.Again = true

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/sandbox"
 	"github.com/sluice-gitops/sluice/internal/substitute"
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.
@@ -39,7 +40,7 @@ type filesystem struct {
 	resources    nameSet                         // files that must be manifests
 	plugins      map[string]bool                 // directories of plugin configurations that were checked
 	limits       limits
-	weight       weight // of what was read
+	weight       yamlsize.Weight // of what was read
 	extent       extent
 	hasTimedOut  bool  // kustomize took too long
 	output       int64 // bytes of the result as JSON

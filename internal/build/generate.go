@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // generate returns a kustomization for a directory that has no kustomization file. It lists every YAML file below dir,
@@ -21,7 +23,7 @@ func (f *filesystem) generate(dir string) (*types.Kustomization, error) {
 	if err := g.addLinks(); err != nil {
 		return nil, err
 	}
-	f.limits, f.weight, f.extent = limits{}, weight{}, extent{} // all files are read again
+	f.limits, f.weight, f.extent = limits{}, yamlsize.Weight{}, extent{} // all files are read again
 	return g.out, join(g.problems)
 }
 

@@ -117,7 +117,7 @@ func (f *filesystem) takeExpanded(text []byte) error {
 		return err
 	}
 	values := yamlsize.Values(text)
-	f.weight.values += values
+	f.weight.Values += values
 	f.outputValues += values
 	return f.grow(f.needs() + yamlsize.Memory(text))
 }

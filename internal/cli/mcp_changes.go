@@ -38,19 +38,9 @@ var _ mcp.Changes = (*cloneChanges)(nil)
 // run previews a change. The caller must hold mu, and close the cluster of the options.
 func (c *cloneChanges) run(ctx context.Context, u *ui.User, change mcp.Change) (*preview.Result, preview.Options,
 	error) {
-
 	o := preview.Options{URLs: c.repo.URLs(), Branch: strings.TrimPrefix(change.Base, "origin/"), Strict: true,
 		Namespaces: []string{cmp.Or(change.Namespace, c.Namespace())}}
-	var err error
-	if change.Branch != "" {
-		o.From, o.To, err = c.repo.Snapshots(change.Base, change.Branch)
-	} else {
-		o.From, o.To, err = c.repo.Edits(change.Base, mcp.ContentsOf(change.Files))
-	}
-	if err != nil {
-		return nil, o, err
-	}
-	if o.Rules, err = o.From.Rules(); err != nil {
+	if err := o.Compare(c.repo, change.Base, change.Branch, mcp.ContentsOf(change.Files)); err != nil {
 		return nil, o, err
 	}
 	target, err := apply.NewCluster(c.config, apply.ClusterOptions{})

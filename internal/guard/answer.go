@@ -60,7 +60,9 @@ func LimitAnswer(req *http.Request, resp *http.Response) {
 	if !ok {
 		all = NewAnswers(BudgetOf(ctx))
 	}
-	resp.Body = &limitedAnswer{ReadCloser: resp.Body, ctx: ctx, all: all, host: req.URL.Host}
+	lease := &Lease{budget: BudgetOf(ctx), work: "reading the answer of a cluster",
+		owner: cmp.Or(OwnerOf(ctx), answerOwner)}
+	resp.Body = &limitedAnswer{ReadCloser: resp.Body, ctx: ctx, all: all, host: req.URL.Host, lease: lease}
 }
 
 // IsWatch reports whether a request is for a watch.
@@ -85,8 +87,8 @@ type limitedAnswer struct {
 	all   *Answers
 	host  string
 	lease *Lease
-	free  int64 // bytes of the lease that are not used yet
 	read  int64
+	small int64 // bytes of memory that were not taken yet
 	err   error
 	end   sync.Once
 }
@@ -114,22 +116,17 @@ func (a *limitedAnswer) take(p []byte) error {
 	if !a.all.take(bytes) {
 		return &AnswerTooLargeError{a.host, a.read}
 	}
-	if a.free -= bytes; a.free >= 0 || a.read <= smallAnswer {
-		return nil
+	if a.small += bytes; a.read <= smallAnswer {
+		return nil // most answers are, and need not wait for others
 	}
-	if a.lease == nil {
-		a.lease = &Lease{budget: BudgetOf(a.ctx), work: "reading the answer of a cluster",
-			owner: cmp.Or(OwnerOf(a.ctx), answerOwner)}
-	}
-	more := -a.free + smallAnswer*answerFactor
-	a.free += more
-	return a.lease.Grow(a.ctx, more)
+	bytes, a.small = a.small, 0
+	return a.lease.Take(a.ctx, bytes)
 }
 
 // Close implements [io.Closer]. The answer is decoded after it, so its memory is given back a little later.
 func (a *limitedAnswer) Close() error {
 	a.end.Do(func() {
-		if a.lease != nil {
+		if a.lease.Bytes() > 0 {
 			AfterFunc("giving back memory", decodeTime, a.lease.Release)
 		}
 	})

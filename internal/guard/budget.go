@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -89,6 +90,11 @@ func (b *Budget) OnPressure(shrink func()) {
 	b.shrink = append(b.shrink, shrink)
 }
 
+// NewLease returns a lease without bytes from the budget of ctx, for work that learns how much it needs.
+func NewLease(ctx context.Context, work string) *Lease {
+	return &Lease{budget: BudgetOf(ctx), work: work, owner: OwnerOf(ctx)}
+}
+
 // Acquire returns a lease of bytes. It waits while other work has them. The error is a fault with one of the reasons
 // above, or that of ctx. Work says what the memory is for, after "memory for".
 func (b *Budget) Acquire(ctx context.Context, work string, bytes int64) (*Lease, error) {
@@ -99,14 +105,56 @@ func (b *Budget) Acquire(ctx context.Context, work string, bytes int64) (*Lease,
 	return l, nil
 }
 
-// Lease is a part of a budget. Its methods must not be called concurrently, except for Release.
+// Lease is a part of a budget. Grow and Shrink must not be called concurrently with each other or with Take.
 type Lease struct {
 	budget      *Budget
 	work, owner string
 
+	taking  sync.Mutex // one at a time
+	refusal error      // the first one of Take
+
 	mu       sync.Mutex
 	bytes    int64
+	free     int64 // bytes that Take has added and not given out yet
 	released bool
+}
+
+// leaseStep is the number of bytes by which [Lease.Take] grows a lease at least.
+const leaseStep = 1 << 20
+
+// Take takes bytes of the lease for work that learns step by step how much it needs, such as one that reads a stream.
+// The lease grows if it has too few. Take may be called concurrently. A nil lease has no limit.
+func (l *Lease) Take(ctx context.Context, bytes int64) error {
+	if l == nil {
+		return nil
+	}
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	l.mu.Lock()
+	l.free -= bytes
+	more := -l.free
+	l.mu.Unlock()
+	if more <= 0 {
+		return nil
+	}
+	more = max(more, leaseStep)
+	err := l.Grow(ctx, more)
+	l.refusal = cmp.Or(l.refusal, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.free += bytes
+		return err
+	}
+	l.free += more
+	return nil
+}
+
+// Refusal returns the first error of Take, for work whose library hides it.
+func (l *Lease) Refusal() error {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	return l.refusal
 }
 
 // Grow adds bytes to the lease. It waits while other work has them. After an error, the lease is as before and should
@@ -140,7 +188,7 @@ func (l *Lease) Shrink(to int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if more := l.bytes - to; more > 0 {
-		l.bytes = to
+		l.bytes, l.free = to, min(l.free, to)
 		l.budget.give(l.owner, more)
 	}
 }

@@ -1,34 +1,28 @@
 package guard
 
-import "io"
+import (
+	"context"
+	"io"
+)
 
-// meterStep is the number of bytes of memory that a metered reader takes at least at a time. The first of them are
-// free, so that short inputs take none.
-const meterStep = 1 << 20
-
-// Metered returns a reader for input that takes memory once it is parsed: each bytes for one that is read. It calls
-// grow with more bytes as it reads, and fails with the error of grow.
-func Metered(r io.Reader, each int64, grow func(bytes int64) error) io.Reader {
-	return &metered{Reader: r, each: each, grow: grow, free: meterStep}
+// Metered returns a reader for input that takes memory once it is parsed: each bytes of the lease for one that is read.
+// It fails with the error of the lease.
+func Metered(ctx context.Context, r io.Reader, each int64, lease *Lease) io.Reader {
+	return &metered{r, ctx, each, lease}
 }
 
 type metered struct {
 	io.Reader
-	each int64
-	grow func(bytes int64) error
-	free int64 // bytes that were taken and are not used yet
+	ctx   context.Context //nolint:containedctx // of the work that reads
+	each  int64
+	lease *Lease
 }
 
 // Read implements [io.Reader].
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
-	if m.free -= int64(n) * m.each; m.free >= 0 {
-		return n, err
+	if refused := m.lease.Take(m.ctx, int64(n)*m.each); refused != nil {
+		return 0, refused
 	}
-	step := max(-m.free, meterStep)
-	if err := m.grow(step); err != nil {
-		return 0, err
-	}
-	m.free += step
 	return n, err
 }

@@ -36,10 +36,8 @@ func (r *run) admit(ctx context.Context) (mode, *reconcile.Outcome) {
 	if rollout.Admit(&r.state.decided, r.pass, r.chart.version, what, r.propose) == nil {
 		return modeRelease, r.awaitDependencies(ctx)
 	}
-	if reverts, err := r.mustRevert(ctx); err != nil {
-		return modeHold, ptr.To(reconcile.Failed(err))
-	} else if reverts {
-		return modeRevert, nil
+	if reverts, err := r.mustRevert(ctx); err != nil || reverts {
+		return modeRevert, rollout.Stop(err)
 	}
 	// What was begun is completed, so that the release is not left pending.
 	attempted := r.isAttempted(r.obj)

@@ -3,8 +3,6 @@ package helmrelease
 import (
 	"context"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -12,7 +10,7 @@ import (
 // checkSpec checks the parts of the spec that only later steps use, so that nothing is released by a spec with an
 // error: health checks, the expressions of dependencies, and rules for ignored fields.
 func (r *run) checkSpec(context.Context) *reconcile.Outcome {
-	err := r.state.spec.Of(r.obj, func() error {
+	return rollout.Stop(r.state.spec.Of(r.obj, func() error {
 		if _, err := r.state.health.Expressions(r.obj, r.obj.Spec.HealthCheckExprs); err != nil {
 			return err
 		}
@@ -21,9 +19,5 @@ func (r *run) checkSpec(context.Context) *reconcile.Outcome {
 		}
 		_, err := rollout.IgnoreRules(nil, r.obj.Spec.DriftDetection)
 		return err
-	})
-	if err != nil {
-		return ptr.To(reconcile.Failed(err))
-	}
-	return nil
+	}))
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -103,12 +102,12 @@ func (c *Controller) References(obj *helmv2.HelmRelease) []reconcile.Ref {
 func (c *Controller) Reconcile(ctx context.Context, pass *reconcile.Pass[*helmv2.HelmRelease]) reconcile.Outcome {
 	r := c.newRun(pass)
 	defer r.releaseMemory()
-	outcome := r.do(ctx, r.checkSpec, r.findDesired)
+	outcome := rollout.Do(ctx, r.checkSpec, r.findDesired)
 	if outcome == nil {
 		r.mode, outcome = r.admit(ctx)
 	}
 	if outcome == nil {
-		outcome = r.do(ctx, r.steps()...)
+		outcome = rollout.Do(ctx, r.steps()...)
 	}
 	return *outcome
 }
@@ -145,38 +144,23 @@ func (c *Controller) newRun(pass *reconcile.Pass[*helmv2.HelmRelease]) *run {
 }
 
 // steps returns what a pass does once it is admitted. The last step always has an outcome.
-func (r *run) steps() []func(context.Context) *reconcile.Outcome {
+func (r *run) steps() []rollout.Step {
 	switch r.mode {
 	case modeHold:
-		return []func(context.Context) *reconcile.Outcome{r.hold}
+		return []rollout.Step{r.hold}
 	case modeRevert:
-		return []func(context.Context) *reconcile.Outcome{r.connect, r.revert}
+		return []rollout.Step{r.connect, r.revert}
 	case modeRelease:
 	}
-	return []func(context.Context) *reconcile.Outcome{r.connect, r.reportValues, r.handleRequests, r.release}
-}
-
-// do does steps until one has an outcome; nil if none has.
-func (r *run) do(ctx context.Context, steps ...func(context.Context) *reconcile.Outcome) *reconcile.Outcome {
-	for _, step := range steps {
-		if outcome := step(ctx); outcome != nil {
-			return outcome
-		}
-	}
-	return nil
+	return []rollout.Step{r.connect, r.reportValues, r.handleRequests, r.release}
 }
 
 // connect finds the cluster and what is stored of releases there.
-func (r *run) connect(ctx context.Context) *reconcile.Outcome {
-	if err := r.open(ctx); err != nil {
-		return ptr.To(reconcile.Failed(err))
-	}
-	return nil
-}
+func (r *run) connect(ctx context.Context) *reconcile.Outcome { return rollout.Stop(r.open(ctx)) }
 
 func (r *run) open(ctx context.Context) error {
 	if r.storage != nil {
-		return nil // to find out whether it must go back
+		return nil // it was opened to find out whether the release must go back
 	}
 	target, err := r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj))
 	if err != nil {

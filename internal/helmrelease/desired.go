@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
 )
 
 // desired is the declared release.
@@ -39,7 +40,7 @@ func (r *run) findDesired(ctx context.Context) *reconcile.Outcome {
 	kind, _ := sourceKey(r.obj)
 	tree, info, err := r.readChart(ctx, kind, source)
 	if err != nil {
-		return ptr.To(reconcile.Failed(err))
+		return rollout.Stop(err)
 	}
 	spec := r.obj.Spec
 	composed, err := values.Compose(ctx, r.valuesReader(r.obj), r.obj.Namespace, spec.ValuesFrom, spec.Values)
@@ -47,7 +48,7 @@ func (r *run) findDesired(ctx context.Context) *reconcile.Outcome {
 		return ptr.To(reconcile.Waiting(meta.ArtifactFailedReason, "%s", err))
 	}
 	if err != nil {
-		return ptr.To(reconcile.Failed(valuesFault(err)))
+		return rollout.Stop(valuesFault(err))
 	}
 	r.keep(composed.Memory)
 	r.desired = &desired{name: releaseName(r.obj), artifact: source.GetArtifact(), tree: tree, chart: info,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -90,14 +89,7 @@ func (r *run) correctHeld(ctx context.Context) error {
 	if err == nil {
 		err = r.correctTo(ctx, released)
 	}
-	text := ""
-	if err != nil {
-		text = "cannot correct drift behind a closed gate: " + err.Error()
-	}
-	if text != "" && text != r.state.heldProblem {
-		r.report.Warn(fault.Reason(err, meta.ReconciliationFailedReason), text)
-	}
-	r.state.heldProblem = text
+	r.state.heldProblem.Report(&r.report, err)
 	return err
 }
 

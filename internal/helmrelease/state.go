@@ -14,15 +14,14 @@ import (
 // state is what this process stores about a HelmRelease between passes. Nothing depends on it but costs: if it is lost,
 // the next pass compares all objects again.
 type state struct {
-	target     *rollout.Target
-	checked    string    // what the cluster was compared with last: mode of drift detection and digest of the release
-	failedAt   time.Time // when the last action of this process failed; zero if none did
-	lastResync time.Time // when all objects were compared last
-	settled    settled   // identifies the release when it was as declared last
-	drift      rollout.Drift
-	released   *artifact.Applied // what was released last, completely; nil if that is not known
-	// heldProblem is why drift could not be corrected behind a closed gate, as reported last.
-	heldProblem string
+	target      *rollout.Target
+	checked     string    // what the cluster was compared with last: mode of drift detection and digest of the release
+	failedAt    time.Time // when the last action of this process failed; zero if none did
+	lastResync  time.Time // when all objects were compared last
+	settled     settled   // identifies the release when it was as declared last
+	drift       rollout.Drift
+	released    *artifact.Applied // what was released last, completely; nil if that is not known
+	heldProblem rollout.HeldProblem
 	// reportedStay is why the HelmRelease cannot go back, as reported last.
 	reportedStay string
 	health       rollout.Health

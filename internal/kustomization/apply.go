@@ -33,10 +33,7 @@ func (r *run) apply(ctx context.Context) *reconcile.Outcome {
 	if !r.isDrift { // the times of a correction say nothing about the revision
 		r.state.times = times
 	}
-	if err != nil {
-		return r.notDeployed(err)
-	}
-	return nil
+	return r.notDeployed(err)
 }
 
 // correct makes the cluster match the build. If the build is the one that was applied last, all differences are drift,

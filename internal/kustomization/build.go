@@ -18,10 +18,7 @@ func (r *run) build(ctx context.Context) *reconcile.Outcome {
 	done := tracing.Begin(ctx, "build")
 	err := r.buildSource(ctx)
 	done(err)
-	if err != nil {
-		return r.notDeployed(err)
-	}
-	return nil
+	return r.notDeployed(err)
 }
 
 func (r *run) buildSource(ctx context.Context) error {

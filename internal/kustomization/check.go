@@ -3,8 +3,6 @@ package kustomization
 import (
 	"context"
 
-	"k8s.io/utils/ptr"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -14,10 +12,7 @@ import (
 // health checks, the expressions of dependencies, and rules for ignored fields. Patches and variables are part of the
 // build, which comes before the apply.
 func (r *run) checkSpec(context.Context) *reconcile.Outcome {
-	if err := r.state.spec.Of(r.obj, func() error { return r.validateSpec(r.obj, r.state) }); err != nil {
-		return ptr.To(reconcile.Failed(err))
-	}
-	return nil
+	return rollout.Stop(r.state.spec.Of(r.obj, func() error { return r.validateSpec(r.obj, r.state) }))
 }
 
 func (c *Controller) validateSpec(obj *kustomizev1.Kustomization, s *state) error {

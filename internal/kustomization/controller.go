@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -104,12 +103,12 @@ func (c *Controller) Reconcile(ctx context.Context,
 	pass *reconcile.Pass[*kustomizev1.Kustomization]) reconcile.Outcome {
 	r := &run{Controller: c, pass: pass, obj: pass.Object, state: c.stateOf(pass.Object),
 		report: rollout.Report{Owner: refOf(pass.Object)}}
-	outcome := r.do(ctx, r.checkSpec, r.findSource, r.awaitOwnSource)
+	outcome := rollout.Do(ctx, r.checkSpec, r.findSource, r.awaitOwnSource)
 	if outcome == nil {
 		r.mode, outcome = r.admit(ctx)
 	}
 	if outcome == nil {
-		outcome = r.do(ctx, r.steps()...)
+		outcome = rollout.Do(ctx, r.steps()...)
 	}
 	return *outcome
 }
@@ -135,30 +134,17 @@ type run struct {
 	live     string // of the history, once all is applied and healthy
 }
 
-// step is a part of a pass. The pass ends with the first step that returns an outcome.
-type step func(context.Context) *reconcile.Outcome
-
 // steps returns what a pass does once it is admitted. The last step always has an outcome.
-func (r *run) steps() []step {
+func (r *run) steps() []rollout.Step {
 	switch r.mode {
 	case modeHold:
-		return []step{r.hold, r.connect, r.begin, r.checkHealth, r.succeed}
+		return []rollout.Step{r.hold, r.connect, r.begin, r.checkHealth, r.succeed}
 	case modeHealthOnly:
-		return []step{r.connect, r.begin, r.reportOwners, r.checkHealth, r.succeed}
+		return []rollout.Step{r.connect, r.begin, r.reportOwners, r.checkHealth, r.succeed}
 	case modeApply, modeRevert:
 	}
-	return []step{r.connect, r.begin, r.keepHealthy, r.readInputs, r.build, r.apply, r.retain, r.reportOwners,
-		r.checkHealth, r.succeed}
-}
-
-// do does steps until one has an outcome; nil if none has.
-func (r *run) do(ctx context.Context, steps ...step) *reconcile.Outcome {
-	for _, step := range steps {
-		if outcome := step(ctx); outcome != nil {
-			return outcome
-		}
-	}
-	return nil
+	return []rollout.Step{r.connect, r.begin, r.keepHealthy, r.readInputs, r.build, r.apply, r.retain,
+		r.reportOwners, r.checkHealth, r.succeed}
 }
 
 // connect finds the cluster and the account to apply with.
@@ -167,10 +153,8 @@ func (r *run) connect(ctx context.Context) *reconcile.Outcome {
 		return nil // drift was corrected
 	}
 	var err error
-	if r.target, err = r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj)); err != nil {
-		return ptr.To(reconcile.Failed(err))
-	}
-	return nil
+	r.target, err = r.Clusters.Target(ctx, refOf(r.obj), r.destination(r.obj))
+	return rollout.Stop(err)
 }
 
 // begin records that work on the revision has started.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -115,14 +114,7 @@ func (r *run) correctHeld(ctx context.Context, applied *artifact.Applied) error 
 		}
 		err = r.reapply(ctx, applied)
 	}
-	text := ""
-	if err != nil {
-		text = "cannot correct drift behind a closed gate: " + err.Error()
-	}
-	if text != "" && text != s.heldProblem {
-		r.report.Warn(fault.Reason(err, meta.ReconciliationFailedReason), text)
-	}
-	s.heldProblem = text
+	s.heldProblem.Report(&r.report, err)
 	return err
 }
 

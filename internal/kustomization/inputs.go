@@ -45,10 +45,8 @@ func inputRefs(obj *kustomizev1.Kustomization) []reconcile.Ref {
 // readInputs reads what the build needs besides the artifact.
 func (r *run) readInputs(ctx context.Context) *reconcile.Outcome {
 	var err error
-	if r.inputs, err = r.inputsOf(ctx, r.obj); err != nil {
-		return r.notDeployed(err)
-	}
-	return nil
+	r.inputs, err = r.inputsOf(ctx, r.obj)
+	return r.notDeployed(err)
 }
 
 // inputsOf reads the ConfigMaps and Secrets that the spec refers to.

@@ -22,9 +22,13 @@ const maxHistory = 5
 // waitRetry is the delay before a pass that continues a wait for the cluster.
 const waitRetry = time.Second
 
-// notDeployed reports an error of the deployment. An apply that waits for the cluster, such as for a definition to be
-// established, ends after some seconds to free its worker. Later passes continue it until the timeout.
+// notDeployed reports an error of the deployment; nil if there is none. An apply that waits for the cluster, such as
+// for a definition to be established, ends after some seconds to free its worker. Later passes continue it until the
+// timeout.
 func (r *run) notDeployed(err error) *reconcile.Outcome {
+	if err == nil {
+		return nil
+	}
 	left := r.state.started.Add(r.obj.Schedule().Timeout).Sub(r.Clock.Now())
 	if apply.IsWaiting(err) && left > 0 {
 		return r.outcome(reconcile.Progressing(min(left, waitRetry), "%v", err))

@@ -86,15 +86,15 @@ func (r *run) healthy() (*artifact.Applied, error) {
 
 // reportReverted emits an event when the Kustomization begins to go back, or cannot.
 func (r *run) reportReverted() {
-	reverted := r.pass.Reverted()
-	if r.mode == modeRevert && reverted != nil && r.state.apply.reportedRevert != reverted.From {
+	reverted, s := r.pass.Reverted(), &r.state.apply
+	if r.mode == modeRevert && reverted != nil && s.reportedRevert != reverted.From {
 		r.report.Warn(meta.RevertedReason, fmt.Sprintf("to %s: %s", reverted.To, describeReverted(reverted)))
-		r.state.apply.reportedRevert = reverted.From
+		s.reportedRevert = reverted.From
 	}
-	if text := r.state.apply.staysProblem; text != "" && text != r.state.apply.reportedStay {
+	if text := s.staysProblem; text != "" && text != s.reportedStay {
 		r.report.Warn(meta.RevertFailedReason, text)
 	}
-	r.state.apply.reportedStay = r.state.apply.staysProblem
+	s.reportedStay = s.staysProblem
 }
 
 // describeReverted says that an object has an earlier revision than its source on purpose.

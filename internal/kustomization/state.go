@@ -55,12 +55,12 @@ type applyState struct {
 	unknown           rollout.UnknownFields
 	shown             *redact.Known // what may be shown of what was applied last; nil if nothing of it is secret
 	drift             rollout.Drift
-	applied           *artifact.Applied            // what this process applied completely; nil if not known
-	missing           string                       // the last reported promoted revision that is not stored
-	staysProblem      string                       // why the Kustomization cannot go back; empty if it need not
-	reportedRevert    string                       // the last revision that an event said it went back from
-	reportedStay      string                       // the last reported one
-	heldProblem       string                       // the last reported error of a correction behind a closed gate
+	applied           *artifact.Applied // what this process applied completely; nil if not known
+	missing           string            // the last reported promoted revision that is not stored
+	staysProblem      string            // why the Kustomization cannot go back; empty if it need not
+	reportedRevert    string            // the last revision that an event said it went back from
+	reportedStay      string            // the last reported one
+	heldProblem       rollout.HeldProblem
 	appliedBuild      atomic.Pointer[appliedBuild] // read by dependents; nil if the last build is not applied
 }
 

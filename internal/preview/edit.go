@@ -11,6 +11,20 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
+// Compare makes the options compare a base with the merge of a branch into it, or with edited files if there is no
+// branch. The rules are those of the base, as a change must not choose its own.
+func (o *Options) Compare(r *Repository, base, branch string, edits map[string][]byte) (err error) {
+	if branch == "" && edits != nil {
+		o.From, o.To, err = r.Edits(base, edits)
+	} else {
+		o.From, o.To, err = r.Snapshots(base, branch)
+	}
+	if err == nil {
+		o.Rules, err = o.From.Rules()
+	}
+	return err
+}
+
 // Edits returns the files of a branch before and after files of it are written; a file without content is removed.
 // Paths are clean and from the root.
 func (r *Repository) Edits(from string, files map[string][]byte) (before, after *Snapshot, err error) {

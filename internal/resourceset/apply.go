@@ -24,7 +24,7 @@ func (r *run) apply(ctx context.Context, built *build) (*reconcile.Outcome, erro
 		return nil, nil
 	}
 	s, digest := &r.state.apply, r.state.build.digest
-	r.report.Corrected = s.lastAppliedDigest == digest
+	r.isDrift = s.lastAppliedDigest == digest
 	if s.passedDigest != digest {
 		s.passedDigest, s.passed = digest, 0
 	}
@@ -32,6 +32,7 @@ func (r *run) apply(ctx context.Context, built *build) (*reconcile.Outcome, erro
 	if err := r.recreateFailedJobs(ctx); err != nil {
 		return nil, err
 	}
+	r.report.Corrected = r.isDrift
 	last := len(built.steps) - 1
 	for n := s.passed; ; n++ {
 		if err := r.applyObjects(ctx, built.objects(n+1)); err != nil {
@@ -100,7 +101,7 @@ func (r *run) request(objects []*unstructured.Unstructured) apply.Request {
 		Owner: rollout.OwnerOf(refOf(r.obj)), Objects: objects, Native: true, StrictFields: r.Options.StrictFields,
 		Previous: rollout.Inventory(r.obj.Status.Inventory),
 		Force:    strings.EqualFold(r.obj.Annotations[controlplanev1.ForceAnnotation], controlplanev1.Enabled),
-		Resync:   r.pass.Requested || !isFirst && r.needsResync(), SameDeclaration: r.report.Corrected,
+		Resync:   r.pass.Requested || !isFirst && r.needsResync(), SameDeclaration: r.isDrift,
 		RerunExpired: r.pass.Requested, MaxDiffs: rollout.MaxDiffs,
 	}
 }

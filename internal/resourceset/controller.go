@@ -121,6 +121,7 @@ type run struct {
 	report rollout.Report
 	worked bool // something was rendered or applied
 
+	isDrift bool            // the objects were applied before, so that all differences are drift
 	applied apply.Inventory // of the last apply of the pass
 	pruned  []apply.Change
 }

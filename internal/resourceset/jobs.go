@@ -64,6 +64,6 @@ func (r *run) recreateFailedJobs(ctx context.Context) error {
 	pause := min(minRecreation<<min(s.recreations, 10), maxRecreation)
 	s.recreations++
 	s.nextRecreation = r.Clock.Now().Add(pause)
-	r.report.Corrected = false // the Jobs did not drift
+	r.isDrift = false // that Jobs are created again is none
 	return nil
 }

@@ -94,7 +94,7 @@ func (r *run) outcome(o reconcile.Outcome) reconcile.Outcome {
 
 // confirmed reports whether the pass found that all objects are as they were applied last.
 func (r *run) confirmed() bool {
-	return r.report.Corrected && !r.report.HasChanges() && !r.pass.Requested && len(r.obj.Status.History) > 0 &&
+	return r.isDrift && !r.report.HasChanges() && !r.pass.Requested && len(r.obj.Status.History) > 0 &&
 		r.obj.Status.History[0].Digest == r.state.build.digest
 }
 

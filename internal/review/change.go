@@ -39,6 +39,7 @@ func (s *Service) Preview(ctx context.Context, c Change, cluster *preview.Cluste
 		}
 		refs = append(refs, ref.String())
 	}
+	base, branch := refs[0], strings.Join(refs[1:], "")
 	repository, done, err := w.mirror.Fetch(ctx, refs...)
 	if err != nil {
 		return nil, err
@@ -49,18 +50,10 @@ func (s *Service) Preview(ctx context.Context, c Change, cluster *preview.Cluste
 	if c.Namespace != "" {
 		o.Namespaces = []string{c.Namespace}
 	}
-	if c.Branch == "" {
-		o.From, o.To, err = repository.Edits(refs[0], c.Files)
-	} else {
-		o.From, o.To, err = repository.Snapshots(refs[0], refs[1])
-	}
-	if err != nil {
+	if err := o.Compare(repository, base, branch, c.Files); err != nil {
 		return nil, err
 	}
 	o.From.Name = line(c.Base)
-	if o.Rules, err = o.From.Rules(); err != nil {
-		return nil, err
-	}
 	return preview.Run(ctx, o)
 }
 

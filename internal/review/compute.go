@@ -46,13 +46,10 @@ func (s *Service) compute(ctx context.Context, t task, listed githost.ListedRequ
 	repository.Cache = s.caches[t.inputs.trusted]
 	o := preview.Options{Sources: c.Sources, URLs: []string{c.URL, c.repository.CloneURL()}, Branch: pull.Base,
 		Strict: true, Keyless: !t.inputs.trusted, Cache: repository.Cache}
-	if o.From, o.To, err = repository.Snapshots("refs/heads/"+pull.Base, pull.Head); err != nil {
+	if err := o.Compare(repository, "refs/heads/"+pull.Base, pull.Head, nil); err != nil {
 		return nil, err
 	}
 	o.From.Name, o.To.Name = line(pull.Base), line(listed.Branch)
-	if o.Rules, err = o.From.Rules(); err != nil {
-		return nil, err
-	}
 	if t.inputs.trusted {
 		o.Cluster = s.cluster
 	}

@@ -90,11 +90,8 @@ func (c *Child) exited() bool {
 func (c *Child) work(ctx context.Context, what string, talk func(context.Context, *Child) error) error {
 	c.ready = false
 	defer guard.AfterDone(ctx, "the end of a child process", c.kill)()
-	m, err := startMeter(ctx, c, what)
-	if err != nil {
-		return err
-	}
-	err = talk(ctx, c)
+	m := startMeter(ctx, c, what)
+	err := talk(ctx, c)
 	if refused := m.stop(c); refused != nil {
 		return refused
 	}

@@ -22,12 +22,8 @@ type meter struct {
 }
 
 // startMeter follows the memory of a child until stop. What says what the memory is for.
-func startMeter(ctx context.Context, c *Child, what string) (*meter, error) {
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, what, 0)
-	if err != nil {
-		return nil, err
-	}
-	m := &meter{lease: lease, done: make(chan struct{}), ended: make(chan struct{})}
+func startMeter(ctx context.Context, c *Child, what string) *meter {
+	m := &meter{lease: guard.NewLease(ctx, what), done: make(chan struct{}), ended: make(chan struct{})}
 	guard.Go("the memory of a child process", func() {
 		defer close(m.ended)
 		tick := time.NewTicker(meterInterval)
@@ -44,7 +40,7 @@ func startMeter(ctx context.Context, c *Child, what string) (*meter, error) {
 		}
 		c.kill()
 	})
-	return m, nil
+	return m
 }
 
 // follow grows the lease to what the child uses. The child stands still while other work has the memory.

@@ -91,55 +91,8 @@ func Check(text []byte) error {
 			}
 			return nil
 		}
-		if _, err := (scale{}).weigh(&document); err != nil {
+		if _, err := new(Scale).Weigh(&document); err != nil {
 			return err
 		}
 	}
-}
-
-// weight is the size of a value after its aliases are replaced by what they stand for.
-type weight struct {
-	values, bytes           int64
-	addedValues, addedBytes int64 // by aliases
-}
-
-// scale has the weights of the targets of aliases; nil while a target is measured.
-type scale map[*yaml.Node]*weight
-
-func (s scale) weigh(n *yaml.Node) (weight, error) {
-	if n.Kind == yaml.AliasNode {
-		return s.weighAlias(n)
-	}
-	w := weight{values: 1, bytes: int64(len(n.Value))}
-	for _, c := range n.Content {
-		below, err := s.weigh(c)
-		if err != nil {
-			return w, err
-		}
-		w.values += below.values
-		w.bytes += below.bytes
-		w.addedValues += below.addedValues
-		w.addedBytes += below.addedBytes
-		switch {
-		case w.addedValues > maxValues:
-			return w, fmt.Errorf("its aliases stand for more than %d values; use fewer aliases", maxValues)
-		case w.addedBytes > maxText:
-			return w, fmt.Errorf("its aliases stand for more than %d MiB of text; use fewer aliases", maxText>>20)
-		}
-	}
-	return w, nil
-}
-
-func (s scale) weighAlias(n *yaml.Node) (weight, error) {
-	if w, seen := s[n.Alias]; seen {
-		if w == nil {
-			return weight{}, errors.New("an alias is recursive; replace it with its content")
-		}
-		return *w, nil
-	}
-	s[n.Alias] = nil
-	w, err := s.weigh(n.Alias)
-	w.addedValues, w.addedBytes = w.values, w.bytes
-	s[n.Alias] = &w
-	return w, err
 }

@@ -21,8 +21,6 @@ const (
 	maxReads         = 2000 // of unknown tags, per pass
 	maxRereads       = 100  // of known tags, per pass, as tags may move
 
-	leaseStep = 1 << 20 // bytes of memory that are taken at a time for details
-
 	policiesOfRepository = "spec.imageRepositoryRef"
 )
 
@@ -164,10 +162,8 @@ func (d *details) take(ctx context.Context, more int64) error {
 		return nil
 	case now > store.MaxMemory():
 		return store.TooLarge(d.repository)
-	case now > d.lease.Bytes():
-		return d.lease.Grow(ctx, now-d.lease.Bytes()+leaseStep)
 	}
-	return nil
+	return d.lease.Take(ctx, more)
 }
 
 // byDigest returns a function that finds a tag with known details by its digest.

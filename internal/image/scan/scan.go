@@ -99,9 +99,7 @@ func (s *Scanner) Scan(ctx context.Context, files Files, root plumbing.Hash, dir
 	if err != nil {
 		return Result{}, err
 	}
-	if p.result.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "changing files", 0); err != nil {
-		return Result{}, err
-	}
+	p.result.lease = guard.NewLease(ctx, "changing files")
 	f, err := p.visit(dir, top, 0)
 	if err != nil {
 		p.result.Release()

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
-	"github.com/sluice-gitops/sluice/internal/notify/provider"
 )
 
 // Sender sends deliveries to their Providers. It implements [delivery.Sender].
@@ -47,7 +46,7 @@ func (s *Sender) send(ctx context.Context, p *notificationv1.Provider, d deliver
 			Because(err)
 	}
 	if p.Spec.CommitStatusExpr != "" {
-		ctx = provider.WithAlert(ctx, s.Router.document(d.Alert))
+		d.Event.Alert = s.Router.document(d.Alert)
 	}
 	if err := sender.Send(ctx, d.Event); err != nil {
 		s.Resolver.Invalidate(p)

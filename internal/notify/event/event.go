@@ -68,6 +68,9 @@ type Event struct {
 	Metadata            map[string]string `json:"metadata,omitempty"`
 	ReportingController string            `json:"reportingController"`
 	ReportingInstance   string            `json:"reportingInstance,omitempty"`
+
+	// Alert is the Alert that an event is sent for, if the expression of the Provider may read it.
+	Alert map[string]any `json:"-"`
 }
 
 // Parse decodes and checks a posted event. Unknown fields are ignored, since later versions may add some. The

@@ -65,8 +65,7 @@ func (s *commitStatus) nameOf(ctx context.Context, e event.Event) (string, error
 	if err != nil {
 		return "", err
 	}
-	alert, _ := ctx.Value(alertKey{}).(map[string]any)
-	name, err := s.name.Text(ctx, expression.Map{"event": document, "alert": alert, "provider": s.object})
+	name, err := s.name.Text(ctx, expression.Map{"event": document, "alert": e.Alert, "provider": s.object})
 	if err != nil {
 		return "", invalidExpression("fails", err)
 	}
@@ -74,13 +73,6 @@ func (s *commitStatus) nameOf(ctx context.Context, e event.Event) (string, error
 		return "", invalidExpression("returns an empty name", nil)
 	}
 	return name, nil
-}
-
-type alertKey struct{}
-
-// WithAlert passes the Alert of the event to [Provider.Send], for spec.commitStatusExpr.
-func WithAlert(ctx context.Context, alert map[string]any) context.Context {
-	return context.WithValue(ctx, alertKey{}, alert)
 }
 
 // eventDocument returns the event as a variable of expressions.

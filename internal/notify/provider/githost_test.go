@@ -206,7 +206,9 @@ func TestCommitStatusNames(t *testing.T) {
 			UID: "1a2b3c4d-0000-4000-8000-000000000000", CommitStatus: expr, Object: object,
 			Secret: map[string][]byte{"token": []byte("s3cret-token")}, Transport: host})
 		if err == nil {
-			err = p.Send(WithAlert(testContext(t), alert), applied("env", "prod"))
+			e := applied("env", "prod")
+			e.Alert = alert
+			err = p.Send(testContext(t), e)
 		}
 		if text, fails := strings.CutPrefix(want, "!"); fails {
 			if f := fault.As(err); f == nil || !f.Terminal || f.Reason != "InvalidCELExpression" ||

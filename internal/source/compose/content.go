@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
@@ -61,24 +60,32 @@ func isYAML(name string) bool {
 // mergeFiles returns the YAML of the file below with that of the file above merged into it.
 func mergeFiles(ctx context.Context, below *artifact.Tree, belowName string, above *artifact.Tree,
 	aboveName string) ([]byte, error) {
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "merging YAML files", 0)
+	baseText, err := readMerged(below, belowName)
 	if err != nil {
 		return nil, err
+	}
+	overText, err := readMerged(above, aboveName)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := yamlsize.Acquire(ctx, "merging YAML files", baseText, overText)
+	if err != nil {
+		return nil, fmt.Errorf("'%s' cannot be merged into '%s': %w", aboveName, belowName, err)
 	}
 	defer lease.Release()
-	base, err := readMapping(ctx, lease, below, belowName)
+	base, err := parseMapping(belowName, baseText)
 	if err != nil {
 		return nil, err
 	}
-	over, err := readMapping(ctx, lease, above, aboveName)
+	over, err := parseMapping(aboveName, overText)
 	if err != nil {
 		return nil, err
 	}
 	return yaml.Marshal(mergeMaps(base, over))
 }
 
-// readMapping reads a YAML file that contains a mapping. Numbers keep their text form.
-func readMapping(ctx context.Context, lease *guard.Lease, tree *artifact.Tree, name string) (map[string]any, error) {
+// readMerged reads a file to merge.
+func readMerged(tree *artifact.Tree, name string) ([]byte, error) {
 	info, err := tree.Stat(name)
 	if err != nil {
 		return nil, err
@@ -86,20 +93,10 @@ func readMapping(ctx context.Context, lease *guard.Lease, tree *artifact.Tree, n
 	if info.Size() > maxMerged {
 		return nil, fmt.Errorf("'%s' exceeds %d bytes", name, maxMerged)
 	}
-	data, err := tree.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := lease.Grow(ctx, yamlsize.Memory(data)); err != nil {
-		return nil, err
-	}
-	if err := yamlsize.Check(data); err != nil {
-		return nil, fmt.Errorf("'%s' cannot be merged: %w", name, err)
-	}
-	return parseMapping(name, data)
+	return tree.ReadFile(name)
 }
 
-// parseMapping parses YAML that contains a mapping.
+// parseMapping parses YAML that contains a mapping. Numbers keep their text form.
 func parseMapping(name string, data []byte) (map[string]any, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {

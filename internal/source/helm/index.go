@@ -100,23 +100,10 @@ type indexBuilder struct {
 	hasEntries bool
 	apiVersion string
 	lease      *guard.Lease
-	free       int64 // bytes of the lease that are not used yet
 }
 
-const (
-	versionBytes = 250     // memory of an entry besides its texts, while the index is parsed
-	leaseStep    = 1 << 20 // bytes by which the lease of an index grows at least
-)
-
-// take takes memory.
-func (b *indexBuilder) take(bytes int) error {
-	if b.free -= int64(bytes); b.free >= 0 {
-		return nil
-	}
-	more := max(-b.free, leaseStep)
-	b.free += more
-	return b.lease.Grow(b.ctx, more)
-}
+// versionBytes is the memory of an entry besides its texts, while the index is parsed.
+const versionBytes = 250
 
 // item is the part of an entry that is parsed.
 type item struct {
@@ -146,7 +133,7 @@ func (b *indexBuilder) open(name string) error {
 		return fmt.Errorf("duplicate chart %.100q", name)
 	}
 	b.charts[name] = nil
-	return b.take(versionBytes + len(name))
+	return b.lease.Take(b.ctx, int64(versionBytes+len(name)))
 }
 
 // add adds an entry to a chart.
@@ -160,7 +147,7 @@ func (b *indexBuilder) add(name string, i item) error {
 		e.URL = i.URLs[0]
 	}
 	b.charts[name] = append(b.charts[name], e)
-	return b.take(versionBytes + len(e.Version) + len(e.Digest) + len(e.URL))
+	return b.lease.Take(b.ctx, int64(versionBytes+len(e.Version)+len(e.Digest)+len(e.URL)))
 }
 
 // index returns the index, with the entries of each chart sorted.

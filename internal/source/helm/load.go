@@ -49,7 +49,8 @@ type files struct {
 }
 
 func newFiles(ctx context.Context, l Limits) *files {
-	return &files{ctx: ctx, limits: l, left: maxUnpacked, names: map[string]bool{}}
+	return &files{ctx: ctx, limits: l, left: maxUnpacked, names: map[string]bool{},
+		lease: guard.NewLease(ctx, "loading a chart")}
 }
 
 // LoadFiles returns the chart in files, and charts that are packaged in charts/. It refuses what a source of charts
@@ -105,7 +106,7 @@ func (f *files) takeParsed() error {
 		if !parsed[path.Base(file.Name)] {
 			continue
 		}
-		if err := f.grow(yamlsize.Memory(file.Data)); err != nil {
+		if err := f.lease.Take(f.ctx, yamlsize.Memory(file.Data)); err != nil {
 			return err
 		}
 		if err := yamlsize.Check(file.Data); err != nil {
@@ -113,15 +114,6 @@ func (f *files) takeParsed() error {
 		}
 	}
 	return nil
-}
-
-// grow takes memory of the budget.
-func (f *files) grow(bytes int64) (err error) {
-	if f.lease == nil {
-		f.lease, err = guard.BudgetOf(f.ctx).Acquire(f.ctx, "loading a chart", bytes)
-		return err
-	}
-	return f.lease.Grow(f.ctx, bytes)
 }
 
 // take counts a file towards the limits, before it is read.
@@ -132,7 +124,7 @@ func (f *files) take(name string, size int64) error {
 	if f.left -= size; f.left < 0 {
 		return fmt.Errorf("the unpacked chart exceeds %d bytes", maxUnpacked)
 	}
-	return f.grow(size)
+	return f.lease.Take(f.ctx, size)
 }
 
 // add adds a file. The name must be valid for io/fs.

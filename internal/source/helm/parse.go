@@ -47,11 +47,8 @@ func parseIndex(ctx context.Context, r *bufio.Reader) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "the index", leaseStep)
-	if err != nil {
-		return nil, err
-	}
-	b := &indexBuilder{ctx: ctx, charts: map[string][]Entry{}, lease: lease, free: leaseStep}
+	lease := guard.NewLease(ctx, "the index")
+	b := &indexBuilder{ctx: ctx, charts: map[string][]Entry{}, lease: lease}
 	if start == '{' {
 		err = newTokens(r, b).run()
 	} else {

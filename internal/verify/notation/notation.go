@@ -70,19 +70,15 @@ func New(data map[string][]byte, transport http.RoundTripper) (*Verifier, error)
 // Verify verifies the signatures of the manifest with the digest, and returns the name of the signer. The name is empty
 // if the policy requires no signature for the repository. The error is a fault with the reason VerificationError.
 func (v *Verifier) Verify(ctx context.Context, image name.Digest, access ...remote.Option) (string, error) {
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, work, 0)
-	if err != nil {
-		return "", err
-	}
+	lease := guard.NewLease(ctx, work)
 	defer lease.Release()
-	lists := &memory{lease: lease}
-	ctx = context.WithValue(ctx, memoryKey{}, lists)
+	ctx = context.WithValue(ctx, leaseKey{}, lease)
 	repo := repository{image.Context(), append(slices.Clip(access), remote.WithContext(ctx))}
 	_, outcomes, err := notation.Verify(ctx, v.policy, repo, notation.VerifyOptions{
 		ArtifactReference: image.Name(), MaxSignatureAttempts: maxSignatures,
 	})
-	if missing := lists.failure(); err != nil && missing != nil {
-		return "", missing
+	if missing := lease.Refusal(); err != nil && missing != nil {
+		return "", missing // the library only says that it could not check
 	}
 	if err != nil {
 		f := fault.New(Reason, "cannot verify '%s' with notation", image.Name()).Because(oneLine(err))

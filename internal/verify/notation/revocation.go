@@ -1,10 +1,8 @@
 package notation
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/notaryproject/notation-core-go/revocation"
@@ -40,31 +38,8 @@ func revocationOptions(transport http.RoundTripper) (o verifier.VerifierOptions,
 	return o, nil
 }
 
-// memory is what the lists of a verification take. It is safe for concurrent use, as lists are downloaded at once.
-type memory struct {
-	mu    sync.Mutex // also held while the lease grows, which is not safe for concurrent use
-	lease *guard.Lease
-	err   error // why there is not enough; the library only says that it could not check
-}
-
-// memoryKey is the key of the context for the memory of a verification.
-type memoryKey struct{}
-
-func (m *memory) grow(ctx context.Context, bytes int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := m.lease.Grow(ctx, bytes)
-	if err != nil {
-		m.err = err
-	}
-	return err
-}
-
-func (m *memory) failure() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.err
-}
+// leaseKey is the key of the context for the lease of a verification: the library passes requests the context only.
+type leaseKey struct{}
 
 // metered takes memory for lists of revoked certificates while they are downloaded. The certificate of a signature says
 // where they are, and the library reads and parses up to 32 MiB for each certificate, at the same time.
@@ -73,10 +48,8 @@ type metered struct{ next http.RoundTripper }
 // RoundTrip implements [http.RoundTripper].
 func (m metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := m.next.RoundTrip(r)
-	if of, ok := r.Context().Value(memoryKey{}).(*memory); ok && err == nil {
-		resp.Body = body{guard.Metered(resp.Body, listMemory, func(bytes int64) error {
-			return of.grow(r.Context(), bytes)
-		}), resp.Body}
+	if lease, ok := r.Context().Value(leaseKey{}).(*guard.Lease); ok && err == nil {
+		resp.Body = body{guard.Metered(r.Context(), resp.Body, listMemory, lease), resp.Body}
 	}
 	return resp, err
 }

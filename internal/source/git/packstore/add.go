@@ -49,10 +49,7 @@ func (s *Store) Add(ctx context.Context, r io.Reader, room Room) error {
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it was renamed, or is not needed
 	defer f.Close()           //nolint:errcheck // nothing is written after the checks below
-	lease, err := guard.BudgetOf(ctx).Acquire(ctx, "indexing a git pack", leasedObjects*objectBytes)
-	if err != nil {
-		return err
-	}
+	lease := guard.NewLease(ctx, "indexing a git pack")
 	defer lease.Release()
 	b := &builder{ctx: ctx, file: f, from: newRecorder(r, f), lease: lease, room: room}
 	for _, step := range []func() error{b.scan, func() error { return b.addBases(s) }, b.resolve, b.finish} {
@@ -116,10 +113,8 @@ type packEntry struct {
 // them.
 const maxPreallocated = 1 << 16
 
-const (
-	objectBytes   = 256     // memory of an object while its pack is indexed
-	leasedObjects = 1 << 12 // objects for which memory is taken at a time
-)
+// objectBytes is the memory of an object while its pack is indexed.
+const objectBytes = 256
 
 // scan stores the received pack, checks it, and records the position of each object.
 func (b *builder) scan() error {
@@ -131,13 +126,8 @@ func (b *builder) scan() error {
 	b.entries = make([]packEntry, 0, min(count, maxPreallocated))
 	b.offsets, b.bases = make(map[plumbing.Hash]int64, min(count, maxPreallocated)), map[plumbing.Hash]bool{}
 	for range count {
-		if err := b.ctx.Err(); err != nil {
+		if err := cmp.Or(b.ctx.Err(), b.lease.Take(b.ctx, objectBytes)); err != nil {
 			return err
-		}
-		if n := len(b.entries); n > 0 && n%leasedObjects == 0 {
-			if err := b.lease.Grow(b.ctx, leasedObjects*objectBytes); err != nil {
-				return err
-			}
 		}
 		if err := b.scanEntry(b.from); err != nil {
 			return fmt.Errorf("%w: object %d of %d: %w", ErrMalformed, len(b.entries)+1, count, err)

@@ -13,6 +13,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 
+// leasedObjects are the objects whose memory is taken at a time.
+const leasedObjects = 1 << 20 / objectBytes
+
 // TestAPackIsRefusedBeforeItTakesTheMemoryOfOthers adds a pack of many objects of a few bytes each.
 func TestAPackIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {
 	const objects = leasedObjects + 10

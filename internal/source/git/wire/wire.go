@@ -113,11 +113,8 @@ func (c *Conn) readRefs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.lease, err = guard.BudgetOf(ctx).Acquire(ctx, "the references of a git repository", 0); err != nil {
-		return err
-	}
-	metered := guard.Metered(r, refMemory, func(bytes int64) error { return c.lease.Grow(ctx, bytes) })
-	start := &beginning{Reader: metered}
+	c.lease = guard.NewLease(ctx, "the references of a git repository")
+	start := &beginning{Reader: guard.Metered(ctx, r, refMemory, c.lease)}
 	err = c.Refs.Decode(&limited{Reader: start, left: maxAdvertisement,
 		err: errors.New("the list of references is too long")})
 	switch {
