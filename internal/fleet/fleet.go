@@ -14,13 +14,15 @@
 //	GET  /fleet/v1/clusters/NAME           [Cluster]
 //	ANY  /fleet/v1/clusters/NAME/ui/PATH   the request goes through the stream of the cluster, as PATH
 //
-// Reports and streams need the bearer token of a ServiceAccount of the cluster. A Secret of the hub with the label
-// [ClusterLabel] says which issuer, subject and audience is which cluster, so a cluster speaks for itself only.
+// Reports and streams need the bearer token of a ServiceAccount of the cluster, and the name of the cluster in the header
+// [ClusterHeader]. A Secret of the hub with the label [ClusterLabel] says which issuer, subject and audience is which
+// cluster, so a cluster speaks for itself only.
 //
 // Reads need the bearer token of a user of the hub's cluster (TokenReview), who may `list` or `get` the resource
 // `clusters` of the API group [Group] (SubjectAccessReview); no such resource exists. The name of the cluster is the
-// name of the resource, so a role can grant some clusters. The token of a cluster is good for reads as well: other
-// clusters are then shown without their problems and changes, so that gates can ask how far a revision has come.
+// name of the resource, so a role can grant to get some clusters. The token of a cluster with its [ClusterHeader] is
+// good for reads as well: other clusters are then shown without their problems and changes, so that gates can ask how
+// far a revision has come.
 //
 // Requests through a stream are not authenticated by the hub: the cluster does that, by the token in the request.
 package fleet
@@ -35,6 +37,8 @@ const (
 	Group        = "fleet.toolkit.fluxcd.io"
 	Resource     = "clusters"
 	ClusterLabel = "sluice.dev/cluster" // of the Secrets that say whom the hub trusts; its value is the cluster's name
+
+	ClusterHeader = "Sluice-Cluster" // who asks, if that is a cluster
 
 	ReportsPath  = "/fleet/v1/reports"
 	StreamPath   = "/fleet/v1/stream"
@@ -97,7 +101,7 @@ type Revision struct {
 	Committed time.Time `json:"committed,omitzero"`
 	Fetched   time.Time `json:"fetched,omitzero"`
 
-	Objects int `json:"objects"` // Kustomizations, HelmReleases and ResourceSets that are built from the source
+	Objects int `json:"objects"` // that are built from it: Kustomizations, and HelmReleases of charts in OCI
 	Current int `json:"current"` // of these, that applied the revision and are Ready
 	// Since is when the last of these became Ready at the revision; zero while one of them is not.
 	Since   time.Time `json:"since,omitzero"`
