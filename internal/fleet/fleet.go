@@ -1,7 +1,7 @@
 // Package fleet is what clusters report to a hub, and what the hub answers: types, bounds and paths. It sends nothing.
 //
-// A hub only watches. Each cluster reconciles itself and sends a [Summary] of itself. Nothing that a hub answers changes
-// what a cluster applies, except that a gate may ask the hub.
+// A hub only watches. Each cluster reconciles itself and sends a [Summary] of itself. Nothing that a hub answers
+// changes what a cluster applies, except that a gate may ask the hub.
 //
 // # The HTTP API of a hub
 //
@@ -10,19 +10,20 @@
 //	POST /fleet/v1/reports                 a cluster sends its [Report]
 //	POST /fleet/v1/stream                  a cluster opens its stream: HTTP/1.1 with Upgrade
 //	GET  /fleet/v1/clusters                [List]; with ?since=VERSION only what changed after that version, and
-//	                                       with &wait=25s the answer comes when something changed, or after that time
+//	                                       with &wait=25s the answer comes when something changed, or after that time;
+//	                                       with ?labels=SELECTOR only clusters with these labels
 //	GET  /fleet/v1/clusters/NAME           [Cluster]
 //	ANY  /fleet/v1/clusters/NAME/ui/PATH   the request goes through the stream of the cluster, as PATH
 //
-// Reports and streams need the bearer token of a ServiceAccount of the cluster, and the name of the cluster in the header
-// [ClusterHeader]. A Secret of the hub with the label [ClusterLabel] says which issuer, subject and audience is which
-// cluster, so a cluster speaks for itself only.
+// Reports and streams need the bearer token of a ServiceAccount of the cluster, and the name of the cluster in the
+// header [ClusterHeader]. A Secret of the hub with the label [ClusterLabel] says which issuer, subject and audience is
+// which cluster, so a cluster speaks for itself only.
 //
 // Reads need the bearer token of a user of the hub's cluster (TokenReview), who may `list` or `get` the resource
 // `clusters` of the API group [Group] (SubjectAccessReview); no such resource exists. The name of the cluster is the
 // name of the resource, so a role can grant to get some clusters. The token of a cluster with its [ClusterHeader] is
-// good for reads as well: other clusters are then shown without their problems and changes, so that gates can ask how
-// far a revision has come.
+// good for reads as well, if its Secret says so: other clusters are then shown without their problems and changes, so
+// that gates can ask how far a revision has come.
 //
 // Requests through a stream are not authenticated by the hub: the cluster does that, by the token in the request.
 package fleet

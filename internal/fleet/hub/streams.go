@@ -11,6 +11,7 @@ type Streams interface {
 	// Forward sends a request of a user to the UI of a cluster. The hub has removed its own part of the path, and has
 	// not authenticated the user: the cluster does.
 	Forward(w http.ResponseWriter, r *http.Request, cluster string)
-	// IsLinked reports whether the cluster has a stream, to this replica.
+	// IsLinked reports whether the cluster has a stream, to this replica. It is called with the hub's lock held: call
+	// [Hub.Linked] without a lock that IsLinked needs.
 	IsLinked(cluster string) bool
 }
