@@ -71,10 +71,9 @@ type Counts map[string]int
 
 // Summary is the state of a cluster. Its size does not depend on the number of objects.
 type Summary struct {
-	Labels     map[string]string `json:"labels,omitempty"`
-	Time       time.Time         `json:"time"` // when it was made, by the clock of the cluster
-	Version    string            `json:"version"`
-	Kubernetes string            `json:"kubernetes,omitempty"` // version
+	Labels  map[string]string `json:"labels,omitempty"`
+	Time    time.Time         `json:"time"` // when it was made, by the clock of the cluster
+	Version string            `json:"version"`
 
 	Counts Counts `json:"counts"`
 	// Kinds are the counts of each kind.

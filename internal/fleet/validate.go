@@ -92,7 +92,7 @@ func (s *Summary) Validate(now time.Time) error {
 	c.number("changes", len(s.Changes), MaxChanges)
 	c.number("kinds", len(s.Kinds), MaxKinds)
 	c.counts("counts", s.Counts)
-	c.texts("versions", MaxText, s.Version, s.Kubernetes)
+	c.texts("the version", MaxText, s.Version)
 	for kind, counts := range s.Kinds {
 		if !kindName.MatchString(kind) {
 			c.fail("%q cannot be a kind", cut(kind))
