@@ -227,6 +227,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/explain":          s.explain,
 		"GET /api/v1/reviews":          s.reviews,
 		"GET /api/v1/controllers":      s.controllers,
+		"GET /api/v1/processes":        s.processes,
 		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
 		"GET /api/v1/workloads":        s.workloads,

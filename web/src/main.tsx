@@ -88,7 +88,7 @@ function Known({ place, me, error, connected, onFind }: { place: Place; me?: Me;
   return (
     <Shell
       side={<Side place={place} me={me} overview={overview.data} />}
-      top={<Top crumbs={crumbs(place)} connected={connected} onFind={onFind} />}
+      top={<Top place={place} crumbs={crumbs(place)} connected={connected} onFind={onFind} />}
     >
       {!connected && me && (
         <p role="status" class="alert waiting">

@@ -31,13 +31,24 @@ export async function open(browser, options = {}) {
   page.faults = [];
   page.on('pageerror', (e) => page.faults.push(String(e)));
   page.on('request', (r) => {
-    if (new URL(r.url()).origin !== new URL(world.address).origin) {
+    if (![world.address, world.reviews].some((a) => a && new URL(r.url()).origin === new URL(a).origin)) {
       page.faults.push(`request to another host: ${r.url()}`);
     }
   });
   await page.goto(await step('address'));
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   return page;
+}
+
+// visit opens a page of the list below. Those of reviews are of another server, with a login of its own.
+export async function visit(page, { path, has, isReview }) {
+  if (isReview && !page.knowsReviews) {
+    await page.goto(world.reviews);
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+    page.knowsReviews = true;
+  }
+  await page.goto(new URL(path, isReview ? world.reviews : world.address).href);
+  await page.getByText(has).first().waitFor({ state: 'attached' });
 }
 
 // close checks what must hold on every page, and closes its context.
@@ -78,7 +89,7 @@ export const pages = [
   { name: 'overview', path: '/', has: 'legacy' },
   { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
   { name: 'groups', path: '/applications?by=source', has: 'GitRepository/shop/app' },
-  { name: 'not-from-git', path: object('Kustomization/shop/web') + '?tab=Not+from+git', has: 'as in git' },
+  { name: 'diff', path: object('Kustomization/shop/web') + '?tab=Diff', has: 'as in git' },
   { name: 'application-logs', path: object('Kustomization/shop/worker') + '?tab=Logs', has: 'order taken' },
   { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
   { name: 'applications', path: '/applications', has: 'payments' },
@@ -97,6 +108,8 @@ export const pages = [
   { name: 'logs-choose', path: '/logs', has: 'worker' },
   { name: 'clusters', path: '/clusters', has: 'does not answer' },
   { name: 'explain', path: '/explain?q=SLU-1101', has: 'GitOperationFailed' },
+  { name: 'reviews', path: '/reviews', has: 'app #1', isReview: true },
+  { name: 'review', path: '/reviews/app/1', has: 'worker:2.5.0', isReview: true },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
   { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
 ];
