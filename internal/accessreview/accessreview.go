@@ -185,6 +185,16 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 	return nil
 }
 
+// MayDo returns nil if who has a token may do something with a resource without a namespace; with an empty name, with
+// all of it. The error is [ErrUnauthenticated], [ErrForbidden], or that of a review.
+func (r *Reviewer) MayDo(ctx context.Context, token, verb string, resource schema.GroupResource, name string) error {
+	user, err := r.User(ctx, token)
+	if err != nil {
+		return err
+	}
+	return r.may(ctx, user, request{verb: verb, resource: resource, name: name})
+}
+
 // Allowed asks the API server whether a user may do what the attributes say. The answer is not cached.
 func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
 	what *authorizationv1.ResourceAttributes) (bool, error) {

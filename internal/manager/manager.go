@@ -59,6 +59,9 @@ func Run(ctx context.Context, cfg *rest.Config, o options.Options) error {
 	if err := p.addUI(ctx, cfg); err != nil {
 		return err
 	}
+	if err := p.addReport(ctx); err != nil {
+		return err
+	}
 	if err := p.addMembership(cfg); err != nil {
 		return err
 	}

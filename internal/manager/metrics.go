@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gitops/sluice/internal/fleet/report"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
@@ -18,5 +19,6 @@ import (
 // collectors returns the metrics of all controllers, except those of their caches and queues, which exist later.
 func collectors() []prometheus.Collector {
 	return slices.Concat(guard.Metrics(), reconcile.Metrics(), gate.Metrics(), reflector.Metrics(), receiver.Metrics(),
-		delivery.Metrics(), resourceset.Metrics(), inputprovider.Metrics())
+		delivery.Metrics(), resourceset.Metrics(), inputprovider.Metrics(),
+		report.Metrics())
 }

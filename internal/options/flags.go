@@ -29,6 +29,7 @@ func (o *Options) BindFlags(f *pflag.FlagSet) {
 	o.bindAccounts(f)
 	o.bindKustomizations(f)
 	o.UI.bindFlags(f)
+	o.Report.bindFlags(f)
 	o.bindProcess(f)
 	bindIgnored(f)
 }

@@ -102,7 +102,8 @@ type Options struct {
 	SSHHostKeys          []string
 	SSHKeyExchanges      []string
 
-	UI UIOptions
+	UI     UIOptions
+	Report ReportOptions
 
 	LogLevel    string
 	LogEncoding string

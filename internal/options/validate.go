@@ -19,7 +19,8 @@ import (
 // Validate reports flags with invalid values, by their names.
 func (o *Options) Validate() error {
 	return errors.Join(o.checkControllers(), o.checkNumbers(), o.checkFeatureGates(), o.checkSSH(), o.checkEvents(),
-		o.checkArtifacts(), o.checkElection(), o.UI.Check(), o.Traces.Check())
+		o.checkArtifacts(), o.checkElection(), o.UI.Check(), o.Report.check(),
+		o.Traces.Check())
 }
 
 func (o *Options) checkControllers() error {

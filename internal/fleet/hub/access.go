@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-gitops/sluice/internal/accessreview"
+	"github.com/sluice-gitops/sluice/internal/fleet"
+)
+
+// reviewQPS is how many reviews per second the hub asks its API server for, of all readers together.
+const reviewQPS = 20
+
+// clusterAccess is the access of users of the hub's cluster. Tokens are for the audience of the hub, or for the API
+// server.
+type clusterAccess []*accessreview.Reviewer
+
+// NewAccess returns the access that the cluster of cfg decides about.
+func NewAccess(cfg *rest.Config, audience string) (Access, error) {
+	var all clusterAccess
+	for _, a := range []string{"", audience} {
+		r, err := accessreview.NewWithLimit(cfg, a, reviewQPS)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// MayRead implements [Access].
+func (a clusterAccess) MayRead(ctx context.Context, token, cluster string) error {
+	if token == "" {
+		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create token",
+			"the request has no bearer token")
+	}
+	verb := "get"
+	if cluster == "" {
+		verb = "list"
+	}
+	err := accessreview.ErrUnauthenticated
+	for _, r := range a {
+		if err = r.MayDo(ctx, token, verb, schema.GroupResource{Group: fleet.Group, Resource: fleet.Resource},
+			cluster); !errors.Is(err, accessreview.ErrUnauthenticated) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, accessreview.ErrUnauthenticated):
+		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create token",
+			"the token is not valid, or it has expired")
+	case errors.Is(err, accessreview.ErrForbidden):
+		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "you may not %s clusters of %s",
+			verb, fleet.Group)
+	case err != nil:
+		refused := refuse(http.StatusServiceUnavailable, "Try again", "the hub's cluster cannot check your rights now")
+		refused.cause, refused.retryAfter = err, retryWhenTooFew
+		return refused
+	}
+	return nil
+}
