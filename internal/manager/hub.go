@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/web"
 )
 
 // RunHub runs a hub until ctx ends.
@@ -53,7 +54,7 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err != nil {
 		return err
 	}
-	server := &hub.Server{Hub: h}
+	server := &hub.Server{Hub: h, Pages: web.Pages(), IsSecure: strings.HasPrefix(o.ExternalURL, "https:")}
 	if server.Access, err = hub.NewAccess(cfg, o.GetAudience()); err != nil {
 		return err
 	}

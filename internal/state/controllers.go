@@ -27,7 +27,7 @@ type Leader struct {
 	Lease   string    `json:"lease"`
 	Holder  string    `json:"holder"`
 	Renewed time.Time `json:"renewed"`
-	Lost    bool      `json:"lost"` // not renewed in time: nobody leads
+	Lost    bool      `json:"lost"` // not renewed in time, so no process leads
 }
 
 // Controllers are the processes of an installation.
@@ -37,7 +37,8 @@ type Controllers struct {
 	Hidden      []string   `json:"hidden"` // why something is not known
 }
 
-// ReadControllers reads the Deployments and Leases of the controllers of a namespace. What may not be read is hidden.
+// ReadControllers reads the Deployments and Leases of the controllers of a namespace, and notes what is hidden from the
+// reader.
 func ReadControllers(ctx context.Context, c client.Reader, namespace string, now time.Time) *Controllers {
 	found := &Controllers{Deployments: []Deployed{}, Leaders: []Leader{}, Hidden: []string{}}
 	var deployments appsv1.DeploymentList

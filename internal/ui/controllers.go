@@ -67,7 +67,7 @@ func lastSync(items []*view.Item) (last time.Time) {
 }
 
 // readQueue reads the metrics of the pods of the controllers, through the API server. It returns why they are not
-// known; there is no reason if no pod runs here.
+// known; both results are empty if no pod of the controllers runs in the cluster.
 func (s *Server) readQueue(ctx context.Context, u *User) (q *queue, why string) {
 	ctx, cancel := context.WithTimeout(ctx, metricTimeout)
 	defer cancel()

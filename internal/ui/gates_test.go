@@ -276,3 +276,15 @@ func (h *heldByRule) waits(name, change string) {
 		h.Fatal(err)
 	}
 }
+
+func TestInboxBeginsWithWhatWaitsForTheUser(t *testing.T) {
+	for want, e := range []gateEntry{
+		{Item: &view.Item{Gate: &view.Gate{Count: 1}}},
+		{Item: &view.Item{Gate: &view.Gate{Count: 9}}, MayNot: "you are not an approver"},
+		{Item: &view.Item{Gate: &view.Gate{}}},
+	} {
+		if got := e.rank(); got != want {
+			t.Errorf("%+v has rank %d, want %d", e.Item.Gate, got, want)
+		}
+	}
+}

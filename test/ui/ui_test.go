@@ -30,7 +30,7 @@ var (
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
 var tests = []string{"browser/attacks.test.mjs", "browser/pages.test.mjs", "browser/graph.test.mjs",
-	"browser/in-cluster.test.mjs", "browser/workloads.test.mjs",
+	"browser/fleet.test.mjs", "browser/in-cluster.test.mjs", "browser/workloads.test.mjs",
 	"browser/while-shown.test.mjs", "browser/with-many.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.
@@ -68,10 +68,14 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hub, token, err := b.fleet(cluster.options.ExternalURL)
+	if err != nil {
+		t.Fatal(err)
+	}
 	origin, _, _ := strings.Cut(b.ui.address, "/login")
 	where, err := json.Marshal(map[string]string{"control": serve(b, b.steps()), "address": origin,
 		"inCluster": cluster.options.ExternalURL, "password": oidcprovider.Password, "browser": *browser,
-		"reviews": reviews, "images": *images})
+		"reviews": reviews, "hub": hub, "hubToken": hubToken, "clusterToken": token, "images": *images})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ export function ActionBar(props: {
           return (
             a && (
               <button
-                class={name === main ? 'primary' : ''}
+                class={name === main ? 'primary' : name === 'override' ? 'risky' : ''}
                 disabled={name === 'approve' && !!props.mayNotApprove}
                 title={name === 'approve' ? props.mayNotApprove : undefined}
                 onClick={() => (a.confirm ? ask(name) : void run(name, {}))}>

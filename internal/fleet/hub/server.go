@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"mime"
 	"net"
 	"net/http"
@@ -46,6 +47,9 @@ type Access interface {
 type Server struct {
 	Hub    *Hub
 	Access Access
+	// Pages is the front end; nil if only the API is served. IsSecure is true if browsers reach the hub by HTTPS.
+	Pages    fs.FS
+	IsSecure bool
 
 	once    sync.Once
 	reports chan struct{}
@@ -96,6 +100,9 @@ func (s *Server) Handler() http.Handler {
 				s.fail(w, r, err)
 			}
 		})
+	}
+	if s.Pages != nil {
+		return s.withPages(mux)
 	}
 	return mux
 }

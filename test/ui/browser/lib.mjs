@@ -31,7 +31,7 @@ export async function open(browser, options = {}) {
   page.faults = [];
   page.on('pageerror', (e) => page.faults.push(String(e)));
   page.on('request', (r) => {
-    if (![world.address, world.reviews].some((a) => a && new URL(r.url()).origin === new URL(a).origin)) {
+    if (![world.address, world.reviews, world.hub].some((a) => a && new URL(r.url()).origin === new URL(a).origin)) {
       page.faults.push(`request to another host: ${r.url()}`);
     }
   });
@@ -40,8 +40,25 @@ export async function open(browser, options = {}) {
   return page;
 }
 
+// logInToHub opens the clusters of the hub.
+export async function logInToHub(page) {
+  await page.goto(world.hub);
+  await page.getByLabel('Token of a ServiceAccount').fill(world.hubToken);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Clusters' }).waitFor();
+}
+
 // visit opens a page of the list below. Those of reviews are of another server, with a login of its own.
-export async function visit(page, { path, has, isReview }) {
+export async function visit(page, { path, has, isReview, isHub }) {
+  if (isHub) {
+    if (!page.knowsHub) {
+      await logInToHub(page);
+      page.knowsHub = true;
+    }
+    await page.goto(new URL(path, world.hub).href);
+    await page.getByText(has).first().waitFor({ state: 'attached' });
+    return;
+  }
   if (isReview && !page.knowsReviews) {
     await page.goto(world.reviews);
     await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
@@ -110,6 +127,11 @@ export const pages = [
   { name: 'explain', path: '/explain?q=SLU-1101', has: 'GitOperationFailed' },
   { name: 'reviews', path: '/reviews', has: 'app #1', isReview: true },
   { name: 'review', path: '/reviews/app/1', has: 'worker:2.5.0', isReview: true },
+  { name: 'fleet', path: '/', has: 'edge-003', isHub: true },
+  { name: 'fleet-table', path: '/?as=table&by=stage', has: 'edge-003', isHub: true },
+  { name: 'fleet-commits', path: '/commits', has: 'Raise the limits', isHub: true },
+  { name: 'fleet-gates', path: '/gates', has: 'Review in the cluster', isHub: true },
+  { name: 'fleet-cluster', path: '/summary/edge-003', has: 'only its summary', isHub: true },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
   { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
 ];

@@ -32,7 +32,7 @@ function withObjects(data: Graph, trees: Map<string, Tree>): { nodes: Map<string
   for (const item of data.nodes) {
     if (item.cluster) {
       const id = clusterNode + item.cluster;
-      nodes.set(id, { id, made: { kind: 'Cluster', name: item.cluster, status: 'Current' } });
+      nodes.set(id, { id, made: { kind: 'Cluster', name: item.cluster, status: 'Unknown' } });
       edges.push({ from: item.id, to: id, relation: 'applied' });
     }
   }

@@ -253,7 +253,7 @@ function Canvas(props: CanvasProps) {
 function Legend() {
   return (
     <span class="legend quiet">
-      <i class="edge" /> comes from <i class="edge dashed" /> depends on <i class="edge dotted" /> notifies <i class="edge gate" /> gate
+      <i class="edge" /> comes from <i class="edge dashed" /> depends on <i class="edge dotted" /> notifies <i class="edge guards" /> gate
       {states.map((s) => (
         <>
           <span class={`dot ${s}`} aria-hidden="true" /> {s}
