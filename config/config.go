@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files contains the directories crd, policy, rbac, manager, tenancy and ui.
+// Files contains the directories crd, policy, rbac, manager, tenancy, ui and hub.
 //
-//go:embed crd policy rbac manager tenancy ui
+//go:embed crd policy rbac manager tenancy ui hub
 var Files embed.FS
 
 // Kustomization is the name of the file that makes a directory of Files a kustomize base. It declares no object.

@@ -25,22 +25,22 @@ control_plane() {
   wait_for "$1/cluster.log" ready
 }
 
-# controllers NAME STAGE REGION PORT starts the controllers of a cluster, which run outside of it, with their UI.
+# controllers NAME PORT starts the controllers of a cluster, which run outside of it, with their UI.
 controllers() {
   of "$1" kubectl create token $account --audience "$hub" --duration 24h > "$1/token"
   KUBECONFIG=$1/kubeconfig sluice controller --storage-path "$1/storage" --storage-addr 127.0.0.1:0 --images-addr 0 \
     --receiverAddr 0 --events-addr 0 --health-addr 0 --metrics-addr 0 \
-    --report-to "$hub" --report-as "$1" --report-labels "stage=$2,region=$3" --report-token-file "$1/token" \
-    --ui-addr "127.0.0.1:$4" --ui-external-url "http://127.0.0.1:$4" > "$1/controller.log" 2>&1 &
+    --report-to "$hub" --report-as "$1" --report-token-file "$1/token" \
+    --ui-addr "127.0.0.1:$2" --ui-external-url "http://127.0.0.1:$2" > "$1/controller.log" 2>&1 &
   echo $! >> "$1/processes"
 }
 
-# register NAME makes the hub trust the tokens of a cluster, and lets the cluster ask how far the others are.
+# register NAME STAGE REGION makes the hub trust the tokens of a cluster, and lets it ask how far the others are.
 register() {
   of "$1" kubectl get --raw /openid/v1/jwks > "$1/jwks"
   issuer=$(of "$1" kubectl get --raw /.well-known/openid-configuration | sed 's/.*"issuer":"\([^"]*\)".*/\1/')
   of hub kubectl create secret generic "cluster-$1" --namespace flux-system --from-literal "issuer=$issuer" \
-    --from-file "jwks=$1/jwks" --from-literal reads=true
+    --from-file "jwks=$1/jwks" --from-literal "labels=stage=$2,region=$3" --from-literal reads=true
   of hub kubectl label secret "cluster-$1" --namespace flux-system "sluice.dev/cluster=$1"
 }
 
@@ -55,12 +55,12 @@ cluster() {
   if ! test -e "$1/storage"; then
     of "$1" sluice install --crds-only
     of "$1" kubectl create serviceaccount $account
-    register "$1"
+    register "$@"
     of "$1" sluice create source git fleet --url "$git/fleet" --branch main --interval 10s --export |
       of "$1" kubectl apply -f -
     of "$1" kubectl apply -f "fleet/$2"
   fi
-  controllers "$@"
+  controllers "$1" "$4"
 }
 
 trap 'kill $(jobs -p) 2> /dev/null' EXIT

@@ -14,7 +14,7 @@ import (
 )
 
 // bases returns the kustomization files of config: one for each directory that is installed by default, and
-// default, which combines them, and the components ui and replicas.
+// default, which combines them, hub, and the components ui and replicas.
 func bases() (map[string]string, error) {
 	files := map[string]string{}
 	all := types.Kustomization{Labels: []types.Label{{Pairs: map[string]string{
@@ -40,6 +40,10 @@ func bases() (map[string]string, error) {
 		return nil, err
 	}
 	if files[path.Join("ui", config.Kustomization)], err = encode(ui(all.Labels)); err != nil {
+		return nil, err
+	}
+	hub := types.Kustomization{Resources: []string{"hub.yaml"}, Labels: all.Labels}
+	if files[path.Join("hub", config.Kustomization)], err = encode(hub); err != nil {
 		return nil, err
 	}
 	files[path.Join("replicas", config.Kustomization)], err = encode(replicas())

@@ -174,6 +174,12 @@ func TestChartEqualsInstall(t *testing.T) {
 			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example", ReviewSecret: "r"} }},
 		"ui with agents": {values{"ui": values{"url": "https://a.example", "mcpURL": "https://m.example"}},
 			func(o *install.Options) { o.UI = install.UI{URL: "https://a.example", MCPURL: "https://m.example"} }},
+		"hub": {values{"hub": values{"url": "https://a.example"}},
+			func(o *install.Options) { o.Hub = install.Hub{URL: "https://a.example"} }},
+		"hub with a certificate": {values{"logLevel": "debug", "profile": "multi-tenant",
+			"hub": values{"url": "https://a.example", "tlsSecret": "b"}}, func(o *install.Options) {
+			o.LogLevel, o.Profile, o.Hub = "debug", "multi-tenant", install.Hub{URL: "https://a.example", TLSSecret: "b"}
+		}},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
 	}
@@ -206,6 +212,12 @@ func TestChartEqualsInstallOfReplicas(t *testing.T) {
 			func(o *install.Options) {
 				o.Replicas, o.Components = 1, []string{options.HelmController}
 				o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b", Secret: "c"}
+			}},
+		"replicas of a hub": {values{"hub": values{"url": "https://a.example"}, "storageBackend": values{
+			"endpoint": "https://a.example", "bucket": "b", "prefix": "p", "secret": "c"}},
+			func(o *install.Options) {
+				o.Hub = install.Hub{URL: "https://a.example"}
+				o.Backend = install.Backend{Endpoint: "https://a.example", Bucket: "b", Prefix: "p", Secret: "c"}
 			}},
 		"five replicas": {values{"replicas": 5, "profile": "multi-tenant", "storageBackend": values{
 			"endpoint": "http://a", "bucket": "b", "prefix": "p/q", "region": "r", "secret": "c"}},
@@ -275,9 +287,10 @@ func TestChartRefusesWrongValues(t *testing.T) {
 			"storageBackend": map[string]any{"endpoint": "http://a", "bucket": "b"}},
 		"autoscaler that adds none": {"autoShards": true, "maxReplicas": 3,
 			"storageBackend": map[string]any{"endpoint": "http://a", "bucket": "b"}},
-		"no endpoint": {"storageBackend": map[string]any{"bucket": "b"}},
-		"no bucket":   {"storageBackend": map[string]any{"endpoint": "https://a.example"}},
-		"no login":    {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},
+		"no URL of the hub": {"hub": map[string]any{"tlsSecret": "a"}},
+		"no endpoint":       {"storageBackend": map[string]any{"bucket": "b"}},
+		"no bucket":         {"storageBackend": map[string]any{"endpoint": "https://a.example"}},
+		"no login":          {"ui": map[string]any{"url": "https://a.example", "tokenLogin": false}},
 	} {
 		if _, err := render(t, c, "flux-system", values); err == nil {
 			t.Errorf("%s: a wrong value was accepted", name)

@@ -17,12 +17,19 @@ const (
 	anyDomain    = "sluice-cluster-domain"
 	anySecret    = "sluice-ui-client-secret"
 	anyReview    = "sluice-review-files"
+	anyHubSecret = "sluice-hub-certificate"
 
 	anyBackendSecret = "sluice-storage-backend"
 )
 
 // backendCondition is true in releases with a storage backend.
 const backendCondition = ".Values.storageBackend.endpoint"
+
+// Conditions that are true in releases with a hub, and with one that has a certificate.
+const (
+	hubCondition    = ".Values.hub.url"
+	hubTLSCondition = ".Values.hub.tlsSecret"
+)
 
 // autoscalerCondition is true in releases with an autoscaler. Its value needs those of autoShards and storageBackend.
 const autoscalerCondition = ".Values.maxReplicas"
@@ -45,6 +52,7 @@ func complete() install.Options {
 	o.Namespace, o.ClusterDomain, o.Profile = anyNamespace, anyDomain, install.ProfileMultiTenant
 	o.UI = install.UI{URL: "https://sluice.example.com", Issuer: "https://login.example.com", ClientID: "sluice",
 		ClientSecret: anySecret, ReviewSecret: anyReview, MCPURL: "https://mcp.example.com"}
+	o.Hub = install.Hub{URL: "https://hub.example.com", TLSSecret: anyHubSecret}
 	o.AutoShards, o.MaxReplicas = true, 10
 	o.Backend = install.Backend{Endpoint: "https://s3.example.com", Bucket: "sluice", Secret: anyBackendSecret}
 	return o
@@ -61,6 +69,8 @@ func newSource() (*source, error) {
 		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
 		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
 		".Values.ui.mcpURL":            func(o *install.Options) { o.UI.MCPURL = "" },
+		hubCondition:                   func(o *install.Options) { o.Hub = install.Hub{} },
+		hubTLSCondition:                func(o *install.Options) { o.Hub.TLSSecret = "" },
 		".Values.ui.reviewSecret":      func(o *install.Options) { o.UI.ReviewSecret = "" },
 		autoscalerCondition:            func(o *install.Options) { o.MaxReplicas = 0 },
 		backendCondition: func(o *install.Options) {

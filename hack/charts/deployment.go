@@ -63,6 +63,43 @@ func (t *objectTemplate) deployment(u *unstructured.Unstructured) error {
 	if err := t.replicas(fields, pod, c); err != nil {
 		return err
 	}
+	t.mark(c, "resources", optional("resources", ".Values.resources"))
+	return t.pod(pod, c)
+}
+
+// hubName is the name of the Deployment of the hub.
+const hubName = "sluice-hub"
+
+// hub turns the fields of the hub's Deployment that depend on the values of a release into templates.
+func (t *objectTemplate) hub(u *unstructured.Unstructured) error {
+	spec, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec")
+	fields, _ := spec.(map[string]any)
+	field, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "template", "spec")
+	pod, _ := field.(map[string]any)
+	c := firstContainer(u)
+	t.mark(fields, "replicas", func(indent string) string {
+		return indent + "replicas: {{ include \"sluice.replicas\" . }}\n"
+	})
+	t.mark(c, "args", func(indent string) string {
+		return indent + "args:\n" + indent + "- hub\n" + indent + fmt.Sprintf(
+			"{{- include \"sluice.hubArgs\" . | trim | nindent %d }}\n", len(indent))
+	})
+	for _, part := range []struct {
+		name, condition string
+		fields          map[string]any
+	}{
+		{name: "volumes", condition: hubTLSCondition, fields: pod},
+		{name: "volumeMounts", condition: hubTLSCondition, fields: c},
+		{name: "envFrom", condition: "and " + backendCondition + " .Values.storageBackend.secret", fields: c},
+	} {
+		b, err := yaml.Marshal(map[string]any{part.name: part.fields[part.name]})
+		if err != nil {
+			return err
+		}
+		t.mark(part.fields, part.name, func(indent string) string {
+			return when(part.condition, indented(string(b), indent), indent)
+		})
+	}
 	return t.pod(pod, c)
 }
 
@@ -135,7 +172,6 @@ func (t *objectTemplate) pod(pod, c map[string]any) error {
 	})
 	t.mark(pod, "tolerations", optional("tolerations", ".Values.tolerations"))
 	t.mark(pod, "imagePullSecrets", optional("imagePullSecrets", ".Values.image.pullSecrets"))
-	t.mark(c, "resources", optional("resources", ".Values.resources"))
 	t.mark(c, "image", func(indent string) string {
 		return indent + "image: {{ include \"sluice.image\" . | quote }}\n"
 	})

@@ -76,6 +76,8 @@ func (t *objectTemplate) text() (string, error) {
 		u.SetAnnotations(annotations)
 	case strings.HasSuffix(kind, "RoleBinding"):
 		err = t.list(u, "subjects")
+	case kind == "Deployment" && u.GetName() == hubName:
+		err = t.hub(u)
 	case kind == "Deployment":
 		err = t.deployment(u)
 	case kind == "HorizontalPodAutoscaler":
@@ -107,6 +109,7 @@ func ofRelease(text string) string {
 	text = strings.ReplaceAll(text, ": "+anyNamespace+"\n", ": {{ .Release.Namespace | quote }}\n")
 	text = strings.ReplaceAll(text, anyNamespace, "{{ .Release.Namespace }}")
 	text = strings.ReplaceAll(text, anySecret, "{{ .Values.ui.oidc.clientSecret | quote }}")
+	text = strings.ReplaceAll(text, anyHubSecret, "{{ .Values.hub.tlsSecret | quote }}")
 	text = strings.ReplaceAll(text, anyReview, "{{ .Values.ui.reviewSecret | quote }}")
 	text = strings.ReplaceAll(text, anyBackendSecret, "{{ .Values.storageBackend.secret | quote }}")
 	return strings.ReplaceAll(text, anyDomain, "{{ .Values.clusterDomain }}")

@@ -21,7 +21,8 @@ type installFlags struct {
 
 func (o *installFlags) bind(f *pflag.FlagSet) {
 	o.Options = install.Default(defaultTag())
-	f.StringSliceVar(&o.Components, "components", o.Components, "controllers to run")
+	f.StringSliceVar(&o.Components, "components", o.Components,
+		"controllers to run, and hub for a hub at --hub-url; hub alone runs no controllers")
 	f.StringSliceVar(&o.extra, "components-extra", nil, "controllers to run in addition to --components")
 	f.StringVar(&o.Image, "image", "", "container image of the controllers (default: from --registry and --version)")
 	f.StringVar(&o.Registry, "registry", o.Registry, "registry of the container image")
@@ -55,6 +56,10 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.UI.GroupsPrefix, "ui-oidc-groups-prefix", "", "prefix of groups, as of kube-apiserver")
 	f.VarPF(negated{&o.UI.NoTokenLogin}, "ui-token-login", "",
 		"let people log in to the web UI with the token of a ServiceAccount").NoOptDefVal = "true"
+	f.StringVar(&o.Hub.URL, "hub-url", "",
+		"run a hub that other clusters report to, at this URL that an Ingress leads from; see docs/fleet.md")
+	f.StringVar(&o.Hub.TLSSecret, "hub-tls-secret", "",
+		"Secret with the certificate of the hub, tls.crt and tls.key (default: a proxy provides HTTPS)")
 	o.bindReplicas(f)
 	f.StringArrayVar(&o.Args, "controller-arg", nil,
 		"further argument of the controllers, such as --concurrent=8; may be repeated; an empty one removes those "+

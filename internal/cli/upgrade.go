@@ -59,7 +59,9 @@ of their kind, so that old versions can be removed later.`,
 // override copies the options whose flags were set.
 func (o *installFlags) override(f *pflag.FlagSet, to *install.Options) error {
 	for name, set := range map[string]func(){
-		"components":              func() { to.Components = o.Components },
+		"components":              func() { to.Components, to.Hub.Only = o.Components, o.Hub.Only },
+		"hub-url":                 func() { to.Hub.URL = o.Hub.URL },
+		"hub-tls-secret":          func() { to.Hub.TLSSecret = o.Hub.TLSSecret },
 		"image":                   func() { to.Image = o.Image },
 		"registry":                func() { to.Registry, to.Image = o.Registry, "" },
 		"version":                 func() { to.Version, to.Image = o.Version, "" },

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-gitops/sluice/internal/artifact"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/flags.md")
@@ -217,6 +219,40 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		change(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("got error %v, want %q", err, message)
+		}
+	}
+}
+
+func TestFlagsOfTheReport(t *testing.T) {
+	valid := ReportOptions{To: "https://hub.example.com/", As: "edge-7", Labels: map[string]string{"region": "eu"}}
+	if err := valid.check(); err != nil || valid.GetAudience() != "https://hub.example.com" {
+		t.Errorf("got %v, audience %s", err, valid.GetAudience())
+	}
+	for says, o := range map[string]ReportOptions{
+		"need --report-to":           {As: "edge-7"},
+		"--report-to needs":          {To: "https://hub.example.com"},
+		"must start with https://":   {To: "http://hub.example.com", As: "edge-7"},
+		"is a scheme and a host":     {To: "https://hub.example.com/x", As: "edge-7"},
+		"--report-as: \"Edge\"":      {To: "https://hub.example.com", As: "Edge"},
+		"--report-labels: \"<b>=x\"": {To: "https://hub.example.com", As: "edge-7", Labels: map[string]string{"<b>": "x"}},
+		"--report-ca-file:":          {To: "https://hub.example.com", As: "edge-7", CAFile: "/missing"},
+	} {
+		if err := o.check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
+		}
+	}
+	for says, o := range map[string]HubOptions{
+		"--addr is":                 {Addr: "x"},
+		"--external-url is not set": {Addr: ":1"},
+		"must start with https://":  {Addr: ":1", ExternalURL: "http://hub.example.com"},
+		"--tls-cert-file and":       {Addr: ":1", ExternalURL: "https://hub.example.com", TLSKeyFile: "x"},
+		"--storage-backend-s3-endpoint and": {Addr: ":1", ExternalURL: "https://hub.example.com",
+			Backend: artifact.S3Options{Bucket: "b"}},
+		"set one of them": {Addr: ":1", ExternalURL: "https://hub.example.com", StoragePath: "/data",
+			Backend: artifact.S3Options{Bucket: "b", Endpoint: "https://s3.example.com"}},
+	} {
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
 		}
 	}
 }

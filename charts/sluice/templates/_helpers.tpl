@@ -22,6 +22,9 @@
 
 {{- /* Arguments that depend on values. */}}
 {{- define "sluice.args" -}}
+{{- if and .Values.hub.tlsSecret (not .Values.hub.url) }}
+{{- fail "hub.tlsSecret needs hub.url, the URL by which clusters reach the hub" }}
+{{- end }}
 {{- $chosen := include "sluice.components" . | fromJsonArray }}
 {{- $backend := .Values.storageBackend }}
 {{- if $backend.endpoint }}
@@ -110,5 +113,28 @@
 {{- end }}
 {{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret .Values.ui.mcpURL .Values.ui.reviewSecret }}
 {{- fail "ui.oidc, ui.mcpURL and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
+{{- end }}
+{{- end }}
+
+{{- /* Arguments of the hub, as sluice install sets them. */}}
+{{- define "sluice.hubArgs" -}}
+{{- $backend := .Values.storageBackend }}
+- {{ printf "--external-url=%s" .Values.hub.url | quote }}
+{{- if $backend.endpoint }}
+- {{ printf "--storage-backend-s3-endpoint=%s" $backend.endpoint | quote }}
+- {{ printf "--storage-backend-s3-bucket=%s" $backend.bucket | quote }}
+{{- with $backend.prefix }}
+- {{ printf "--storage-backend-s3-prefix=%s" . | quote }}
+{{- end }}
+{{- with $backend.region }}
+- {{ printf "--storage-backend-s3-region=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- if ne .Values.logLevel "info" }}
+- --log-level={{ .Values.logLevel }}
+{{- end }}
+{{- if .Values.hub.tlsSecret }}
+- --tls-cert-file=/etc/sluice-hub/tls.crt
+- --tls-key-file=/etc/sluice-hub/tls.key
 {{- end }}
 {{- end }}

@@ -35,6 +35,14 @@ func (o Options) configure(objects []*unstructured.Unstructured) ([]*unstructure
 	for _, u := range objects {
 		own := u.GetName() == ownName
 		switch kind := u.GetKind(); {
+		case kind == deploymentKind && isHub(u):
+			d, err := o.hubDeployment(u)
+			if err != nil {
+				return nil, err
+			}
+			configured = append(configured, d)
+		case isHub(u):
+			configured = append(configured, u)
 		case kind == deploymentKind:
 			for _, name := range o.Deployments() {
 				d, err := o.deployment(u, name)

@@ -59,6 +59,12 @@ func Manifests(o Options) ([]*unstructured.Unstructured, error) {
 	if o.UI.URL != "" && !o.CRDsOnly {
 		dirs = append(dirs, "ui")
 	}
+	if o.Hub.Only {
+		dirs = []string{"manager"} // for the namespace
+	}
+	if o.Hub.URL != "" && !o.CRDsOnly {
+		dirs = append(dirs, "hub")
+	}
 	var objects []*unstructured.Unstructured
 	for _, dir := range dirs {
 		found, err := o.read(dir)
@@ -101,7 +107,7 @@ func (o Options) read(dir string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if dir == "manager" || dir == "tenancy" || dir == "ui" {
+		if dir == "manager" || dir == "tenancy" || dir == "ui" || dir == "hub" {
 			names := strings.NewReplacer(DefaultNamespace, o.Namespace, ".svc."+DefaultClusterDomain,
 				".svc."+o.ClusterDomain)
 			for _, u := range found {
@@ -140,6 +146,9 @@ func (o Options) includes(u *unstructured.Unstructured) bool {
 	policy := strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy")
 	if o.CRDsOnly {
 		return policy || u.GetKind() == definitionKind || u.GetKind() == namespaceKind
+	}
+	if o.Hub.Only && !isHub(u) && u.GetName() != "sluice-fleet-viewer" {
+		return u.GetKind() == namespaceKind
 	}
 	switch component := services[u.GetName()]; {
 	case u.GetKind() == "Service" && component != "":

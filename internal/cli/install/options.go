@@ -52,6 +52,7 @@ type Options struct {
 	WatchAll       bool     `json:"watchAllNamespaces"` // reconcile objects of all namespaces
 	TolerationKeys []string `json:"tolerationKeys,omitempty"`
 	UI             UI       `json:"ui,omitzero"`
+	Hub            Hub      `json:"hub,omitzero"`
 	Backend        Backend  `json:"storageBackend,omitzero"`
 	Replicas       int      `json:"replicas,omitempty"` // default: several with a storage backend, else 1
 	AutoShards     bool     `json:"autoShards,omitempty"`
@@ -81,6 +82,9 @@ func (o Options) Complete() (Options, error) {
 	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, DefaultClusterDomain)
 	o.LogLevel = cmp.Or(o.LogLevel, defaultLogLevel)
+	if err := o.takeHub(); err != nil {
+		return o, err
+	}
 	if len(o.Components) == 0 {
 		o.Components = options.AllControllers
 	}
@@ -89,8 +93,8 @@ func (o Options) Complete() (Options, error) {
 	}
 	for _, c := range o.Components {
 		if !slices.Contains(options.AllControllers, c) && c != sourceWatcher {
-			return o, fmt.Errorf("invalid value %q for --components: choose from %s", c,
-				strings.Join(options.AllControllers, ", "))
+			return o, fmt.Errorf("invalid value %q for --components: choose from %s, %s", c,
+				strings.Join(options.AllControllers, ", "), HubComponent)
 		}
 	}
 	given := o.Components

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
+
+// partialSuffix is that of files which are not written completely.
+const partialSuffix = ".partial"
 
 // Directory is a directory as a backend, for a hub of one replica. The directory exists.
 type Directory struct{ Root *os.Root }
@@ -30,11 +34,14 @@ func OpenDirectory(name string) (artifact.Backend, error) {
 }
 
 // Put implements [artifact.Backend].
-func (d *Directory) Put(_ context.Context, name string, content io.Reader, size int64) (err error) {
+func (d *Directory) Put(ctx context.Context, name string, content io.Reader, size int64) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := d.Root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err
 	}
-	partial := name + ".partial"
+	partial := name + "." + rand.Text() + partialSuffix
 	f, err := d.Root.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -50,7 +57,10 @@ func (d *Directory) Put(_ context.Context, name string, content io.Reader, size 
 }
 
 // Get implements [artifact.Backend].
-func (d *Directory) Get(_ context.Context, name string) (io.ReadCloser, artifact.BackendFile, error) {
+func (d *Directory) Get(ctx context.Context, name string) (io.ReadCloser, artifact.BackendFile, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, artifact.BackendFile{}, err
+	}
 	f, err := d.Root.Open(name)
 	if err != nil {
 		return nil, artifact.BackendFile{}, err
@@ -67,7 +77,10 @@ func describe(name string, info fs.FileInfo) artifact.BackendFile {
 }
 
 // Delete implements [artifact.Backend].
-func (d *Directory) Delete(_ context.Context, name string) error {
+func (d *Directory) Delete(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := d.Root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -75,10 +88,11 @@ func (d *Directory) Delete(_ context.Context, name string) error {
 }
 
 // List implements [artifact.Backend].
-func (d *Directory) List(_ context.Context, prefix string) ([]artifact.BackendFile, error) {
+func (d *Directory) List(ctx context.Context, prefix string) ([]artifact.BackendFile, error) {
 	var files []artifact.BackendFile
 	err := fs.WalkDir(d.Root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, ".partial") {
+		if err = errors.Join(err, ctx.Err()); err != nil || entry.IsDir() || !strings.HasPrefix(name, prefix) ||
+			strings.HasSuffix(name, partialSuffix) {
 			return err
 		}
 		info, err := entry.Info()

@@ -218,22 +218,32 @@ func (s *Store) readNew(ctx context.Context, h *Hub) (names []string, err error)
 		}
 	}
 	maps.DeleteFunc(s.known, func(name string, _ bool) bool { return !slices.Contains(names, name) })
+	var summaries, heartbeats []*entry
 	for _, name := range names {
 		if s.known[name] {
 			continue
 		}
-		batch, err := s.get(ctx, name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // another replica has replaced it
+		var batch []*entry
+		if batch, err = s.get(ctx, name); errors.Is(err, fs.ErrNotExist) {
+			err = nil // another replica has replaced it
 			continue
-		case err != nil:
-			return nil, err
 		}
-		h.merge(batch)
+		if err != nil {
+			break
+		}
+		for _, e := range batch {
+			if e.Summary == nil {
+				heartbeats = append(heartbeats, e)
+			} else {
+				summaries = append(summaries, e)
+			}
+		}
 		s.known[name] = true
 	}
-	s.loaded = true
-	return names, nil
+	h.merge(summaries)
+	h.merge(heartbeats) // each counts only for a summary that is known
+	s.loaded = err == nil
+	return names, err
 }
 
 // get reads a batch. One that cannot be read is empty: the clusters report again.

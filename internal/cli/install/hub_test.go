@@ -1,0 +1,68 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestHub(t *testing.T) {
+	of := func(o Options) (all []*unstructured.Unstructured, names []string) {
+		t.Helper()
+		all, err := Manifests(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range all {
+			names = append(names, u.GetKind()+"/"+u.GetName())
+		}
+		return all, names
+	}
+	o := Default("v1")
+	_, without := of(o)
+	o.Hub = Hub{URL: "https://hub.example.com", TLSSecret: "hub-tls"}
+	_, beside := of(o)
+	own := slices.DeleteFunc(slices.Clone(beside), func(name string) bool { return slices.Contains(without, name) })
+	want := []string{"ServiceAccount/sluice-hub", "Role/sluice-hub", "RoleBinding/sluice-hub",
+		"ClusterRoleBinding/sluice-hub", "ClusterRole/sluice-fleet-viewer", "Service/sluice-hub",
+		"NetworkPolicy/sluice-hub", "PodDisruptionBudget/sluice-hub", "Deployment/sluice-hub"}
+	if !slices.Equal(own, want) || len(beside) != len(without)+len(want) {
+		t.Errorf("a hub adds %v", own)
+	}
+	o.Components, o.Namespace = []string{HubComponent}, "fleet"
+	o.Backend = Backend{Endpoint: "https://s3.example.com", Bucket: "b", Secret: "s"}
+	all, only := of(o)
+	if !slices.Equal(only, append([]string{"Namespace/fleet"}, want...)) {
+		t.Errorf("a hub alone is %v", only)
+	}
+	for _, u := range all {
+		if subjects, ok, _ := unstructured.NestedSlice(u.Object, "subjects"); ok {
+			if s := subjects[0].(map[string]any); s["name"] != hubName || s["namespace"] != "fleet" {
+				t.Errorf("%s is for %v", u.GetName(), subjects)
+			}
+		}
+		if u.GetKind() != deploymentKind {
+			continue
+		}
+		replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub --external-url=https://hub.example.com "+
+			"--storage-backend-s3-endpoint=https://s3.example.com --storage-backend-s3-bucket=b "+
+			"--tls-cert-file=/etc/sluice-hub/tls.crt --tls-key-file=/etc/sluice-hub/tls.key" {
+			t.Errorf("%d replicas run %s", replicas, got)
+		}
+	}
+	for says, o := range map[string]Options{
+		"--components hub needs --hub-url": {Components: []string{HubComponent}},
+		"--hub-tls-secret needs --hub-url": {Hub: Hub{TLSSecret: "a"}},
+		"--hub-url":                        {Hub: Hub{URL: "http://hub.example.com"}},
+		"invalid --hub-tls-secret":         {Hub: Hub{URL: "https://hub.example.com", TLSSecret: "A"}},
+	} {
+		if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
+		}
+	}
+}
