@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,14 +107,17 @@ func newFleet(t testing.TB, count int, streams *linked) *httptest.Server {
 	if streams != nil {
 		h.Streams = streams
 	}
-	server := httptest.NewServer((&hub.Server{Hub: h, Access: anyCluster{}, Pages: web.Pages()}).Handler())
+	serves := &hub.Server{Hub: h, Access: anyCluster{}, Pages: web.Pages()}
+	server := httptest.NewServer(serves.Handler())
 	t.Cleanup(server.Close)
 	for n := range count {
 		name := fleetName(n)
-		h.Registry.Set(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name,
-			Labels: map[string]string{fleet.ClusterLabel: name}}, Data: map[string][]byte{"issuer": []byte(issuerOf(name)),
-			"subject": []byte("system:serviceaccount:flux-system:sluice"), "jwks": keys,
-			"labels": []byte("stage=" + fleetStage(n) + ",region=" + []string{"eu", "us", "asia"}[n%3])}})
+		labels := "stage=" + fleetStage(n) + ",region=" + []string{"eu", "us", "asia"}[n%3]
+		h.Registry.Set(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.ClusterLabel: name}},
+			Data: map[string][]byte{"issuer": []byte(issuerOf(name)), "jwks": keys, "labels": []byte(labels),
+				"subject": []byte("system:serviceaccount:flux-system:sluice")},
+		})
 	}
 	go func() { _ = h.Start(t.Context()) }()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
@@ -197,9 +199,9 @@ func fleetSummary(n int) *fleet.Summary {
 	switch {
 	case n%17 == 3:
 		s.Counts = fleet.Counts{"failed": 1 + n%4, "ready": 36}
-		s.Problems = []fleet.Problem{{Object: "Kustomization/shop/checkout", State: "failed", Reason: "HealthCheckFailed",
-			Message: "Deployment/shop/checkout: image pull failed <img src=x onerror=window.hacked=1>",
-			Since:   now.Add(-time.Hour), Affected: 2}}
+		s.Problems = []fleet.Problem{{Object: "Kustomization/shop/checkout", State: "failed",
+			Reason: "HealthCheckFailed", Since: now.Add(-time.Hour), Affected: 2,
+			Message: "Deployment/shop/checkout: image pull failed <img src=x onerror=window.hacked=1>"}}
 		fallthrough
 	case n%7 == 3:
 		s.Revisions = []fleet.Revision{before}
@@ -235,11 +237,7 @@ func (b *bench) fleet(ui string) (address, token string, err error) {
 	if err := b.Client.SubResource("token").Create(b.Context(), account, request); err != nil {
 		return "", "", err
 	}
-	names := make([]string, fleetSize)
-	for n := range names {
-		names[n] = fleetName(n)
-	}
-	slices.Sort(names)
-	h := newFleet(b, fleetSize, &linked{name: names[0], to: to})
+	const waits = 5 // the number of a cluster where a change waits
+	h := newFleet(b, fleetSize, &linked{name: fleetName(waits), to: to})
 	return strings.Replace(h.URL, "127.0.0.1", "localhost", 1), request.Status.Token, nil
 }

@@ -20,8 +20,8 @@ const (
 )
 
 // pagesPolicy lets pages load from and connect to their own origin only.
-const pagesPolicy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; " +
-	"frame-ancestors 'none'"
+const pagesPolicy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; " +
+	"form-action 'self'; frame-ancestors 'none'"
 
 // marker is the place in the front end that names its server.
 const marker = `name="sluice-server" content=""`
@@ -83,8 +83,9 @@ func (p *site) page(w http.ResponseWriter, r *http.Request) {
 
 // api serves the API. Reads of a browser have the token of its login.
 func (p *site) api(w http.ResponseWriter, r *http.Request) {
-	isRead := r.Method == http.MethodGet && !strings.Contains(strings.TrimPrefix(r.URL.Path, fleet.ClustersPath+"/"), "/")
-	if isRead || r.URL.Path == fleet.ClustersPath {
+	name, isCluster := strings.CutPrefix(r.URL.Path, fleet.ClustersPath+"/")
+	isRead := r.URL.Path == fleet.ClustersPath || isCluster && !strings.Contains(name, "/")
+	if isRead && r.Method == http.MethodGet {
 		for _, name := range []string{"__Host-" + cookie, cookie} {
 			if c, err := r.Cookie(name); err == nil && r.Header.Get("Authorization") == "" {
 				r = r.Clone(r.Context())

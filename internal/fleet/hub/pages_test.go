@@ -49,7 +49,8 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 		len(w.Result().Cookies()) != 0 || !strings.Contains(w.Body.String(), "Send a token of the hub's cluster") {
 		t.Errorf("a wrong token: %d %s", w.Code, w.Body)
 	}
-	for _, body := range []string{"", "[]", `{"token": "a; b"}`, `{"token": "` + strings.Repeat("a", maxCookie+1) + `"}`} {
+	long := `{"token": "` + strings.Repeat("a", maxCookie+1) + `"}`
+	for _, body := range []string{"", "[]", `{"token": "a; b"}`, long} {
 		if w := do("POST", "/login/token", body, nil); w.Code != http.StatusBadRequest {
 			t.Errorf("%.20s: %d", body, w.Code)
 		}
@@ -61,8 +62,11 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 		t.Fatalf("%d %+v", w.Code, cookies)
 	}
 	with := func(r *http.Request) { r.AddCookie(cookies[0]) }
-	for path, want := range map[string]int{fleet.ClustersPath: http.StatusOK, fleet.ClustersPath + "/edge-7": http.StatusOK,
-		fleet.ClustersPath + "/edge-7/ui/api/v1/me": http.StatusNotFound} {
+	for path, want := range map[string]int{
+		fleet.ClustersPath:                          http.StatusOK,
+		fleet.ClustersPath + "/edge-7":              http.StatusOK,
+		fleet.ClustersPath + "/edge-7/ui/api/v1/me": http.StatusNotFound,
+	} {
 		if w := do("GET", path, "", with); w.Code != want {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -73,16 +73,16 @@ test('a cluster without a stream shows its summary and says so', async () => {
 
 test('the UI of a cluster is reached through its stream, with a login of its own', async () => {
   const page = await hub();
-  await page.goto(at('/summary/bank-002'));
+  await page.goto(at('/summary/bank-005'));
   await page.getByRole('link', { name: 'Open its UI' }).click();
   await page.getByLabel('Token of a ServiceAccount').fill(world.clusterToken);
   await page.getByRole('button', { name: 'Log in with the token' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  assert.equal(new URL(page.url()).pathname, '/clusters/bank-002/');
+  assert.equal(new URL(page.url()).pathname, '/clusters/bank-005/');
   await page.getByRole('link', { name: 'Gates', exact: true }).click();
   await page.getByRole('heading', { level: 1, name: 'Gates' }).waitFor();
-  assert.equal(new URL(page.url()).pathname, '/clusters/bank-002/gates');
-  await page.goto(at('/clusters/bank-002/object/Gate/shop/audit?ask=approve'));
+  assert.equal(new URL(page.url()).pathname, '/clusters/bank-005/gates');
+  await page.goto(at('/clusters/bank-005/object/Gate/shop/audit?ask=approve'));
   await page.getByRole('heading', { level: 1, name: 'audit' }).waitFor();
   await page.getByText('Live', { exact: true }).waitFor();
   await page.getByRole('link', { name: 'All clusters' }).click();
@@ -93,7 +93,7 @@ test('the UI of a cluster is reached through its stream, with a login of its own
 for (const colorScheme of ['light', 'dark']) {
   test(`the pages of a hub are accessible in ${colorScheme}`, async () => {
     const page = await hub({ colorScheme });
-    for (const path of ['/', '/?as=table&by=region', '/commits', '/gates', '/summary/edge-003', '/summary/bank-002']) {
+    for (const path of ['/', '/?as=table&by=region', '/commits', '/gates', '/summary/edge-003', '/summary/bank-005']) {
       await page.goto(at(path));
       await page.locator('h1').waitFor();
       await checkAccessibility(page, path);
