@@ -15,6 +15,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
 func TestDecisionOnWhatHasChangedIsRefused(t *testing.T) {
