@@ -54,6 +54,9 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := addStreams(h, o); err != nil {
+		return err
+	}
 	server := &hub.Server{Hub: h, Pages: web.Pages(), IsSecure: strings.HasPrefix(o.ExternalURL, "https:")}
 	if server.Access, err = hub.NewAccess(cfg, o.GetAudience()); err != nil {
 		return err

@@ -165,10 +165,10 @@ function Side({ place, clusters }: { place: Place; clusters?: Cluster[] }) {
           </Link>
         ))}
       </nav>
-      <div class="person">
+      <div class="person bottom">
         <div class="user">
-          <span>
-            <small>The hub only watches: it changes nothing in a cluster.</small>
+          <span title="It changes nothing in a cluster">
+            <small>A hub only watches.</small>
           </span>
           <div class="end">
             <ThemeSwitch />

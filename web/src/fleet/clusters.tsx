@@ -135,7 +135,7 @@ function Filters({ place, labels }: { place: Place; labels: string[] }) {
     <form class="filters" role="search" onSubmit={(e) => e.preventDefault()}>
       <label>
         <span class="visually-hidden">Search</span>
-        <input type="search" maxLength={200} value={place.query.get('q') ?? ''} placeholder="name, region=eu, version, commit"
+        <input type="search" class="wide" maxLength={200} value={place.query.get('q') ?? ''} placeholder="name, region=eu, version, commit"
           onInput={(e) => setQuery(place, { q: e.currentTarget.value })} />
       </label>
       <label>

@@ -4,12 +4,12 @@ import { path } from '../api';
 import { useTitle } from '../hooks';
 import { Ago, Author, Card, Empty, Heading, plural, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
-import { Cluster, Commit, commitsOf, labelKeys, Progress, progresses, rollout, Stage } from './fleet';
+import { Cluster, Commit, commitsOf, has, labelKeys, Progress, progresses, rollout, Stage } from './fleet';
 
 const shownCommits = 20;
 const shownNames = 30; // clusters of a part of a stage
 
-const looks: Record<Progress, string> = { live: 'ready', 'rolling out': 'progressing', waiting: 'waiting', failed: 'failed', behind: 'suspended' };
+const looks: Record<Progress, string> = { live: 'ready', newer: 'later', 'rolling out': 'progressing', waiting: 'waiting', failed: 'failed', behind: 'suspended' };
 
 // Commits shows how far each commit is in all clusters, by stage.
 export function Commits({ place, clusters }: { place: Place; clusters: Cluster[] }) {
@@ -70,7 +70,7 @@ function OneCommit({ of: c, clusters, label }: { of: Commit; clusters: Cluster[]
 }
 
 function OneStage({ of: s, label }: { of: Stage; label: string }) {
-  const live = s.by.live?.length ?? 0;
+  const live = progresses.filter(has).reduce((n, p) => n + (s.by[p]?.length ?? 0), 0);
   const words = progresses.filter((p) => s.by[p]).map((p) => `${s.by[p]?.length} ${p}`);
   return (
     <li>
@@ -78,7 +78,7 @@ function OneStage({ of: s, label }: { of: Stage; label: string }) {
         <strong>{s.name || (label ? `without ${label}` : 'all')}</strong>
         <span class="quiet end">{words.join(', ')}</span>
       </div>
-      <div class="progress" role="progressbar" aria-label={`${s.name || 'all'}: clusters with this commit`} aria-valuenow={live} aria-valuemin={0} aria-valuemax={s.total} aria-valuetext={`${live} of ${s.total} live`}>
+      <div class="progress" role="progressbar" aria-label={`${s.name || 'all'}: clusters with this commit`} aria-valuenow={live} aria-valuemin={0} aria-valuemax={s.total} aria-valuetext={`${live} of ${s.total} have it`}>
         {progresses.map((p) => s.by[p] && <span class={looks[p]} style={{ flexGrow: s.by[p]?.length }} />)}
       </div>
       {live < s.total && (
@@ -86,7 +86,7 @@ function OneStage({ of: s, label }: { of: Stage; label: string }) {
           <summary>{plural(s.total - live, 'cluster')} without it</summary>
           <ul>
             {progresses
-              .filter((p) => p !== 'live' && s.by[p])
+              .filter((p) => !has(p) && s.by[p])
               .map((p) => (
                 <li>
                   {p}:{' '}

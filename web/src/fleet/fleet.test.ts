@@ -59,6 +59,10 @@ test('one commit is shown by stage, in the usual order', () => {
   expect(stages.map((s) => [s.name, s.total])).toEqual([['staging', 1], ['production', 3], ['zoo', 1]]);
   expect(Object.keys(stages[1]?.by ?? {}).sort()).toEqual(['behind', 'failed', 'waiting']);
   expect(stages[2]?.by['rolling out']?.length).toBe(1);
+  const older = commitsOf(all).get(url)?.[1];
+  const before = older ? rollout(all, older, 'stage') : [];
+  expect(Object.keys(before[0]?.by ?? {})).toEqual(['newer']);
+  expect(Object.keys(before[1]?.by ?? {}).sort()).toEqual(['live', 'newer']);
 });
 
 test('the inbox has what waits in all clusters, the longest first', () => {

@@ -166,7 +166,7 @@ export function commitsOf(clusters: Cluster[]): Map<string, Commit[]> {
   for (const c of clusters) {
     for (const r of c.summary?.revisions ?? []) {
       const source = sourceOf(r);
-      add(source, { source, revision: r.revision, subject: r.subject, author: r.author, at: Date.parse(r.committed || r.fetched || '') || 0 });
+      add(source, { source, revision: r.revision, subject: r.subject, author: r.author, at: timeOf(r) });
       r.applied?.forEach((a) => add(source, { source, revision: a.revision, subject: a.subject, at: 0 }));
     }
   }
@@ -174,9 +174,15 @@ export function commitsOf(clusters: Cluster[]): Map<string, Commit[]> {
 }
 
 // Progress is how far a revision is in a cluster.
-export type Progress = 'live' | 'waiting' | 'rolling out' | 'failed' | 'behind';
+export type Progress = 'live' | 'newer' | 'waiting' | 'rolling out' | 'failed' | 'behind';
 
-export const progresses: Progress[] = ['live', 'rolling out', 'waiting', 'failed', 'behind'];
+export const progresses: Progress[] = ['live', 'newer', 'rolling out', 'waiting', 'failed', 'behind'];
+
+// has reports whether a cluster has what a commit brought, by itself or in a later one.
+export const has = (p: Progress) => p === 'live' || p === 'newer';
+
+// timeOf returns when a revision was committed, or else fetched, in milliseconds; 0 if neither is known.
+const timeOf = (r: Revision) => Date.parse(r.committed || r.fetched || '') || 0;
 
 // progressIn returns how far a revision is in a cluster; undefined if the cluster does not have its source.
 export function progressIn(c: Cluster, commit: Commit): Progress | undefined {
@@ -185,7 +191,7 @@ export function progressIn(c: Cluster, commit: Commit): Progress | undefined {
     return undefined;
   }
   if (r.revision !== commit.revision) {
-    return 'behind';
+    return timeOf(r) > commit.at ? 'newer' : 'behind';
   }
   if (r.current >= r.objects) {
     return 'live';
