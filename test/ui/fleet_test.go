@@ -102,8 +102,10 @@ func newFleet(t testing.TB, count int, streams *linked) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hub.Hub{Log: logr.Discard(), Now: time.Now, Epoch: "e", Registry: &hub.Registry{Audience: hubAudience,
-		Egress: &egress.Policy{}, Now: time.Now}}
+	start := time.Now()
+	clock := func() time.Time { return start } // stands still, so that no cluster becomes silent during the tests
+	h := &hub.Hub{Log: logr.Discard(), Now: clock, Epoch: "e", Registry: &hub.Registry{Audience: hubAudience,
+		Egress: &egress.Policy{}, Now: clock}}
 	if streams != nil {
 		h.Streams = streams
 	}
@@ -129,7 +131,7 @@ func newFleet(t testing.TB, count int, streams *linked) *httptest.Server {
 		if n == 4 {
 			continue // one has never reported
 		}
-		name, now := fleetName(n), time.Now()
+		name, now := fleetName(n), start
 		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: issuerOf(name), Audience: jwt.Audience{hubAudience},
 			Subject: "system:serviceaccount:flux-system:sluice", NotBefore: jwt.NewNumericDate(now),
 			Expiry: jwt.NewNumericDate(now.Add(time.Hour)), IssuedAt: jwt.NewNumericDate(now)}).Serialize()

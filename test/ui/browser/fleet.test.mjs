@@ -84,6 +84,8 @@ test('the UI of a cluster is reached through its stream, with a login of its own
   assert.equal(new URL(page.url()).pathname, '/clusters/bank-005/gates');
   await page.goto(at('/clusters/bank-005/object/Gate/shop/audit?ask=approve'));
   await page.getByRole('heading', { level: 1, name: 'audit' }).waitFor();
+  await page.getByRole('dialog', { name: 'Approve in your name' }).waitFor();
+  await page.keyboard.press('Escape');
   await page.getByText('Live', { exact: true }).waitFor();
   await page.getByRole('link', { name: 'All clusters' }).click();
   await page.getByRole('heading', { level: 1, name: 'Clusters' }).waitFor();

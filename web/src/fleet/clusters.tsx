@@ -50,7 +50,7 @@ export function Clusters({ place, clusters }: { place: Place; clusters: Cluster[
               {name || `without ${q('by')}`} <span class="quiet">{plural(of.length, 'cluster')}</span>
             </h2>
           )}
-          {isTable ? <Rows clusters={of} /> : <Grid clusters={of} />}
+          {isTable ? <Rows clusters={of} group={name} /> : <Grid clusters={of} />}
         </section>
       ))}
     </>
@@ -115,13 +115,13 @@ function OneSkew({ of: s }: { of: Skew }) {
   const age = s.oldest ? `, the oldest is of ${duration(Math.max(0, now - s.oldest))} ago` : '';
   return (
     <li>
-      <div>
+      <p>
         <Link to={`/commits?revision=${encodeURIComponent(s.newest.revision)}`}>
           {plural(s.behind.length, 'cluster')} of {s.total} behind {branchOf(s.newest.revision)}
         </Link>{' '}
         by up to {plural(s.commits, 'known revision')}
         {age}
-      </div>
+      </p>
       <div class="line quiet">
         <Revision of={s.newest.revision} /> <span class="long">{s.newest.subject}</span>
       </div>
@@ -180,7 +180,7 @@ function Cell({ of: c }: { of: Cluster }) {
 const rowHeight = 52; // pixels, before a row is measured
 const allShown = 200; // rows; of longer tables, only those in sight exist
 
-function Rows({ clusters }: { clusters: Cluster[] }) {
+function Rows({ clusters, group }: { clusters: Cluster[]; group: string }) {
   const isLong = clusters.length > allShown;
   const body = useRef<HTMLTableSectionElement>(null);
   const [above, setAbove] = useState(0);
@@ -190,7 +190,7 @@ function Rows({ clusters }: { clusters: Cluster[] }) {
   const shown = isLong ? sight.map((v) => v.index) : clusters.map((_, i) => i);
   const gap = (height: number) => isLong && height > 0 && <tr aria-hidden="true" class="gap" style={{ height }} />;
   return (
-    <div class="scroll card" tabIndex={0} role="region" aria-label="Table of clusters">
+    <div class="scroll card" tabIndex={0} role="region" aria-label={`Table of clusters ${group}`.trim()}>
       <table class="cards" aria-rowcount={isLong ? clusters.length + 1 : undefined}>
         <thead>
           <tr>

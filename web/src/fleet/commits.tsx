@@ -89,13 +89,15 @@ function OneStage({ of: s, label }: { of: Stage; label: string }) {
               .filter((p) => !has(p) && s.by[p])
               .map((p) => (
                 <li>
-                  {p}:{' '}
+                  <p>
+                    {p}:{' '}
                   {s.by[p]?.slice(0, shownNames).map((c) => (
                     <>
                       <Link to={'/summary/' + path(c.name)}>{c.name}</Link>{' '}
                     </>
                   ))}
                   {(s.by[p]?.length ?? 0) > shownNames && `and ${(s.by[p]?.length ?? 0) - shownNames} more`}
+                  </p>
                 </li>
               ))}
           </ul>
