@@ -63,7 +63,8 @@ cluster() {
   controllers "$1" "$4"
 }
 
-trap 'kill $(jobs -p) 2> /dev/null' EXIT
+trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
+trap exit INT TERM
 if test "${1:-}" = cluster; then
   cluster "$2"
 else
