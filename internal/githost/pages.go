@@ -61,3 +61,20 @@ func ComparePage(repository, from, to string) string {
 	}
 	return w.base + "/compare/" + from + "..." + to
 }
+
+// FilePage returns the web page of a file at a commit; empty if it is unknown.
+func FilePage(repository, commit, file string) string {
+	w := websiteOf(repository)
+	path := commit + "/" + (&url.URL{Path: file}).EscapedPath()
+	switch {
+	case w == nil, w.host == "dev.azure.com":
+		return ""
+	case w.host == "bitbucket.org":
+		return w.base + "/src/" + path
+	case w.isGitLab():
+		return w.base + "/-/blob/" + path
+	case strings.Contains(w.host, "gitea") || strings.Contains(w.host, "forgejo") || w.host == "codeberg.org":
+		return w.base + "/src/commit/" + path
+	}
+	return w.base + "/blob/" + path
+}

@@ -40,3 +40,18 @@ func TestComparePage(t *testing.T) {
 		}
 	}
 }
+
+func TestFilePage(t *testing.T) {
+	for repository, want := range map[string]string{
+		"https://github.com/acme/fleet.git":    "https://github.com/acme/fleet/blob/c0ffee/apps/a%20b.yaml",
+		"ssh://git@gitlab.com/acme/team/fleet": "https://gitlab.com/acme/team/fleet/-/blob/c0ffee/apps/a%20b.yaml",
+		"https://bitbucket.org/acme/fleet":     "https://bitbucket.org/acme/fleet/src/c0ffee/apps/a%20b.yaml",
+		"https://codeberg.org/acme/fleet":      "https://codeberg.org/acme/fleet/src/commit/c0ffee/apps/a%20b.yaml",
+		"https://dev.azure.com/o/p/_git/r":     "",
+		"not a repository":                     "",
+	} {
+		if got := FilePage(repository, "c0ffee", "apps/a b.yaml"); got != want {
+			t.Errorf("FilePage(%s) = %s, want %s", repository, got, want)
+		}
+	}
+}

@@ -30,7 +30,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
-	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/web"
 )
 
@@ -58,7 +57,7 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err := addStreams(h, o); err != nil {
 		return err
 	}
-	server := &hub.Server{Hub: h, Pages: ui.Pages(web.Pages())}
+	server := &hub.Server{Hub: h, Pages: web.Pages(), IsSecure: strings.HasPrefix(o.ExternalURL, "https:")}
 	if server.Access, err = hub.NewAccess(cfg, o.GetAudience()); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -31,6 +32,7 @@ const (
 // Actions on objects.
 const (
 	actReconcile = "reconcile"
+	actRetry     = "retry" // a reconcile that also forgets the failures that were counted
 	actSuspend   = "suspend"
 	actResume    = "resume"
 	actOpen      = "open"
@@ -103,7 +105,7 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 	default:
 		err = s.actOn(ctx, u, k, o, action, body)
 	}
-	if action == actReconcile {
+	if action == actReconcile || action == actRetry {
 		answer.Request = o.GetAnnotations()[meta.ReconcileRequestAnnotation]
 	}
 	if err != nil {
@@ -114,7 +116,11 @@ func (s *Server) act(ctx context.Context, u *User, r *http.Request) (any, error)
 
 // allowAction returns an error for an action that is not possible now, and else writes its audit line.
 func (s *Server) allowAction(u *User, k *kind.Kind, o reconcile.Object, action string, body order) error {
-	if !slices.Contains(actionsOf(k, o), action) {
+	needed := action
+	if action == actRetry {
+		needed = actReconcile
+	}
+	if !slices.Contains(actionsOf(k, o), needed) {
 		return badRequest("a %s cannot be asked to %q now", k.Name(), excerpt.Bytes(action, 30))
 	}
 	if len(body.Reason) > maxReason {
@@ -148,8 +154,12 @@ func (s *Server) actOn(ctx context.Context, u *User, k *kind.Kind, o reconcile.O
 		o.SetAnnotations(annotations)
 	}
 	switch action {
-	case actReconcile:
-		set(meta.ReconcileRequestAnnotation, s.Now().Format(time.RFC3339Nano))
+	case actReconcile, actRetry:
+		at := s.Now().Format(time.RFC3339Nano)
+		set(meta.ReconcileRequestAnnotation, at)
+		if _, isRelease := o.(*helmv2.HelmRelease); isRelease && action == actRetry {
+			set(helmv2.ResetRequestAnnotation, at)
+		}
 	case actSuspend:
 		if body.Reason == "" {
 			return badRequest("say why: others will see it")

@@ -1,7 +1,11 @@
 package ui
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
@@ -64,6 +69,84 @@ func TestDriftListsWhatDiffersFromGit(t *testing.T) {
 	if got.Equal != 1 || len(got.Objects) != 2 || !got.Objects[1].Missing || got.Objects[0].Name != "edited" ||
 		len(got.Objects[0].Fields) != 1 || got.Objects[0].Fields[0].Path != "data.b" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// archive returns an artifact with one file.
+func archive(t *testing.T, name, content string) oneArtifact {
+	t.Helper()
+	var b bytes.Buffer
+	packed := gzip.NewWriter(&b)
+	files := tar.NewWriter(packed)
+	header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}
+	if err := files.WriteHeader(header); err != nil {
+		t.Fatal(err)
+	}
+	_, err := files.Write([]byte(content))
+	if err := errors.Join(err, files.Close(), packed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return oneArtifact(b.String())
+}
+
+func TestDriftShowsGitsValueBesideTheLiveOne(t *testing.T) {
+	s := newSite(t, everyone)
+	const revision = "main@sha1:1"
+	repo := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Name: "repo"},
+		Spec: sourcev1.GitRepositorySpec{URL: "https://git.example/r"}}
+	s.create(repo)
+	repo.Status.Artifact = &meta.Artifact{Path: "a/b/c/1.tar.gz", URL: "http://x/1.tar.gz", Revision: revision,
+		Digest: "sha256:" + strings.Repeat("0", 64), LastUpdateTime: meta.Time{Time: metav1.Now().Time}}
+	if err := s.client.Status().Update(t.Context(), repo); err != nil {
+		t.Fatal(err)
+	}
+	manifest := `{apiVersion: v1, kind: ConfigMap, metadata: {name: edited, namespace: ` + s.namespace + `},
+		data: {a: "1", b: "2", c: "3", empty: ""}}`
+	s.ui.Artifacts = archive(t, "edited.yaml", manifest)
+	s.applied("app", nil, "edited", "other")
+	for name, data := range map[string]map[string]any{"edited": {"a": "1", "b": "2", "c": "3"}, "other": {"a": "1"}} {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": name, "namespace": s.namespace, "labels": map[string]any{
+				"kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": s.namespace}},
+			"data": data}}
+		if err := s.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+			client.FieldOwner("kustomize-controller")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byHand := []byte(`{"data": {"b": "by hand", "c": null, "d": "added"}}`)
+	edited := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "edited"}}
+	if err := s.client.Patch(t.Context(), edited, client.RawPatch(types.MergePatchType, byHand),
+		client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	at := "/api/v1/objects/Kustomization/" + s.namespace + "/app/drift"
+	if got := read[drift](s, at); got.Git != "" || !strings.Contains(got.GitError, revision) ||
+		len(got.Objects[0].Fields) != 2 {
+		t.Errorf("before the revision is applied: %+v", got)
+	}
+	ks := kustomization("app")
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "app"}, ks); err != nil {
+		t.Fatal(err)
+	}
+	ks.Status.LastAppliedRevision = revision
+	if err := s.client.Status().Update(t.Context(), ks); err != nil {
+		t.Fatal(err)
+	}
+	got := read[drift](s, at+"?kind=ConfigMap&name=edited&namespace="+s.namespace)
+	var fields []string
+	for _, f := range got.Objects[0].Fields {
+		fields = append(fields, f.Path+" "+f.Value+" "+f.Git+" "+f.Manager)
+	}
+	want := []string{`data.b "by hand" "2" kubectl`, `data.d "added"  kubectl`, `data.c  "3" `}
+	if got.Objects[0].File != "edited.yaml" {
+		t.Errorf("the file is %q", got.Objects[0].File)
+	}
+	if got.Git != revision || got.GitError != "" || got.Equal != 0 || !slices.Equal(fields, want) {
+		t.Errorf("%+v: %q, want %q", got, fields, want)
+	}
+	if all := read[drift](s, at); all.Equal != 1 {
+		t.Errorf("an object that git does not declare any more: %+v", all)
 	}
 }
 

@@ -3,6 +3,8 @@ package ui
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +29,9 @@ type drift struct {
 	Objects []drifted `json:"objects"` // that differ, or are not known
 	Equal   int       `json:"equal"`
 	Omitted int       `json:"omitted"` // objects that are not compared
+	// Git is the revision whose values are those of git, and GitError why they are not known.
+	Git      string `json:"git,omitempty"`
+	GitError string `json:"gitError,omitempty"`
 }
 
 // drifted is an object that differs.
@@ -38,10 +43,14 @@ type drifted struct {
 	Missing   bool           `json:"missing,omitempty"`
 	Hidden    string         `json:"hidden,omitempty"` // why it is not compared
 	Fields    []foreignField `json:"fields"`
+	// File is the file of the source that declares it, and Page its page at the git host; only if one object was asked
+	// for.
+	File string `json:"file,omitempty"`
+	Page string `json:"page,omitempty"`
 }
 
 // drift compares what an object applied with the cluster, with the rights of the user, by the managed fields of its
-// objects.
+// objects, and adds what git declares. Parameters: group, kind, namespace and name of one object, for all without.
 func (s *Server) drift(ctx context.Context, u *User, r *http.Request) (any, error) {
 	done, err := s.heavy.take(ctx, u.Name)
 	if err != nil {
@@ -55,21 +64,30 @@ func (s *Server) drift(ctx context.Context, u *User, r *http.Request) (any, erro
 	if cluster := lineage.Cluster(o); cluster != lineage.ThisCluster {
 		return nil, badRequest("its objects are in the cluster '%s', which this page cannot read", cluster)
 	}
-	refs := lineage.Made(o)
+	refs := chosen(lineage.Made(o), r.URL.Query())
 	d := &drift{Objects: []drifted{}, Omitted: max(0, len(refs)-maxCompared)}
 	refs = refs[:len(refs)-d.Omitted]
+	git, err := s.declaredBy(ctx, u, o)
+	if err != nil {
+		git, d.GitError = nil, excerpt.Bytes(explain(err), maxConditionRow)
+	} else {
+		d.Git = git.revision
+	}
 	compared := make([]drifted, len(refs))
 	group := guard.NewGroup("comparison with git")
 	group.SetLimit(compareRequests)
 	for i, ref := range refs {
-		group.Go(func() error { compared[i] = compareLive(ctx, u, ref); return nil })
+		group.Go(func() error { compared[i] = compareLive(ctx, u, ref, git); return nil })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	if len(refs) == 1 && r.URL.Query().Get("name") != "" {
+		compared[0].File, compared[0].Page = git.fileOf(refs[0])
+	}
 	left := maxForeignFields
 	for _, c := range compared {
-		if !c.Missing && c.Hidden == "" && len(c.Fields) == 0 {
+		if !c.Missing && c.Hidden == "" && c.File == "" && len(c.Fields) == 0 {
 			d.Equal++
 			continue
 		}
@@ -80,8 +98,19 @@ func (s *Server) drift(ctx context.Context, u *User, r *http.Request) (any, erro
 	return d, nil
 }
 
-// compareLive compares an object of an inventory with what the cluster has.
-func compareLive(ctx context.Context, u *User, ref apply.Ref) drifted {
+// chosen returns the one object that a request names, or all.
+func chosen(refs []apply.Ref, q url.Values) []apply.Ref {
+	if q.Get("name") == "" {
+		return refs
+	}
+	return slices.DeleteFunc(slices.Clone(refs), func(r apply.Ref) bool {
+		return r.Group != q.Get("group") || r.Kind != q.Get("kind") || r.Namespace != q.Get("namespace") ||
+			r.Name != q.Get("name")
+	})
+}
+
+// compareLive compares an object of an inventory with what the cluster has, and with what git declares, if it is known.
+func compareLive(ctx context.Context, u *User, ref apply.Ref, git *declared) drifted {
 	c := drifted{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, Fields: []foreignField{}}
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.Group, Version: ref.Version, Kind: ref.Kind})
@@ -100,8 +129,10 @@ func compareLive(ctx context.Context, u *User, ref apply.Ref) drifted {
 	managed := o.GetManagedFields()
 	mask(o)
 	fields, isDeclared := foreignFields(managed, o)
-	if c.Fields = fields; !isDeclared {
+	if !isDeclared {
 		c.Hidden = "no controller of Sluice declares fields of it"
+		return c
 	}
+	c.Fields = git.addGit(fields, ref, o)
 	return c
 }

@@ -25,12 +25,15 @@ const (
 // ownManagers are the field managers of Kustomizations, HelmReleases and ResourceSets.
 var ownManagers = []string{apply.DefaultFieldManager, kube.FieldManager, "flux-operator"}
 
-// foreignField is a field that is not from git: another client than the controllers set it.
+// foreignField is a field that is not as in git: another client than the controllers set it, or removed it.
 type foreignField struct {
 	Path    string    `json:"path"`
-	Value   string    `json:"value"` // as JSON
-	Manager string    `json:"manager"`
+	Value   string    `json:"value,omitempty"`   // as JSON; empty if the cluster does not have the field
+	Git     string    `json:"git,omitempty"`     // what git declares, as JSON; empty if nothing or not known
+	Manager string    `json:"manager,omitempty"` // empty if the field was removed
 	At      time.Time `json:"at,omitzero"`
+
+	at fieldpath.Path
 }
 
 // foreignFields returns the fields that others set, except status, and whether it is known which fields the controllers
@@ -58,7 +61,7 @@ func foreignFields(entries []metav1.ManagedFieldsEntry, values *unstructured.Uns
 				return
 			}
 			f := foreignField{Path: excerpt.Bytes(text, maxFieldText), Value: excerpt.Bytes(shown, maxFieldText),
-				Manager: excerpt.Bytes(e.Manager, maxFieldText)}
+				Manager: excerpt.Bytes(e.Manager, maxFieldText), at: p.Copy()}
 			if e.Time != nil {
 				f.At = e.Time.Time
 			}

@@ -42,7 +42,8 @@ type waiting struct {
 	Error   string        `json:"error,omitempty"` // why the change cannot be shown
 }
 
-// gates returns the inbox: all gates, those where something waits first, with the changes that wait.
+// gates returns the inbox: all gates with the changes that wait, first those where something waits for the user, then
+// those where something waits.
 func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, error) {
 	may, err := s.filter(ctx, u)
 	if err != nil {
@@ -55,7 +56,19 @@ func (s *Server) gates(ctx context.Context, u *User, _ *http.Request) (any, erro
 	for _, i := range items {
 		entries = append(entries, r.entry(ctx, i))
 	}
+	slices.SortStableFunc(entries, func(a, b gateEntry) int { return cmp.Compare(a.rank(), b.rank()) })
 	return map[string]any{"kind": gatingv1.GateKind, "gates": entries}, nil
+}
+
+// rank is lowest for what waits for an approval of the user, then for what waits for others.
+func (e *gateEntry) rank() int {
+	switch {
+	case e.Item.Gate.Count > 0 && e.MayNot == "":
+		return 0
+	case e.Item.Gate.Count > 0:
+		return 1
+	}
+	return 2
 }
 
 // pendingReader reads what waits at gates, within bounds for all of them.

@@ -15,6 +15,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 
 func TestDecisionOnWhatHasChangedIsRefused(t *testing.T) {
@@ -274,5 +275,17 @@ func (h *heldByRule) waits(name, change string) {
 		Reason: "GateClosed", Message: "closed", LastTransitionTime: metav1.Now()}}
 	if err := h.client.Status().Update(h.Context(), ks); err != nil {
 		h.Fatal(err)
+	}
+}
+
+func TestInboxBeginsWithWhatWaitsForTheUser(t *testing.T) {
+	for want, e := range []gateEntry{
+		{Item: &view.Item{Gate: &view.Gate{Count: 1}}},
+		{Item: &view.Item{Gate: &view.Gate{Count: 9}}, MayNot: "you are not an approver"},
+		{Item: &view.Item{Gate: &view.Gate{}}},
+	} {
+		if got := e.rank(); got != want {
+			t.Errorf("%+v has rank %d, want %d", e.Item.Gate, got, want)
+		}
 	}
 }

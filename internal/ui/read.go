@@ -19,12 +19,14 @@ const (
 	defaultPage    = 100
 	defaultChanges = 50
 	maxPage        = 1000
+	maxGroupsShown = 50 // of a user
 )
 
 // me describes the user and what the server can show.
 type me struct {
-	User    string `json:"user"`
-	Version string `json:"version"`
+	User    string   `json:"user"`
+	Groups  []string `json:"groups,omitempty"`
+	Version string   `json:"version"`
 	// Cluster is its name, as the kubeconfig or the administrator calls it, and Kubernetes its version; both may be
 	// empty.
 	Cluster    string `json:"cluster,omitempty"`
@@ -39,8 +41,9 @@ type me struct {
 }
 
 func (s *Server) me(_ context.Context, u *User, _ *http.Request) (any, error) {
-	m := me{User: u.Name, Version: s.Version, Cluster: s.Cluster, Kubernetes: s.Kubernetes, Kinds: []string{},
-		CSRF: u.CSRF, Logout: u.CanLogOut, Reviews: s.Reviews != nil}
+	m := me{User: u.Name, Groups: u.Groups[:min(len(u.Groups), maxGroupsShown)], Version: s.Version,
+		Cluster: s.Cluster, Kubernetes: s.Kubernetes, Kinds: []string{}, CSRF: u.CSRF, Logout: u.CanLogOut,
+		Reviews: s.Reviews != nil}
 	m.Loading, m.Problems = s.Model.Status()
 	for _, k := range kind.All() {
 		m.Kinds = append(m.Kinds, k.Name())
@@ -95,8 +98,16 @@ func (s *Server) groups(may view.Filter, r *http.Request) (any, error) {
 	return view.NewGroups(s.Model.List(matching(may, all)), r.URL.Query().Get("by")), nil
 }
 
+// orders are those of items, by their name.
+var orders = map[string]func(a, b *view.Item) int{
+	"state": func(a, b *view.Item) int {
+		return cmp.Compare(slices.Index(view.States, a.State), slices.Index(view.States, b.State))
+	},
+	"changed": func(a, b *view.Item) int { return b.Changed.Compare(a.Changed) },
+}
+
 // items lists items by ID. Parameters: kind, namespace, state, cluster, by and group, q (words), limit and after. With
-// order=state the worst come first, without further pages.
+// order=state the worst come first, and with order=changed the last changed, without further pages.
 func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := number(q.Get("limit"), defaultPage, maxPage)
@@ -105,10 +116,8 @@ func (s *Server) items(may view.Filter, r *http.Request) (any, error) {
 	}
 	found := s.Model.List(matching(may, r))
 	p := page{Items: []*view.Item{}, Total: len(found)}
-	if q.Get("order") == "state" {
-		slices.SortStableFunc(found, func(a, b *view.Item) int {
-			return cmp.Compare(slices.Index(view.States, a.State), slices.Index(view.States, b.State))
-		})
+	if order := orders[q.Get("order")]; order != nil {
+		slices.SortStableFunc(found, order)
 		p.Items = append(p.Items, found[:min(limit, len(found))]...)
 		return p, nil
 	}

@@ -148,9 +148,6 @@ func (s *Server) ForHub() http.Handler {
 	return guard.Handler("request to the UI by the hub", withHeaders(protect(s.mux())))
 }
 
-// Pages returns the handler of the front end alone, for a hub: the API is that of a cluster.
-func Pages(files fs.FS) http.Handler { return withHeaders((&Server{Pages: files}).pages()) }
-
 // mux returns the API and the login.
 func (s *Server) mux() *http.ServeMux {
 	s.large.size, s.large.userSize = maxLarge, maxUserRequests
@@ -242,6 +239,7 @@ func (s *Server) handlers() map[string]handler {
 		"GET /api/v1/explain":          s.explain,
 		"GET /api/v1/reviews":          s.reviews,
 		"GET /api/v1/controllers":      s.controllers,
+		"GET /api/v1/processes":        s.processes,
 		"POST /api/v1/releases":        s.release,
 		"GET /api/v1/logs":             s.logs,
 		"GET /api/v1/workloads":        s.workloads,

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ const playground = "playground.md"
 // The pages by what they start from. Each page says on it what it needs.
 var (
 	// alone are the pages that start all that they need.
-	alone = []string{"get-started.md", playground}
+	alone = []string{"fleet.md", "get-started.md", playground}
 
 	// guides start from the control plane of the playground, to which they have a link.
 	guides = []string{"clusters-as-inputs.md", "directories-as-inputs.md", "gates-and-freezes.md",
@@ -71,6 +72,21 @@ func TestGetStarted(t *testing.T) {
 	if t.Failed() {
 		t.Logf("%s", out)
 	}
+}
+
+// TestFleet runs docs/fleet.md with the directory examples/fleet. Only ports differ from the page.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	kubectl(t)
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer("make build\n", "", "export PATH=$PWD/bin:$PATH\n", "", "cp -r examples/fleet",
+		"cp -r '"+filepath.Join(root, "examples", "fleet")+"'").Replace(commands(testenv.Page(t, "fleet.md")))
+	const ports, first = 5, 20_000 // below those that the kernel chooses
+	base := first + ports*(os.Getpid()%2000)
+	run(t, "export FLEET_PORT="+strconv.Itoa(base)+"\n"+script)
 }
 
 // changing matches what differs between runs: hashes of commits, names of pods, times, and the address of the server.

@@ -18,6 +18,7 @@ const maxColors = 256
 // documented are the screenshots that docs/ui.md shows; the others are for the eye of the developer.
 var documented = []string{"overview.png", "graph.png", "objects.png", "object.png", "why.png", "gates.png", "gate.png",
 	"calendar.png", "changes.png", "images.png",
+	"fleet.png", "fleet-commits.png", "fleet-gates.png",
 	"workloads.png", "logs.png", "clusters.png", "explain.png"}
 
 // shrink reduces the colors of the documented screenshots in a folder and removes the others.

@@ -30,7 +30,7 @@ var (
 
 // Node runs the files by name: those of the pages expect the world as it was made, so they are first.
 var tests = []string{"browser/attacks.test.mjs", "browser/pages.test.mjs", "browser/graph.test.mjs",
-	"browser/in-cluster.test.mjs", "browser/workloads.test.mjs",
+	"browser/fleet.test.mjs", "browser/in-cluster.test.mjs", "browser/workloads.test.mjs",
 	"browser/while-shown.test.mjs", "browser/with-many.test.mjs"}
 
 // browserTimeout bounds the run of all browser tests.
@@ -64,10 +64,18 @@ func TestBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.ui.stop() })
+	reviews, err := b.reviews()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, token, err := b.fleet(cluster.options.ExternalURL)
+	if err != nil {
+		t.Fatal(err)
+	}
 	origin, _, _ := strings.Cut(b.ui.address, "/login")
 	where, err := json.Marshal(map[string]string{"control": serve(b, b.steps()), "address": origin,
 		"inCluster": cluster.options.ExternalURL, "password": oidcprovider.Password, "browser": *browser,
-		"images": *images})
+		"reviews": reviews, "hub": hub, "hubToken": hubToken, "clusterToken": token, "images": *images})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,11 +136,16 @@ func (b *bench) startUI() error {
 
 // serveUI runs `sluice ui` and returns when it has printed its address.
 func (b *bench) serveUI(kubeconfig, addr string) (*process, error) {
+	return b.run("ui", "--open=false", "--addr", addr, "--kubeconfig", kubeconfig)
+}
+
+// run runs sluice and returns when it has printed an address.
+func (b *bench) run(args ...string) (*process, error) {
 	binary, err := testenv.Binary("sluice")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(b.Context(), binary, "ui", "--open=false", "--addr", addr, "--kubeconfig", kubeconfig)
+	cmd := exec.CommandContext(b.Context(), binary, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -147,7 +160,7 @@ func (b *bench) serveUI(kubeconfig, addr string) (*process, error) {
 			return &process{cmd: cmd, address: lines.Text()}, nil
 		}
 	}
-	return nil, errors.Join(errors.New("sluice ui printed no address"), cmd.Wait())
+	return nil, errors.Join(errors.New("sluice "+args[0]+" printed no address"), cmd.Wait())
 }
 
 func (p *process) stop() error {

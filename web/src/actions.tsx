@@ -1,5 +1,5 @@
 import { Check, CirclePause, CirclePlay, DoorClosed, DoorOpen, LucideIcon, RefreshCw, ShieldAlert } from 'lucide-preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { act, Detail, Done, Failure, GateEntry, Order, revisionOfSeen } from './api';
 import { Icon } from './icons';
 import { Followed, GateOutcome, ObjectOutcome } from './outcome';
@@ -54,6 +54,12 @@ export function ActionBar(props: {
     setError(undefined);
     setAsked(name);
   };
+  useEffect(() => {
+    const wanted = new URLSearchParams(location.search).get('ask') ?? '';
+    if (props.actions.includes(wanted) && actions[wanted]?.confirm && !(wanted === 'approve' && props.mayNotApprove)) {
+      ask(wanted);
+    }
+  }, []);
   const run = async (name: string, order: Order) => {
     try {
       const answer = await act(props.id, name, { ...order, seen });
@@ -78,7 +84,7 @@ export function ActionBar(props: {
           return (
             a && (
               <button
-                class={name === main ? 'primary' : ''}
+                class={name === main ? 'primary' : name === 'override' ? 'risky' : ''}
                 disabled={name === 'approve' && !!props.mayNotApprove}
                 title={name === 'approve' ? props.mayNotApprove : undefined}
                 onClick={() => (a.confirm ? ask(name) : void run(name, {}))}>

@@ -1,6 +1,5 @@
 // The API of the server, as internal/ui answers it.
-
-import { server } from './base';
+import { base } from './base';
 
 export type State = 'failed' | 'waiting' | 'progressing' | 'suspended' | 'ready';
 
@@ -107,6 +106,8 @@ export interface Item {
   gates?: string[];
   cluster?: string;
   appliedBy?: string;
+  watches?: string[];
+  provider?: string;
   objects?: number;
   subject?: string;
   author?: string;
@@ -130,6 +131,7 @@ export interface Past {
 
 export interface Me {
   user: string;
+  groups?: string[];
   version: string;
   cluster?: string;
   kubernetes?: string;
@@ -180,7 +182,7 @@ export interface Page {
 export interface Edge {
   from: string;
   to: string;
-  relation: 'source' | 'gate' | 'applied' | 'dependsOn';
+  relation: 'source' | 'gate' | 'applied' | 'dependsOn' | 'notifies';
 }
 
 export interface Graph {
@@ -413,19 +415,31 @@ export interface Resource {
   declared: boolean;
 }
 
-// Foreign is a field that another client than the controllers set.
+// Foreign is a field that another client than the controllers set, or removed.
 export interface Foreign {
   path: string;
-  value: string;
-  manager: string;
+  value?: string; // none if the cluster does not have the field
+  git?: string; // what git declares; none if nothing or not known
+  manager?: string;
   at?: string;
 }
 
 // Drift is what differs between git and the cluster, of all that an object applied.
 export interface Drift {
-  objects: { group?: string; kind: string; namespace?: string; name: string; missing?: boolean; hidden?: string; fields: Foreign[] }[];
+  objects: { group?: string; kind: string; namespace?: string; name: string; missing?: boolean; hidden?: string; fields: Foreign[]; file?: string; page?: string }[];
   equal: number;
   omitted: number;
+  git?: string; // the revision whose values those of git are
+  gitError?: string; // why they are not known
+}
+
+// Processes are the controllers with what they do now.
+export interface Processes {
+  deployments: { name: string; ready: number; desired: number }[];
+  leaders: { lease: string; holder: string; renewed: string; lost: boolean }[];
+  queue?: { waiting: number; working: number; pods: number };
+  lastSync?: string;
+  hidden: string[];
 }
 
 // Inputs are the input sets of a ResourceSet, and what each renders.
@@ -560,7 +574,7 @@ let csrf = '';
 
 // get reads from the API.
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const data = await request<T>(server + '/api/v1/' + path, { signal });
+  const data = await request<T>(base.api + '/api/v1/' + path, { signal });
   if (path === 'me') {
     csrf = (data as Me).csrf;
   }
@@ -568,7 +582,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 }
 
 function post(address: string, body: unknown): Promise<unknown> {
-  return request(server + address, {
+  return request(address, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json', 'X-Sluice-Csrf': csrf },
     body: JSON.stringify(body),
@@ -577,7 +591,7 @@ function post(address: string, body: unknown): Promise<unknown> {
 
 // download saves a file of the API.
 export async function download(address: string): Promise<void> {
-  const response = await fetch(server + '/api/v1/' + address);
+  const response = await fetch(base.api + '/api/v1/' + address);
   if (!response.ok) {
     await answer(response);
   }
@@ -596,28 +610,28 @@ export function save(name: string, content: Blob) {
 
 // act asks for an action on an object.
 export async function act(id: string, action: string, order: Order): Promise<Done> {
-  return (await post(`/api/v1/objects/${path(id)}/${action}`, order)) as Done;
+  return (await post(`${base.api}/api/v1/objects/${path(id)}/${action}`, order)) as Done;
 }
 
 // actOnWorkload restarts a rollout, runs a CronJob or deletes a pod.
 export async function actOnWorkload(id: string, action: string, reason: string): Promise<Done> {
-  return (await post(`/api/v1/workloads/${path(id)}/${action}`, { reason })) as Done;
+  return (await post(`${base.api}/api/v1/workloads/${path(id)}/${action}`, { reason })) as Done;
 }
 
 // release asks for a release, and returns the ID of the ImageUpdateJob.
 export async function release(order: Release): Promise<string> {
-  const job = (await post('/api/v1/releases', order)) as { id: string };
+  const job = (await post(base.api + '/api/v1/releases', order)) as { id: string };
   return job.id;
 }
 
 // logIn starts a session with the token of a ServiceAccount.
 export async function logIn(token: string): Promise<void> {
-  await post('/login/token', { token });
+  await post(base.api + '/login/token', { token });
 }
 
 // logOut ends the session.
 export async function logOut(): Promise<void> {
-  await post('/logout', {});
+  await post(base.api + '/logout', {});
 }
 
 // path returns an ID as a part of a URL.
@@ -644,7 +658,7 @@ export class Live {
   }
 
   private connect() {
-    const source = new EventSource(server + '/api/v1/stream');
+    const source = new EventSource(base.api + '/api/v1/stream');
     source.addEventListener('hello', () => {
       this.set(true);
       this.tell(null);

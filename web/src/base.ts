@@ -1,14 +1,22 @@
-// A hub shows the UI of a cluster at /clusters/NAME/, and sends requests for its API to the cluster. All other addresses
-// are those of the cluster that serves the pages.
-const at = /^\/clusters\/([a-z0-9][a-z0-9.-]*)(?=\/|$)/.exec(globalThis.location?.pathname ?? '');
+// Base is where pages and the API of a UI are. A hub serves the pages of all clusters, each below a path of its own.
+export interface Base {
+  pages: string; // before the paths of pages, such as /clusters/edge-7; empty for the UI of one cluster
+  api: string; // before /api/v1 and /login
+  isHub: boolean; // the server is a hub
+  cluster?: string; // whose UI the hub shows
+}
 
-// base is the beginning of the addresses of pages.
-export const base = at?.[0] ?? '';
+// baseOf returns the base of an address at a server, which is a hub or not.
+export function baseOf(isHub: boolean, path: string): Base {
+  const cluster = isHub ? /^\/clusters\/([^/]+)(\/|$)/.exec(path)?.[1] : undefined;
+  return cluster ? { pages: `/clusters/${cluster}`, api: `/fleet/v1/clusters/${cluster}/ui`, isHub, cluster } : { pages: '', api: '', isHub };
+}
 
-// server is the beginning of the addresses of the API and of the login.
-export const server = at ? `/fleet/v1/clusters/${at[1]}/ui` : '';
+const isHub = typeof document !== 'undefined' && document.querySelector('meta[name="sluice-server"]')?.getAttribute('content') === 'hub';
 
-// inBase returns an address of the browser without the base.
-export function inBase(path: string): string {
-  return path.slice(base.length) || '/';
+export const base: Base = baseOf(isHub, typeof location === 'undefined' ? '/' : location.pathname);
+
+// inside returns the path of a page without what stands before it.
+export function inside(path: string, pages: string): string {
+  return (path.startsWith(pages) ? path.slice(pages.length) : path) || '/';
 }

@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks';
-import { go } from './router';
+import { go, scoped } from './router';
 import { more, pages } from './shell';
 
 const chordTime = 1000; // milliseconds between g and the key of a page
@@ -33,7 +33,7 @@ export function useKeys(onFind: () => void, onHelp: () => void) {
       const page = Date.now() - chord < chordTime ? [...pages, ...more].find((p) => p.key === e.key) : undefined;
       chord = e.key === 'g' && !page ? Date.now() : 0;
       if (page) {
-        go(page.to);
+        go(scoped(page.to));
       } else if (e.key === '/') {
         e.preventDefault();
         onFind();

@@ -1,6 +1,7 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Failure, get, Live, Me, Overview as OverviewData } from './api';
+import { base } from './base';
 import { LiveContext, useData } from './hooks';
 import { useKeys } from './keys';
 import { Applications } from './pages/applications';
@@ -27,7 +28,8 @@ import { applyTheme, chosenTheme } from './theme';
 
 applyTheme(chosenTheme());
 
-const live = new Live();
+const isFleet = base.isHub && !base.cluster; // the pages of a hub about all clusters
+const live = isFleet ? null : new Live();
 
 function App() {
   return (
@@ -45,7 +47,7 @@ function Frame() {
   const [said, setSaid] = useState('');
   useEffect(
     () =>
-      live.onState((now) => {
+      live?.onState((now) => {
         setConnected(now);
         reload(); // the session may have ended
       }),
@@ -88,7 +90,7 @@ function Known({ place, me, error, connected, onFind }: { place: Place; me?: Me;
   return (
     <Shell
       side={<Side place={place} me={me} overview={overview.data} />}
-      top={<Top crumbs={crumbs(place)} connected={connected} onFind={onFind} />}
+      top={<Top place={place} crumbs={crumbs(place)} connected={connected} onFind={onFind} />}
     >
       {!connected && me && (
         <p role="status" class="alert waiting">
@@ -233,6 +235,8 @@ function Content({ place, me }: { place: Place; me: Me }) {
 }
 
 const root = document.getElementById('app');
-if (root) {
+if (root && isFleet) {
+  void import('./fleet/app').then(({ Fleet }) => render(<Fleet />, root));
+} else if (root) {
   render(<App />, root);
 }

@@ -1,13 +1,15 @@
-import { CircleHelp, GitCompareArrows, LifeBuoy, LucideIcon, RefreshCw } from 'lucide-preact';
+import { CircleHelp, CirclePause, DoorOpen, GitCompareArrows, LifeBuoy, LucideIcon, Package, RefreshCw } from 'lucide-preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { act, get, Item, Page } from './api';
+import { act, ChangePage, ChangeSet, get, ImagePage, Item, Page, WorkloadImage } from './api';
 import { Icon, KindIcon } from './icons';
-import { objectPath } from './parts';
+import { objectPath, shortRevision } from './parts';
+import { Command, commandOf } from './command';
 import { go } from './router';
 import { more, pages } from './shell';
 
 const searchDelay = 150; // milliseconds after a key
 const found = 8; // objects listed
+const others = 4; // commits and images listed
 
 interface Choice {
   text: string;
@@ -22,27 +24,36 @@ export function Palette({ onClose, onSaid }: { onClose: () => void; onSaid: (tex
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState('');
   const [items, setItems] = useState<Item[]>([]);
+  const [commits, setCommits] = useState<ChangeSet[]>([]);
+  const [images, setImages] = useState<WorkloadImage[]>([]);
   const [at, setAt] = useState(0);
   useEffect(() => dialog.current?.showModal(), []);
-  const words = text.trim().replace(/^reconcile\s+/i, '');
+  const command = commandOf(text);
+  const words = command.words;
   useEffect(() => {
+    setCommits([]);
+    setImages([]);
     if (!words) {
       setItems([]);
       return;
     }
     const control = new AbortController();
     const timer = window.setTimeout(() => {
-      get<Page>(`items?limit=${found}&q=${encodeURIComponent(words)}`, control.signal).then(
-        (page) => setItems(page.items),
-        () => {}, // the entries that need no search stay
-      );
+      const q = encodeURIComponent(words);
+      const none = () => {}; // the entries that need no search stay
+      get<Page>(`items?limit=${found}&q=${q}${command.kinds.map((k) => '&kind=' + k).join('')}`, control.signal).then((page) => setItems(page.items), none);
+      if (!command.action) {
+        get<ChangePage>(`changes?limit=${others}&q=${q}`, control.signal).then((page) => setCommits(page.changes), none);
+        get<ImagePage>(`images?limit=${others}&q=${q}`, control.signal).then((page) => setImages(page.images), none);
+      }
     }, searchDelay);
     return () => {
       window.clearTimeout(timer);
       control.abort();
     };
-  }, [words]);
-  const all = choices(text.trim(), words, items, onSaid);
+  }, [words, command.action]);
+  const all = choices(text.trim(), command, items, onSaid);
+  all.push(...commits.filter((c) => c.subject).map(ofCommit), ...images.map(ofImage));
   const chosen = Math.min(at, all.length - 1);
   const run = (c?: Choice) => {
     onClose();
@@ -62,7 +73,7 @@ export function Palette({ onClose, onSaid }: { onClose: () => void; onSaid: (tex
     <dialog ref={dialog} class="palette" aria-label="Search and commands" onClose={onClose}
       onClick={(e) => e.target === dialog.current && onClose()}>
       <input role="combobox" aria-expanded="true" aria-controls="palette-list" aria-activedescendant={`choice-${chosen}`}
-        aria-label="Search" autoFocus maxLength={500} placeholder="An object, commit, image or reason; reconcile web" value={text}
+        aria-label="Search" autoFocus maxLength={500} placeholder="An object, commit, image or reason; reconcile web, open gate release" value={text}
         onInput={(e) => {
           setText(e.currentTarget.value);
           setAt(0);
@@ -81,13 +92,13 @@ export function Palette({ onClose, onSaid }: { onClose: () => void; onSaid: (tex
 }
 
 // choices returns what a text offers, the most likely first.
-function choices(text: string, words: string, items: Item[], onSaid: (text: string) => void): Choice[] {
+function choices(text: string, command: Command, items: Item[], onSaid: (text: string) => void): Choice[] {
   const all: Choice[] = [];
-  const reconciles = words !== text; // "reconcile web"
+  const { action, words } = command;
   for (const i of items) {
-    all.push(reconciles ? reconcile(i, onSaid) : { text: i.name, hint: `${i.namespace} · ${i.kind} · ${i.state}`, kind: i.kind, run: () => go(objectPath(i.id)) });
+    all.push(action ? toAct(action, i, onSaid) : { text: i.name, hint: `${i.namespace} · ${i.kind} · ${i.state}`, kind: i.kind, run: () => go(objectPath(i.id)) });
   }
-  if (words && !reconciles) {
+  if (words && !action) {
     all.push(
       { text: `Why is ${words} not live?`, hint: 'ask', icon: CircleHelp, run: () => go('/why?q=' + encodeURIComponent(words)) },
       { text: `Changes with ${words}`, hint: 'commits', icon: GitCompareArrows, run: () => go('/changes?q=' + encodeURIComponent(words)) },
@@ -99,23 +110,38 @@ function choices(text: string, words: string, items: Item[], onSaid: (text: stri
   }
   const like = text.toLowerCase();
   for (const p of [...pages, ...more]) {
-    if (!reconciles && p.name.toLowerCase().includes(like)) {
+    if (!action && p.name.toLowerCase().includes(like)) {
       all.push({ text: p.name, hint: `page · g ${p.key}`, icon: p.icon, run: () => go(p.to) });
     }
   }
   return all;
 }
 
-function reconcile(i: Item, onSaid: (text: string) => void): Choice {
+// toAct does what a command says: at once what needs no more words, else by the dialog on the page of the object.
+function toAct(action: string, i: Item, onSaid: (text: string) => void): Choice {
+  const verb = action[0]?.toUpperCase() + action.slice(1);
+  const asks = action !== 'reconcile' && action !== 'retry' && action !== 'resume';
   return {
-    text: `Reconcile ${i.name}`,
+    text: `${verb} ${i.name}`,
     hint: `${i.namespace} · ${i.kind}`,
-    icon: RefreshCw,
+    icon: { open: DoorOpen, suspend: CirclePause }[action] ?? RefreshCw,
     run: () => {
-      act(i.id, 'reconcile', {}).then(
-        () => onSaid(`A reconcile of ${i.id} is requested.`),
+      if (asks) {
+        go(`${objectPath(i.id)}?ask=${action}`);
+        return;
+      }
+      act(i.id, action, {}).then(
+        () => onSaid(`${verb} of ${i.id} is requested.`),
         (e: Error) => onSaid(`${i.id}: ${e.message}`),
       );
     },
   };
+}
+
+function ofCommit(c: ChangeSet): Choice {
+  return { text: c.subject ?? '', hint: `commit · ${shortRevision(c.revision)}`, icon: GitCompareArrows, run: () => go('/changes?q=' + encodeURIComponent(c.revision)) };
+}
+
+function ofImage(i: WorkloadImage): Choice {
+  return { text: i.image + ':' + i.runs, hint: `image · ${i.workload}`, icon: Package, run: () => go('/images?q=' + encodeURIComponent(i.image)) };
 }

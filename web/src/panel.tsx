@@ -1,10 +1,10 @@
 import { ScrollText, X } from 'lucide-preact';
-import { Foreign, Node, Resource } from './api';
+import { Drift, Foreign, Node, path, Resource } from './api';
 import { Conditions, Events } from './conditions';
 import { useData } from './hooks';
 import { Icon, KindIcon } from './icons';
 import { logsPath } from './pages/logs';
-import { Ago, Empty, Loading, ObjectLink, Pill, Tabs, YAMLText } from './parts';
+import { Ago, Empty, Loading, ObjectLink, Outside, Pill, Revision, Tabs, YAMLText } from './parts';
 import { Link } from './router';
 import { flat, idOf, stateOf } from './tree';
 import { WorkloadAction, workloadActions } from './workload';
@@ -98,7 +98,7 @@ function More({ node }: { node: Node }) {
           { name: 'Conditions', show: () => <Conditions of={data.conditions} /> },
           { name: 'Events', count: data.events.length, show: () => <Events of={data.events} error={data.eventError} /> },
           { name: 'Manifest', show: () => <Manifest name={node.name} of={data} /> },
-          { name: 'Not from git', count: data.foreign.length, show: () => <NotFromGit of={data} /> },
+          { name: 'Diff', count: data.foreign.length, show: () => <NotFromGit of={data} node={node} /> },
         ]}
       />
     </div>
@@ -119,8 +119,29 @@ function Manifest({ name, of }: { name: string; of: Resource }) {
   );
 }
 
-// NotFromGit lists what differs from git: fields that others set or changed.
-function NotFromGit({ of }: { of: Resource }) {
+// NotFromGit lists what differs from git: fields that others set or changed, with what git declares once it is rendered.
+function NotFromGit({ of, node }: { of: Resource; node: Node }) {
+  return of.appliedBy && /^(Kustomization|HelmRelease)\//.test(of.appliedBy) ? <WithGit of={of} node={node} by={of.appliedBy} /> : <Fields of={of} />;
+}
+
+function WithGit({ of, node, by }: { of: Resource; node: Node; by: string }) {
+  const q = new URLSearchParams({ group: node.group ?? '', kind: node.kind, namespace: node.namespace ?? '', name: node.name });
+  const { data, error } = useData<Drift>(`objects/${path(by)}/drift?${q.toString()}`, (c) => c.id === by);
+  const known = data?.objects[0];
+  return (
+    <>
+      <Fields of={data ? { ...of, foreign: known?.fields ?? [] } : of} />
+      <GitNote of={data} error={error} />
+      {known?.file && (
+        <p>
+          {known.page ? <Outside to={known.page}>{known.file}</Outside> : <code>{known.file}</code>}
+        </p>
+      )}
+    </>
+  );
+}
+
+function Fields({ of }: { of: Resource }) {
   if (!of.declared) {
     return <Empty>No controller of Sluice declares fields of this object.</Empty>;
   }
@@ -130,19 +151,40 @@ function NotFromGit({ of }: { of: Resource }) {
   return <ForeignFields of={of.foreign} />;
 }
 
-// ForeignFields lists fields that others than the controllers set.
+// GitNote says of which revision git's values are, or why they are not known.
+export function GitNote({ of, error }: { of?: Drift; error?: Error }) {
+  const why = error?.message ?? of?.gitError;
+  return why ? (
+    <p class="quiet">Git's values are not shown: {why}</p>
+  ) : of?.git ? (
+    <p class="quiet">
+      Git's values are those of <Revision of={of.git} />
+    </p>
+  ) : null;
+}
+
+// ForeignFields lists fields that others than the controllers set or removed: what the cluster has, and what git declares.
 export function ForeignFields({ of }: { of: Foreign[] }) {
   return (
     <ul class="plain rows">
       {of.map((f) => (
         <li key={f.path + f.manager}>
-          <code>{f.path}</code>
           <div class="line">
-            <code>{f.value}</code>
-            <span class="quiet">
-              set by {f.manager} {f.at && <Ago at={f.at} />}
+            <code class="long">{f.path}</code>
+            <span class="quiet end">
+              {f.value === undefined ? 'removed' : `set by ${f.manager ?? ''}`} {f.at && <Ago at={f.at} />}
             </span>
           </div>
+          <dl class="sides">
+            <div class="removed">
+              <dt>git</dt>
+              <dd>{f.git === undefined ? <span class="quiet">not declared, or not known</span> : <code>{f.git}</code>}</dd>
+            </div>
+            <div class="added">
+              <dt>live</dt>
+              <dd>{f.value === undefined ? <span class="quiet">the cluster does not have it</span> : <code>{f.value}</code>}</dd>
+            </div>
+          </dl>
         </li>
       ))}
     </ul>

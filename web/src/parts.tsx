@@ -1,8 +1,8 @@
-import { base } from './base';
 import { CircleCheck, LucideIcon } from 'lucide-preact';
 import { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Counts, Failure, Item, path, State, states } from './api';
+import { base } from './base';
 import { useNow } from './hooks';
 import { Icon, KindIcon, StateIcon } from './icons';
 import { codes } from './inline';
@@ -227,7 +227,7 @@ export function plural(n: number, one: string, many = one + 's'): string {
 // LogInElsewhere leads to the login in another tab, so that this one keeps what was typed.
 export function LogInElsewhere() {
   return (
-    <a href={base + '/'} target="_blank" rel="noopener">
+    <a href={base.pages + '/'} target="_blank" rel="noopener">
       Log in in another tab.
     </a>
   );

@@ -1,15 +1,15 @@
 import { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { base, inBase } from './base';
+import { base, inside } from './base';
 
 const changed = 'sluice:navigate';
 
 // go shows another page without loading the document again.
 export function go(to: string, replace = false) {
   if (replace) {
-    history.replaceState(null, '', base + to);
+    history.replaceState(null, '', base.pages + to);
   } else {
-    history.pushState(null, '', base + to);
+    history.pushState(null, '', base.pages + to);
   }
   window.dispatchEvent(new Event(changed));
 }
@@ -21,7 +21,7 @@ export interface Place {
 
 // usePlace returns the current address.
 export function usePlace(): Place {
-  const read = () => ({ path: inBase(location.pathname), query: new URLSearchParams(location.search) });
+  const read = () => ({ path: inside(location.pathname, base.pages), query: new URLSearchParams(location.search) });
   const [place, setPlace] = useState(read);
   useEffect(() => {
     const update = () => setPlace(read());
@@ -38,6 +38,9 @@ export function usePlace(): Place {
 // setQuery changes parameters of the address; an empty value removes one.
 export function setQuery(place: Place, values: Record<string, string>) {
   const query = new URLSearchParams(place.query);
+  if (values.namespace !== undefined) {
+    sessionStorage.setItem(namespaceKey, values.namespace);
+  }
   for (const [key, value] of Object.entries(values)) {
     if (value) {
       query.set(key, value);
@@ -47,6 +50,22 @@ export function setQuery(place: Place, values: Record<string, string>) {
   }
   const text = query.toString();
   go(place.path + (text ? '?' + text : ''), true);
+}
+
+const namespaceKey = 'sluice-namespace';
+
+// withNamespace are the pages that show one namespace on request.
+const withNamespace = ['/applications', '/objects', '/workloads', '/graph', '/changes', '/images'];
+
+// keptNamespace returns the namespace that was chosen last, which stays from page to page in this tab.
+export function keptNamespace(): string {
+  return sessionStorage.getItem(namespaceKey) ?? '';
+}
+
+// scoped returns the address of a page with the namespace that was chosen last.
+export function scoped(to: string): string {
+  const namespace = withNamespace.includes(to) ? keptNamespace() : '';
+  return namespace ? `${to}?namespace=${encodeURIComponent(namespace)}` : to;
 }
 
 type LinkProps = { to: string; children: ComponentChildren } & Omit<JSX.HTMLAttributes<HTMLAnchorElement>, 'href'>;
@@ -62,7 +81,7 @@ export function Link({ to, children, ...rest }: LinkProps) {
     window.scrollTo(0, 0);
   };
   return (
-    <a {...rest} href={base + to} onClick={onClick}>
+    <a {...rest} href={base.pages + to} onClick={onClick}>
       {children}
     </a>
   );

@@ -1,14 +1,14 @@
-import { base } from './base';
 import {
   Boxes, CircleHelp, GitCompareArrows, GitPullRequest, LayoutDashboard, LifeBuoy, List, LogOut, LucideIcon, Package, Rocket, ScrollText, Search, Server, ShieldCheck, SunMoon,
-  Waypoints,
+  Waypoints, X,
 } from 'lucide-preact';
 import { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { logOut, Me, Overview } from './api';
+import { base } from './base';
 import { Icon } from './icons';
 import { Dialog, initials, plural } from './parts';
-import { Link, Place } from './router';
+import { keptNamespace, Link, Place, scoped, setQuery } from './router';
 import { applyTheme, chosenTheme, Theme } from './theme';
 
 export interface PageName {
@@ -48,6 +48,7 @@ function counts(data?: Overview): Record<string, [number, string]> {
   const total = applications.reduce((n, g) => n + Object.values(g.counts).reduce((a, b) => a + b, 0), 0);
   return {
     '/applications': [total, plural(total, 'application')],
+    '/': [data?.problems.length ?? 0, plural(data?.problems.length ?? 0, 'cause of failures', 'causes of failures')],
     '/gates': [data?.atGates ?? 0, plural(data?.atGates ?? 0, 'change waits', 'changes wait')],
   };
 }
@@ -65,7 +66,7 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
         <div class="place" title={`Sluice ${me.version}`}>
           <Icon of={Server} />
           <span>
-            <strong>{me.cluster || 'this cluster'}</strong>
+            <strong>{base.cluster ?? (me.cluster || 'this cluster')}</strong>
             <small>
               {me.kubernetes ? `${me.kubernetes} · ` : ''}
               {plural(count['/applications']?.[0] ?? 0, 'app')}
@@ -73,11 +74,16 @@ export function Side({ place, me, overview }: { place: Place; me?: Me; overview?
           </span>
         </div>
       )}
+      {base.cluster && (
+        <a class="button" href="/">
+          <Icon of={Server} /> All clusters
+        </a>
+      )}
       <nav aria-label="Pages">
         {(me?.reviews ? [...pages, reviews] : pages).map((p) => {
           const [n, words] = count[p.to] ?? [0, ''];
           return (
-            <Link to={p.to} title={words || undefined} aria-current={isAt(place, p.to) ? 'page' : undefined}>
+            <Link to={scoped(p.to)} title={words || undefined} aria-current={isAt(place, p.to) ? 'page' : undefined}>
               <Icon of={p.icon} size={18} />
               <span class="word">{p.name}</span>
               {n > 0 && (
@@ -110,7 +116,7 @@ function User({ me }: { me: Me }) {
   const leave = async () => {
     try {
       await logOut();
-      location.assign(base + '/');
+      location.assign(base.pages + '/');
     } catch (e) {
       setError(e as Error);
     }
@@ -124,6 +130,7 @@ function User({ me }: { me: Me }) {
         </div>
         <span>
           <strong title={me.user}>{me.user}</strong>
+          {!!me.groups?.length && <small title={me.groups.join('\n')}>{me.groups.length === 1 ? me.groups[0] : plural(me.groups.length, 'group')}</small>}
           <small>Sluice {me.version}</small>
         </span>
         <div class="end">
@@ -141,7 +148,7 @@ function User({ me }: { me: Me }) {
 
 const next: Record<Theme, Theme> = { system: 'light', light: 'dark', dark: 'system' };
 
-function ThemeSwitch() {
+export function ThemeSwitch() {
   const [theme, setTheme] = useState(chosenTheme());
   const change = () => {
     applyTheme(next[theme]);
@@ -155,7 +162,8 @@ function ThemeSwitch() {
 }
 
 // Top is the bar above the page: where it is, the search, and whether what is shown is live.
-export function Top({ crumbs, connected, onFind }: { crumbs: [string, string?][]; connected: boolean; onFind: () => void }) {
+export function Top({ crumbs, connected, onFind, place }: { crumbs: [string, string?][]; connected: boolean; onFind: () => void; place: Place }) {
+  const namespace = keptNamespace();
   return (
     <header class="top">
       <nav class="crumbs" aria-label="Path">
@@ -166,6 +174,12 @@ export function Top({ crumbs, connected, onFind }: { crumbs: [string, string?][]
           </>
         ))}
       </nav>
+      {namespace && (
+        <button class="chip" title={`Pages show namespace ${namespace}. Show all namespaces`} onClick={() => setQuery(place, { namespace: '' })}>
+          {namespace} <Icon of={X} size={13} />
+          <span class="visually-hidden">Show all namespaces</span>
+        </button>
+      )}
       <button class="find" onClick={onFind}>
         <Icon of={Search} />
         <span>Search or ask: a commit, image, app, reason…</span>

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"mime"
 	"net"
 	"net/http"
@@ -46,7 +47,9 @@ type Access interface {
 type Server struct {
 	Hub    *Hub
 	Access Access
-	Pages  http.Handler // that show the UI of clusters; nil if there are none
+	// Pages is the front end; nil if only the API is served. IsSecure is true if browsers reach the hub by HTTPS.
+	Pages    fs.FS
+	IsSecure bool
 
 	once    sync.Once
 	reports chan struct{}
@@ -100,9 +103,7 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	if s.Pages != nil {
-		for _, pattern := range []string{"GET /clusters/", "GET /assets/", "GET /icon.svg"} {
-			mux.Handle(pattern, s.Pages)
-		}
+		return s.withPages(mux)
 	}
 	return mux
 }

@@ -14,6 +14,7 @@ const (
 	GateOf    Relation = "gate"
 	Applied   Relation = "applied"
 	DependsOn Relation = "dependsOn"
+	Notifies  Relation = "notifies" // events go from an object to an Alert, and from there to a Provider
 )
 
 // Edge connects two nodes, in the direction in which a change travels.
@@ -76,6 +77,12 @@ func edgesOf(items []*Item) []Edge {
 		}
 		for _, d := range i.DependsOn {
 			edges = append(edges, Edge{From: d, To: i.ID, Relation: DependsOn})
+		}
+		for _, w := range i.Watches {
+			edges = append(edges, Edge{From: w, To: i.ID, Relation: Notifies})
+		}
+		if i.Provider != "" {
+			edges = append(edges, Edge{From: i.ID, To: i.Provider, Relation: Notifies})
 		}
 		if i.AppliedBy != "" && i.AppliedBy != i.ID {
 			edges = append(edges, Edge{From: i.AppliedBy, To: i.ID, Relation: Applied})

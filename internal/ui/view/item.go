@@ -87,6 +87,8 @@ type Item struct {
 	Cluster    string    `json:"cluster,omitempty"`   // of what deploys to another one, by its credentials
 	AppliedBy  string    `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
 	Triggers   []string  `json:"triggers,omitempty"`  // IDs of what a Receiver asks to reconcile
+	Watches    []string  `json:"watches,omitempty"`   // IDs of objects that an Alert names; not those that it selects
+	Provider   string    `json:"provider,omitempty"`  // ID of the Provider of an Alert
 	Objects    int       `json:"objects,omitempty"`   // number of objects in its inventory
 	Subject    string    `json:"subject,omitempty"`   // first line of the commit message
 	Author     string    `json:"author,omitempty"`    // of the commit
@@ -221,6 +223,16 @@ func (i *Item) setRelations(o reconcile.Object) {
 	}
 }
 
+// setAlert records where the events of an Alert come from and go to.
+func (i *Item) setAlert(o *notificationv1.Alert) {
+	i.Provider = ID(notificationv1.ProviderKind, o.Namespace, o.Spec.ProviderRef.Name)
+	for _, s := range o.Spec.EventSources {
+		if s.Name != "*" && s.Name != "" && len(i.Watches) < maxRefs {
+			i.Watches = append(i.Watches, ID(s.Kind, cmp.Or(s.Namespace, o.Namespace), s.Name))
+		}
+	}
+}
+
 // setLabels records the first labels by key, without those that say what applied the object.
 func (i *Item) setLabels(all map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -329,6 +341,8 @@ func (i *Item) setContent(o reconcile.Object) {
 		i.setImages(o.Spec.Images)
 	case *gatingv1.Gate:
 		i.Gate = gateOf(o)
+	case *notificationv1.Alert:
+		i.setAlert(o)
 	case *notificationv1.Receiver:
 		i.Triggers = triggersOf(o)
 	}

@@ -31,13 +31,41 @@ export async function open(browser, options = {}) {
   page.faults = [];
   page.on('pageerror', (e) => page.faults.push(String(e)));
   page.on('request', (r) => {
-    if (new URL(r.url()).origin !== new URL(world.address).origin) {
+    if (![world.address, world.reviews, world.hub].some((a) => a && new URL(r.url()).origin === new URL(a).origin)) {
       page.faults.push(`request to another host: ${r.url()}`);
     }
   });
   await page.goto(await step('address'));
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   return page;
+}
+
+// logInToHub opens the clusters of the hub.
+export async function logInToHub(page) {
+  await page.goto(world.hub);
+  await page.getByLabel('Token of a ServiceAccount').fill(world.hubToken);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Clusters' }).waitFor();
+}
+
+// visit opens a page of the list below. Those of reviews are of another server, with a login of its own.
+export async function visit(page, { path, has, isReview, isHub }) {
+  if (isHub) {
+    if (!page.knowsHub) {
+      await logInToHub(page);
+      page.knowsHub = true;
+    }
+    await page.goto(new URL(path, world.hub).href);
+    await page.getByText(has).first().waitFor({ state: 'attached' });
+    return;
+  }
+  if (isReview && !page.knowsReviews) {
+    await page.goto(world.reviews);
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+    page.knowsReviews = true;
+  }
+  await page.goto(new URL(path, isReview ? world.reviews : world.address).href);
+  await page.getByText(has).first().waitFor({ state: 'attached' });
 }
 
 // close checks what must hold on every page, and closes its context.
@@ -78,7 +106,7 @@ export const pages = [
   { name: 'overview', path: '/', has: 'legacy' },
   { name: 'graph', path: `/graph?root=${encodeURIComponent('GitRepository/shop/app')}`, has: 'checkout' },
   { name: 'groups', path: '/applications?by=source', has: 'GitRepository/shop/app' },
-  { name: 'not-from-git', path: object('Kustomization/shop/web') + '?tab=Not+from+git', has: 'as in git' },
+  { name: 'diff', path: object('Kustomization/shop/web') + '?tab=Diff', has: 'as in git' },
   { name: 'application-logs', path: object('Kustomization/shop/worker') + '?tab=Logs', has: 'order taken' },
   { name: 'graph-table', path: '/graph?as=table', has: 'source: GitRepository/shop/app' },
   { name: 'applications', path: '/applications', has: 'payments' },
@@ -97,6 +125,13 @@ export const pages = [
   { name: 'logs-choose', path: '/logs', has: 'worker' },
   { name: 'clusters', path: '/clusters', has: 'does not answer' },
   { name: 'explain', path: '/explain?q=SLU-1101', has: 'GitOperationFailed' },
+  { name: 'reviews', path: '/reviews', has: 'app #1', isReview: true },
+  { name: 'review', path: '/reviews/app/1', has: 'worker:2.5.0', isReview: true },
+  { name: 'fleet', path: '/', has: 'edge-003', isHub: true },
+  { name: 'fleet-table', path: '/?as=table&by=stage', has: 'edge-003', isHub: true },
+  { name: 'fleet-commits', path: '/commits', has: 'Raise the limits', isHub: true },
+  { name: 'fleet-gates', path: '/gates', has: 'Review in the cluster', isHub: true },
+  { name: 'fleet-cluster', path: '/summary/edge-003', has: 'only its summary', isHub: true },
   { name: 'not-found', path: '/nothing', has: 'There is no such page' },
   { name: 'object-not-found', path: object('Kustomization/shop/nothing'), has: 'not found' },
 ];

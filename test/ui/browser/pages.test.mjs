@@ -1,7 +1,7 @@
 // Every page: its content, accessibility in light and dark, HTML in names and messages, 360 px, keyboard, screenshots.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { checkAccessibility, close, eventually, launch, object, open, pages, world } from './lib.mjs';
+import { checkAccessibility, close, eventually, launch, object, open, pages, visit, world } from './lib.mjs';
 
 let browser;
 before(async () => (browser = await launch()));
@@ -11,8 +11,7 @@ for (const scheme of ['light', 'dark']) {
   test(`every page is accessible in ${scheme}`, async () => {
     const page = await open(browser, { colorScheme: scheme });
     for (const p of pages) {
-      await page.goto(new URL(p.path, world.address).href);
-      await page.getByText(p.has).first().waitFor({ state: 'attached' });
+      await visit(page, p);
       await checkAccessibility(page, `${p.name}, ${scheme}`);
     }
     await close(page);
@@ -27,7 +26,7 @@ test(`every tab of an object is accessible in ${colorScheme} and shows its data`
     ['Events', 'ReconciliationSucceeded'],
     ['Resources', 'Pod'],
     ['History', 'main@sha1:'],
-    ['Not from git', 'as in git'],
+    ['Diff', 'as in git'],
     ['YAML', 'apiVersion: kustomize.toolkit.fluxcd.io/v1'],
     ['Conditions', 'Ready: True'],
   ]) {
@@ -143,8 +142,7 @@ for (const [width, height] of [
 // checkWidth fails if something of a page is wider than the window.
 async function checkWidth(page, width) {
   for (const p of pages) {
-    await page.goto(new URL(p.path, world.address).href);
-    await page.getByText(p.has).first().waitFor({ state: 'attached' });
+    await visit(page, p);
     const wide = await page.evaluate((width) => {
       if (document.documentElement.scrollWidth <= width) {
         return [];

@@ -1,7 +1,7 @@
 // Takes a picture of every page, for docs/ui.md and for the eye: on a desk in light, and in folders in dark, on a phone and
 // on a large screen. ../ui_test.go runs it before there are objects of hostile tenants.
 import { mkdirSync } from 'node:fs';
-import { launch, open, pages, world } from './lib.mjs';
+import { launch, open, pages, visit, world } from './lib.mjs';
 
 const looks = [
   { folder: '.', viewport: { width: 1440, height: 900 } },
@@ -17,8 +17,7 @@ for (const { folder, ...options } of looks) {
   mkdirSync(`${world.images}/${folder}`, { recursive: true });
   const page = await open(browser, options);
   for (const p of pages) {
-    await page.goto(new URL(p.path, world.address).href);
-    await page.getByText(p.has).first().waitFor({ state: 'attached' });
+    await visit(page, p);
     await page.getByText('Loading…').first().waitFor({ state: 'detached' });
     await page.evaluate(() => document.fonts.ready);
     await page.screenshot({ path: `${world.images}/${folder}/${p.name}.png` });

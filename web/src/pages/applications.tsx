@@ -2,7 +2,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { act, get, Group, Groups, Item, Me, Page, Past, State, states } from '../api';
 import { useData, useTitle } from '../hooks';
 import { KindIcon } from '../icons';
-import { Ago, Brief, Dot, Empty, Heading, Loading, objectPath, Pill, plural, Problem, Revision } from '../parts';
+import { Ago, Brief, Dialog, Dot, Empty, Heading, Loading, objectPath, Pill, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
 import { useWindowRows } from '../virtual';
 
@@ -73,6 +73,14 @@ function Filters({ place, kinds }: { place: Place; kinds: string[] }) {
       <label>
         Namespace
         <input class="narrow" value={place.query.get('namespace') ?? ''} onChange={(e) => setQuery(place, { namespace: e.currentTarget.value })} />
+      </label>
+      <label>
+        Sort by
+        <select value={place.query.get('order') ?? ''} onChange={(e) => setQuery(place, { order: e.currentTarget.value })}>
+          <option value="">name</option>
+          <option value="state">state, worst first</option>
+          <option value="changed">last change</option>
+        </select>
       </label>
       <GroupBy place={place} kinds={kinds} />
     </form>
@@ -194,11 +202,17 @@ function Pages({ first, query, kinds }: { first: Page; query: URLSearchParams; k
   );
 }
 
-// ForAll reconciles or resumes all chosen objects, and says what came of it.
+// ForAll reconciles, suspends or resumes all chosen objects, and says what came of it.
 function ForAll({ ids, onDone }: { ids: string[]; onDone: () => void }) {
   const [said, setSaid] = useState('');
-  const run = async (action: string) => {
-    const results = await Promise.allSettled(ids.map((id) => act(id, action, {})));
+  const [asks, setAsks] = useState(false);
+  const suspend = (e: SubmitEvent) => {
+    e.preventDefault();
+    setAsks(false);
+    void run('suspend', String(new FormData(e.currentTarget as HTMLFormElement).get('reason')));
+  };
+  const run = async (action: string, reason?: string) => {
+    const results = await Promise.allSettled(ids.map((id) => act(id, action, { reason })));
     const failed = results.find((r) => r.status === 'rejected');
     if (failed) {
       setSaid(String((failed as PromiseRejectedResult).reason.message));
@@ -210,7 +224,26 @@ function ForAll({ ids, onDone }: { ids: string[]; onDone: () => void }) {
     <>
       <strong>{ids.length} chosen</strong>
       <button onClick={() => void run('reconcile')}>Reconcile</button>
+      <button onClick={() => setAsks(true)}>Suspend</button>
       <button onClick={() => void run('resume')}>Resume</button>
+      {asks && (
+        <Dialog title={`Suspend ${plural(ids.length, 'object')}`} onClose={() => setAsks(false)}>
+          <form class="ask" onSubmit={suspend}>
+            <label>
+              Reason
+              <input name="reason" required maxLength={500} autoFocus />
+            </label>
+            <div class="buttons">
+              <button type="submit" class="primary">
+                Suspend
+              </button>
+              <button type="button" onClick={() => setAsks(false)}>
+                Cancel
+              </button>
+            </div>
+          </form>
+        </Dialog>
+      )}
       {said && <span role="alert">{said}</span>}
     </>
   );

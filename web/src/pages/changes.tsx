@@ -3,10 +3,13 @@ import { useState } from 'preact/hooks';
 import { ChangePage, ChangeSet, get, Item } from '../api';
 import { useData, useTitle } from '../hooks';
 import { Icon } from '../icons';
-import { Ago, Author, Dot, Heading, Loading, ObjectName, plural, Problem, Revision } from '../parts';
+import { Ago, Author, Dot, Heading, Loading, ObjectName, objectPath, plural, Problem, Revision } from '../parts';
 import { Link, Place, setQuery } from '../router';
+import { environments } from './environments';
 import { stateOf } from './overview';
 import { Risk } from './pending';
+
+const shownEnvironments = 8;
 
 // Changes lists what waits and what was changed, by revision.
 export function Changes({ place }: { place: Place }) {
@@ -25,7 +28,7 @@ export function Changes({ place }: { place: Place }) {
             maxLength={500}
             value={place.query.get('q') ?? ''}
             onInput={(e) => setQuery(place, { q: e.currentTarget.value })}
-            placeholder="commit, image, name, author"
+            placeholder="commit, image that it touches, name, author"
           />
         </label>
       </form>
@@ -83,6 +86,7 @@ function Change({ of: c }: { of: ChangeSet }) {
           <Link to={'/why?q=' + encodeURIComponent(c.revision)}>why is it not live?</Link>
         </span>
       </header>
+      <Environments of={c} />
       <div class="grid three pad">
         <Items title="Waits" items={c.pending} count={c.pendingCount} pending />
         <Items title="Failed" items={c.failed} count={c.failedCount} />
@@ -90,6 +94,29 @@ function Change({ of: c }: { of: ChangeSet }) {
         <Items title="Applied by" items={c.live} count={c.liveCount} />
       </div>
     </section>
+  );
+}
+
+// Environments shows how far the revision is in each: a column each, with the worst state and the time of the last change.
+function Environments({ of: c }: { of: ChangeSet }) {
+  const all = environments(c);
+  if (all.length < 2) {
+    return null;
+  }
+  return (
+    <ul class="stages">
+      {all.slice(0, shownEnvironments).map((e) => (
+        <li key={e.name}>
+          <div class="line">
+            <Dot state={e.state} /> <strong class="long">{e.name}</strong>
+          </div>
+          <span class="quiet">
+            {e.words} <Ago at={e.at} />
+          </span>
+        </li>
+      ))}
+      {all.length > shownEnvironments && <li class="quiet">and {all.length - shownEnvironments} more</li>}
+    </ul>
   );
 }
 
@@ -106,7 +133,7 @@ function Items({ title, items, count, pending }: { title: string; items?: Item[]
         {items.map((i) => (
           <li class="line">
             <Dot state={i.state} /> <ObjectName id={i.id} /> {pending && <Risk level={i.risk} />}{' '}
-            {pending && i.image && <span class="quiet">{i.image}</span>}
+            {i.objects !== undefined && <Link to={objectPath(i.id) + '?tab=Diff'}>diff</Link>} {pending && i.image && <span class="quiet">{i.image}</span>}
           </li>
         ))}
       </ul>

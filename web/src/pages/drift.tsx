@@ -1,7 +1,7 @@
 import { Drift, path } from '../api';
 import { useData } from '../hooks';
 import { KindIcon } from '../icons';
-import { ForeignFields } from '../panel';
+import { ForeignFields, GitNote } from '../panel';
 import { Card, Empty, Loading, Pill, plural } from '../parts';
 
 // NotFromGit is what differs between git and the cluster, of all that an object applied.
@@ -17,8 +17,11 @@ export function NotFromGit({ id }: { id: string }) {
     data.omitted && `${plural(data.omitted, 'more object')} not read`,
   ];
   return (
-    <Card title="Not from git" extra={<span class="quiet">{extra.filter(Boolean).join(' · ')}</span>}>
-      <p class="quiet pad">Objects that are missing, and fields that others than the controllers set, by the managed fields of each object.</p>
+    <Card title="Live against git" extra={<span class="quiet">{extra.filter(Boolean).join(' · ')}</span>}>
+      <div class="quiet pad">
+        <p>Objects that are missing, and fields that others than the controllers set or removed.</p>
+        <GitNote of={data} />
+      </div>
       {data.objects.length === 0 && <Empty>{data.equal ? 'Everything is as git declares it.' : 'It applied no objects.'}</Empty>}
       <ul class="plain rows">
         {data.objects.map((o) => (

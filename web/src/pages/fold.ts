@@ -10,6 +10,9 @@ export interface Shown {
   made?: Node;
 }
 
+// clusterNode begins the IDs of clusters that objects deploy to.
+export const clusterNode = 'Cluster//';
+
 export interface Picture {
   nodes: Shown[];
   edges: Edge[];
@@ -26,6 +29,13 @@ function withObjects(data: Graph, trees: Map<string, Tree>): { nodes: Map<string
     nodes.set(id, { id });
   }
   const edges = [...data.edges];
+  for (const item of data.nodes) {
+    if (item.cluster) {
+      const id = clusterNode + item.cluster;
+      nodes.set(id, { id, made: { kind: 'Cluster', name: item.cluster, status: 'Unknown' } });
+      edges.push({ from: item.id, to: id, relation: 'applied' });
+    }
+  }
   const known = new Set(edges.map((e) => `${e.from} ${e.to}`));
   const add = (from: string, below: Node[] | undefined) => {
     for (const made of below ?? []) {

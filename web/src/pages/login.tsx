@@ -1,6 +1,6 @@
-import { inBase, server } from '../base';
 import { useEffect, useState } from 'preact/hooks';
 import { get, logIn, Methods } from '../api';
+import { base, inside } from '../base';
 import { useTitle } from '../hooks';
 import { Problem } from '../parts';
 
@@ -19,7 +19,7 @@ export function Login({ error }: { error?: Error }) {
   if (!methods.oidc && !methods.token) {
     return <Problem error={error} />;
   }
-  const here = inBase(location.pathname) + location.search;
+  const here = inside(location.pathname, base.pages) + location.search;
   const submit = async (e: SubmitEvent) => {
     e.preventDefault();
     const form = e.currentTarget as HTMLFormElement;
@@ -38,7 +38,7 @@ export function Login({ error }: { error?: Error }) {
       <p>You see and do what your rights in the cluster allow.</p>
       {methods.oidc && (
         <p>
-          <a class="button primary" href={server + '/login/oidc?next=' + encodeURIComponent(here)}>
+          <a class="button primary" href={base.api + '/login/oidc?next=' + encodeURIComponent(here)}>
             Log in with your organization
           </a>
         </p>

@@ -98,7 +98,7 @@ function Parts({ id, data, place, onDone }: { id: string; data: Detail; place: P
     parts.splice(3, 0, { name: 'Values', show: () => <YAML text={values} /> });
   }
   if (makers.includes(data.item.kind) && data.item.objects) {
-    parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> }, { name: 'Not from git', show: () => <NotFromGit id={id} /> },
+    parts.unshift({ name: 'Resources', show: () => <Resources id={id} data={data} /> }, { name: 'Diff', show: () => <Differences id={id} data={data} /> },
       { name: 'Logs', show: () => <LogPage id={id} place={place} isPart /> });
   }
   if (data.item.kind === 'ResourceSet') {
@@ -228,13 +228,6 @@ function History({ id, data, onDone }: { id: string; data: Detail; onDone: () =>
   return (
     <Card title="History">
       <GoBackNote data={data} />
-      <Compare id={id} data={data} />
-      {data.item.kind === 'Kustomization' && (
-        <p class="quiet pad">
-          The cluster keeps no manifests of earlier revisions: the links compare the commits in git. What waits at a gate is compared with the
-          cluster.
-        </p>
-      )}
       <ul class="plain rows">
         {data.history.map((h, i) => (
           <li key={h.name + h.at}>
@@ -260,6 +253,23 @@ function History({ id, data, onDone }: { id: string; data: Detail; onDone: () =>
         ))}
       </ul>
     </Card>
+  );
+}
+
+// Differences are what differs: git from the cluster, and one revision from another. What waits stands below all tabs.
+function Differences({ id, data }: { id: string; data: Detail }) {
+  return (
+    <>
+      <NotFromGit id={id} />
+      {data.history.length > 1 && (
+        <Card title="Two revisions">
+          <Compare id={id} data={data} />
+          {data.item.kind === 'Kustomization' && (
+            <p class="quiet pad">The cluster keeps no manifests of earlier revisions: their commits are compared in git.</p>
+          )}
+        </Card>
+      )}
+    </>
   );
 }
 

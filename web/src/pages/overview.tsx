@@ -1,8 +1,9 @@
-import { ArrowRight, CircleHelp, GitCompareArrows, Shield } from 'lucide-preact';
-import { Change, ChangePage, ChangeSet, Group, Overview as Data, Page, Problem as Cause, State, states } from '../api';
+import { ArrowRight, CircleHelp, GitCompareArrows, RotateCw, Shield } from 'lucide-preact';
+import { useEffect, useState } from 'preact/hooks';
+import { act, Change, ChangePage, ChangeSet, Group, Overview as Data, Page, Problem as Cause, Processes, State, states } from '../api';
 import { Loaded, useData, useTitle } from '../hooks';
 import { Icon, KindIcon, StateIcon } from '../icons';
-import { Ago, Author, Brief, Card, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
+import { Ago, Author, Brief, Card, Dot, Empty, Health, Heading, Loading, ObjectLink, ObjectName, Pill, plural, Problem, Revision } from '../parts';
 import { Link } from '../router';
 import { Table } from './applications';
 
@@ -21,7 +22,10 @@ export function Overview({ loaded }: { loaded: Loaded<Data> }) {
         <>
           <Tiles data={data} />
           <div class="grid two">
-            <NeedsYou data={data} />
+            <div>
+              <NeedsYou data={data} />
+              <Controllers />
+            </div>
             <Deployments />
           </div>
           <Applications data={data} />
@@ -105,6 +109,7 @@ function Needed({ cause: { item, count, dependents } }: { cause: Cause }) {
         <Brief text={item.message} />
       </p>
       <div class="buttons">
+        <Retry id={item.id} />
         <Link to={'/why?q=' + encodeURIComponent(item.id)} class="button">
           <Icon of={CircleHelp} /> Why?
         </Link>
@@ -124,6 +129,87 @@ function Needed({ cause: { item, count, dependents } }: { cause: Cause }) {
         )}
       </div>
     </li>
+  );
+}
+
+// Retry lets the controllers try an object again at once, and says what came of the request.
+function Retry({ id }: { id: string }) {
+  const [said, setSaid] = useState('');
+  const retry = () => {
+    setSaid('Requested.');
+    act(id, 'retry', {}).catch((e: Error) => setSaid(e.message));
+  };
+  return (
+    <>
+      <button onClick={retry} disabled={said === 'Requested.'} aria-label={`Retry ${id}`}>
+        <Icon of={RotateCw} /> Retry
+      </button>
+      {said && (
+        <span role="status" class="quiet">
+          {said}
+        </span>
+      )}
+    </>
+  );
+}
+
+const processesInterval = 15_000; // milliseconds
+
+// Controllers are the processes that do all this: who leads, how many run, and what waits for them.
+function Controllers() {
+  const { data, error, reload } = useData<Processes>('processes', () => false);
+  useEffect(() => {
+    const timer = window.setInterval(reload, processesInterval);
+    return () => window.clearInterval(timer);
+  }, []);
+  if (!data) {
+    return (
+      <Card title="Controllers">
+        <div class="pad">
+          <Loading error={error} />
+        </div>
+      </Card>
+    );
+  }
+  return (
+    <Card title="Controllers">
+      <dl class="facts">
+        {data.deployments.map((d) => (
+          <>
+            <dt>{d.name}</dt>
+            <dd>
+              <Dot state={d.ready >= d.desired ? 'ready' : d.ready > 0 ? 'progressing' : 'failed'} /> {d.ready} of {plural(d.desired, 'replica')} ready
+            </dd>
+          </>
+        ))}
+        {data.leaders.map((l) => (
+          <>
+            <dt>{l.lease.startsWith('sluice-replica-') ? 'Replica' : 'Leader'}</dt>
+            <dd>
+              <Dot state={l.lost ? 'failed' : 'ready'} /> <span class="mono long">{l.holder}</span> <span class="quiet">{l.lost ? 'lost its Lease' : 'renewed'} <Ago at={l.renewed} /></span>
+            </dd>
+          </>
+        ))}
+        <dt>Last sync</dt>
+        <dd>{data.lastSync ? <Ago at={data.lastSync} /> : <span class="quiet">nothing was applied yet</span>}</dd>
+        <dt>Queue</dt>
+        <dd>
+          {data.queue ? `${data.queue.waiting} waiting, ${data.queue.working} in work` : <span class="quiet">{data.hidden.length ? 'hidden' : 'no pod of the controllers runs in this cluster'}</span>}
+        </dd>
+      </dl>
+      {data.hidden.length > 0 && (
+        <details class="pad">
+          <summary>
+            <Pill state="suspended">hidden</Pill> {plural(data.hidden.length, 'fact')}
+          </summary>
+          <ul class="quiet">
+            {data.hidden.map((h) => (
+              <li>{h}</li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </Card>
   );
 }
 

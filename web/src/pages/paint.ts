@@ -140,10 +140,10 @@ export function paint(c: CanvasRenderingContext2D, scene: Scene, theme: Theme, v
   }
 }
 
-const dashes: Record<string, number[]> = { dependsOn: [5, 4] };
+const dashes: Record<string, number[]> = { dependsOn: [5, 4], notifies: [2, 3] };
 
 function paintLines(c: CanvasRenderingContext2D, lines: Line[], theme: Theme, detailed: boolean) {
-  for (const relation of ['source', 'applied', 'dependsOn', 'gate']) {
+  for (const relation of ['source', 'applied', 'dependsOn', 'notifies', 'gate']) {
     const color = (relation === 'gate' ? theme.waiting : theme.edge) ?? '';
     const heads = new Path2D();
     c.beginPath();

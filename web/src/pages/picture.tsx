@@ -1,10 +1,13 @@
-import { base } from '../base';
+import { X } from 'lucide-preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Tree } from '../api';
-import { objectPath, Problem } from '../parts';
-import { go } from '../router';
+import { states, Tree } from '../api';
+import { base } from '../base';
+import { Icon, KindIcon } from '../icons';
+import { Panel } from '../panel';
+import { Brief, objectPath, Pill, Problem, Revision } from '../parts';
+import { go, Link } from '../router';
 import { themeChanged } from '../theme';
-import { Picture as Content, Shown, size } from './fold';
+import { clusterNode, Picture as Content, Shown, size } from './fold';
 import type { Layout } from './layout';
 import LayoutWorker from './layout.worker?worker';
 import { hit, paint, prepare, readableZoom, readTheme, Scene, seen, Theme, titleOf, View, visible } from './paint';
@@ -128,6 +131,7 @@ function Canvas(props: CanvasProps) {
   const { view, surface, content, at, request } = usePainter(scene);
   const [rest, setRest] = useState<View>();
   const settle = useRef(0);
+  const [chosen, setChosen] = useState<Shown>();
   const drag = useRef<{ x: number; y: number; startX: number; startY: number; moved: boolean } | null>(null);
   const move = (next: View) => {
     at.current = { ...next, zoom: Math.min(2, Math.max(0.1, next.zoom)) };
@@ -195,8 +199,8 @@ function Canvas(props: CanvasProps) {
       return;
     }
     const under = e.target === view.current || e.target === surface.current ? nodeAt(e) : undefined;
-    if (under && !under.made) {
-      go(objectPath(under.id));
+    if (under) {
+      setChosen(under);
     }
   };
   return (
@@ -205,7 +209,7 @@ function Canvas(props: CanvasProps) {
         <button class="small" onClick={fit}>Fit</button>
         <button class="small" onClick={() => zoomBy(1.2)}>Zoom in</button>
         <button class="small" onClick={() => zoomBy(1 / 1.2)}>Zoom out</button>
-        <span class="quiet">dashed: depends on; thick frames: gates</span>
+        <Legend />
       </div>
       <div
         ref={view}
@@ -240,7 +244,67 @@ function Canvas(props: CanvasProps) {
         </div>
         {rest && view.current && <Minimap layout={layout} rest={rest} width={view.current.clientWidth} height={view.current.clientHeight} onMove={move} />}
       </div>
+      {chosen && <Chosen key={chosen.id} of={chosen} onClose={() => setChosen(undefined)} />}
     </>
+  );
+}
+
+// Legend says what lines and colours mean.
+function Legend() {
+  return (
+    <span class="legend quiet">
+      <i class="edge" /> comes from <i class="edge dashed" /> depends on <i class="edge dotted" /> notifies <i class="edge guards" /> gate
+      {states.map((s) => (
+        <>
+          <span class={`dot ${s}`} aria-hidden="true" /> {s}
+        </>
+      ))}
+    </span>
+  );
+}
+
+// Chosen is the panel of a node: of an object that one of ours made, with what the cluster has; of ours, in short.
+function Chosen({ of, onClose }: { of: Shown; onClose: () => void }) {
+  if (of.made && !of.id.startsWith(clusterNode)) {
+    return <Panel node={of.made} onClose={onClose} />;
+  }
+  const i = of.item;
+  return (
+    <aside class="panel" aria-label={of.id} onKeyDown={(e) => e.key === 'Escape' && onClose()}>
+      <header>
+        <span class="tile-icon">
+          <KindIcon kind={i?.kind ?? 'Cluster'} />
+        </span>
+        <div>
+          <strong>{i?.name ?? of.made?.name ?? of.id}</strong>
+          <div class="quiet">{i ? `${i.kind} · ${i.namespace}` : of.made ? 'Cluster' : 'not there, or hidden from you'}</div>
+        </div>
+        <button class="ghost" aria-label="Close" onClick={onClose} ref={(b) => b?.focus()}>
+          <Icon of={X} />
+        </button>
+      </header>
+      {i && (
+        <dl class="facts">
+          <dt>State</dt>
+          <dd>
+            <Pill state={i.state} /> <Brief text={i.message} />
+          </dd>
+          {i.revision && (
+            <>
+              <dt>Revision</dt>
+              <dd>
+                <Revision of={i.revision} /> {i.subject}
+              </dd>
+            </>
+          )}
+        </dl>
+      )}
+      <div class="pad buttons">
+        <Link class="button" to={of.made ? '/clusters' : objectPath(of.id)}>
+          Open its page
+        </Link>
+      </div>
+    </aside>
   );
 }
 
@@ -327,7 +391,7 @@ function Target({ of }: { of: Shown }) {
         area // it has no page of its own
       ) : (
         <a
-          href={base + objectPath(of.id)}
+          href={base.pages + objectPath(of.id)}
           onClick={(e) => {
             e.preventDefault();
             go(objectPath(of.id));

@@ -129,10 +129,12 @@ function Facts({ of: d }: { of: Detail }) {
       </Card>
       {held.length > 0 && (
         <Card title="Gates that would hold it">
-          <ul class="plain pad">
+          <ul class="plain rows">
             {held.map(({ o, g }) => (
               <li>
-                <Link to={`/object/Gate/${g.gate}`}>{g.gate}</Link> holds {o.kind}/{o.namespace}/{o.name}: {needs(g)}
+                <p>
+                  <Link to={`/object/Gate/${g.gate}`}>{g.gate}</Link> holds {o.kind}/{o.namespace}/{o.name}: {needs(g)}
+                </p>
               </li>
             ))}
           </ul>
@@ -140,7 +142,7 @@ function Facts({ of: d }: { of: Detail }) {
       )}
       {images.length > 0 && (
         <Card title="Images">
-          <ul class="plain pad">
+          <ul class="plain rows">
             {images.map((i) => (
               <li title={i.of.join(', ')}>
                 <code>{i.name}</code> {i.exists === false ? <Pill state="failed">does not exist</Pill> : <span class="quiet">not known: {i.why}</span>}
@@ -151,7 +153,7 @@ function Facts({ of: d }: { of: Detail }) {
       )}
       {(d.schema ?? []).length > 0 && (
         <Card title="Schema errors">
-          <ul class="plain pad">
+          <ul class="plain rows">
             {d.schema?.map((p) => (
               <li>
                 <code>{p.object}</code> {p.message}

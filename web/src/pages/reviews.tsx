@@ -1,7 +1,7 @@
-import { server } from '../base';
 import { GitPullRequest } from 'lucide-preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, State } from '../api';
+import { base } from '../base';
 import { useTitle } from '../hooks';
 import { Ago, Dot, Empty, Heading, Loading, plural, Problem } from '../parts';
 import { Link, Place, setQuery } from '../router';
@@ -74,7 +74,7 @@ export function useReviews<T>(path: string): { data?: T; error?: Error } {
       }
     };
     void read();
-    const events = new EventSource(server + '/api/v1/reviews/stream');
+    const events = new EventSource(base.api + '/api/v1/reviews/stream');
     events.addEventListener('reviews', () => void read());
     return () => {
       control.abort();
