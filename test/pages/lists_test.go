@@ -17,7 +17,8 @@ import (
 var elsewhere = []string{"air-gap.md", "bootstrap.md", "migrate-from-flux.md"}
 
 // examples are the directories below examples, by the test that runs them.
-var examples = map[string]string{"istio": "TestDemo", "pipeline": "TestDemo", "promotion": "TestExampleOfPromotion",
+var examples = map[string]string{"istio": "TestDemo", "pipeline": "TestDemo", "renderers": "TestRenderersPage",
+	"promotion": "TestExampleOfPromotion",
 	"review": "TestExamplesOfPages", "preview-environments": "TestExamplesOfPages", "webapp": "TestDemo"}
 
 var (
