@@ -151,7 +151,7 @@ func (r *run) pushArtifact(ctx context.Context) error {
 	return r.pushTree(ctx, current, all, revision)
 }
 
-// current returns the files and the revision of the current artifact; none if there is no artifact.
+// current returns the files and the revision of the current artifact, or no files and nil.
 func (a *Artifact) current(ctx context.Context) (*artifact.Tree, *oci.Revision, error) {
 	revision, err := a.Repository.Resolve(ctx, oci.Reference{Tag: a.Tag})
 	var answer *transport.Error
@@ -213,7 +213,8 @@ func (r *run) sign(ctx context.Context, revision oci.Revision) error {
 		return nil
 	}
 	if err := a.Signer.Sign(ctx, at, a.Repository.WriteOptions()...); err != nil {
-		return failed("cannot sign %s", r.where()).Because(err).WithHint("Check that the login may push to the repository")
+		return failed("cannot sign %s", r.where()).Because(err).
+			WithHint("Check that the login may push to the repository")
 	}
 	r.Output.Done("signed %s", at.Name())
 	return nil

@@ -43,8 +43,8 @@ func TestBootstrapOCI(t *testing.T) {
 	checkNoDrift(t, c)
 
 	writeFile(t, filepath.Join(dir, "clusters/one/more.yaml"), app("app-of-a-push"))
-	push := append([]string{"push", "artifact", url + ":production", "--path", dir, "--source", "test", "--revision", "2"},
-		login...)
+	push := append([]string{"push", "artifact", url + ":production", "--path", dir, "--source", "test",
+		"--revision", "2"}, login...)
 	at(t, push...).wants(t, exitOK)
 	at(t, "reconcile", "source", "oci", cluster.DefaultNamespace, "--timeout", "20s").wants(t, exitFailed, "not signed")
 	// The next run signs what is there, and keeps its files without --dir.
