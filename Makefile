@@ -65,7 +65,7 @@ upgrade-test: build ## Run the older binary OLD, this build, and OLD again on th
 		go test -count=1 -timeout 30m -run TestUpgradeAndDowngrade ./test/e2e
 
 .PHONY: generate
-generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart, the kustomize base and the dashboards
+generate: ## Generate CRDs, deepcopy, RBAC, definitions of Kubernetes, the Helm chart, the kustomize base and the dashboards
 	$(TOOL) controller-gen object paths=./api/...
 	hack/joinmarkers .cache/api
 	cd .cache/api && go tool -modfile=$(CURDIR)/hack/tools/go.mod controller-gen crd:generateEmbeddedObjectMeta=false \
@@ -73,6 +73,7 @@ generate: ## Generate CRDs, deepcopy, RBAC, the Helm chart, the kustomize base a
 	rm -rf .cache/api
 	go run ./hack/unionversions config/crd api/older
 	$(TOOL) controller-gen rbac:roleName=sluice-controller paths=./internal/... output:rbac:artifacts:config=config/rbac
+	go run ./hack/openapi
 	go run ./hack/charts .
 	go run ./hack/dashboards config/monitoring/dashboards
 

@@ -62,6 +62,7 @@ var tested = map[string]pageTest{
 	"preview-environments.md sh":       {test: guides, blocks: 5},
 	"preview.md yml":                   {test: "internal/cli/preview_test.go:TestPreviewPage", blocks: 5},
 	"provider.md sh":                   {test: kinds, blocks: 1},
+	"renderers.md yml":                 {test: "internal/cli/render_test.go:TestRenderersPage", blocks: 1},
 	"review.md sh":                     {test: guides, blocks: 3},
 	"receiver.md sh":                   {test: kinds, blocks: 1},
 	"remote-clusters.md sh":            {test: guides, blocks: 4},

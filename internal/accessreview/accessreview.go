@@ -133,10 +133,23 @@ func (r *reader) MayRead(ctx context.Context, key artifact.Key) error {
 	return r.reviewer.mayGet(ctx, user, key)
 }
 
+// MayPublish returns nil if the owner of a token may write the status of the ExternalArtifact of a key, and so decide
+// about its artifact. Otherwise the error is [artifact.ErrUnauthenticated], [artifact.ErrForbidden], or that of the
+// review.
+func (r *Reviewer) MayPublish(ctx context.Context, token string, key artifact.Key) error {
+	user, err := r.User(ctx, token)
+	if err != nil {
+		return err
+	}
+	return r.may(ctx, user, request{verb: "patch", resource: resources[key.Kind], subresource: "status",
+		namespace: key.Namespace, name: key.Name})
+}
+
 // request is what a user may be allowed to do.
 type request struct {
 	verb            string
 	resource        schema.GroupResource
+	subresource     string
 	namespace, name string // empty: all
 	path            string // instead of a resource
 }
@@ -147,7 +160,8 @@ func (r request) spec() authorizationv1.SubjectAccessReviewSpec {
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: r.verb, Path: r.path}}
 	}
 	return authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.verb,
-		Group: r.resource.Group, Resource: r.resource.Resource, Namespace: r.namespace, Name: r.name}}
+		Group: r.resource.Group, Resource: r.resource.Resource, Subresource: r.subresource, Namespace: r.namespace,
+		Name: r.name}}
 }
 
 // right is the key of a cached SubjectAccessReview.

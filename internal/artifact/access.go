@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 )
 
 // Access decides who may read artifacts. Any error other than [ErrUnauthenticated] and [ErrForbidden] means that
@@ -49,8 +48,8 @@ func Identify(a Access, r *http.Request) (Reader, error) {
 	if a == nil {
 		return nil, nil
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+	token, ok := bearer(r)
+	if !ok {
 		return nil, ErrUnauthenticated
 	}
 	return a.Authenticate(r.Context(), token)

@@ -25,6 +25,8 @@ type Server struct {
 	Store  *Store
 	Access Access  // nil allows every client to read everything
 	Events *Events // nil disables the event stream
+	// Uploads accepts artifacts of programs; nil refuses all.
+	Uploads *Uploads
 	// Incomplete reports whether another replica may have artifacts that the store does not get; nil for never. Then
 	// only the file of an artifact's URL is served, as the store may have others that are not current.
 	Incomplete func() bool
@@ -42,6 +44,10 @@ func NewServer(s *Server) *http.Server {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.Uploads != nil && (r.Method == http.MethodPut || r.Method == http.MethodPost) {
+		s.Uploads.ServeHTTP(w, r)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)

@@ -1,6 +1,6 @@
-// Package bootstrap makes a cluster manage itself from a git repository: it commits the manifests of the controllers
-// and a sync, installs them, gives the cluster a login for the repository, and waits until the cluster reconciles
-// itself.
+// Package bootstrap makes a cluster manage itself from a git repository or an OCI artifact: it commits or pushes the
+// manifests of the controllers and a sync, installs them, gives the cluster a login, and waits until the cluster
+// reconciles itself.
 //
 // A bootstrap is a list of steps. Each step first looks what is done already, so that a run after a failure continues,
 // and a run without changes changes nothing.
@@ -32,8 +32,7 @@ const (
 
 // Options say what to bootstrap.
 type Options struct {
-	// Namespace of the controllers. It is also the name of the directory, of the GitRepository and of the
-	// Kustomization.
+	// Namespace of the controllers. It is also the name of the directory, of the source and of the Kustomization.
 	Namespace string
 	Path      string // of the cluster's directory in the repository; "" for the root, see [CleanPath]
 	Branch    string
@@ -49,7 +48,8 @@ type Options struct {
 	WithRemoteBases func() ([]byte, error)
 	Commit          CommitOptions
 	Repository      Repository
-	Login           Login // of the cluster
+	Artifact        *Artifact // in place of Repository, Branch and Commit; nil for a git repository
+	Login           Login     // of the cluster
 
 	// Install applies the objects of the controllers, and waits until they run.
 	Install       func(ctx context.Context, objects []*unstructured.Unstructured) error
@@ -97,7 +97,17 @@ var steps = []step{
 	{name: "cleanup", run: (*run).cleanUp},
 }
 
-// StepNames returns the names of the steps, in their order.
+// artifactSteps are the steps with an artifact in place of a repository.
+var artifactSteps = []step{
+	{name: "cluster", run: (*run).inspect},
+	{name: "push", run: (*run).pushArtifact},
+	{name: "install", run: (*run).install},
+	{name: "login", run: (*run).storeArtifactSecrets},
+	{name: "sync", run: (*run).applySync},
+	{name: "wait", run: (*run).wait},
+}
+
+// StepNames returns the names of the steps for a git repository, in their order.
 func StepNames() []string {
 	names := make([]string, len(steps))
 	for i, s := range steps {
@@ -130,7 +140,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	r := &run{Options: o, view: git.NewMirrors(dir).View(git.WriterPrefix + "bootstrap")}
-	for _, s := range steps {
+	all := steps
+	if o.Artifact != nil {
+		all = artifactSteps
+	}
+	for _, s := range all {
 		err := r.do(ctx, s)
 		if err == nil && o.AfterStep != nil {
 			err = o.AfterStep(s.name)
@@ -153,7 +167,7 @@ func (r *run) do(ctx context.Context, s step) error {
 }
 
 func (o *Options) check() error {
-	if err := git.CheckRef("refs/heads/" + o.Branch); err != nil {
+	if err := git.CheckRef("refs/heads/" + o.Branch); err != nil && o.Artifact == nil {
 		return failed("'%s' is not the name of a branch", o.Branch).WithHint("Set --branch to the name of a branch, " +
 			"such as main").Final()
 	}

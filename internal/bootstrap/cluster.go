@@ -17,7 +17,6 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/fault"
 )
@@ -47,7 +46,7 @@ func (r *run) inspect(ctx context.Context) error {
 	}
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Namespace}
 	k := &kustomizev1.Kustomization{}
-	source := &sourcev1.GitRepository{}
+	source := r.newSource()
 	secret := &corev1.Secret{}
 	for _, get := range []struct {
 		what string
@@ -55,7 +54,7 @@ func (r *run) inspect(ctx context.Context) error {
 		into client.Object
 	}{
 		{what: "Kustomization", key: key, into: k},
-		{what: "GitRepository", key: key, into: source},
+		{what: r.sourceKind(), key: key, into: source},
 		{what: "Secret", key: types.NamespacedName{Namespace: r.Namespace, Name: r.SecretName}, into: secret},
 	} {
 		err := r.Client.Get(ctx, get.key, get.into)
@@ -69,7 +68,7 @@ func (r *run) inspect(ctx context.Context) error {
 			r.state.secret = map[string][]byte{}
 		}
 	}
-	r.state.source, r.state.path, r.state.applied = source.Spec.URL, k.Spec.Path, k.Status.LastAppliedRevision
+	r.state.source, r.state.path, r.state.applied = urlOf(source), k.Spec.Path, k.Status.LastAppliedRevision
 	return r.checkPath()
 }
 
@@ -126,7 +125,7 @@ func (r *run) isRunning(ctx context.Context, objects []*unstructured.Unstructure
 	return true, nil
 }
 
-// applySync applies the GitRepository and the Kustomization as the Kustomization will apply them itself: with its field
+// applySync applies the source and the Kustomization as the Kustomization will apply them itself: with its field
 // manager and its labels, so that it finds nothing to change.
 func (r *run) applySync(ctx context.Context) error {
 	owner := apply.Owner{Group: kustomizev1.GroupVersion.Group, Namespace: r.Namespace, Name: r.Namespace}
@@ -152,8 +151,8 @@ func (r *run) applySync(ctx context.Context) error {
 		applied++
 	}
 	if applied != 2 {
-		return failed("directory '%s' of branch '%s' does not declare GitRepository and Kustomization '%s'", r.dir(),
-			r.Branch, r.Namespace).
+		return failed("directory '%s' of %s does not declare %s and Kustomization '%s'", r.dir(), r.where(),
+			r.sourceKind(), r.Namespace).
 			WithHint("Remove patches of %s that rename or delete them", KustomizationFile).Final()
 	}
 	return nil

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git"
@@ -42,12 +44,20 @@ func (r *run) tryCommit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.allowRemoteBases(ctx, base.Commit); err != nil {
+	if err := r.allowRemoteBasesOf(ctx, base.Commit); err != nil {
 		return err
 	}
-	edits, isNew, err := r.edits(base.Commit)
+	read, err := r.reader(base.Commit)
 	if err != nil {
 		return err
+	}
+	files, isNew, err := r.files(read)
+	if err != nil {
+		return err
+	}
+	var edits []git.Edit
+	for name, content := range files {
+		edits = append(edits, git.Edit{Path: name, Content: content})
 	}
 	hash, err := r.view.Commit(ctx, git.NewCommit{Parent: base.Commit, Edits: edits, Author: r.Commit.Author,
 		Message: r.message(isNew), Sign: r.Commit.Sign})
@@ -82,49 +92,59 @@ func (r *run) message(isNew bool) string {
 	return message
 }
 
-// edits returns the files to write. A kustomization file of people keeps what they added.
-func (r *run) edits(base plumbing.Hash) (edits []git.Edit, isNew bool, err error) {
+// files returns the files to write, by path. A kustomization file of people keeps what they added.
+func (r *run) files(read reader) (files map[string][]byte, isNew bool, err error) {
 	sync, err := r.syncManifests()
 	if err != nil {
 		return nil, false, err
 	}
-	name, existing, err := r.existing(base)
+	if err := r.checkParent(read); err != nil {
+		return nil, false, err
+	}
+	name, existing, err := readKustomization(read, r.dir())
 	if err != nil {
 		return nil, false, err
 	}
+	name = cmp.Or(name, KustomizationFile)
 	kustomization, err := withResources(existing, ComponentsFile, SyncFile)
 	if err != nil {
 		return nil, false, failed("file '%s' cannot be completed", path.Join(r.dir(), name)).Because(err).
-			WithHint("Correct the file in branch '%s', or remove it", r.Branch).Final()
+			WithHint("Correct the file in %s, or remove it", r.where()).Final()
 	}
-	for file, content := range map[string][]byte{ComponentsFile: r.Components, SyncFile: sync, name: kustomization} {
-		edits = append(edits, git.Edit{Path: path.Join(r.dir(), file), Content: content})
-	}
-	return edits, existing == nil, nil
+	return map[string][]byte{path.Join(r.dir(), ComponentsFile): r.Components, path.Join(r.dir(), SyncFile): sync,
+		path.Join(r.dir(), name): kustomization}, existing == nil, nil
 }
 
-// existing returns the name and the content of the kustomization file in the branch.
-func (r *run) existing(base plumbing.Hash) (name string, content []byte, err error) {
+// reader returns the content of a file, nil if it does not exist. It refuses what is not a regular file.
+type reader func(name string) ([]byte, error)
+
+var errNotRegular = errors.New("it is not a regular file")
+
+// reader returns the reader of a commit, or of an empty repository.
+func (r *run) reader(base plumbing.Hash) (reader, error) {
 	if base.IsZero() {
-		return KustomizationFile, nil, nil
+		return func(string) ([]byte, error) { return nil, nil }, nil
 	}
 	files, err := r.view.Files(base)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := r.checkParent(files); err != nil {
-		return "", nil, err
-	}
-	name, content, err = readKustomization(files, r.dir())
-	if name == "" {
-		name = KustomizationFile
-	}
-	return name, content, err
+	return func(name string) ([]byte, error) {
+		file, ok, err := files.Find(name)
+		if err != nil || !ok {
+			return nil, err
+		}
+		if !file.Regular {
+			return nil, errNotRegular
+		}
+		content, err := files.Read(file.Hash, maxFile)
+		if err == nil && content == nil {
+			err = fmt.Errorf("it has more than %d bytes", maxFile)
+		}
+		return content, err
+	}, err
 }
 
 // checkParent refuses a kustomization file in the cluster's directory that leaves out the manifests.
-func (r *run) checkParent(files *git.Files) error {
-	name, content, err := readKustomization(files, r.Path)
+func (r *run) checkParent(read reader) error {
+	name, content, err := readKustomization(read, r.Path)
 	if err != nil || name == "" {
 		return err
 	}
@@ -140,27 +160,20 @@ func (r *run) checkParent(files *git.Files) error {
 }
 
 // readKustomization returns the kustomization file of a directory; no name if there is none.
-func readKustomization(files *git.Files, dir string) (name string, content []byte, err error) {
+func readKustomization(read reader, dir string) (name string, content []byte, err error) {
 	for _, name := range kustomizationNames {
 		at := path.Join(dir, name)
-		file, ok, err := files.Find(at)
-		if err != nil || !ok {
-			if err != nil {
-				return "", nil, err
-			}
-			continue
-		}
-		if !file.Regular {
+		content, err := read(at)
+		if errors.Is(err, errNotRegular) {
 			return "", nil, failed("'%s' is not a regular file", at).WithHint("Replace it by a file and push, then " +
 				"run the command again").Final()
-		}
-		if content, err = files.Read(file.Hash, maxFile); err == nil && content == nil {
-			err = fmt.Errorf("it has more than %d bytes", maxFile)
 		}
 		if err != nil {
 			return "", nil, failed("cannot read file '%s'", at).Because(err).Final()
 		}
-		return name, content, nil
+		if content != nil {
+			return name, content, nil
+		}
 	}
 	return "", nil, nil
 }
@@ -174,19 +187,24 @@ func (r *run) built(ctx context.Context, commit plumbing.Hash) error {
 	if err != nil {
 		return err
 	}
+	return r.build(ctx, tree)
+}
+
+// build builds the directory of the manifests in a tree.
+func (r *run) build(ctx context.Context, tree *artifact.Tree) error {
 	result, err := build.Build(ctx, build.Request{Tree: tree, Path: r.dir()})
 	if err != nil {
-		return failed("directory '%s' of branch '%s' cannot be built", r.dir(), r.Branch).Because(err).
+		return failed("directory '%s' of %s cannot be built", r.dir(), r.where()).Because(err).
 			WithHint("Correct its files and push, then run the command again").Final()
 	}
 	r.objects = result.Objects
 	return nil
 }
 
-// isSync reports whether an object is the GitRepository or the Kustomization of this bootstrap.
+// isSync reports whether an object is the source or the Kustomization of this bootstrap.
 func (r *run) isSync(o *unstructured.Unstructured) bool {
 	return o.GetName() == r.Namespace && o.GetNamespace() == r.Namespace &&
-		slices.Contains([]string{"GitRepository", "Kustomization"}, o.GetKind())
+		slices.Contains([]string{r.sourceKind(), "Kustomization"}, o.GetKind())
 }
 
 // isLogin reports whether the server refused a login.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
@@ -13,16 +14,24 @@ import (
 // remoteBasesFlag is the flag of the controllers that refuses remote bases, which is the default.
 const remoteBasesFlag = "--no-remote-bases"
 
-// allowRemoteBases lets the controllers fetch remote bases if the repository has them and no option decides about it:
-// its Kustomizations could not be built otherwise.
-func (r *run) allowRemoteBases(ctx context.Context, base plumbing.Hash) error {
-	if base.IsZero() || r.WithRemoteBases == nil || bytes.Contains(r.Components, []byte(remoteBasesFlag)) {
+// allowRemoteBasesOf calls allowRemoteBases for the files of a commit.
+func (r *run) allowRemoteBasesOf(ctx context.Context, base plumbing.Hash) error {
+	if base.IsZero() {
 		return nil
 	}
 	nothing := ""
 	tree, err := r.view.Tree(ctx, git.Revision{Commit: base.String()}, git.Options{Ignore: &nothing})
 	if err != nil {
 		return err
+	}
+	return r.allowRemoteBases(tree)
+}
+
+// allowRemoteBases lets the controllers fetch remote bases if the files have them and no option decides about it:
+// their Kustomizations could not be built otherwise.
+func (r *run) allowRemoteBases(tree *artifact.Tree) (err error) {
+	if r.WithRemoteBases == nil || bytes.Contains(r.Components, []byte(remoteBasesFlag)) {
+		return nil
 	}
 	found := build.RemoteBases(tree)
 	if len(found) == 0 {

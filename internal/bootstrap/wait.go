@@ -16,7 +16,6 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 )
 
 // readInterval is how often an object is read while waiting for it.
@@ -32,21 +31,24 @@ type reconciled interface {
 // repository, it may apply the previous one once more, which declares the previous URL: then the sync is applied again.
 func (r *run) wait(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Namespace}
-	source, k := &sourcev1.GitRepository{ObjectMeta: meta}, &kustomizev1.Kustomization{ObjectMeta: meta}
+	source, k := r.newSource(), &kustomizev1.Kustomization{ObjectMeta: meta}
+	source.SetNamespace(r.Namespace)
+	source.SetName(r.Namespace)
 	for {
-		if err := r.await(ctx, "GitRepository", source, func() bool {
-			return source.Status.Artifact != nil
+		if err := r.await(ctx, r.sourceKind(), source, func() bool {
+			return source.GetArtifact() != nil
 		}); err != nil {
 			return err
 		}
-		r.Output.Done("GitRepository '%s' fetched %s", keyOf(source), shortRevision(source.Status.Artifact.Revision))
+		r.Output.Done("%s '%s' fetched %s", r.sourceKind(), keyOf(source),
+			shortRevision(source.GetArtifact().Revision))
 		if err := r.await(ctx, "Kustomization", k, func() bool {
 			return k.Status.LastAppliedRevision != ""
 		}); err != nil {
 			return err
 		}
 		if err := r.Client.Get(ctx, keyOf(source), source); err != nil {
-			return clusterFault(fmt.Sprintf("cannot get GitRepository '%s'", keyOf(source)), err)
+			return clusterFault(fmt.Sprintf("cannot get %s '%s'", r.sourceKind(), keyOf(source)), err)
 		}
 		if r.declares(source) {
 			break
@@ -65,12 +67,12 @@ func (r *run) wait(ctx context.Context) error {
 	return nil
 }
 
-// declares reports whether the commit declares the GitRepository with the URL that it has.
-func (r *run) declares(source *sourcev1.GitRepository) bool {
+// declares reports whether the manifests declare the source with the URL that it has.
+func (r *run) declares(source source) bool {
 	for _, o := range r.objects {
-		if r.isSync(o) && o.GetKind() == sourcev1.GitRepositoryKind {
+		if r.isSync(o) && o.GetKind() == r.sourceKind() {
 			url, _, _ := unstructured.NestedString(o.Object, "spec", "url")
-			return url == source.Spec.URL
+			return url == urlOf(source)
 		}
 	}
 	return false

@@ -37,7 +37,7 @@ func (f *filesystem) lineOf(file string, o *unstructured.Unstructured, path stri
 			name := text(field(field(candidate, "metadata"), "name"))
 			// A kustomization may have added a prefix and a suffix.
 			if line == 0 && text(field(candidate, "kind")) == o.GetKind() && strings.Contains(o.GetName(), name) {
-				line = lineAt(candidate, path)
+				line = LineAt(candidate, path)
 			}
 		}
 		return nil
@@ -53,9 +53,12 @@ func itemsOf(doc *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// lineAt returns the line of the field at a path such as spec.containers[0].image; 0 if there is none.
-func lineAt(n *yaml.Node, path string) int {
+// LineAt returns the line of the field at a path such as spec.containers[0].image; 0 if there is none.
+func LineAt(n *yaml.Node, path string) int {
 	n = resolve(n)
+	if path == "" {
+		return n.Line
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -65,7 +68,7 @@ func lineAt(n *yaml.Node, path string) int {
 			case rest == "":
 				return n.Content[i].Line
 			case rest[0] == '.', rest[0] == '[':
-				if line := lineAt(n.Content[i+1], strings.TrimPrefix(rest, ".")); line > 0 {
+				if line := LineAt(n.Content[i+1], strings.TrimPrefix(rest, ".")); line > 0 {
 					return line
 				}
 			}
@@ -73,7 +76,7 @@ func lineAt(n *yaml.Node, path string) int {
 	case yaml.SequenceNode:
 		index, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
 		if at, err := strconv.Atoi(index); err == nil && at >= 0 && at < len(n.Content) {
-			return lineAt(n.Content[at], strings.TrimPrefix(rest, "."))
+			return LineAt(n.Content[at], strings.TrimPrefix(rest, "."))
 		}
 	}
 	return 0

@@ -26,6 +26,7 @@ type registryAccess struct {
 	*env
 	creds, provider string
 	insecure        bool
+	ca              []byte // PEM certificates, in addition to those of the system
 }
 
 func (r *registryAccess) bind(f *pflag.FlagSet) {
@@ -47,27 +48,27 @@ func (r *registryAccess) open(ctx context.Context, raw string) (*oci.Repository,
 		return nil, ref, usageError{fmt.Errorf("--provider '%s' is not one of %s", r.provider,
 			strings.Join(registryProviders, ", "))}
 	}
-	var auth authn.Authenticator
+	var identity authn.Authenticator
 	switch {
 	case r.creds != "":
 		creds, err := r.readSecret("creds", r.creds)
 		if err != nil {
 			return nil, ref, err
 		}
-		auth = basicOrToken(creds)
+		identity = basicOrToken(creds)
 	case r.provider == sourcev1.ProviderGeneric:
-		auth, err = authn.DefaultKeychain.Resolve(repo)
+		identity, err = authn.DefaultKeychain.Resolve(repo)
 	default:
-		auth, err = cloudIdentity(ctx, r.provider, url)
+		identity, err = cloudIdentity(ctx, r.provider, url)
 	}
 	if err != nil {
 		return nil, ref, err
 	}
-	login, err := auth.Authorization()
+	login, err := identity.Authorization()
 	if err != nil {
 		return nil, ref, fmt.Errorf("cannot log in to %s: %w", repo.RegistryStr(), err)
 	}
-	transport, err := (&egress.Policy{}).Transport(egress.Options{})
+	transport, err := (&egress.Policy{}).Transport(egress.Options{TLS: auth.TLS{CA: r.ca}})
 	if err != nil {
 		return nil, ref, err
 	}

@@ -39,7 +39,7 @@ type bootstrapCommand struct {
 
 func newBootstrapCommand(e *env) *cobra.Command {
 	o := &bootstrapCommand{env: e}
-	c := newGroup("bootstrap", "Make a cluster manage itself from a git repository",
+	c := newGroup("bootstrap", "Make a cluster manage itself from a git repository or OCI artifact",
 		`  export GITHUB_TOKEN=<token>
   sluice bootstrap github --owner=my-org --repository=fleet \
     --path=clusters/production
@@ -52,7 +52,7 @@ cluster, and Sluice as well.
 A run continues after a failure, and changes only what differs: run the same
 command again at any time.`
 	o.bind(c.PersistentFlags())
-	c.AddCommand(newBootstrapGitCommand(o))
+	c.AddCommand(newBootstrapGitCommand(o), newBootstrapOCICommand(o))
 	for i := range hostCommands {
 		c.AddCommand(newBootstrapHostCommand(o, &hostCommands[i]))
 	}
@@ -65,7 +65,7 @@ func (o *bootstrapCommand) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.author.Email, "author-email", "", "e-mail address of the author of the commits")
 	f.StringVar(&o.appendix, "commit-message-appendix", "", "text at the end of commit messages, such as [ci skip]")
 	o.signing.bind(f)
-	f.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA certificate of the git host")
+	f.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA certificate of the git host or registry")
 	f.StringVar(&o.secretName, "secret-name", "", "Secret for the cluster's login (default: the namespace)")
 	f.StringVar(&o.keyFile, "private-key-file", "", "file with the private key for ssh (default: create a key)")
 	f.StringVar(&o.knownHosts, "known-hosts-file", "", "known_hosts file for ssh (default: ask the host for its keys)")

@@ -1,59 +1,32 @@
 package preview
 
 import (
-	"encoding/json"
 	"io"
 
 	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/sarif"
 )
 
-// SARIF levels of risk levels: https://docs.oasis-open.org/sarif/sarif/v2.1.0.
-var sarifLevels = map[risk.Level]string{risk.Low: "note", risk.Medium: "warning", risk.High: "error"}
+// sarifLevels are the levels of findings, by risk.
+var sarifLevels = map[risk.Level]string{risk.Low: sarif.Note, risk.Medium: sarif.Warning, risk.High: sarif.Error}
 
-type (
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifRule struct {
-		ID      string    `json:"id"`
-		Short   sarifText `json:"shortDescription"`
-		Default struct {
-			Level string `json:"level"`
-		} `json:"defaultConfiguration"`
-	}
-	sarifLocation struct {
-		Logical []map[string]string `json:"logicalLocations"`
-	}
-	sarifResult struct {
-		RuleID       string            `json:"ruleId"`
-		Level        string            `json:"level"`
-		Message      sarifText         `json:"message"`
-		Locations    []sarifLocation   `json:"locations"`
-		Fingerprints map[string]string `json:"partialFingerprints"`
-	}
-)
+const failedRule = "preview-failed"
 
-// SARIF writes the findings in the Static Analysis Results Interchange Format 2.1.0. Findings of the rule for ordinary
+// SARIF writes the findings in the Static Analysis Results Interchange Format. Findings of the rule for ordinary
 // changes are left out; previews that failed are findings of the rule preview-failed.
 func (r *Result) SARIF(out io.Writer, version string, rules []risk.Rule) error {
-	var described []sarifRule
+	described := []sarif.Rule{}
 	for _, rule := range append(rules, risk.Rule{Name: failedRule, Level: risk.High,
 		Message: "the change could not be computed"}) {
-		d := sarifRule{ID: rule.Name, Short: sarifText{Text: rule.Message}}
-		d.Default.Level = sarifLevels[rule.Level]
-		described = append(described, d)
+		described = append(described, sarif.Rule{ID: rule.Name, Text: rule.Message, Level: sarifLevels[rule.Level]})
 	}
-	results := []sarifResult{}
+	var findings []sarif.Finding
 	add := func(f risk.Finding, name string) {
 		if f.Level <= risk.Low && f.Rule == risk.Ordinary {
 			return
 		}
-		results = append(results, sarifResult{RuleID: f.Rule, Level: sarifLevels[f.Level],
-			Message: sarifText{Text: name + ": " + f.Message},
-			Locations: []sarifLocation{{Logical: []map[string]string{
-				{"fullyQualifiedName": name, "kind": "resource"},
-			}}},
-			Fingerprints: map[string]string{"object": f.Rule + "/" + name}})
+		findings = append(findings, sarif.Finding{Rule: f.Rule, Level: sarifLevels[f.Level],
+			Message: name + ": " + f.Message, Object: name})
 	}
 	for _, o := range r.Owners {
 		if o.Error != "" {
@@ -68,14 +41,5 @@ func (r *Result) SARIF(out io.Writer, version string, rules []risk.Rule) error {
 			}
 		}
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string]any{
-		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []any{map[string]any{"results": results, "tool": map[string]any{"driver": map[string]any{
-			"name": "sluice", "version": version, "rules": described,
-			"informationUri": "https://github.com/sluice-gitops/sluice"}}}},
-	})
+	return sarif.Write(out, version, described, findings)
 }
-
-const failedRule = "preview-failed"

@@ -19,7 +19,7 @@ var elsewhere = []string{"air-gap.md", "bootstrap.md", "migrate-from-flux.md"}
 // examples are the directories below examples, by the test that runs them.
 var examples = map[string]string{"fleet": "TestFleet", "istio": "TestDemo", "pipeline": "TestDemo",
 	"promotion": "TestExampleOfPromotion", "review": "TestExamplesOfPages",
-	"preview-environments": "TestExamplesOfPages", "webapp": "TestDemo"}
+	"preview-environments": "TestExamplesOfPages", "renderers": "TestRenderersPage", "webapp": "TestDemo"}
 
 var (
 	taskLink = regexp.MustCompile(`\]\(([\w-]+\.md)[#)]`)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -77,6 +78,9 @@ func Open(rawURL string, a Access) (*Repository, error) {
 
 // Options returns options for requests with the login of the repository.
 func (r *Repository) Options() []remote.Option { return []remote.Option{remote.Reuse(r.puller)} }
+
+// WriteOptions returns options for requests that push, with the login of the repository.
+func (r *Repository) WriteOptions() []remote.Option { return slices.Clone(r.write) }
 
 // At returns the reference of a manifest in the repository.
 func (r *Repository) At(digest v1.Hash) name.Digest { return r.name.Digest(digest.String()) }
