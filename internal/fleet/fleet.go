@@ -13,6 +13,7 @@
 //	                                       with &wait=25s the answer comes when something changed, or after that time;
 //	                                       with ?labels=SELECTOR only clusters with these labels
 //	GET  /fleet/v1/clusters/NAME           [Cluster]
+//	GET  /fleet/v1/rollout                 [Rollout], for a [Question]
 //	ANY  /fleet/v1/clusters/NAME/ui/PATH   the request goes through the stream of the cluster, as PATH
 //
 // Reports and streams need the bearer token of a ServiceAccount of the cluster, and the name of the cluster in the

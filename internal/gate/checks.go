@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/expression"
 	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -49,6 +50,8 @@ type Prober interface {
 	Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) (string, error)
 	// Members reads the objects of a check of revisions.
 	Members(ctx context.Context, g *gatingv1.Gate, c *gatingv1.RevisionCheck) ([]promotion.Member, error)
+	// Clusters asks the hub for a check of clusters, and whether a revision has failed there.
+	Clusters(ctx context.Context, g *gatingv1.Gate, c *gatingv1.ClustersCheck, at string) (*fleet.Rollout, error)
 }
 
 // checkState is the state of one check.
@@ -153,34 +156,43 @@ func (k *Checks) start(g *gatingv1.Gate, c gatingv1.Check, t *checkState) {
 	}
 	t.changed = false
 	g = g.DeepCopy()
-	recorded := t.result.Revision
+	last := *t.result.DeepCopy()
 	k.probes.run(key, g.Namespace, func() {
-		observed, message, err := k.probe(g, c, recorded)
-		if err != nil {
-			message = err.Error()
-		}
-		now := meta.TimeOf(k.Clock.Now())
+		observed, message, err := k.probe(g, c, last)
 		k.mu.Lock()
-		if observed != nil {
-			observed.ObservedAt = &now
-			t.result.Revision = observed
-		}
-		if r := &t.result; r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
-			r.Since = now
-		}
-		t.result.Name, t.result.Passed, t.result.CheckedAt, t.result.Message = c.Name, err == nil, now,
-			excerpt.Bytes(message, maxCheckMessage)
-		k.mu.Unlock()
+		defer k.mu.Unlock()
+		k.record(&t.result, c, observed, message, err)
 	}, func() { k.Edges.Enqueue(refOf(g)) })
 }
 
-// probe runs a check once. A check that panics has failed. A check of revisions also returns what is known after it;
-// nil if its objects could not be read.
-func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check, recorded *gatingv1.ObservedRevision) (
+// record changes the result of a check to what was found now.
+func (k *Checks) record(r *gatingv1.CheckResult, c gatingv1.Check, observed *gatingv1.ObservedRevision, message string,
+	err error) {
+	if err != nil {
+		message = err.Error()
+	}
+	now := meta.TimeOf(k.Clock.Now())
+	if observed != nil {
+		observed.ObservedAt = &now
+		r.Revision = observed
+	}
+	if r.CheckedAt.IsZero() || r.Passed != (err == nil) || now.Sub(r.CheckedAt.Time) > stale(c) {
+		r.Since = now
+	}
+	r.Name, r.Passed, r.CheckedAt, r.Message = c.Name, err == nil, now, excerpt.Bytes(message, maxCheckMessage)
+}
+
+// probe runs a check once, after its last result. A check that panics has failed. A check of revisions or clusters also
+// returns what is known after it; nil if its objects could not be read.
+func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check, last gatingv1.CheckResult) (
 	observed *gatingv1.ObservedRevision, message string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout(c))
 	defer cancel()
 	err = guard.Do("checking a gate", func() (err error) {
+		if c.Clusters != nil {
+			observed, message, err = k.probeClusters(ctx, g, c, last)
+			return err
+		}
 		if c.Revision == nil {
 			message, err = k.Prober.Probe(ctx, g, c)
 			return err
@@ -190,7 +202,7 @@ func (k *Checks) probe(g *gatingv1.Gate, c gatingv1.Check, recorded *gatingv1.Ob
 			return err
 		}
 		asked := promotion.CheckOf(c.Revision, stale(c))
-		next := asked.Advance(recorded, members, k.Clock.Now())
+		next := asked.Advance(last.Revision, members, k.Clock.Now())
 		observed, message = &next, asked.Describe(next, members)
 		if next.Promoted == "" {
 			return errors.New(message)

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -20,6 +21,11 @@ type panickingProber struct{}
 
 func (panickingProber) Probe(context.Context, *gatingv1.Gate, gatingv1.Check) (string, error) {
 	panic("oh")
+}
+
+func (panickingProber) Clusters(context.Context, *gatingv1.Gate, *gatingv1.ClustersCheck, string) (*fleet.Rollout,
+	error) {
+	panic("as a test")
 }
 
 func (panickingProber) Members(context.Context, *gatingv1.Gate, *gatingv1.RevisionCheck) ([]promotion.Member, error) {

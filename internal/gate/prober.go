@@ -38,6 +38,7 @@ type Probes struct {
 	Secrets              client.Reader
 	Egress               *egress.Policy
 	NoCrossNamespaceRefs bool
+	Hub                  Hub // that the cluster reports to; nil if there is none
 	// Remote returns the connection to another cluster by what an object in a namespace refers to, and what identifies
 	// the connection.
 	Remote func(ctx context.Context, namespace string, ref *meta.KubeConfigReference) (*rest.Config, string, error)
@@ -70,7 +71,7 @@ func (p *Probes) Probe(ctx context.Context, g *gatingv1.Gate, c gatingv1.Check) 
 		}
 		return probe.Prometheus(ctx, transport, c.Prometheus.Address, c.Prometheus.Query, below, login)
 	}
-	return "", errors.New("set one of object, http, prometheus and revision")
+	return "", errors.New("set one of object, http, prometheus, revision and clusters")
 }
 
 // probeObject reads an object with the rights of the gate's service account, so that a check does not reveal

@@ -11,7 +11,7 @@ import (
 // before the check has run again.
 func checkOf(c gatingv1.Check, r gatingv1.CheckResult, now time.Time) verdict.Check {
 	out := verdict.Check{Name: r.Name, Passes: r.Holds, Message: r.Message}
-	if c.Revision == nil {
+	if c.Revision == nil && c.Clusters == nil || passesWithoutHub(c, r) {
 		return out
 	}
 	out.Promotion = &verdict.Promotion{}

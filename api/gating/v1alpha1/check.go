@@ -8,10 +8,12 @@ import (
 
 // Check is a condition that must be met for a gate to be open.
 // +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.http), has(self.prometheus),
-// +>  has(self.revision)].filter(x, x).size() == 1",message="exactly one of object, http, prometheus and revision must
-// +>  be set"
+// +>  has(self.revision), has(self.clusters)].filter(x, x).size() == 1",message="exactly one of object, http,
+// +>  prometheus, revision and clusters must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.revision) || !has(self.__for__)",message="for cannot be combined
 // +>  with revision: set revision.soak"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusters) || !has(self.__for__)",message="for cannot be combined
+// +>  with clusters: set clusters.soak"
 type Check struct {
 	// Name of the check.
 	// +kubebuilder:validation:MinLength=1
@@ -57,7 +59,64 @@ type Check struct {
 	// Revision that other objects have been Ready at. The gate allows only this revision.
 	// +optional
 	Revision *RevisionCheck `json:"revision,omitempty"`
+
+	// Clusters of the hub that have been Ready at a revision. The gate allows only this revision.
+	// +optional
+	Clusters *ClustersCheck `json:"clusters,omitempty"`
 }
+
+// ClustersCheck allows exactly the revision of a source that a share of other clusters has been Ready at for a time.
+// The cluster asks the hub that it reports to.
+type ClustersCheck struct {
+	// Labels that the clusters have at the hub. The cluster of the gate does not count. Defaults to all clusters.
+	// +kubebuilder:validation:MaxProperties=20
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Share of these clusters that must be Ready at the revision, such as 80%. Defaults to 100%.
+	// +kubebuilder:validation:Pattern="^(100|[1-9][0-9]?)%$"
+	// +optional
+	Share string `json:"share,omitempty"`
+	// Source whose revision counts. It has the same kind, namespace and name in each of the clusters.
+	// +required
+	Source ClustersSource `json:"source"`
+	// Soak is how long the share of clusters must have been Ready at the revision without interruption. Defaults to 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="soak must be 720h at most"
+	// +optional
+	Soak *meta.Duration `json:"soak,omitempty"`
+	// OnHubLost is whether the check passes, for each revision, when the hub has not answered for twice the interval of
+	// the check: open or closed. Defaults to closed.
+	// +optional
+	OnHubLost HubLost `json:"onHubLost,omitempty"`
+}
+
+// ClustersSource is a source that clusters have.
+type ClustersSource struct {
+	// Kind of the source.
+	// +kubebuilder:validation:Enum=GitRepository;OCIRepository;HelmChart;Bucket;ExternalArtifact
+	// +required
+	Kind string `json:"kind"`
+	// Name of the source.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// Namespace of the source. Defaults to the namespace of the gate.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// HubLost is what a check does without its hub.
+// +kubebuilder:validation:Enum=open;closed
+type HubLost string
+
+// Values of HubLost.
+const (
+	OpenWithoutHub   HubLost = "open"
+	ClosedWithoutHub HubLost = "closed"
+)
 
 // RevisionCheck allows exactly the revision that other objects have been Ready at for a time. In the cluster of the
 // gate, the objects are read with the ServiceAccount of the gate.

@@ -14,8 +14,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fleet"
@@ -100,6 +103,19 @@ func (c *Client) Get(ctx context.Context, name string) (*fleet.Cluster, error) {
 		return nil, fleet.ErrNotFound
 	}
 	return one, err
+}
+
+// Rollout asks how far the revisions of a source have come in other clusters.
+func (c *Client) Rollout(ctx context.Context, q fleet.Question) (*fleet.Rollout, error) {
+	query := url.Values{"source": {q.Source}, "share": {strconv.Itoa(q.Share)}}
+	if len(q.Labels) > 0 {
+		query.Set("labels", labels.FormatLabels(q.Labels))
+	}
+	if q.At != "" {
+		query.Set("at", q.At)
+	}
+	r := &fleet.Rollout{}
+	return r, c.do(ctx, http.MethodGet, fleet.RolloutPath+"?"+query.Encode(), nil, r, requestTimeout)
 }
 
 // Report sends the body of a report.

@@ -86,6 +86,7 @@ func (s *Server) Handler() http.Handler {
 		"GET " + fleet.ClustersPath:                 s.list,
 		"GET " + fleet.ClustersPath + "/{name}":     s.get,
 		fleet.ClustersPath + "/{name}/ui/{path...}": s.forward,
+		"GET " + fleet.RolloutPath:                  s.rollout,
 		"GET /healthz":                              s.healthy,
 		"/":                                         s.unknown,
 	} {

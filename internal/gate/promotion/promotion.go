@@ -21,6 +21,8 @@ type Member struct {
 	Revision string // that it is Ready at, or else that it was last moving to; empty if there is none
 	Problem  string // why it is not Ready at the revision for its current generation, such as "is suspended"
 	Identity string // changes with the object, its generation, and each interruption of its readiness
+	// Since is when it became Ready at the revision, if that is known. Otherwise it counts from the first observation.
+	Since time.Time
 }
 
 // Check is what a check asks for.
@@ -64,8 +66,10 @@ func (c Check) Advance(recorded *gatingv1.ObservedRevision, members []Member, no
 		}
 		return next
 	}
-	next.Ready, next.Since = ready, timeOf(now)
+	next.Ready, next.Since = ready, timeOf(readySinceOf(members, now))
 	switch {
+	case before.Digest == next.Digest && !members[0].Since.IsZero() && before.Since != nil:
+		next.Since = before.Since // the clusters say that there was no interruption
 	case before.Digest == next.Digest && Same(before.Ready, ready) && before.Since != nil && !before.Since.After(now):
 		next.Since = before.Since
 		if gap := now.Sub(before.ObservedAt.Time); gap > c.MaxGap {
@@ -101,6 +105,19 @@ func readyAt(members []Member) string {
 		return ""
 	}
 	return members[0].Revision
+}
+
+// readySinceOf returns since when all members are Ready, as far as it is known at now.
+func readySinceOf(members []Member, now time.Time) (since time.Time) {
+	for _, m := range members {
+		if m.Since.IsZero() || m.Since.After(now) {
+			return now
+		}
+		if m.Since.After(since) {
+			since = m.Since
+		}
+	}
+	return since
 }
 
 // hasFailed reports whether a member is not Ready at a revision that it has or was moving to.
