@@ -97,12 +97,20 @@ func (p *process) addGates(ctx context.Context) error {
 	if err := gate.ObserveApprovals(ctx, p.mgr.GetCache(), p.kernel.Edges); err != nil {
 		return err
 	}
-	checks := &gate.Checks{Clock: p.GetClock(), Edges: p.kernel.Edges, Prober: &gate.Probes{
+	probes := &gate.Probes{
 		Config: p.mgr.GetConfig(), Mapper: p.mgr.GetRESTMapper(), Secrets: p.mgr.GetAPIReader(),
 		NoCrossNamespaceRefs: p.NoCrossNamespaceRefs,
 		Egress:               p.TenantEgress(),
 		Remote:               p.remoteClusters().Config,
-	}}
+	}
+	if p.Report.IsEnabled() {
+		hub, err := p.hubClient()
+		if err != nil {
+			return err
+		}
+		probes.Hub = hub
+	}
+	checks := &gate.Checks{Clock: p.GetClock(), Edges: p.kernel.Edges, Prober: probes}
 	if err := checks.Observe(ctx, p.mgr.GetCache(), p.gatedKinds()); err != nil {
 		return err
 	}

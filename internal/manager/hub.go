@@ -31,6 +31,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/logging"
 	"github.com/sluice-gitops/sluice/internal/metrics"
 	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/ui"
+	"github.com/sluice-gitops/sluice/web"
 )
 
 // RunHub runs a hub until ctx ends.
@@ -54,7 +56,10 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err != nil {
 		return err
 	}
-	server := &hub.Server{Hub: h}
+	if err := addStreams(h, o); err != nil {
+		return err
+	}
+	server := &hub.Server{Hub: h, Pages: ui.Pages(web.Pages())}
 	if server.Access, err = hub.NewAccess(cfg, o.GetAudience()); err != nil {
 		return err
 	}

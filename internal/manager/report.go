@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
-	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/fleet/report"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kind"
@@ -34,8 +33,7 @@ func (p *process) addReport(ctx context.Context) error {
 	if !p.Report.IsEnabled() || !p.Runs(options.KustomizeController) {
 		return nil
 	}
-	c, err := fleetclient.New(fleetclient.Options{URL: p.Report.To, CAFile: p.Report.CAFile, Cluster: p.Report.As,
-		Token: p.hubToken()})
+	c, err := p.hubClient()
 	if err != nil {
 		return err
 	}

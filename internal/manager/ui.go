@@ -54,11 +54,17 @@ func (p *process) addUI(ctx context.Context, cfg *rest.Config) error {
 	var once sync.Once
 	watch := func(ctx context.Context) { once.Do(func() { model.Watch(ctx, c, p.RuntimeNamespace) }) }
 	if p.UI.IsEnabled() {
-		server := newServer()
-		if reviews != nil {
-			server.Reviews = reviews
+		pages := func() *ui.Server {
+			server := newServer()
+			if reviews != nil {
+				server.Reviews = reviews
+			}
+			return server
 		}
-		if err := p.addPages(ctx, cfg, server, watch); err != nil {
+		if err := p.addPages(ctx, cfg, pages(), watch); err != nil {
+			return err
+		}
+		if err := p.addStream(ctx, cfg, pages(), watch); err != nil {
 			return err
 		}
 	}
@@ -76,13 +82,8 @@ func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Ser
 	if err != nil {
 		return fmt.Errorf("--ui-external-url: %w", err)
 	}
-	key, err := p.sessionKey(ctx)
-	if err != nil {
+	if err := p.letIn(ctx, cfg, server, external); err != nil {
 		return err
-	}
-	server.Log = log.Log.WithName("ui")
-	if server.Login, err = p.uiLogin(cfg, external, key, server.Log); err != nil {
-		return fmt.Errorf("cannot serve the web UI: %w", err)
 	}
 	listener, err := p.listenUI("--ui-addr", p.UI.Addr)
 	if err != nil {
@@ -93,6 +94,19 @@ func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Ser
 		watch(ctx)
 		return server.Serve(ctx, listener)
 	})
+	return nil
+}
+
+// letIn sets who may use the web UI that browsers reach by a URL.
+func (p *process) letIn(ctx context.Context, cfg *rest.Config, server *ui.Server, external *url.URL) error {
+	key, err := p.sessionKey(ctx)
+	if err != nil {
+		return err
+	}
+	server.Log = log.Log.WithName("ui")
+	if server.Login, err = p.uiLogin(cfg, external, key, server.Log); err != nil {
+		return fmt.Errorf("cannot serve the web UI: %w", err)
+	}
 	return nil
 }
 

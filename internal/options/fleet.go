@@ -23,6 +23,7 @@ type ReportOptions struct {
 	CAFile    string
 	TokenFile string
 	Audience  string
+	UI        bool // users of the hub reach the web UI
 }
 
 func (o *ReportOptions) bindFlags(f *pflag.FlagSet) {
@@ -32,6 +33,8 @@ func (o *ReportOptions) bindFlags(f *pflag.FlagSet) {
 	f.StringToStringVar(&o.Labels, "report-labels", nil,
 		"labels of this cluster at --report-to, such as region=eu,stage=production; those that the hub has take "+
 			"precedence")
+	f.BoolVar(&o.UI, "report-ui", true,
+		"let users of --report-to reach the web UI of this cluster, with their own login, if --ui-addr is set")
 	f.StringVar(&o.CAFile, "report-ca-file", "",
 		"PEM file of the certificate authorities of --report-to (default: those of the system)")
 	f.StringVar(&o.TokenFile, "report-token-file", "/var/run/secrets/sluice-hub/token",
@@ -90,6 +93,8 @@ type HubOptions struct {
 	Audience                string
 	TLSCertFile, TLSKeyFile string
 	Namespace               string // of the Secrets that register clusters
+	LoginHosts              []string
+	Peers                   string
 
 	StoragePath string
 	Backend     artifact.S3Options
@@ -110,6 +115,11 @@ func (o *HubOptions) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.TLSCertFile, "tls-cert-file", "",
 		"certificate of the hub, reloaded when it changes; without one, a proxy must provide HTTPS")
 	f.StringVar(&o.TLSKeyFile, "tls-key-file", "", "private key of --tls-cert-file")
+	f.StringSliceVar(&o.LoginHosts, "login-hosts", nil,
+		"hosts of OIDC providers by which people may log in to the web UI of clusters, such as idp.example.com")
+	f.StringVar(&o.Peers, "peers", "",
+		"DNS name of all replicas, that of a headless Service: a cluster has a stream to one of them, to which the others "+
+			"send the requests for it")
 	f.StringVar(&o.StoragePath, "storage-path", "",
 		"directory that keeps summaries for a restart of one replica (default: they are in memory, and come again)")
 	bindBackend(f, &o.Backend)

@@ -138,15 +138,30 @@ func (s *Server) server(ctx context.Context, addr string) *http.Server {
 // Handler returns the handler of all requests. Requests whose Host header names another address are refused, so that a
 // site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
 func (s *Server) Handler(addr string) http.Handler {
+	mux := s.mux()
+	mux.Handle("GET /", s.pages())
+	return guard.Handler("request to the UI", checkHost(s.hosts(addr), withHeaders(protect(mux))))
+}
+
+// ForHub returns the handler of requests that a hub forwards. The hub has the pages and its own name.
+func (s *Server) ForHub() http.Handler {
+	return guard.Handler("request to the UI by the hub", withHeaders(protect(s.mux())))
+}
+
+// Pages returns the handler of the front end alone, for a hub: the API is that of a cluster.
+func Pages(files fs.FS) http.Handler { return withHeaders((&Server{Pages: files}).pages()) }
+
+// mux returns the API and the login.
+func (s *Server) mux() *http.ServeMux {
 	s.large.size, s.large.userSize = maxLarge, maxUserRequests
 	s.downloads.size, s.downloads.userSize = maxDownloads, maxUserDownloads
 	mux := http.NewServeMux()
 	s.Login.Routes(mux)
 	s.routes(mux)
-	mux.Handle("GET /", s.pages())
-	protection := http.NewCrossOriginProtection()
-	return guard.Handler("request to the UI", checkHost(s.hosts(addr), withHeaders(protection.Handler(mux))))
+	return mux
 }
+
+func protect(next http.Handler) http.Handler { return http.NewCrossOriginProtection().Handler(next) }
 
 // hosts returns the hosts that requests may name.
 func (s *Server) hosts(addr string) []string {

@@ -1,5 +1,7 @@
 // The API of the server, as internal/ui answers it.
 
+import { server } from './base';
+
 export type State = 'failed' | 'waiting' | 'progressing' | 'suspended' | 'ready';
 
 export const states: State[] = ['failed', 'waiting', 'progressing', 'suspended', 'ready'];
@@ -558,7 +560,7 @@ let csrf = '';
 
 // get reads from the API.
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const data = await request<T>('/api/v1/' + path, { signal });
+  const data = await request<T>(server + '/api/v1/' + path, { signal });
   if (path === 'me') {
     csrf = (data as Me).csrf;
   }
@@ -566,7 +568,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 }
 
 function post(address: string, body: unknown): Promise<unknown> {
-  return request(address, {
+  return request(server + address, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json', 'X-Sluice-Csrf': csrf },
     body: JSON.stringify(body),
@@ -575,7 +577,7 @@ function post(address: string, body: unknown): Promise<unknown> {
 
 // download saves a file of the API.
 export async function download(address: string): Promise<void> {
-  const response = await fetch('/api/v1/' + address);
+  const response = await fetch(server + '/api/v1/' + address);
   if (!response.ok) {
     await answer(response);
   }
@@ -642,7 +644,7 @@ export class Live {
   }
 
   private connect() {
-    const source = new EventSource('/api/v1/stream');
+    const source = new EventSource(server + '/api/v1/stream');
     source.addEventListener('hello', () => {
       this.set(true);
       this.tell(null);

@@ -1,3 +1,4 @@
+import { base } from './base';
 import { CircleCheck, LucideIcon } from 'lucide-preact';
 import { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -226,7 +227,7 @@ export function plural(n: number, one: string, many = one + 's'): string {
 // LogInElsewhere leads to the login in another tab, so that this one keeps what was typed.
 export function LogInElsewhere() {
   return (
-    <a href="/" target="_blank" rel="noopener">
+    <a href={base + '/'} target="_blank" rel="noopener">
       Log in in another tab.
     </a>
   );

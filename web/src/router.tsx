@@ -1,14 +1,15 @@
 import { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { base, inBase } from './base';
 
 const changed = 'sluice:navigate';
 
 // go shows another page without loading the document again.
 export function go(to: string, replace = false) {
   if (replace) {
-    history.replaceState(null, '', to);
+    history.replaceState(null, '', base + to);
   } else {
-    history.pushState(null, '', to);
+    history.pushState(null, '', base + to);
   }
   window.dispatchEvent(new Event(changed));
 }
@@ -20,7 +21,7 @@ export interface Place {
 
 // usePlace returns the current address.
 export function usePlace(): Place {
-  const read = () => ({ path: location.pathname, query: new URLSearchParams(location.search) });
+  const read = () => ({ path: inBase(location.pathname), query: new URLSearchParams(location.search) });
   const [place, setPlace] = useState(read);
   useEffect(() => {
     const update = () => setPlace(read());
@@ -61,7 +62,7 @@ export function Link({ to, children, ...rest }: LinkProps) {
     window.scrollTo(0, 0);
   };
   return (
-    <a {...rest} href={to} onClick={onClick}>
+    <a {...rest} href={base + to} onClick={onClick}>
       {children}
     </a>
   );

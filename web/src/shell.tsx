@@ -1,3 +1,4 @@
+import { base } from './base';
 import {
   Boxes, CircleHelp, GitCompareArrows, GitPullRequest, LayoutDashboard, LifeBuoy, List, LogOut, LucideIcon, Package, Rocket, ScrollText, Search, Server, ShieldCheck, SunMoon,
   Waypoints,
@@ -109,7 +110,7 @@ function User({ me }: { me: Me }) {
   const leave = async () => {
     try {
       await logOut();
-      location.assign('/');
+      location.assign(base + '/');
     } catch (e) {
       setError(e as Error);
     }

@@ -126,6 +126,9 @@ func (g *Registry) Names() []string {
 	return slices.Sorted(maps.Keys(g.byName))
 }
 
+// Has reports whether a cluster is registered.
+func (g *Registry) Has(name string) bool { return g.member(name) != nil }
+
 func (g *Registry) member(name string) *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -46,6 +46,7 @@ type Access interface {
 type Server struct {
 	Hub    *Hub
 	Access Access
+	Pages  http.Handler // that show the UI of clusters; nil if there are none
 
 	once    sync.Once
 	reports chan struct{}
@@ -97,6 +98,11 @@ func (s *Server) Handler() http.Handler {
 				s.fail(w, r, err)
 			}
 		})
+	}
+	if s.Pages != nil {
+		for _, pattern := range []string{"GET /clusters/", "GET /assets/", "GET /icon.svg"} {
+			mux.Handle(pattern, s.Pages)
+		}
 	}
 	return mux
 }

@@ -1,3 +1,4 @@
+import { inBase, server } from '../base';
 import { useEffect, useState } from 'preact/hooks';
 import { get, logIn, Methods } from '../api';
 import { useTitle } from '../hooks';
@@ -18,7 +19,7 @@ export function Login({ error }: { error?: Error }) {
   if (!methods.oidc && !methods.token) {
     return <Problem error={error} />;
   }
-  const here = location.pathname + location.search;
+  const here = inBase(location.pathname) + location.search;
   const submit = async (e: SubmitEvent) => {
     e.preventDefault();
     const form = e.currentTarget as HTMLFormElement;
@@ -37,7 +38,7 @@ export function Login({ error }: { error?: Error }) {
       <p>You see and do what your rights in the cluster allow.</p>
       {methods.oidc && (
         <p>
-          <a class="button primary" href={'/login/oidc?next=' + encodeURIComponent(here)}>
+          <a class="button primary" href={server + '/login/oidc?next=' + encodeURIComponent(here)}>
             Log in with your organization
           </a>
         </p>

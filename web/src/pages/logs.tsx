@@ -1,3 +1,4 @@
+import { server } from '../base';
 import { ChevronDown, ChevronRight, Download, Link2, ScrollText } from 'lucide-preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { save } from '../api';
@@ -36,7 +37,7 @@ function useLog(address?: string): Stream {
     if (!address) {
       return;
     }
-    const source = new EventSource('/api/v1/logs/stream?' + address);
+    const source = new EventSource(server + '/api/v1/logs/stream?' + address);
     const last = new Map<string, string>();
     let known = new Map<string, string>();
     let number = 0;
@@ -85,7 +86,7 @@ function same(a: Target, b: Target): boolean {
 async function refusal(address: string): Promise<string> {
   const control = new AbortController();
   try {
-    const response = await fetch('/api/v1/logs/stream?' + address, { signal: control.signal });
+    const response = await fetch(server + '/api/v1/logs/stream?' + address, { signal: control.signal });
     return response.ok ? 'The log ended. Load the page again.' : ((await response.json()) as { error: string }).error;
   } catch {
     return 'The server of the UI cannot be reached.';

@@ -1,3 +1,4 @@
+import { base } from '../base';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Tree } from '../api';
 import { objectPath, Problem } from '../parts';
@@ -326,7 +327,7 @@ function Target({ of }: { of: Shown }) {
         area // it has no page of its own
       ) : (
         <a
-          href={objectPath(of.id)}
+          href={base + objectPath(of.id)}
           onClick={(e) => {
             e.preventDefault();
             go(objectPath(of.id));

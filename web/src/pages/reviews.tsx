@@ -1,3 +1,4 @@
+import { server } from '../base';
 import { GitPullRequest } from 'lucide-preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, State } from '../api';
@@ -73,7 +74,7 @@ export function useReviews<T>(path: string): { data?: T; error?: Error } {
       }
     };
     void read();
-    const events = new EventSource('/api/v1/reviews/stream');
+    const events = new EventSource(server + '/api/v1/reviews/stream');
     events.addEventListener('reviews', () => void read());
     return () => {
       control.abort();
