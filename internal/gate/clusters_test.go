@@ -136,7 +136,8 @@ func TestClustersWithoutRights(t *testing.T) {
 		"cross-namespace references have been blocked":                   {&Probes{Hub: &hubOf{}, NoCrossNamespaceRefs: true}, other},
 		"clusters.share is '0%'":                                         {&Probes{Hub: &hubOf{}}, &gatingv1.ClustersCheck{Share: "0%"}},
 	} {
-		if _, err := test.probes.Clusters(t.Context(), g, test.check, ""); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := test.probes.Clusters(t.Context(), g, test.check, "")
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
