@@ -55,27 +55,35 @@ func TestClustersOfAHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := []string{"--clusters", "--hub", hub.URL, "--hub-token-file", file}
-	r := run(t, append([]string{"get", "all"}, asked...)...).wants(t, exitOK, "silent since 2026-11-29 11:00 UTC",
-		"main@sha1:3f2a9c1d")
-	if lines := strings.Split(r.out, "\n"); !strings.HasPrefix(lines[1], "edge-5 ") {
-		t.Errorf("the worst is not first: %s", r.out)
+	shows := func(args []string, code int, texts ...string) string {
+		t.Helper()
+		r := run(t, append(args, asked...)...).wants(t, code)
+		for _, text := range texts {
+			if !strings.Contains(r.out+r.err, text) {
+				t.Errorf("%v lacks %q:\n%s%s", args, text, r.out, r.err)
+			}
+		}
+		return r.out
 	}
-	run(t, append([]string{"get", "all", "--by", "region"}, asked...)...).wants(t, exitOK, "REGION", "eu", "none")
-	run(t, append([]string{"get", "all", "-o", "json"}, asked...)...).wants(t, exitOK, `"silent": 1`)
-	run(t, append([]string{"why", "3f2a9c1"}, asked...)...).wants(t, exitOK,
+	out := shows([]string{"get", "all"}, exitOK, "silent since 2026-11-29 11:00 UTC", "main@sha1:3f2a9c1d")
+	if lines := strings.Split(out, "\n"); !strings.HasPrefix(lines[1], "edge-5 ") {
+		t.Errorf("the worst is not first: %s", out)
+	}
+	shows([]string{"get", "all", "--by", "region"}, exitOK, "REGION", "eu", "none")
+	shows([]string{"get", "all", "-o", "json"}, exitOK, `"silent": 1`)
+	shows([]string{"why", "3f2a9c1"}, exitOK,
 		"3f2a9c1 Raise <web>: live in 1 of 5 clusters, silent 1, waiting 1, moving 1, absent 1",
 		"3 of 5 objects of GitRepository/flux-system/fleet are Ready at it",
 		"Kustomization/flux-system/apps at Gate/flux-system/night: opens at 22:00")
-	run(t, append([]string{"why", "3f2a9c1", "-o", "json"}, asked...)...).wants(t, exitOK, `"state": "waiting"`)
-	run(t, append([]string{"why", "ffffff"}, asked...)...).wants(t, exitFailed, "no cluster of the hub has a revision")
-	run(t, append([]string{"gate", "status"}, asked...)...).wants(t, exitOK, "flux-system/night", "1/2", "2h0m",
-		"cluster 'edge-5' is silent")
-	run(t, append([]string{"gate", "status", "-o", "json"}, asked...)...).wants(t, exitOK, `"approved": 1`)
+	shows([]string{"why", "3f2a9c1", "-o", "json"}, exitOK, `"state": "waiting"`)
+	shows([]string{"why", "ffffff"}, exitFailed, "no cluster of the hub has a revision")
+	shows([]string{"gate", "status"}, exitOK, "flux-system/night", "1/2", "2h0m", "cluster 'edge-5' is silent")
+	shows([]string{"gate", "status", "-o", "json"}, exitOK, `"approved": 1`)
 	run(t, "gate", "status", "--clusters").wants(t, exitUsage, "--clusters needs --hub")
 	if err := os.WriteFile(file, []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, append([]string{"get", "all"}, asked...)...).wants(t, exitFailed, "who are you. send a token")
+	shows([]string{"get", "all"}, exitFailed, "who are you. send a token")
 }
 
 func TestCommitsOfRevisions(t *testing.T) {
