@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// fleet is a repository with a Kustomization that applies another one, which has another source.
-var fleet = map[string]string{
+// fleetFiles is a repository with a Kustomization that applies another one, which has another source.
+var fleetFiles = map[string]string{
 	"clusters/apps.yaml": `# what the cluster runs
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
@@ -56,7 +56,7 @@ spec:
 }
 
 func TestBuildKustomization(t *testing.T) {
-	root := write(t, fleet)
+	root := write(t, fleetFiles)
 	shared := write(t, map[string]string{"deploy/a.yaml": configMap + "shared\n",
 		"deploy/left/out.yaml": "not: an object\n"})
 	build := []string{"build", "ks", "apps", "--path", filepath.Join(root, "clusters/prod"), "--kustomization-file",
@@ -91,7 +91,7 @@ func TestBuildKustomization(t *testing.T) {
 // TestBuildFindsRootOfSource checks which directory replaces the source: the one above spec.path, else the git working
 // tree, else --path.
 func TestBuildFindsRootOfSource(t *testing.T) {
-	root := write(t, fleet)
+	root := write(t, fleetFiles)
 	file := filepath.Join(root, "clusters/apps.yaml")
 	build := func(path string) result {
 		t.Helper()

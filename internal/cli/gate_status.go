@@ -31,10 +31,41 @@ func newGateStatusCommand(e *env) *cobra.Command {
 	s := &gateStatus{env: e}
 	c := newOneGateCommand(e, &cobra.Command{
 		Use: "status NAME", Short: "Show the state of a gate, its calendar, and the objects that wait",
-		Example: "  sluice gate status release\n  sluice gate status release --diff",
+		Example: "  sluice gate status release\n  sluice gate status release --diff\n" +
+			"  sluice gate status --clusters --hub https://hub.example.com",
 	}, s.run)
+	s.addInbox(c)
 	c.Flags().BoolVar(&s.diff, "diff", false, "list the objects that the waiting revisions would change")
 	return c
+}
+
+// addInbox adds the list of what waits at the gates of all clusters of a hub.
+func (s *gateStatus) addInbox(c *cobra.Command) {
+	var hub hubOptions
+	var clusters bool
+	var output string
+	one := c.RunE
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if clusters {
+			return noArgs(cmd, args)
+		}
+		return exactlyOne(cmd, args)
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := optionalOneOf("output", output, machineFormats...); err != nil {
+			return err
+		}
+		if clusters {
+			return printInbox(cmd.Context(), s.env, hub, output)
+		}
+		if output != "" {
+			return usagef("--output needs --clusters")
+		}
+		return one(cmd, args)
+	}
+	c.Flags().BoolVar(&clusters, "clusters", false, "list the changes that wait at the gates of all clusters of --hub")
+	hub.bind(c.Flags())
+	addOutput(c, c.Flags(), &output, machineFormats...)
 }
 
 func (s *gateStatus) run(ctx context.Context, c client.Client, g *gatingv1.Gate) error {

@@ -100,11 +100,15 @@ func newGetAllCommand(e *env, parent string, ks []*kind.Kind, o *getOptions) *co
 func withClusters(e *env, c *cobra.Command, o *getOptions) *cobra.Command {
 	var clusters clusterOptions
 	clusters.bind(c)
-	c.Example += "\n  sluice get all -A --clusters\n  sluice get all -A --clusters --by environment"
+	c.Example += "\n  sluice get all -A --clusters\n  sluice get all -A --clusters --by environment\n" +
+		"  sluice get all --clusters --hub https://hub.example.com"
 	listObjects := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if clusters.by != "" && !clusters.list {
 			return usagef("--by needs --clusters")
+		}
+		if clusters.list && clusters.hub.address() != "" {
+			return runGetHub(cmd.Context(), e, *o, clusters)
 		}
 		if clusters.list {
 			return runGetClusters(cmd.Context(), e, *o, clusters)

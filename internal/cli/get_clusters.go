@@ -24,13 +24,16 @@ import (
 type clusterOptions struct {
 	list bool   // of clusters, in place of objects
 	by   string // label of the objects, in place of the cluster
+	hub  hubOptions
 }
 
 func (o *clusterOptions) bind(c *cobra.Command) {
 	c.Flags().BoolVar(&o.list, "clusters", false,
-		"list the clusters that Kustomizations and HelmReleases deploy to, and how many of them are Ready there")
+		"list the clusters that Kustomizations and HelmReleases deploy to, or with --hub those that report to a hub")
 	c.Flags().StringVar(&o.by, "by", "",
-		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases")
+		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases, or with --hub of "+
+			"the clusters")
+	o.hub.bind(c.Flags())
 }
 
 // clusterSummary is what is known about a cluster, or a group of clusters, from the objects that deploy to it.
@@ -40,6 +43,7 @@ type clusterSummary struct {
 	Objects   int                     `json:"objects"`
 	States    map[reconcile.State]int `json:"states"`
 	Revisions []string                `json:"revisions,omitempty"` // that are applied, sorted
+	Silent    int                     `json:"silent,omitempty"`    // clusters that do not report to the hub
 	// Problem is the message of an object in the worst state, empty if all are Ready.
 	Problem string `json:"problem,omitempty"`
 

@@ -26,6 +26,8 @@ type whyCommand struct {
 	*env
 	namespaceSet bool
 	output       string
+	clusters     bool
+	hub          hubOptions
 }
 
 func newWhyCommand(e *env) *cobra.Command {
@@ -40,19 +42,27 @@ Ask for the name of an object, as NAME, NAMESPACE/NAME, ks/NAME or
 Kind/NAMESPACE/NAME, also of what was applied, such as Deployment/shop/web or
 cm/settings; for a commit, a revision, a pull request or an image. All
 namespaces that you may list are searched; --namespace keeps only the objects
-of one.`,
+of one.
+
+With --clusters, a hub says how far a commit has come in all clusters.`,
 		Example: `  sluice why web
   sluice why 3f2a9c1
   sluice why registry.example/web:1.4.2
-  sluice why Deployment/shop/web -o json`,
+  sluice why Deployment/shop/web -o json
+  sluice why 3f2a9c1 --clusters --hub https://hub.example.com`,
 		Args: exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if w.clusters {
+				return w.whyClusters(cmd.Context(), args[0])
+			}
 			w.namespaceSet = cmd.Flags().Changed("namespace")
 			return e.bounded(func(ctx context.Context, args []string) error { return w.run(ctx, args[0]) })(cmd, args)
 		},
 	}
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	addOutput(c, c.Flags(), &w.output, machineFormats...)
+	c.Flags().BoolVar(&w.clusters, "clusters", false, "say how far a commit has come in the clusters of --hub")
+	w.hub.bind(c.Flags())
 	return c
 }
 

@@ -33,12 +33,13 @@ type Rollout struct {
 	Clusters int       `json:"clusters"` // that have the labels
 	Needed   int       `json:"needed"`   // clusters that must be Ready at a revision
 	// Revision is the one that most clusters are Ready at, or of several with enough clusters the one that got there
-	// last. Ready is how many are. Since is when the last one that is needed became Ready, by the clock of the hub; zero
-	// if too few are.
+	// last. Ready is how many are. Since is when the last one that is needed became Ready, by the clock of the hub;
+	// zero if too few are.
 	Revision string    `json:"revision,omitempty"`
 	Ready    int       `json:"ready"`
 	Since    time.Time `json:"since,omitzero"`
-	// HasFailed is true if so many clusters are not Ready at the revision that was asked for that the others are too few.
+	// HasFailed is true if so many clusters are not Ready at the revision that was asked for that the others are too
+	// few.
 	HasFailed bool     `json:"failed,omitempty"`
 	Waiting   []string `json:"waiting,omitempty"` // what some of the other clusters wait for
 }
@@ -82,7 +83,9 @@ type arrival struct {
 
 // consider takes a revision that clusters are Ready at if it is better than the one before.
 func (r *Rollout) consider(all []arrival) {
-	slices.SortFunc(all, func(a, b arrival) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.revision, b.revision)) })
+	slices.SortFunc(all, func(a, b arrival) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.revision, b.revision))
+	})
 	var since time.Time
 	if len(all) >= r.Needed {
 		since = all[r.Needed-1].since

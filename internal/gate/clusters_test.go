@@ -128,16 +128,19 @@ func TestClustersWithoutRights(t *testing.T) {
 	g := &gatingv1.Gate{}
 	g.Namespace = "tenant"
 	other := &gatingv1.ClustersCheck{Source: gatingv1.ClustersSource{Kind: "GitRepository", Name: "a", Namespace: "b"}}
-	for want, test := range map[string]struct {
+	confined, open := &Probes{Hub: &hubOf{}, NoCrossNamespaceRefs: true}, &Probes{Hub: &hubOf{}}
+	for _, test := range []struct {
 		probes *Probes
 		check  *gatingv1.ClustersCheck
+		want   string
 	}{
-		"the cluster reports to no hub: set --report-to and --report-as": {&Probes{}, other},
-		"cross-namespace references have been blocked":                   {&Probes{Hub: &hubOf{}, NoCrossNamespaceRefs: true}, other},
-		"clusters.share is '0%'":                                         {&Probes{Hub: &hubOf{}}, &gatingv1.ClustersCheck{Share: "0%"}},
+		{&Probes{}, other, "the cluster reports to no hub: set --report-to and --report-as"},
+		{confined, other, "cross-namespace references have been blocked"},
+		{open, &gatingv1.ClustersCheck{Share: "0%"}, "clusters.share is '0%'"},
 	} {
-		if _, err := test.probes.Clusters(t.Context(), g, test.check, ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+		_, err := test.probes.Clusters(t.Context(), g, test.check, "")
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
 }

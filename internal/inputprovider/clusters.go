@@ -25,6 +25,7 @@ import (
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kubewatch"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -226,32 +227,39 @@ func (c *Clusters) find(ctx context.Context, obj *inputsv1.ClusterInputProvider)
 
 var secretResource = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// findSecrets returns the selected Secrets with a kubeconfig.
+// findSecrets returns the selected Secrets with a kubeconfig, or that register a cluster at a hub.
 func (c *Clusters) findSecrets(ctx context.Context, obj *inputsv1.ClusterInputProvider,
 	selector labels.Selector) (found []foundCluster, err error) {
 	c.watch(reconcile.RefTo(ClusterGroupKind, obj.Namespace, obj.Name),
 		kubewatch.Key{Resource: secretResource, Namespace: obj.Namespace, LabelSelector: selector.String()})
-	secrets, err := c.secrets(ctx, obj.Namespace, selector)
+	secrets, registered, err := c.secrets(ctx, obj.Namespace, selector)
 	for _, s := range secrets {
 		found = append(found, foundCluster{s, s})
+	}
+	for _, s := range registered {
+		found = append(found, foundCluster{ObjectMeta: s})
 	}
 	return found, err
 }
 
-// secrets returns the metadata of Secrets with a kubeconfig.
+// secrets returns the metadata of Secrets with a kubeconfig, and of those without one that register a cluster at a hub.
 func (c *Clusters) secrets(ctx context.Context, namespace string, selector labels.Selector) (
-	found []metav1.ObjectMeta, err error) {
+	found, registered []metav1.ObjectMeta, err error) {
 	var list corev1.SecretList
 	if err := c.Live.List(ctx, &list, client.InNamespace(namespace),
 		client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, failed("cannot list the Secrets of spec.selector").Because(err)
+		return nil, nil, failed("cannot list the Secrets of spec.selector").Because(err)
 	}
 	for _, s := range list.Items {
-		if s.DeletionTimestamp.IsZero() && (len(s.Data["value"]) > 0 || len(s.Data["value.yaml"]) > 0) {
+		switch {
+		case !s.DeletionTimestamp.IsZero():
+		case len(s.Data["value"]) > 0 || len(s.Data["value.yaml"]) > 0:
 			found = append(found, s.ObjectMeta)
+		case s.Labels[fleet.ClusterLabel] != "":
+			registered = append(registered, s.ObjectMeta)
 		}
 	}
-	return found, nil
+	return found, registered, nil
 }
 
 // findClusters returns the selected Clusters of Cluster API, with the Secrets that it writes.
@@ -269,7 +277,7 @@ func (c *Clusters) findClusters(ctx context.Context, obj *inputsv1.ClusterInputP
 	c.watch(reconcile.RefTo(ClusterGroupKind, obj.Namespace, obj.Name),
 		kubewatch.Key{Resource: mapping.Resource, Namespace: obj.Namespace, LabelSelector: selector.String()},
 		kubewatch.Key{Resource: secretResource, Namespace: obj.Namespace, LabelSelector: ofSecrets.String()})
-	secrets, err := c.secrets(ctx, obj.Namespace, ofSecrets)
+	secrets, _, err := c.secrets(ctx, obj.Namespace, ofSecrets)
 	if err != nil {
 		return nil, err
 	}

@@ -44,9 +44,10 @@ func (p *process) addStream(ctx context.Context, cfg *rest.Config, server *ui.Se
 	if p.kernel.Shards != nil {
 		s.IsActive = func() bool { return p.kernel.Shards.Owns(reportKey) }
 	}
-	return p.mgr.Add(guard.Runnable("serving the stream to the hub", manager.RunnableFunc(func(ctx context.Context) error {
+	serve := manager.RunnableFunc(func(ctx context.Context) error {
 		watch(ctx)
 		s.Run(ctx)
 		return nil
-	})))
+	})
+	return p.mgr.Add(guard.Runnable("serving the stream to the hub", serve))
 }

@@ -105,6 +105,9 @@ func (c *Connection) ContextName() string {
 	return raw.CurrentContext
 }
 
+// KubeconfigFile returns the file of --kubeconfig; empty if it is not set.
+func (c *Connection) KubeconfigFile() string { return *c.flags.KubeConfig }
+
 // WithTimeout returns a context that ends after --timeout.
 func (c *Connection) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.Timeout)
