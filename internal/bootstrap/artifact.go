@@ -213,8 +213,7 @@ func (r *run) sign(ctx context.Context, revision oci.Revision) error {
 		return nil
 	}
 	if err := a.Signer.Sign(ctx, at, a.Repository.WriteOptions()...); err != nil {
-		return failed("cannot sign %s", r.where()).Because(err).
-			WithHint("Check that the login may push to the repository")
+		return failed("cannot sign %s", r.where()).Because(err)
 	}
 	r.Output.Done("signed %s", at.Name())
 	return nil

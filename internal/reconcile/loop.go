@@ -333,7 +333,7 @@ func (l *loop[T]) retryAfter(key types.NamespacedName, wanted time.Duration) tim
 func (l *loop[T]) ref(obj T) Ref { return RefTo(l.GroupKind, obj.GetNamespace(), obj.GetName()) }
 
 // emit emits the outcome's notes, and an event if Ready changed or the outcome asks for one. If the object is Ready by
-// what the pass changed, one event of the cluster says both.
+// what the pass changed, one event of the cluster says both, and that the pass finished.
 func (l *loop[T]) emit(obj, before T, o Outcome) {
 	if o.emitted != nil {
 		defer o.emitted()
@@ -353,9 +353,9 @@ func (l *loop[T]) emit(obj, before T, o Outcome) {
 		if n.eventType == warning {
 			n.message = explain.WithCode(n.reason, n.message, maxMessage)
 		}
-		summarized := announced && n.isSummary
+		summarized := announced && (n.isSummary || n.isMinor)
 		if summarized {
-			summary = n.message
+			summary = strings.TrimPrefix(summary+"\n"+n.message, "\n")
 		}
 		metadata := o.metadata
 		if n.metadata != nil {
