@@ -178,7 +178,8 @@ func TestChartEqualsInstall(t *testing.T) {
 			func(o *install.Options) { o.Hub = install.Hub{URL: "https://a.example"} }},
 		"hub with a certificate": {values{"logLevel": "debug", "profile": "multi-tenant",
 			"hub": values{"url": "https://a.example", "tlsSecret": "b"}}, func(o *install.Options) {
-			o.LogLevel, o.Profile, o.Hub = "debug", "multi-tenant", install.Hub{URL: "https://a.example", TLSSecret: "b"}
+			o.LogLevel, o.Profile, o.Hub = "debug", "multi-tenant", install.Hub{URL: "https://a.example",
+				TLSSecret: "b"}
 		}},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},

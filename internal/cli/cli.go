@@ -122,7 +122,8 @@ Exit codes: 0 success, 1 the command failed or the object is not Ready,
 		}
 		return e.Complete(cmd.Flags())
 	}
-	c.AddCommand(newControllerCommand(e), newHubCommand(e), newInstallCommand(e), newCheckCommand(e), newUpgradeCommand(e),
+	c.AddCommand(newControllerCommand(e), newHubCommand(e), newInstallCommand(e), newCheckCommand(e),
+		newUpgradeCommand(e),
 		newUninstallCommand(e), newMigrateCommand(e), newBootstrapCommand(e), newCreateCommand(e),
 		newGetCommand(e), newExportCommand(e), newDeleteCommand(e), newReconcileCommand(e), newSuspendCommand(e),
 		newResumeCommand(e), newRollbackCommand(e), newBuildCommand(e), newPushCommand(e), newPullCommand(e),

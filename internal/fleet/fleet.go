@@ -40,7 +40,7 @@ const (
 	Resource     = "clusters"
 	ClusterLabel = "sluice.dev/cluster" // of the Secrets that say whom the hub trusts; its value is the cluster's name
 
-	ClusterHeader = "Sluice-Cluster" // who asks, if that is a cluster
+	ClusterHeader = "Sluice-Cluster" // the name of a cluster that sends a request
 
 	ReportsPath  = "/fleet/v1/reports"
 	StreamPath   = "/fleet/v1/stream"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -160,7 +161,7 @@ func serveHubMetrics(cfg *rest.Config, o options.HubOptions, run func(func(conte
 	server := metrics.NewServer(authorize)
 	run(func(ctx context.Context) error {
 		defer guard.AfterDone(ctx, "stopping metrics", func() { _ = server.Close() })()
-		if err := server.Serve(l); err != http.ErrServerClosed {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

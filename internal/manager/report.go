@@ -43,15 +43,15 @@ func (p *process) addReport(ctx context.Context) error {
 	if p.kernel.Shards != nil {
 		r.IsActive = func() bool { return p.kernel.Shards.Owns(reportKey) }
 	}
-	changed := guard.EventHandler("noticing a change for the report", cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { r.Changed() }, UpdateFunc: func(any, any) { r.Changed() },
-		DeleteFunc: func(any) { r.Changed() }})
+	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { r.Changed() },
+		UpdateFunc: func(any, any) { r.Changed() }, DeleteFunc: func(any) { r.Changed() }}
 	for _, k := range kind.All() {
 		informer, err := p.mgr.GetCache().GetInformer(ctx, k.New())
 		if err != nil {
 			return err
 		}
-		if _, err := informer.AddEventHandler(changed); err != nil {
+		if _, err := informer.AddEventHandler(guard.EventHandler("noticing a change for the report",
+			changed)); err != nil {
 			return err
 		}
 	}

@@ -229,13 +229,14 @@ func TestFlagsOfTheReport(t *testing.T) {
 		t.Errorf("got %v, audience %s", err, valid.GetAudience())
 	}
 	for says, o := range map[string]ReportOptions{
-		"need --report-to":           {As: "edge-7"},
-		"--report-to needs":          {To: "https://hub.example.com"},
-		"must start with https://":   {To: "http://hub.example.com", As: "edge-7"},
-		"is a scheme and a host":     {To: "https://hub.example.com/x", As: "edge-7"},
-		"--report-as: \"Edge\"":      {To: "https://hub.example.com", As: "Edge"},
-		"--report-labels: \"<b>=x\"": {To: "https://hub.example.com", As: "edge-7", Labels: map[string]string{"<b>": "x"}},
-		"--report-ca-file:":          {To: "https://hub.example.com", As: "edge-7", CAFile: "/missing"},
+		"need --report-to":         {As: "edge-7"},
+		"--report-to needs":        {To: "https://hub.example.com"},
+		"must start with https://": {To: "http://hub.example.com", As: "edge-7"},
+		"is a scheme and a host":   {To: "https://hub.example.com/x", As: "edge-7"},
+		"--report-as: \"Edge\"":    {To: "https://hub.example.com", As: "Edge"},
+		"--report-labels: \"<b>=x\"": {To: "https://hub.example.com", As: "edge-7",
+			Labels: map[string]string{"<b>": "x"}},
+		"--report-ca-file:": {To: "https://hub.example.com", As: "edge-7", CAFile: "/missing"},
 	} {
 		if err := o.check(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q, got %v", says, err)

@@ -137,8 +137,8 @@ func (o *HubOptions) Validate() error {
 		return fmt.Errorf("--addr is %q: set an address to listen on, such as :9443", o.Addr)
 	}
 	if o.ExternalURL == "" {
-		return errors.New("--external-url is not set: it is the URL by which clusters reach the hub, and the audience " +
-			"of their tokens")
+		return errors.New("--external-url is not set: it is the URL by which clusters reach the hub, and the " +
+			"audience of their tokens")
 	}
 	if _, err := externalURL(o.ExternalURL); err != nil {
 		return fmt.Errorf("--external-url: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/options"
 )
 
-// HubComponent is the value of --components for the hub. It is no controller.
+// HubComponent is the value of --components that installs a hub.
 const HubComponent = "hub"
 
 const (

@@ -49,7 +49,8 @@ func TestHub(t *testing.T) {
 		replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub --external-url=https://hub.example.com "+
+		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub "+
+			"--external-url=https://hub.example.com "+
 			"--storage-backend-s3-endpoint=https://s3.example.com --storage-backend-s3-bucket=b "+
 			"--tls-cert-file=/etc/sluice-hub/tls.crt --tls-key-file=/etc/sluice-hub/tls.key" {
 			t.Errorf("%d replicas run %s", replicas, got)

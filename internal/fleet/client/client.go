@@ -38,7 +38,7 @@ type Options struct {
 	CAFile string
 	// Token returns the bearer token of a request.
 	Token func(ctx context.Context) (string, error)
-	// Cluster is who asks, if the token is that of a cluster.
+	// Cluster is the name of the cluster that the token is of; empty if it is that of a user.
 	Cluster string
 }
 

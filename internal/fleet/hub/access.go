@@ -35,7 +35,8 @@ func NewAccess(cfg *rest.Config, audience string) (Access, error) {
 // MayRead implements [Access].
 func (a clusterAccess) MayRead(ctx context.Context, token, cluster string) error {
 	if token == "" {
-		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create token",
+		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create "+
+			"token",
 			"the request has no bearer token")
 	}
 	verb := "get"
@@ -51,7 +52,8 @@ func (a clusterAccess) MayRead(ctx context.Context, token, cluster string) error
 	}
 	switch {
 	case errors.Is(err, accessreview.ErrUnauthenticated):
-		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create token",
+		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create "+
+			"token",
 			"the token is not valid, or it has expired")
 	case errors.Is(err, accessreview.ErrForbidden):
 		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "you may not %s clusters of %s",

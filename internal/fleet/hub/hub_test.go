@@ -39,16 +39,19 @@ func TestTokens(t *testing.T) {
 			status: http.StatusUnauthorized, says: []string{"expired at 2026-11-29T11:59:59Z", "compare the clocks"}},
 		"of a cluster whose clock is an hour ahead": {change: func(c *jwt.Claims) {
 			c.NotBefore, c.Expiry = jwt.NewNumericDate(start.Add(time.Hour)), jwt.NewNumericDate(start.Add(2*time.Hour))
-		}, status: http.StatusUnauthorized, says: []string{"valid from 2026-11-29T13:00:00Z", "Synchronize the clocks"}},
+		}, status: http.StatusUnauthorized, says: []string{"valid from 2026-11-29T13:00:00Z", "Synchronize the " +
+			"clocks"}},
 		"for another audience": {change: func(c *jwt.Claims) { c.Audience = jwt.Audience{"https://other.example.com"} },
-			status: http.StatusUnauthorized, says: []string{"for audience", "Request a token for audience " + testAudience}},
+			status: http.StatusUnauthorized, says: []string{"for audience", "Request a token for audience " +
+				testAudience}},
 		"of another account": {change: func(c *jwt.Claims) { c.Subject = "system:serviceaccount:team:app" },
 			status: http.StatusForbidden, says: []string{"system:serviceaccount:team:app", "Correct the subject"}},
 		"of another issuer": {change: func(c *jwt.Claims) { c.Issuer = "https://evil.example.com" },
 			status: http.StatusForbidden, says: []string{"https://evil.example.com", testIssuer}},
-		"without a signature": {token: "eyJhbGciOiJub25lIn0.e30.", status: http.StatusForbidden, says: []string{"issuer"}},
-		"no token":            {token: " ", status: http.StatusUnauthorized, says: []string{"no bearer token"}},
-		"garbage":             {token: "abc", status: http.StatusUnauthorized, says: []string{"cannot be read"}},
+		"without a signature": {token: "eyJhbGciOiJub25lIn0.e30.", status: http.StatusForbidden,
+			says: []string{"issuer"}},
+		"no token": {token: " ", status: http.StatusUnauthorized, says: []string{"no bearer token"}},
+		"garbage":  {token: "abc", status: http.StatusUnauthorized, says: []string{"cannot be read"}},
 		"huge": {token: strings.Repeat("a", 100_000), status: http.StatusUnauthorized,
 			says: []string{"cannot be read"}},
 	} {
@@ -121,7 +124,10 @@ func TestReports(t *testing.T) {
 			status: http.StatusUnprocessableEntity, says: "not valid"},
 		"with a terminal sequence": {change: func(r *fleet.Report) { r.Summary.Problems[0].Message = "\x1b[2J" },
 			status: http.StatusUnprocessableEntity, says: "control characters"},
-		"with a long text": {change: func(r *fleet.Report) { r.Summary.Problems[0].Message = strings.Repeat("x", 5000) },
+		"with a long text": {change: func(r *fleet.Report) {
+			r.Summary.Problems[0].Message = strings.Repeat("x",
+				5000)
+		},
 			status: http.StatusUnprocessableEntity, says: "at most 400"},
 		"not JSON": {body: "<html>", status: http.StatusUnprocessableEntity, says: "invalid character"},
 		"empty":    {body: "{}", status: http.StatusUnprocessableEntity, says: "cannot be the name"},
@@ -221,7 +227,8 @@ func TestSecrets(t *testing.T) {
 	}{
 		"no issuer":     {change: func(s *corev1.Secret) { delete(s.Data, issuerKey) }, says: "it has no issuer"},
 		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[jwksKey] = []byte("x") }, says: "kubectl get --raw"},
-		"no keys":       {change: func(s *corev1.Secret) { s.Data[jwksKey] = []byte(`{"keys":[]}`) }, says: "has no keys"},
+		"no keys": {change: func(s *corev1.Secret) { s.Data[jwksKey] = []byte(`{"keys":[]}`) }, says: "has no " +
+			"keys"},
 		"a symmetric key": {change: func(s *corev1.Secret) {
 			s.Data[jwksKey] = []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`)
 		}, says: "only public keys"},
@@ -229,7 +236,8 @@ func TestSecrets(t *testing.T) {
 			delete(s.Data, jwksKey)
 			s.Data[issuerKey] = []byte("http://issuer.example.com")
 		}, says: "starts with https://"},
-		"labels that are none": {change: func(s *corev1.Secret) { s.Data[labelsKey] = []byte("eu") }, says: "key=value"},
+		"labels that are none": {change: func(s *corev1.Secret) { s.Data[labelsKey] = []byte("eu") },
+			says: "key=value"},
 		"the account of another cluster": {change: func(s *corev1.Secret) { s.Name = "z" },
 			says: "one account cannot report for two clusters"},
 	} {

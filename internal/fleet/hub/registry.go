@@ -109,8 +109,8 @@ func (g *Registry) index() {
 		}
 		if other := identities[m.identity]; other != "" && m.problem == "" {
 			invalid := *m
-			invalid.trust, invalid.problem = nil, fmt.Sprintf("Secret '%s' names the same issuer, subject and keys: one "+
-				"account cannot report for two clusters", other)
+			invalid.trust, invalid.problem = nil, fmt.Sprintf("Secret '%s' names the same issuer, subject and keys: "+
+				"one account cannot report for two clusters", other)
 			m = &invalid
 		} else {
 			identities[m.identity] = m.secret
@@ -210,8 +210,8 @@ func (g *Registry) authenticate(ctx context.Context, r *http.Request) (*member, 
 	}
 	m := g.member(name)
 	if m == nil {
-		return nil, refuse(http.StatusForbidden, "Run sluice cluster join, or create the Secret of the cluster with the "+
-			"label "+fleet.ClusterLabel, "the hub does not know cluster '%s'", name)
+		return nil, refuse(http.StatusForbidden, "Run sluice cluster join, or create the Secret of the cluster with "+
+			"the label "+fleet.ClusterLabel, "the hub does not know cluster '%s'", name)
 	}
 	if m.problem != "" {
 		return nil, refuse(http.StatusForbidden, "Repair the Secret in the hub", "the registration of cluster '%s' is "+

@@ -19,6 +19,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet/report"
 )
 
+// CAFile is caFile, for tests outside of the package.
+var CAFile = caFile
+
 // caFile writes the certificate of a server as that of an authority.
 func caFile(t *testing.T, server *httptest.Server) string {
 	t.Helper()
@@ -87,7 +90,7 @@ func TestReporterOverTLS(t *testing.T) {
 	}
 }
 
-// TestHubsThatAreWrong asks servers that are no hub, and checks that the error says what to do.
+// TestHubsThatAreWrong asks servers that do not answer as a hub does, and checks that the error says what to do.
 func TestHubsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})
@@ -145,7 +148,8 @@ func TestHubsThatAreWrong(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			_, err = c.List(ctx, "", 0)
-			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret-token") {
+			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(),
+				"secret-token") {
 				t.Errorf("want %q, got %v", test.says, err)
 			}
 		})

@@ -144,7 +144,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) (err error) {
 	cluster := r.Header.Get(fleet.ClusterHeader)
 	defer func() {
 		count(err)
-		if err != nil && err != errAgain {
+		if err != nil && !errors.Is(err, errAgain) {
 			s.Hub.reject(cluster, err)
 		}
 	}()
@@ -181,7 +181,8 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) (err error) {
 // read reads the body of a report.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (*fleet.Report, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "Send JSON", "the body of a report must be application/json")
+		return nil, refuse(http.StatusUnsupportedMediaType, "Send JSON", "the body of a report must be "+
+			"application/json")
 	}
 	report := &fleet.Report{}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, fleet.MaxBytes)).Decode(report)
@@ -193,8 +194,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*fleet.Report, er
 		err = report.Validate(s.Hub.Now())
 	}
 	if err != nil {
-		return nil, refuse(http.StatusUnprocessableEntity, "Unless that says what to do, run the same version in the hub "+
-			"and in the cluster", "%v", err)
+		return nil, refuse(http.StatusUnprocessableEntity, "Unless that says what to do, run the same version in "+
+			"the hub and in the cluster", "%v", err)
 	}
 	return report, nil
 }

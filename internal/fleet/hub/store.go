@@ -27,7 +27,7 @@ const (
 	flushInterval     = time.Second      // between batches of new summaries
 	heartbeatInterval = 30 * time.Second // between batches of times at which clusters reported without a change
 	watchInterval     = time.Second      // between looks for batches of other replicas, while someone reads
-	idleInterval      = 30 * time.Second // the same, while nobody reads
+	idleInterval      = 30 * time.Second // the same, without readers
 	readersStay       = time.Minute
 	maxBatches        = 64 // above that, a replica replaces all by one
 	storeTimeout      = 20 * time.Second
@@ -129,7 +129,8 @@ func (s *Store) report(err error) time.Duration {
 	}
 	storeErrors.Inc()
 	if s.failures == 0 {
-		s.Log.Error(err, "the storage of the hub does not work: summaries are kept in memory, other replicas do not see "+
+		s.Log.Error(err, "the storage of the hub does not work: summaries are kept in memory, other replicas do not "+
+			"see "+
 			"them, and a restart waits for the reports of the clusters. Check --storage-path or --storage-backend-s3-*")
 	}
 	s.failures++

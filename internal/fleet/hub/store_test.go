@@ -118,7 +118,8 @@ func (h *Hub) mustAccept(t *testing.T, r fleet.Report) {
 // TestReplicasShareABucket gives reports to two replicas. Both, and one that starts later, know the latest.
 func TestReplicasShareABucket(t *testing.T) {
 	ctx, clock, bucket := t.Context(), &testClock{now: start}, newCounted(t)
-	a, b := testReplica(t, clock, bucket, "a", "edge-1", "edge-2"), testReplica(t, clock, bucket, "b", "edge-1", "edge-2")
+	a, b := testReplica(t, clock, bucket, "a", "edge-1", "edge-2"), testReplica(t, clock, bucket, "b", "edge-1",
+		"edge-2")
 	step := func(h *Hub) {
 		t.Helper()
 		if err := h.Store.flush(ctx, true); err != nil {

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -41,14 +44,14 @@ func TestControllerReports(t *testing.T) {
 	if err := json.Unmarshal(read("/.well-known/openid-configuration"), &issuer); err != nil {
 		t.Fatal(err)
 	}
-	s := newTestHub(t, &testClock{now: time.Now()}, nil)
-	s.Hub.Now = time.Now
-	s.Hub.Registry.Now = time.Now
+	s := &hub.Server{Hub: &hub.Hub{Log: logr.Discard(), Now: time.Now, Epoch: "e",
+		Registry: &hub.Registry{Now: time.Now,
+			Egress: &egress.Policy{}}}}
 	server := httptest.NewTLSServer(s.Handler())
 	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	h := system.Prepare(t, func(o *options.Options) {
-		o.Report = options.ReportOptions{To: server.URL, As: "edge-7", CAFile: caFile(t, server), TokenFile: token,
+		o.Report = options.ReportOptions{To: server.URL, As: "edge-7", CAFile: hub.CAFile(t, server), TokenFile: token,
 			Labels: map[string]string{"region": "eu"}}
 		o.Version = "v9"
 	})
@@ -65,11 +68,11 @@ func TestControllerReports(t *testing.T) {
 	if err := os.WriteFile(token, []byte(request.Status.Token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	secret := newIssuer(t).secret("edge-7")
-	secret.Data[issuerKey], secret.Data[jwksKey] = []byte(issuer.Issuer), read("/openid/v1/jwks")
-	secret.Data[subjectKey] = []byte("system:serviceaccount:" + h.Namespace + ":sluice")
-	secret.Data[audienceKey] = []byte(server.URL)
-	s.register(secret)
+	s.Hub.Registry.Set(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "edge-7",
+		Labels: map[string]string{fleet.ClusterLabel: "edge-7"}}, Data: map[string][]byte{
+		"issuer": []byte(issuer.Issuer), "jwks": read("/openid/v1/jwks"), "audience": []byte(server.URL),
+		"subject": []byte("system:serviceaccount:" + h.Namespace + ":sluice")}})
+	go func() { _ = s.Hub.Start(t.Context()) }()
 	h.Start()
 	await := func(what string, limit time.Duration, ok func(*fleet.Cluster) bool) {
 		t.Helper()

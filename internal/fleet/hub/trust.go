@@ -65,8 +65,8 @@ func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
 	address := get(jwksURLKey)
 	for _, text := range []string{address, t.issuer} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-			return nil, fmt.Errorf("'%s' is not a URL that starts with https://. Without such a URL, the key '%s' must "+
-				"have the public keys of the issuer", excerpt.Line(text, 100), jwksKey)
+			return nil, fmt.Errorf("'%s' is not a URL that starts with https://. Without such a URL, the key '%s' "+
+				"must have the public keys of the issuer", excerpt.Line(text, 100), jwksKey)
 		}
 		if address != "" {
 			break // the issuer is a name only
@@ -77,7 +77,8 @@ func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
 		return nil, err
 	}
 	remote := &remoteIssuer{issuer: t.issuer, keysURL: address, config: config, now: g.Now, client: &http.Client{
-		Timeout: issuerTimeout, Transport: &limited{next: transport, limit: rate.NewLimiter(rate.Every(issuerInterval), 3)}}}
+		Timeout: issuerTimeout, Transport: &limited{next: transport, limit: rate.NewLimiter(rate.Every(issuerInterval),
+			3)}}}
 	t.verifier = remote.get
 	return t, nil
 }
@@ -163,7 +164,8 @@ type claims struct {
 func (t *trust) verify(ctx context.Context, cluster, token string) error {
 	c, err := read(token)
 	if err != nil {
-		return refuse(http.StatusUnauthorized, "Send the token of the cluster's ServiceAccount for audience "+t.audience,
+		return refuse(http.StatusUnauthorized, "Send the token of the cluster's ServiceAccount for audience "+
+			""+t.audience,
 			"the token cannot be read: %v", err)
 	}
 	if refused := t.explain(cluster, c); refused != nil {
@@ -185,7 +187,8 @@ func (t *trust) verify(ctx context.Context, cluster, token string) error {
 		err = errors.New("another subject")
 	}
 	return refuse(http.StatusUnauthorized, "If the signing keys of the cluster were replaced, run sluice cluster join "+
-		"again, or update '"+jwksKey+"' in its Secret", "the token is not signed by the keys of cluster '%s': %s", cluster,
+		"again, or update '"+jwksKey+"' in its Secret", "the token is not signed by the keys of cluster '%s': %s",
+		cluster,
 		excerpt.Line(err.Error(), 200))
 }
 
@@ -199,14 +202,15 @@ func (t *trust) explain(cluster string, c *claims) error {
 			"the token is from issuer '%s', but that of cluster '%s' is '%s'", excerpt.Line(c.Issuer, 200), cluster,
 			t.issuer)
 	case c.Subject != t.subject:
-		return refuse(http.StatusForbidden, "Correct the subject in the Secret of the cluster, or report as that account",
+		return refuse(http.StatusForbidden, "Correct the subject in the Secret of the cluster, or report as that "+
+			"account",
 			"the token is for '%s', but cluster '%s' reports as '%s'", excerpt.Line(c.Subject, 200), cluster, t.subject)
 	case !c.isFor(t.audience):
 		return refuse(http.StatusUnauthorized, "Request a token for audience "+t.audience,
 			"the token is for audience %s, not for this hub", excerpt.Line(string(c.Audience), 200))
 	case now.After(at(c.Expires)):
-		return refuse(http.StatusUnauthorized, "The controller requests a new one by itself. If this stays, compare the "+
-			"clocks of the cluster and of the hub", "the token expired at %s, and the clock of the hub is at %s",
+		return refuse(http.StatusUnauthorized, "The controller requests a new one by itself. If this stays, compare "+
+			"the clocks of the cluster and of the hub", "the token expired at %s, and the clock of the hub is at %s",
 			at(c.Expires).Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case now.Add(notBeforeSlack).Before(at(c.NotBefore)):
 		return refuse(http.StatusUnauthorized, "Synchronize the clocks of the cluster and of the hub",

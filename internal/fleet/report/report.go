@@ -25,10 +25,10 @@ const (
 	// firstRetry and maxRetry are the means of the times between attempts. The times vary by half in both directions,
 	// so clusters whose hub comes back after a long time report within 30 seconds, and not at once.
 	firstRetry = 2 * time.Second
-	maxRetry   = 30 * time.Second
+	maxRetry   = 20 * time.Second
 	// minDelay and maxDelay bound how long a change waits for further changes.
 	minDelay = 300 * time.Millisecond
-	maxDelay = 1200 * time.Millisecond
+	maxDelay = 800 * time.Millisecond
 	// idleShare is how many times longer than the last summary took nothing is done.
 	idleShare = 20
 )

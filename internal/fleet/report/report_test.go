@@ -27,7 +27,7 @@ func TestTimesBetweenAttempts(t *testing.T) {
 		}
 		earliest, latest = min(earliest, wait), max(latest, wait)
 	}
-	if earliest < 15*time.Second || earliest > 17*time.Second || latest > 45*time.Second || latest < 43*time.Second {
+	if earliest < 10*time.Second || earliest > 12*time.Second || latest > 30*time.Second || latest < 28*time.Second {
 		t.Errorf("reporters come from %s to %s", earliest, latest)
 	}
 	if lines != 1000 {

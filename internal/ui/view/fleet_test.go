@@ -26,7 +26,8 @@ func TestSummary(t *testing.T) {
 	rev := func(c string) string { return "main@sha1:" + strings.Repeat(c, 40) }
 	source := &Item{ID: "GitRepository/flux-system/fleet", Kind: "GitRepository", State: Ready, Revision: rev("b"),
 		URL: "https://git.example.com/fleet", Subject: "Fix\x1b[2J it", Changed: at, Times: &Times{Committed: at}}
-	gate := &Item{ID: "Gate/team/release", Kind: "Gate", State: Ready, Gate: &Gate{Required: 1, Until: at, Why: "closed",
+	gate := &Item{ID: "Gate/team/release", Kind: "Gate", State: Ready, Gate: &Gate{Required: 1, Until: at,
+		Why:   "closed",
 		Rules: []Rule{{Outcome: "approvals", Required: 2, Groups: []string{"releasers"}}}}}
 	current := &Item{ID: "Kustomization/team/a", Kind: "Kustomization", State: Ready, Revision: rev("b"),
 		Sources: []string{source.ID}, Changed: at.Add(time.Minute), Since: at.Add(2 * time.Minute)}
@@ -63,8 +64,10 @@ func TestSummary(t *testing.T) {
 func TestSummaryIsBounded(t *testing.T) {
 	var items []*Item
 	for n := range 10_000 {
-		items = append(items, &Item{ID: ID("Kustomization", "team", strings.Repeat("x", 100+n%100)+string(rune('a'+n%26))),
-			Kind: "Kustomization", State: Failed, Message: strings.Repeat("é", 1000), Pending: "x", HeldBy: []string{"g"}})
+		items = append(items, &Item{ID: ID("Kustomization", "team", strings.Repeat("x",
+			100+n%100)+string(rune('a'+n%26))),
+			Kind: "Kustomization", State: Failed, Message: strings.Repeat("é", 1000), Pending: "x",
+			HeldBy: []string{"g"}})
 	}
 	s := Summary(items)
 	if err := s.Validate(time.Now()); err != nil || len(s.Problems) != fleet.MaxProblems || s.Omitted.Changes !=
