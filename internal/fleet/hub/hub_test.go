@@ -1,7 +1,10 @@
 package hub
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -29,29 +32,39 @@ func TestTokens(t *testing.T) {
 	}{
 		"valid": {status: http.StatusNoContent},
 		"of another cluster with the same issuer": {by: other, status: http.StatusUnauthorized,
-			says: []string{"not signed by the keys of cluster 'edge-7'", "sluice cluster join"}},
+			says: []string{"not signed by the keys of cluster 'edge-7'",
+				"If the signing keys of the cluster were replaced, run sluice cluster join again, or update 'jwks' " +
+					"in its Secret"}},
 		"in the name of another cluster": {as: "edge-8", status: http.StatusUnauthorized,
 			says: []string{"not signed by the keys of cluster 'edge-8'"}},
 		"in the name of an unknown cluster": {as: "edge-9", status: http.StatusForbidden,
-			says: []string{"does not know cluster 'edge-9'", "sluice cluster join", fleet.ClusterLabel}},
-		"in a name that is none": {as: "../etc", status: http.StatusBadRequest, says: []string{"cannot be the name"}},
+			says: []string{"does not know cluster 'edge-9'",
+				"Run sluice cluster join, or create the Secret of the cluster with the label sluice.dev/cluster"}},
+		"in a name that is none": {as: "../etc", status: http.StatusBadRequest, says: []string{"cannot be the name",
+			"Send the name of the cluster in the header Sluice-Cluster"}},
 		"expired": {change: func(c *jwt.Claims) { c.Expiry = jwt.NewNumericDate(start.Add(-time.Second)) },
-			status: http.StatusUnauthorized, says: []string{"expired at 2026-11-29T11:59:59Z", "compare the clocks"}},
+			status: http.StatusUnauthorized, says: []string{"expired at 2026-11-29T11:59:59Z",
+				"The controller requests a new one by itself. If this stays, compare the clocks of the cluster and " +
+					"of the hub"}},
 		"of a cluster whose clock is an hour ahead": {change: func(c *jwt.Claims) {
 			c.NotBefore, c.Expiry = jwt.NewNumericDate(start.Add(time.Hour)), jwt.NewNumericDate(start.Add(2*time.Hour))
-		}, status: http.StatusUnauthorized, says: []string{"valid from 2026-11-29T13:00:00Z", "Synchronize the " +
-			"clocks"}},
+		}, status: http.StatusUnauthorized, says: []string{"valid from 2026-11-29T13:00:00Z",
+			"Synchronize the clocks of the cluster and of the hub"}},
 		"for another audience": {change: func(c *jwt.Claims) { c.Audience = jwt.Audience{"https://other.example.com"} },
 			status: http.StatusUnauthorized, says: []string{"for audience", "Request a token for audience " +
 				testAudience}},
 		"of another account": {change: func(c *jwt.Claims) { c.Subject = "system:serviceaccount:team:app" },
-			status: http.StatusForbidden, says: []string{"system:serviceaccount:team:app", "Correct the subject"}},
+			status: http.StatusForbidden, says: []string{"system:serviceaccount:team:app",
+				"Correct the subject in the Secret of the cluster, or report as that account"}},
 		"of another issuer": {change: func(c *jwt.Claims) { c.Issuer = "https://evil.example.com" },
-			status: http.StatusForbidden, says: []string{"https://evil.example.com", testIssuer}},
+			status: http.StatusForbidden, says: []string{"https://evil.example.com", testIssuer,
+				"Correct the name of the cluster, or the issuer in its Secret"}},
 		"without a signature": {token: "eyJhbGciOiJub25lIn0.e30.", status: http.StatusForbidden,
 			says: []string{"issuer"}},
-		"no token": {token: " ", status: http.StatusUnauthorized, says: []string{"no bearer token"}},
-		"garbage":  {token: "abc", status: http.StatusUnauthorized, says: []string{"cannot be read"}},
+		"no token": {token: " ", status: http.StatusUnauthorized, says: []string{"no bearer token",
+			"Send the token of the cluster's ServiceAccount"}},
+		"garbage": {token: "abc", status: http.StatusUnauthorized, says: []string{"cannot be read",
+			"Send the token of the cluster's ServiceAccount for audience"}},
 		"huge": {token: strings.Repeat("a", 100_000), status: http.StatusUnauthorized,
 			says: []string{"cannot be read"}},
 	} {
@@ -100,14 +113,17 @@ func TestReports(t *testing.T) {
 		body   string
 		status int
 		says   string
+		hint   string
 	}{
 		"valid": {status: http.StatusNoContent},
 		"for another cluster": {change: func(r *fleet.Report) { r.Cluster = "edge-8" }, status: http.StatusForbidden,
-			says: "cannot report for cluster 'edge-8'"},
+			says: "cannot report for cluster 'edge-8'",
+			hint: "Set --report-as to the name that the hub knows the cluster by"},
 		"of the future": {change: func(r *fleet.Report) { r.Summary.Time = start.Add(time.Hour) },
 			status: http.StatusUnprocessableEntity, says: "1h0m0s ahead of the hub: synchronize the clocks"},
 		"of 10 MB": {body: `{"cluster":"` + strings.Repeat("x", 10<<20) + `"}`,
-			status: http.StatusRequestEntityTooLarge, says: "larger than 65536 bytes"},
+			status: http.StatusRequestEntityTooLarge, says: "larger than 65536 bytes",
+			hint: "Run the same version in the hub and in the cluster"},
 		"of many labels": {change: func(r *fleet.Report) {
 			for _, c := range "abcdefghijklmnopqrstuvwxyz" {
 				r.Summary.Labels[string(c)] = "x"
@@ -129,9 +145,10 @@ func TestReports(t *testing.T) {
 				5000)
 		},
 			status: http.StatusUnprocessableEntity, says: "at most 400"},
-		"not JSON": {body: "<html>", status: http.StatusUnprocessableEntity, says: "invalid character"},
-		"empty":    {body: "{}", status: http.StatusUnprocessableEntity, says: "cannot be the name"},
-		"null":     {body: "null", status: http.StatusUnprocessableEntity, says: "cannot be the name"},
+		"not JSON": {body: "<html>", status: http.StatusUnprocessableEntity, says: "invalid character",
+			hint: "Unless that says what to do, run the same version in the hub and in the cluster"},
+		"empty": {body: "{}", status: http.StatusUnprocessableEntity, says: "cannot be the name"},
+		"null":  {body: "null", status: http.StatusUnprocessableEntity, says: "cannot be the name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestHub(t, &testClock{now: start}, nil)
@@ -146,7 +163,8 @@ func TestReports(t *testing.T) {
 				sent = body(t, r)
 			}
 			status, answer := s.send("edge-7", edge.token(t, start, nil), sent)
-			if status != test.status || !strings.Contains(answer.Error, test.says) {
+			if status != test.status || !strings.Contains(answer.Error, test.says) ||
+				!strings.Contains(answer.Hint, test.hint) {
 				t.Errorf("status %d, want %d: %+v", status, test.status, answer)
 			}
 			if c, err := s.Hub.Get(t.Context(), "edge-8"); err != nil || c.Status != fleet.Expected {
@@ -168,17 +186,19 @@ func TestSequence(t *testing.T) {
 		sequence    int64
 		isHeartbeat bool
 		status      int
+		hint        string
 	}{
-		{instance: "a", sequence: 1, isHeartbeat: true, status: 409}, // the hub was restarted
+		{instance: "a", sequence: 1, isHeartbeat: true, status: 409, hint: "Send the summary"}, // the hub was restarted
 		{instance: "a", sequence: 1, status: 204},
 		{instance: "a", sequence: 1, isHeartbeat: true, status: 204},
 		{instance: "a", sequence: 2, status: 204},
 		{instance: "a", sequence: 2, status: 204}, // the answer was lost
-		{instance: "a", sequence: 1, status: 409}, // a replay
+		{instance: "a", sequence: 1, status: 409, hint: "A newer one was accepted already; this one is not needed"},
+
 		{instance: "a", sequence: 1, isHeartbeat: true, status: 409},
 		{instance: "b", sequence: 1, isHeartbeat: true, status: 409},
 		{instance: "b", sequence: 1, status: 204}, // the controller was restarted
-		{instance: "a", sequence: 3, status: 409}, // a replay, or another process
+		{instance: "a", sequence: 3, status: 409, hint: "Run one controller that reports as 'edge-7'"},
 		{instance: "c", sequence: 9, status: 204},
 	} {
 		clock.add(time.Second)
@@ -186,7 +206,8 @@ func TestSequence(t *testing.T) {
 		if r.Instance = step.instance; step.isHeartbeat {
 			r.Summary = nil
 		}
-		if status, answer := s.send("edge-7", token, body(t, r)); status != step.status {
+		if status, answer := s.send("edge-7", token, body(t, r)); status != step.status ||
+			!strings.Contains(answer.Hint, step.hint) {
 			t.Errorf("step %d: status %d, want %d: %+v", i, status, step.status, answer)
 		}
 	}
@@ -205,12 +226,13 @@ func TestClusterThatReportsTooOften(t *testing.T) {
 	s.register(edge.secret("edge-7"))
 	other := newIssuer(t)
 	s.register(other.secret("edge-8"))
-	token, last := edge.token(t, start, nil), 0
+	token, last, answer := edge.token(t, start, nil), 0, fleet.Error{}
+
 	for i := range int64(50) {
-		last, _ = s.send("edge-7", token, body(t, testReport("edge-7", i+1, start)))
+		last, answer = s.send("edge-7", token, body(t, testReport("edge-7", i+1, start)))
 	}
-	if last != http.StatusTooManyRequests {
-		t.Errorf("status %d", last)
+	if last != http.StatusTooManyRequests || answer.Hint != "Run one controller that reports as this cluster" {
+		t.Errorf("status %d: %+v", last, answer)
 	}
 	if status, answer := s.send("edge-8", other.token(t, start, nil), body(t, testReport("edge-8", 1,
 		start))); status != http.StatusNoContent {
@@ -252,6 +274,7 @@ func TestSecrets(t *testing.T) {
 			status, answer := s.send("edge-7", edge.token(t, start, nil), body(t, testReport("edge-7", 1, start)))
 			c, err := s.Hub.Get(t.Context(), "edge-7")
 			if status != http.StatusForbidden || !strings.Contains(answer.Error, test.says) || err != nil ||
+				answer.Hint != "Repair the Secret in the hub" ||
 				!strings.Contains(c.Refused, test.says) {
 				t.Errorf("status %d: %+v; the list says %+v, %v", status, answer, c, err)
 			}
@@ -359,4 +382,63 @@ func TestClusterReadsOthers(t *testing.T) {
 	if w := get("edge-7", edge, fleet.ClustersPath+"/edge-9"); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown cluster: %d", w.Code)
 	}
+}
+
+// TestRequestsThatAreWrong checks that the answers say what to do.
+func TestRequestsThatAreWrong(t *testing.T) {
+	edge := newIssuer(t)
+	s := newTestHub(t, &testClock{now: start}, nil)
+	s.Access = failingAccess{}
+	other := func(c *jwt.Claims) { c.Subject = "system:serviceaccount:flux-system:other" }
+	for name, reads := range map[string]string{"edge-7": "true", "edge-8": "false"} {
+		secret := edge.secret(name)
+		if secret.Data[readsKey] = []byte(reads); name == "edge-8" {
+			secret.Data[subjectKey] = []byte("system:serviceaccount:flux-system:other")
+		}
+		s.register(secret)
+	}
+	away := edge.secret("edge-9")
+	away.Data[issuerKey] = []byte("https://127.0.0.1:1")
+	delete(away.Data, jwksKey)
+	s.register(away)
+	const all = fleet.ClustersPath
+	for path, test := range map[string]struct {
+		method, cluster, hint string
+		change                func(*jwt.Claims)
+		status                int
+	}{
+		"/other":         {status: 404, hint: "The hub has the paths"},
+		all:              {status: 500, hint: "Read the log of the hub"},
+		all + "/edge-8":  {cluster: "edge-7", status: 200},
+		all + "/unknown": {cluster: "edge-7", status: 404, hint: "List the clusters"},
+		all + "/edge-7": {cluster: "edge-8", status: 403, change: other,
+			hint: "Set 'reads' to true in its Secret in the hub"},
+		all + "/edge-9": {cluster: "edge-9", status: 503,
+			hint: "Check that the hub reaches the issuer, or put the issuer's public keys into the Secret of the " +
+				"cluster as 'jwks'", change: func(c *jwt.Claims) { c.Issuer = "https://127.0.0.1:1" }},
+		all + "?labels=(": {cluster: "edge-7", status: 400,
+			hint: "Write a selector such as region=eu,stage!=test"},
+		all + "?wait=x":        {cluster: "edge-7", status: 400, hint: "Write a duration such as 25s"},
+		all + "/edge-7/ui/api": {status: 404, hint: "List the clusters"},
+		fleet.StreamPath:       {method: "POST", cluster: "edge-7", status: 404, hint: "Reports work without streams"},
+		fleet.ReportsPath:      {method: "POST", cluster: "edge-7", status: 415, hint: "Send JSON"},
+	} {
+		r := httptest.NewRequest(cmp.Or(test.method, "GET"), path, nil)
+		if test.cluster != "" {
+			r.Header.Set(fleet.ClusterHeader, test.cluster)
+			r.Header.Set("Authorization", "Bearer "+edge.token(t, start, test.change))
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != test.status || !strings.Contains(w.Body.String(), test.hint) {
+			t.Errorf("%s: %d %s, want %d %s", path, w.Code, w.Body, test.status, test.hint)
+		}
+	}
+}
+
+// failingAccess is an API server that does not answer.
+type failingAccess struct{}
+
+func (failingAccess) MayRead(context.Context, string, string) error {
+	return errors.New("secret cause")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -102,6 +103,63 @@ func TestControllerReports(t *testing.T) {
 	for _, line := range h.Requests.Matching("GET ") {
 		if !strings.Contains(line, "watch=") && !strings.Contains(line, "/leases/") {
 			t.Errorf("the controllers sent %s", line)
+		}
+	}
+}
+
+// TestReaders asks the API server of the hub who may read.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	cfg, namespace := testenv.Cluster(t), testenv.Namespace(t)
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := hub.NewAccess(cfg, "https://hub.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(account string, audiences ...string) string {
+		t.Helper()
+		accounts := clients.CoreV1().ServiceAccounts(namespace)
+		if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}},
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Status.Token
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{fleet.Group}, Resources: []string{fleet.Resource}, Verbs: []string{"get", "list"}}}}
+	if _, err := clients.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace}, RoleRef: rbacv1.RoleRef{
+		APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace}, Subjects: []rbacv1.Subject{
+		{Kind: "ServiceAccount", Name: "viewer", Namespace: namespace},
+		{Kind: "ServiceAccount", Name: "gate", Namespace: namespace}}}
+	_, err = clients.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const another = "Send a token of the hub's cluster, such as that of kubectl create token"
+	for name, test := range map[string]struct{ token, says string }{
+		"no token":    {says: another},
+		"garbage":     {token: "x", says: another},
+		"other hub":   {token: token("other", "https://other.example.com"), says: "the token is not valid"},
+		"no right":    {token: token("stranger"), says: "Ask for ClusterRole sluice-fleet-viewer"},
+		"for the API": {token: token("viewer")},
+		"for the hub": {token: token("gate", "https://hub.example.com")},
+	} {
+		for _, cluster := range []string{"", "edge-7"} {
+			err := access.MayRead(t.Context(), test.token, cluster)
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s, cluster %q: want %q, got %v", name, cluster, test.says, err)
+			}
 		}
 	}
 }
