@@ -50,9 +50,11 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 		t.Errorf("a wrong token: %d %s", w.Code, w.Body)
 	}
 	long := `{"token": "` + strings.Repeat("a", maxCookie+1) + `"}`
-	for _, body := range []string{"", "[]", `{"token": "a; b"}`, long} {
-		if w := do("POST", "/login/token", body, nil); w.Code != http.StatusBadRequest {
-			t.Errorf("%.20s: %d", body, w.Code)
+	for body, hint := range map[string]string{"": "Send JSON with a token", "[]": "Send JSON with a token",
+		`{"token": "a; b"}`: "Create one with kubectl create token", long: "Create one with kubectl create token"} {
+		w := do("POST", "/login/token", body, nil)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), hint) {
+			t.Errorf("%.20s: %d %s", body, w.Code, w.Body)
 		}
 	}
 	w := do("POST", "/login/token", `{"token": "alice.token-1"}`, nil)

@@ -34,7 +34,7 @@ test('clusters are shown worst first, filtered, grouped and as a table', async (
   await page.getByText(/\d+ clusters of \d+ behind main/).waitFor();
   await page.getByText('2 different').waitFor();
   await page.getByRole('button', { name: /^failed/ }).click();
-  await page.getByText(/^[1-9] clusters$/).waitFor();
+  await page.getByRole('status').filter({ hasText: /^[1-9] clusters$/ }).waitFor();
   await page.getByRole('button', { name: /^failed/ }).click();
   await page.getByLabel('Group by').selectOption('stage');
   await page.getByRole('heading', { level: 2, name: /^staging/ }).waitFor();
