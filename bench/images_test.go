@@ -16,10 +16,10 @@ import (
 	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 

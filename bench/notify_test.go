@@ -20,7 +20,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

@@ -41,7 +41,7 @@ const (
 	PruneFailedReason             = "PruneFailed"
 	ReconciliationFailedReason    = "ReconciliationFailed"
 	ReconciliationSucceededReason = "ReconciliationSucceeded"
-	RenderFailedReason            = "RenderFailed" // a program that publishes an artifact
+	RenderFailedReason            = "RenderFailed"  // a program that publishes an artifact
 	SeveralOwnersReason           = "SeveralOwners" // of an object
 	StorageOperationFailedReason  = "StorageOperationFailed"
 	SucceededReason               = "Succeeded"

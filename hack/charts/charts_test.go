@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/manifest"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 const checkout = "../.."

@@ -16,7 +16,7 @@ import (
 )
 
 // exempt are the directories whose code is not part of the product.
-var exempt = []string{"internal/testenv", "internal/fault"}
+var exempt = []string{"internal/testenv", "internal/text/fault"}
 
 func main() {
 	all := flag.Bool("all", false, "list all hints, with how many tests of their package and of others mention them")

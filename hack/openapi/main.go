@@ -1,4 +1,4 @@
-// Command openapi writes what internal/schema needs of the OpenAPI documents of Kubernetes: the fields of all kinds, their
+// Command openapi writes what internal/offline/schema needs of the OpenAPI documents of Kubernetes: the fields of all kinds, their
 // types and which of them are required. It reads the documents from the Go module of Kubernetes.
 package main
 
@@ -13,12 +13,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/schema"
+	"github.com/sluice-gitops/sluice/internal/offline/schema"
 )
 
 const (
 	document  = "api/openapi-spec/swagger.json"
-	directory = "internal/schema"
+	directory = "internal/offline/schema"
 )
 
 func main() {

@@ -19,8 +19,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/sluice-gitops/sluice/hack/internal/compile/compiletest"
+	verifycosign "github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
 	"github.com/sluice-gitops/sluice/internal/testenv"
-	verifycosign "github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // platforms are those of the test: an archive of each kind, and what the machine that runs the test can start.

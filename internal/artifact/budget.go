@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // measureInterval is how long what was written is added to the last measurement of the directory, instead of measuring

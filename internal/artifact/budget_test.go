@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestStorageLimitStopsLargeSourcesOnly has a source that exceeds the limit, and others that go on.

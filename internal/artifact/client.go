@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 // maxRedirects is the maximum number of redirects of a download.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 // externalKind is the kind whose artifacts are at URLs that users write, in lower case.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 // rendered is an ExternalArtifact of a tenant that tries to read the artifact of another object.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Open opens the file of an artifact of the object that the key identifies: that of the store, or else a download that

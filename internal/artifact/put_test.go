@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func putFile(t testing.TB, s *Store, ext, content, revision string, current *meta.Artifact) *meta.Artifact {

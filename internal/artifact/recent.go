@@ -2,7 +2,7 @@ package artifact
 
 import (
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
 )
 
 // Trees with contents in memory are cached up to these limits, because the consumers of a source request the same tree

@@ -17,8 +17,8 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 var manifests = Key{Kind: "GitRepository", Namespace: "apps", Name: "manifests"}

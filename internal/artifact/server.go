@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
 // Server serves a store over HTTP:

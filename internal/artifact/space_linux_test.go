@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // onATinyDisk runs the test again in a separate process, with a directory on a disk of the given size.

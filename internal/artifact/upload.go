@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 // bounded returns children with little memory and time.

@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/kustomize/api/types"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Limits on the input of a build, which this process parses. Kustomize has no limits, but those of its child process.

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 )
 
 // bomb returns an object whose field expands to 9^depth values.

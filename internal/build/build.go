@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // Request describes what to build.

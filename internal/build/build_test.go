@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 )
 
 const childArgument = "run-kustomize-for-parent"

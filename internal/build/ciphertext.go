@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 )
 
 // checkCiphertext refuses an object whose content is encrypted with SOPS although the build has no keys: a Secret that

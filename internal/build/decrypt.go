@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
-	"github.com/sluice-gitops/sluice/internal/redact"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // decryptAnnotation is a label or an annotation. Its value "disabled" leaves an object encrypted.

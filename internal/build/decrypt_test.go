@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

@@ -11,9 +11,9 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func refusal(format string, args ...any) *fault.Fault {

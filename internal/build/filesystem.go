@@ -15,10 +15,10 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/substitute"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
-	"github.com/sluice-gitops/sluice/internal/substitute"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 )
 
 // mount is the path of the source in the file system for kustomize. A path outside of the source is not below it.

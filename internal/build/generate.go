@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/kustomize/api/types"
 
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 )
 
 // generate returns a kustomization for a directory that has no kustomization file. It lists every YAML file below dir,

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestABuildIsRefusedBeforeItTakesTheMemoryOfOthers(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/build/substitute"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/redact"
-	"github.com/sluice-gitops/sluice/internal/substitute"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // Substitution defines the variables that are replaced.

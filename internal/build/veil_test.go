@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/diff"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/diff"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // places are objects in which VALUE is what a variable of a Secret becomes.

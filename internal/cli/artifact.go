@@ -15,8 +15,8 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )

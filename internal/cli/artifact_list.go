@@ -12,9 +12,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // concurrentPulls is how many artifacts are read at the same time.

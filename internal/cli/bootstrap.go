@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sluice-gitops/sluice/internal/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/cli/bootstrap"
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/manifest"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/network/sshkey"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/source/git"
-	"github.com/sluice-gitops/sluice/internal/sshkey"
 )
 
 // bootstrapCommand holds the flags of all bootstrap commands.

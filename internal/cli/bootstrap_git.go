@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/bootstrap"
-	"github.com/sluice-gitops/sluice/internal/sshkey"
+	"github.com/sluice-gitops/sluice/internal/cli/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/sshkey"
 )
 
 // bootstrapGit is `sluice bootstrap git`.

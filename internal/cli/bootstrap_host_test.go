@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/cli/bootstrap"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/cli/bootstrap"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // cosignPasswordEnv is the variable with the password of a key, as cosign reads it.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-gitops/sluice/internal/sshkey"
-	"github.com/sluice-gitops/sluice/internal/verify/openpgp"
-	"github.com/sluice-gitops/sluice/internal/verify/sshsig"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/openpgp"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/sshsig"
+	"github.com/sluice-gitops/sluice/internal/network/sshkey"
 )
 
 // signingFlags are the flags for the key that signs commits.

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/localrelease"
-	"github.com/sluice-gitops/sluice/internal/manifest"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/offline/localrelease"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // buildHelmRelease is `sluice build helmrelease`.

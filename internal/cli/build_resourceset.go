@@ -14,9 +14,9 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/localset"
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/offline/localset"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
 )
 

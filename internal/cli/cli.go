@@ -16,8 +16,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/explain"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/explain"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Exit codes.

@@ -24,8 +24,8 @@ import (
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

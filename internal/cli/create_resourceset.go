@@ -12,7 +12,7 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/kind"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // debugKustomization is `sluice debug kustomization`.

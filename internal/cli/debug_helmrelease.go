@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/localrelease"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/offline/localrelease"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // debugHelmRelease is `sluice debug helmrelease`.

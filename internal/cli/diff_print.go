@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 )
 
 // changePrinter prints the changes that a comparison found, and counts them.

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/localset"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/offline/localset"
 )
 
 // diffResourceSet is `sluice diff resourceset`.

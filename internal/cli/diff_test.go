@@ -14,7 +14,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

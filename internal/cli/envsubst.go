@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-gitops/sluice/internal/substitute"
+	"github.com/sluice-gitops/sluice/internal/build/substitute"
 )
 
 func newEnvsubstCommand(e *env) *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/explain"
+	"github.com/sluice-gitops/sluice/internal/text/explain"
 )
 
 func newExplainCommand(e *env) *cobra.Command {

@@ -25,7 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 )
 
 // membership is what the commands that register a cluster at a hub know.

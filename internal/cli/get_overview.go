@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // printSections prints a table for each kind. On a terminal, each fits the screen: columns are left out from the right,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/fleet"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

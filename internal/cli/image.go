@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/image/history"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 func newImageCommand(e *env) *cobra.Command {

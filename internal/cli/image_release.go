@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 const (

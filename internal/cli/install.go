@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 )
 
 // installFlags are the flags that say what to install and how it runs.

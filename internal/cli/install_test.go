@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 )
 
 // exported returns the output of install --export, without the generated CustomResourceDefinitions and ClusterRoles.

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/lineage"
-	"github.com/sluice-gitops/sluice/internal/localbuild"
+	"github.com/sluice-gitops/sluice/internal/model/lineage"
+	"github.com/sluice-gitops/sluice/internal/offline/localbuild"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

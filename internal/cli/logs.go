@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/install"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 const (

@@ -14,10 +14,10 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/mcp"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 	"github.com/sluice-gitops/sluice/internal/ui"
+	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -14,14 +14,14 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/mcp"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/proposal"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
+	"github.com/sluice-gitops/sluice/internal/review/proposal"
 	"github.com/sluice-gitops/sluice/internal/ui"
+	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 )
 
 // cloneChanges computes changes of a clone, with the rights of the kubeconfig. It implements [mcp.Changes].

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/migrate"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
 )
 
 // migrateCommand is `sluice migrate`.

@@ -16,16 +16,16 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
-	"github.com/sluice-gitops/sluice/internal/localbuild"
-	"github.com/sluice-gitops/sluice/internal/localrelease"
-	"github.com/sluice-gitops/sluice/internal/localset"
-	"github.com/sluice-gitops/sluice/internal/localsource"
-	"github.com/sluice-gitops/sluice/internal/migrate"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/offline/localbuild"
+	"github.com/sluice-gitops/sluice/internal/offline/localrelease"
+	"github.com/sluice-gitops/sluice/internal/offline/localset"
+	"github.com/sluice-gitops/sluice/internal/offline/localsource"
 )
 
 // lenientGate is the setting with which variables may be missing.

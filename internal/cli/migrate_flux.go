@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/migrate"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // pollInterval is the interval between looks at the cluster while a migration waits.

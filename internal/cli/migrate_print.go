@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/migrate"
 )
 
 // print writes the report of a migration.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/mirror"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )

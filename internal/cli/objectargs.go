@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // kindAnnotation marks the commands that take names of objects of one kind. Its value is the name of the kind.

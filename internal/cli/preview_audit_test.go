@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
-	"github.com/sluice-gitops/sluice/internal/risk"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 )
 
 // pullRequest is a pull request on a git host.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/model/lineage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

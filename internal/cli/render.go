@@ -16,8 +16,8 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/renderer"
+	"github.com/sluice-gitops/sluice/internal/cli/renderer"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // renderCommand is `sluice render`.

@@ -13,7 +13,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // rollbacker is `sluice rollback` for one kind.

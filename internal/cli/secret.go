@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/verify/notation"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/notation"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 )
 
 // secretType is a type of Secret that `sluice create secret` creates. A new type is one more entry in secretTypes.

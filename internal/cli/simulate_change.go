@@ -9,9 +9,9 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 )
 
 // runChange shows what gates would decide about a change.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/model/lineage"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 )
 
 // traceCommand is `sluice trace`.

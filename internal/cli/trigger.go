@@ -18,7 +18,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 

@@ -19,7 +19,7 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/install"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gitops/sluice/internal/helm/render"
-	"github.com/sluice-gitops/sluice/internal/manifest"
-	"github.com/sluice-gitops/sluice/internal/sarif"
-	"github.com/sluice-gitops/sluice/internal/schema"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
+	"github.com/sluice-gitops/sluice/internal/offline/schema"
+	"github.com/sluice-gitops/sluice/internal/offline/validate"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/validate"
+	"github.com/sluice-gitops/sluice/internal/text/sarif"
 )
 
 // validateFormats are the values of --output.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/state"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -15,13 +15,13 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

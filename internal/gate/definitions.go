@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/kubewatch"
+	"github.com/sluice-gitops/sluice/internal/cluster/kubewatch"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

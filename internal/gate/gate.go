@@ -17,12 +17,12 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // +kubebuilder:rbac:groups=gating.toolkit.fluxcd.io,resources=gates,verbs=get;list;watch;create;update;patch;delete

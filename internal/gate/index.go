@@ -15,10 +15,10 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // Index is an in-memory index of all gates, of the objects that they select, and of the objects that wait for them. It

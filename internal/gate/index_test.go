@@ -18,9 +18,9 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 var kustomizations = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // InputOf returns the input of the verdict on a gate, except approvals and checks. The error is a terminal fault.

@@ -15,8 +15,8 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // maxMembers bounds how many objects a check of revisions may select.

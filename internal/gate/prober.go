@@ -21,11 +21,11 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/gate/probe"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 // maxAccounts bounds how many clients are cached, one per service account.

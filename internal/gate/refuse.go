@@ -10,8 +10,8 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // unverified stands for a requester whose name the API server did not verify.

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // Judge implements [reconcile.Gatekeeper].

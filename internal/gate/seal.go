@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
-	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // sealedStatus is the part of a status that decides whether a gate is open, now and after a restart.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Kind is the type of a git host, with the value of spec.type of a Provider.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // github implements https://docs.github.com/en/rest for github.com, Enterprise Cloud with a custom domain, and

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfChangeRequests(t *testing.T) {

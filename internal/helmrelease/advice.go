@@ -3,7 +3,7 @@ package helmrelease
 import (
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // advice says what to do about failures whose text does not.

@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	sourcehelm "github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

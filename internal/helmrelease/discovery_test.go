@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

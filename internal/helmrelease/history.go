@@ -11,7 +11,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	apimeta "github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/rollout"

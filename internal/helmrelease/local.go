@@ -9,8 +9,8 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/helm/render"

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Bounds of a list that a template looks up. A tenant may create many large objects in its namespace.

@@ -15,14 +15,14 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/postrender"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // maxDiscoveryAge bounds the age of what templates see of the kinds that a cluster serves. Others may install kinds.

@@ -11,11 +11,11 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/helm/action"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // recordWork reports what an action changed in the cluster, and the warnings of the API server.

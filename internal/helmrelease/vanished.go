@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // deleteInventory deletes the objects of a release whose Secret does not exist, by the inventory in the status. The

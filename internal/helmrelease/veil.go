@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // newVeil returns what hides values of Secrets in the objects of the release: the chart is rendered again with

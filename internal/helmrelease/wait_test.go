@@ -9,7 +9,7 @@ import (
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

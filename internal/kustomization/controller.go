@@ -14,14 +14,14 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/access"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 )
 
 // GroupKind identifies the kind to the kernel.

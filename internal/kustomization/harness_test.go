@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 

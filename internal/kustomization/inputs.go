@@ -13,10 +13,10 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/decrypt"
+	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // inputs is what a build needs in addition to the tree and the spec. It is read again in each pass.

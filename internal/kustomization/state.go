@@ -8,11 +8,11 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // state is what this process stores about a Kustomization between passes. If it is lost, the next pass builds and

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/sluice-gitops/sluice/internal/accessreview"
-	"github.com/sluice-gitops/sluice/internal/listen"
-	"github.com/sluice-gitops/sluice/internal/metrics"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/process/metrics"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // addMetrics serves the metrics and Go's profiler. Every replica serves its own.

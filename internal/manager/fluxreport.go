@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/fluxreport"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/process/fluxreport"
 )
 
 // addFluxReport adds what writes the FluxReport. LeftTo returns which other controller writes it, if there is one.

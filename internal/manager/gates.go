@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
 	"github.com/sluice-gitops/sluice/internal/source"

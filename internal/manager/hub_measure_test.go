@@ -36,7 +36,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/fleet/report"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/fleet/stream"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // addStreams lets clusters open streams to a hub.

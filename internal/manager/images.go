@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
 	"github.com/sluice-gitops/sluice/internal/image/release"
 	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/listen"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/process/storage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
 func (p *process) addImageReflector(ctx context.Context) error {

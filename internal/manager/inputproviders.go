@@ -8,9 +8,9 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/inputprovider"
-	"github.com/sluice-gitops/sluice/internal/kubewatch"
+	"github.com/sluice-gitops/sluice/internal/cluster/kubewatch"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/resourceset/inputprovider"
 )
 
 // addInputProviders adds the controllers of the providers of inputs for ResourceSets. LeftTo returns which other

@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 )
 

@@ -20,14 +20,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/listen"
-	"github.com/sluice-gitops/sluice/internal/mcp"
-	"github.com/sluice-gitops/sluice/internal/metrics"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/metrics"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/review"
 	"github.com/sluice-gitops/sluice/internal/ui"
+	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

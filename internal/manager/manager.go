@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/logging"
-	"github.com/sluice-gitops/sluice/internal/metrics"
-	"github.com/sluice-gitops/sluice/internal/options"
-	"github.com/sluice-gitops/sluice/internal/storage"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/logging"
+	"github.com/sluice-gitops/sluice/internal/process/metrics"
+	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/process/storage"
 )
 
 // Run runs the enabled controllers until ctx ends.

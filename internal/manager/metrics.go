@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/reflector"
-	"github.com/sluice-gitops/sluice/internal/inputprovider"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
+	"github.com/sluice-gitops/sluice/internal/resourceset/inputprovider"
 )
 
 // collectors returns the metrics of all controllers, except those of their caches and queues, which exist later.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/metrics"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
+	"github.com/sluice-gitops/sluice/internal/process/metrics"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 )
 

@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/accessreview"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/serviceaccount"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/notify/alert"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 )
 
 // addNotifications delivers the events of this process: by its Alerts, or to another process that has them.

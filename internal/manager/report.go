@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/fleet/report"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/serviceaccount"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/review"
-	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 // reviewsKey decides which of several replicas writes comments and statuses.

@@ -11,7 +11,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/image/automate"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

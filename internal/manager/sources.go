@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
-	"github.com/sluice-gitops/sluice/internal/access"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/metrics"
+	"github.com/sluice-gitops/sluice/internal/process/metrics"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/verify/cosign"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 )
 
 // observeSources enqueues what builds on a source when its artifact changes.

@@ -8,12 +8,12 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/accessreview"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/process/storage"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
-	"github.com/sluice-gitops/sluice/internal/storage"
 )
 
 // addArtifactServer adds the artifact server and the cleanup of its store. Every replica serves artifacts.

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gitops/sluice/internal/helm/render"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/listen"
-	"github.com/sluice-gitops/sluice/internal/mcp"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/storage"
 	"github.com/sluice-gitops/sluice/internal/review"
-	"github.com/sluice-gitops/sluice/internal/storage"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/incluster"
+	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 	"github.com/sluice-gitops/sluice/web"
 )

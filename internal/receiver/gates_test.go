@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/config"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )

@@ -9,7 +9,7 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 

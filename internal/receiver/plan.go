@@ -9,9 +9,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const gateKind = "Gate"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfSecrets(t *testing.T) {

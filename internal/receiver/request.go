@@ -19,7 +19,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )

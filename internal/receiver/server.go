@@ -18,7 +18,7 @@ import (
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/seal"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 )
 
 // admittedOf returns the revision that gates let through for an object, or nil if its status holds none that a

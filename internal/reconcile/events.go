@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/sluice-gitops/sluice/internal/explain"
+	"github.com/sluice-gitops/sluice/internal/text/explain"
 )
 
 const (

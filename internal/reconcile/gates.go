@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Gated is an object that gates can hold.

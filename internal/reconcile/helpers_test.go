@@ -25,9 +25,9 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/config"
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/seal"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

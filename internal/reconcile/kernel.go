@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/seal"
-	"github.com/sluice-gitops/sluice/internal/shard"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
+	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 	"github.com/sluice-gitops/sluice/internal/tracing"
 )
 

@@ -19,11 +19,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/explain"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/cluster/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/resourceversion"
-	"github.com/sluice-gitops/sluice/internal/shard"
+	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
+	"github.com/sluice-gitops/sluice/internal/text/explain"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // loop reconciles one kind.

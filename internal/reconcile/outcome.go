@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Condition reasons that every kind shares.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/shard"
+	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 )
 
 // Objects that another process reconciles are in the cache as well: other objects may refer to them, and gates must

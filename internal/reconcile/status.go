@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/cluster/resourceversion"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/resourceversion"
-	"github.com/sluice-gitops/sluice/internal/shard"
+	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 )
 
 // statusWriter writes the status in one pass.

@@ -24,9 +24,9 @@ import (
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/expand"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // anyProvider is the name by which ResourceSets with a selector refer to all providers of their namespace.

@@ -18,9 +18,9 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Kinds that data and checksums are read from.

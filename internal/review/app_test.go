@@ -16,8 +16,8 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/go-logr/logr"
 
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 // TestGitHubApp logs in as a GitHub App: for the API and to fetch.

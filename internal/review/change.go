@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/proposal"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
+	"github.com/sluice-gitops/sluice/internal/review/proposal"
 )
 
 // Change is a change of a repository without a pull request.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 const (

@@ -17,11 +17,11 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/redact"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 const (

@@ -21,10 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/proposal"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/review/proposal"
 )
 
 // Config is the file of --review-config. It is not read from a repository, so no pull request can change it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 )
 

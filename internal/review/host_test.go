@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/risk"
 )
 
 // gitHost is a git server with the parts of Gitea's API that the service uses, as https://docs.gitea.com/api describes

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 	"github.com/sluice-gitops/sluice/internal/githost"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 )
 
 func TestDecide(t *testing.T) {

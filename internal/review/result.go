@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/diff"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/preview"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
+	"github.com/sluice-gitops/sluice/internal/text/diff"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // State is how far the review of a pull request is.

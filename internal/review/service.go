@@ -17,12 +17,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/preview"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/review/preview"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

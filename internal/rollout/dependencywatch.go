@@ -20,10 +20,10 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Reviewer authorizes reads of dependencies.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Health checks the health of an owner's objects, and reports it by the condition Healthy. It is kept between passes.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // genericProvider is the provider of clusters that trust the issuer of this cluster's tokens by OIDC.

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/resid"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // IgnoreRules converts spec.ignore and spec.driftDetection.ignore. The latter apply only while the declaration of an

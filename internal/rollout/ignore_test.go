@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestTargetsOfIgnoreRulesAreBounded has targets that would take long to compare with many objects.

@@ -2,7 +2,7 @@ package rollout
 
 import (
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // ReferencePolicy decides which namespaces an object may refer to.

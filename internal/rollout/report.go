@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/diff"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/diff"
 )
 
 // MaxDiffs is the maximum number of objects of an event for which it shows what changed.

@@ -3,7 +3,7 @@ package rollout
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 )
 
 func TestSummaryNamesPreviousOwner(t *testing.T) {

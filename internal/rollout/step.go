@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Step is a part of a pass. The pass ends with the first step that returns an outcome.

@@ -16,11 +16,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/hostguard"
-	"github.com/sluice-gitops/sluice/internal/keysize"
+	"github.com/sluice-gitops/sluice/internal/limits/keysize"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/hostguard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -20,10 +20,10 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // send sends a request to a cluster, and returns the error of the transport.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // maxUnknownFields is the number of unknown fields that a condition names.

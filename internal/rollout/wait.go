@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // explainTimeout bounds the requests that explain why objects are not healthy.

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/compose"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // ArtifactGeneratorGroupKind identifies the kind to the kernel.

@@ -16,10 +16,10 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestLabelledOutputsDoNotBlockAGenerator has an ExternalArtifact in another namespace with the label and the reference

@@ -8,8 +8,8 @@ import (
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/compose"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // reserved returns the labels that no metadata can change.

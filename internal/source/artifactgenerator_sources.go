@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // sourceSet is the artifacts of the sources, by alias.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/bucket"
 )
 

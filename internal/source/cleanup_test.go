@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/definitions"

@@ -14,11 +14,11 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/access"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/egress"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 	"github.com/sluice-gitops/sluice/internal/source/sourcetest"

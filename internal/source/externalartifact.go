@@ -19,9 +19,9 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/compose"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // ExternalArtifactGroupKind identifies the kind to the kernel. It has no controller: the owner of an artifact publishes

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/access"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Modes of verification. An older version of the API writes verifyHead in lower case.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // pinner is a fetcher that can fetch an earlier revision again.

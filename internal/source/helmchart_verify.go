@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/access"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // trust is what spec.verify of a chart trusts: a keyring for provenance files, or signatures in the registry.

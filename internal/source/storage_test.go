@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )

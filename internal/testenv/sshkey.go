@@ -3,7 +3,7 @@ package testenv
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/sshkey"
+	"github.com/sluice-gitops/sluice/internal/network/sshkey"
 )
 
 // SSHKey generates a key: the private key in PEM without a passphrase, and the public key as a line of authorized_keys.

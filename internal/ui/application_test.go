@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
-	"github.com/sluice-gitops/sluice/internal/state"
+	"github.com/sluice-gitops/sluice/internal/build/expand"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

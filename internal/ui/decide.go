@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/model/lineage"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Bounds of a comparison of what an object applied with the cluster.

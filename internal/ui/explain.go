@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	codes "github.com/sluice-gitops/sluice/internal/explain"
+	codes "github.com/sluice-gitops/sluice/internal/text/explain"
 )
 
 // explanation is what to do about a reason.

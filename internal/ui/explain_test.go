@@ -3,7 +3,7 @@ package ui
 import (
 	"testing"
 
-	codes "github.com/sluice-gitops/sluice/internal/explain"
+	codes "github.com/sluice-gitops/sluice/internal/text/explain"
 )
 
 func TestExplainFindsCodesReasonsAndWords(t *testing.T) {

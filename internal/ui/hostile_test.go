@@ -14,7 +14,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/state"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // MCPAgent is the user agent and the field manager of requests that the MCP server makes. The admission policies of

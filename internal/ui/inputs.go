@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

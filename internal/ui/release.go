@@ -11,9 +11,9 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/workload"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/resourceset"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

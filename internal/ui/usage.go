@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/lru"
-	"github.com/sluice-gitops/sluice/internal/state"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 )
 
 const (

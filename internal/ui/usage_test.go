@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/state"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 )
 
 func TestUsageIsKeptByMinuteWhileItIsShown(t *testing.T) {

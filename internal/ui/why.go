@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/state"
 	"github.com/sluice-gitops/sluice/internal/tracing"
+	"github.com/sluice-gitops/sluice/internal/ui/state"
 )
 
 // why answers where a change is. Parameter: q, which is a commit, a revision, a pull request, an image, a workload, or

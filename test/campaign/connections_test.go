@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

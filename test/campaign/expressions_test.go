@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/expression/expressiontest"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression/expressiontest"
 )
 
 const (

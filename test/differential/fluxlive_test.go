@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/fluxlive"
 )
@@ -35,7 +35,7 @@ func TestObjectsThatFluxLeftDoNotChange(t *testing.T) {
 	recorded := fluxlive.Read(t, cfg)
 	if recorded == nil {
 		t.Skip("SLUICE_REALWORLD is not set: set it to the directory with flux-live. " +
-			"TestObjectsThatFluxAppliedDoNotChange of internal/apply has a case for each kind")
+			"TestObjectsThatFluxAppliedDoNotChange of internal/cluster/apply has a case for each kind")
 	}
 	recorded.Load()
 	r := &recording{T: t, recorded: recorded, cfg: cfg}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // openSSH is a server of the Debian package openssh-server.

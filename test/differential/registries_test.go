@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // registries returns the URLs of two registries that have no code in common: the one of distribution, which the

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/substitute"
+	"github.com/sluice-gitops/sluice/internal/build/substitute"
 )
 
 // grammar is the documented grammar of substitutions with the results of Flux, by its documentation and its code, for

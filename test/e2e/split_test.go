@@ -23,8 +23,8 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/kubeclient"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )

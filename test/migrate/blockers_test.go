@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gitops/sluice/internal/migrate"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 

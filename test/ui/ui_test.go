@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/oidcprovider"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"

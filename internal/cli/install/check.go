@@ -15,8 +15,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/migrate"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // CheckRequest says what to check.

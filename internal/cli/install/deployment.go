@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // criticalPriority is a class whose pods tenants cannot preempt.

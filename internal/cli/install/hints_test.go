@@ -3,7 +3,7 @@ package install
 import (
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 )
 
 func TestHintFitsTheReasonOfThePod(t *testing.T) {

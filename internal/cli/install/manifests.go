@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-gitops/sluice/config"
-	"github.com/sluice-gitops/sluice/internal/manifest"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // Labels of everything that is installed.

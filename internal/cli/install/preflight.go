@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
 // MinimumKubernetes is the first version of Kubernetes that serves all kinds of the manifests:

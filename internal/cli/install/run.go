@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 )
 
 // Progress receives what happens. The terminal of the command line is one.

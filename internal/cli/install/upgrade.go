@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/migrate"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 )
 
 // Upgrade is Run for an existing installation. If the new Deployments do not become available in time, it applies what

@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sluice-gitops/sluice/internal/health"
-	"github.com/sluice-gitops/sluice/internal/migrate"
+	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 )
 
 // inspectInterval is how often the reason is read why a Deployment is not available yet.

@@ -16,8 +16,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

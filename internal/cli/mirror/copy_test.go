@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
-	"github.com/sluice-gitops/sluice/internal/verify/cosign"
 )
 
 // keychain has the login of the Helm repository.

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
-	"github.com/sluice-gitops/sluice/internal/manifest"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 )
 
 const (

@@ -20,8 +20,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 const (

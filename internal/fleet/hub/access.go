@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-gitops/sluice/internal/accessreview"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 )
 

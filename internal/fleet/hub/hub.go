@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 const (

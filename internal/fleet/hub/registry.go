@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 // Keys of the Secrets that register clusters.

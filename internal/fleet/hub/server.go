@@ -20,7 +20,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
 const (

@@ -15,11 +15,11 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/listen"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // spread is the time over which clusters connect again when a hub was away.

@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // Transition is a time at which the schedule of a gate or the gate itself changes.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
 
 func transport(t *testing.T, p *egress.Policy) http.RoundTripper {

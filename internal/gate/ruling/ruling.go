@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/lru"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

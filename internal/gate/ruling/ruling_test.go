@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/risk"
+	"github.com/sluice-gitops/sluice/internal/cluster/risk"
 )
 
 func pass(name, expression string) gatingv1.Rule {

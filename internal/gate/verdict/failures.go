@@ -6,8 +6,8 @@ import (
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/gate/promotion"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // left returns the failures that count at t: those that were not answered since.

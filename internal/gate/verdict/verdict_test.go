@@ -7,8 +7,8 @@ import (
 	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/gate/calendar"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // day is the date of all test times, a Saturday.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // Describe says how far a roll-out is, and what it waits for.

@@ -10,9 +10,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // transientTexts are parts of errors that Helm reports only as text.

@@ -29,12 +29,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubectl/pkg/validation"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/redact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // FieldManager is the field manager of objects that releases own. Other implementations use the same one.

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // ApplyCRDs creates the objects of the crds directory of a chart, or updates them, as the policy says, and waits until

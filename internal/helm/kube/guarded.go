@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 )
 
 // maxManifests limits what Helm's actions read of one stream of manifests.

@@ -18,10 +18,10 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/sluice-gitops/sluice/internal/apply"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/health"
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/cluster/health"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Bounds of the logs that an error quotes.

@@ -16,8 +16,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // fileAnnotation names the file of an object while kustomize changes it. It is the annotation that Helm uses.

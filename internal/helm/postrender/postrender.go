@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Options say what to change.

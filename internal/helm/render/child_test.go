@@ -7,8 +7,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
 )
 
 // TestCrash checks the errors of charts whose child ended.

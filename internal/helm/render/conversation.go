@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Bounds of what the templates of one render may look up.

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/expand"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Keys of the values of an expansion: the number of input sets, and which of them each object is of.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/resourceset/expand"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/expand"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func templates(inputs, text string) expand.Request {

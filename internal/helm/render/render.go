@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Request is what to render.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-gitops/sluice/internal/sandbox"
+	"github.com/sluice-gitops/sluice/internal/build/sandbox"
 )
 
 const childArgument = "render-templates-for-parent"

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // WithPlaceholders returns a reader that gives placeholders for the values of Secrets. Keys of documents stay: a chart

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/redact"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // File is a file of the artifact of a source.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/helm/values"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // objects is a namespace 'team' with one ConfigMap and one Secret, both named 'app'.

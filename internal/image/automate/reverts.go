@@ -2,8 +2,8 @@ package automate
 
 import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

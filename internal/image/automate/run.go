@@ -8,13 +8,13 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // maxCommits bounds the commits of one pass. The next pass makes the others.

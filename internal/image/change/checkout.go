@@ -7,11 +7,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // maxAhead bounds how many commits of others on a push branch are searched.

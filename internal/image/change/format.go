@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/diff"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
+	"github.com/sluice-gitops/sluice/internal/text/diff"
 )
 
 const (

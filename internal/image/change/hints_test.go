@@ -6,10 +6,10 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/message"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfPullRequests(t *testing.T) {

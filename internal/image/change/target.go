@@ -5,9 +5,9 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/access"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const branchPrefix = "refs/heads/"

@@ -22,8 +22,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/image/discover/plan"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch

@@ -23,7 +23,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/shard"
+	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 )
 
 // enqueueDelay is how long after a change a namespace is reconciled, as workloads often change together.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Bounds of files that are parsed. Files without markers and bound places are not parsed.

@@ -11,8 +11,8 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Variables of expressions: those that only need the name of the tag, and those that need details of the image.

@@ -9,8 +9,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/version"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // bySemVer orders versions within a range, highest first. Versions that differ only in build metadata are in

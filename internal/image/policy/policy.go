@@ -13,9 +13,9 @@ import (
 	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

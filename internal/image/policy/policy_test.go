@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func semver(versions string) imagev1.ImagePolicyChoice {

@@ -10,7 +10,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sluice-gitops/sluice/internal/image/edit"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 )
 
 const (

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

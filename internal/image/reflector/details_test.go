@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestDetailsAreBounded checks that labels of many tags take no more memory than is allowed, and no more than was taken

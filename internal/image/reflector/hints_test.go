@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfPolicies(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/version"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Policies is the domain step of ImagePolicies: it chooses the latest image of a repository.

@@ -20,12 +20,12 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/listen"
-	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
 )
 
 // viewBytes is the memory of a tag in a view, in bytes, and of a view without tags.

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/egress"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )

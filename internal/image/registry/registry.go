@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Repository is an image repository. It caches its login. It is safe for concurrent use.

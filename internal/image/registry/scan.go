@@ -18,12 +18,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

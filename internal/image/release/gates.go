@@ -8,8 +8,8 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/gate/decision"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/reconcile/decision"
 )
 
 // Gates holds jobs by the gates of their automation too, so that a job does not bypass them.

@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfImages(t *testing.T) {

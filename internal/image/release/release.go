@@ -19,10 +19,10 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // GroupKind identifies the kind to the kernel.

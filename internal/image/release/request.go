@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // request is the images that a job sets, and where.

@@ -10,13 +10,13 @@ import (
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/image/change"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
 	"github.com/sluice-gitops/sluice/internal/image/record"
 	"github.com/sluice-gitops/sluice/internal/image/scan"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // run is one try of a job.

@@ -16,11 +16,11 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/edit"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	"github.com/sluice-gitops/sluice/internal/source/git"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/image/policy"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

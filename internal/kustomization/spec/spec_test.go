@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestNamesThatAreNoLabelsAreRefusedOnce(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/build"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/substitute"
+	"github.com/sluice-gitops/sluice/internal/build/substitute"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Variables are the variables of spec.postBuild.

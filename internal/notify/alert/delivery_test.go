@@ -15,9 +15,9 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/accessreview"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // expectFault checks the reason, the text and the Terminal field of a fault.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/options"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 

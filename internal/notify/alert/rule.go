@@ -15,9 +15,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
-	"github.com/sluice-gitops/sluice/internal/regex"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Bounds of an Alert. The time of its expressions is linear in the length of the message and in their instructions.

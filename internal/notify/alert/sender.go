@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Sender sends deliveries to their Providers. It implements [delivery.Sender].

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/notify/queue"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestEachProviderGetsItsEvents(t *testing.T) {

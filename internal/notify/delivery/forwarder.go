@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Forwarder sends all events to the process that runs the notification controller. It is a [Router] with a

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sluice-gitops/sluice/internal/accessreview"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
 )
 
 // DefaultQuota is the default of --events-quota, in events per second and sender.

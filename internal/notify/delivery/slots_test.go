@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/accessreview"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/guard"
 )
 

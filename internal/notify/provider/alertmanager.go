@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // alertmanager fires alerts with the API v2: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.

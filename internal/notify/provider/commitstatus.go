@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/expression"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/githost"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // commitStatus sets the status of a commit on a git host.

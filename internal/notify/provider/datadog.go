@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // datadog posts events: https://docs.datadoghq.com/api/latest/events/ (v1, for all kinds of events).

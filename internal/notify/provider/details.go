@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // internalKeys are metadata keys for git hosts only.

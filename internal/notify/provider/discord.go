@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Limits of an embed in characters; all texts together are limited to 6000:

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 )
 

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"net/http"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // generic posts the event in the documented JSON format.

@@ -17,10 +17,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // maxResponse is how many bytes of a response are read; the connection is closed if there are more.

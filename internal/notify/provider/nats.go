@@ -18,9 +18,9 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 const (

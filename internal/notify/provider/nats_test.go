@@ -19,10 +19,10 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestNATSWithTLS checks the CA and the client certificate, and that plaintext servers are rejected with TLS options.

@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"maps"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // opsgenie creates alerts: https://docs.opsgenie.com/docs/alert-api#create-alert.

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/githost"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Reasons of the faults of this package.

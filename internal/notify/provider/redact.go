@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // redactor removes the credentials of a Provider from texts.

@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestRetryAfterInBody checks the formats of services that request a wait in the body of the response.

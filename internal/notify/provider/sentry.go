@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // sentry sends envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/): an event for a failure, a

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // maxTeamsLines is the maximum number of text lines in a card: a message is limited to 28 KB.

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Limits of a message in characters: https://zulip.com/api/send-message

@@ -19,9 +19,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
 
-	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/keysize"
+	"github.com/sluice-gitops/sluice/internal/limits/keysize"
 )
 
 // google is the issuer of Pub/Sub tokens (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).

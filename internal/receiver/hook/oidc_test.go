@@ -21,7 +21,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/time/rate"
 
-	"github.com/sluice-gitops/sluice/internal/expression"
+	"github.com/sluice-gitops/sluice/internal/build/expression"
 )
 
 // newIssuer starts an issuer; mint returns tokens that it signed.

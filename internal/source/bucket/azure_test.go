@@ -21,8 +21,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

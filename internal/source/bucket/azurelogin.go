@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/sluice-gitops/sluice/internal/keysize"
+	"github.com/sluice-gitops/sluice/internal/limits/keysize"
 )
 
 // AzureLoginFrom reads the login in a Secret: tenantId and clientId with clientSecret or clientCertificate; clientId

@@ -16,9 +16,9 @@ import (
 	"sync"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // failed is the fault of a failed operation.

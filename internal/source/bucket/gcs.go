@@ -16,8 +16,8 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/keysize"
+	"github.com/sluice-gitops/sluice/internal/limits/keysize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // GCSReadOnly is the scope that is required to read a bucket of Google Cloud Storage.

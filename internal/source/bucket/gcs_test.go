@@ -21,8 +21,8 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // googleServer implements the documented JSON API and its token exchange, with two objects a page. It requires a token.

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // checkNames refuses objects that cannot be files of one tree on every file system. Objects must be sorted by name.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 )
 
 // NoKeys returns anonymous credentials, for public buckets.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // tokenService implements the documented API of a Security Token Service for one action. It returns the keys of the S3

@@ -9,7 +9,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

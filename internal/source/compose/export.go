@@ -15,9 +15,9 @@ import (
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/regex"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // generated is the alias of the artifact itself.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Base is the commit that the next commit of a branch follows.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // ErrUnchanged is the error for a commit that would have the tree of its parent.

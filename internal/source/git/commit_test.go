@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Random edits result in the same tree as with git.

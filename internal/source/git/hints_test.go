@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // wantHint fails the test unless the error is a fault with the hint.

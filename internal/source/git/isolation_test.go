@@ -20,12 +20,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // privateKey returns the file of the ed25519 key of a seed. Its public half may be that of another key.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Credentials are the credentials for a git server.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // ErrRaced is the error if a reference was moved by someone else. Update, and create the commit again.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 var author = Signature{Name: "Sluice", Email: "sluice@example.com", When: time.Unix(1_700_000_000, 0).UTC()}

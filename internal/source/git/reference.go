@@ -12,8 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 
+	"github.com/sluice-gitops/sluice/internal/limits/version"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
-	"github.com/sluice-gitops/sluice/internal/version"
 )
 
 // DefaultBranch is the branch of an empty reference.

@@ -12,10 +12,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/openpgp"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/sshsig"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
-	"github.com/sluice-gitops/sluice/internal/verify/openpgp"
-	"github.com/sluice-gitops/sluice/internal/verify/sshsig"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

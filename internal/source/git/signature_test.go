@@ -15,8 +15,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"golang.org/x/crypto/ssh"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // The files are from git 2.39 with GnuPG 2.2 and OpenSSH 9.2.

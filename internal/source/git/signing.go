@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/verify/openpgp"
-	"github.com/sluice-gitops/sluice/internal/verify/sshsig"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/openpgp"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/sshsig"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // SigningSSH is the type of SSH signing keys. All other types are OpenPGP.

@@ -10,8 +10,8 @@ import (
 	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestSubmodulesAreFetchedAtPinnedCommits(t *testing.T) {

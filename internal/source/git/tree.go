@@ -12,11 +12,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

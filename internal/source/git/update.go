@@ -13,10 +13,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // allowAny is the capability to request any object of the remote.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 )
 
 // maxPiece bounds a line, and the input that is passed to the YAML library at once, in bytes.

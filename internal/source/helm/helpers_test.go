@@ -13,8 +13,8 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 var newChart = testenv.NewChart

@@ -13,8 +13,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/lru"
-	"github.com/sluice-gitops/sluice/internal/version"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
 )
 
 // Entry is one version of a chart.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/limits/yamlsize"
 	sourceignore "github.com/sluice-gitops/sluice/internal/source/ignore"
-	"github.com/sluice-gitops/sluice/internal/yamlsize"
 )
 
 // Limits of an unpacked chart, including the charts in it.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // TestIndexTakesMemoryOfItsNamespace parses an index that needs more than a namespace may use, and less than there is.

@@ -10,7 +10,7 @@ import (
 	"regexp"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/redact"
+	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
 // ParseIndex parses the index of a repository, in YAML or JSON, of at most limit bytes. Apart from the [Index] it needs

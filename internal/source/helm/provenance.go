@@ -12,8 +12,8 @@ import (
 	"helm.sh/helm/v4/pkg/provenance"
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/verify/openpgp"
+	"github.com/sluice-gitops/sluice/internal/credentials/verify/openpgp"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // KeyringKey is the key in a Secret whose value contains the trusted OpenPGP keys.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/version"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Media types of the layers of a chart in a registry.

@@ -14,8 +14,8 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Annotations with the origin of an artifact.

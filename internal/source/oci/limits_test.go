@@ -17,8 +17,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // serve opens a repository of a registry that answers requests by path; others with an empty response.

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (

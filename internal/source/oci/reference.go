@@ -15,9 +15,9 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/regex"
-	"github.com/sluice-gitops/sluice/internal/version"
+	"github.com/sluice-gitops/sluice/internal/limits/regex"
+	"github.com/sluice-gitops/sluice/internal/limits/version"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // Scheme is the prefix of repository URLs.

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Bounds of what a login provider says about a person.

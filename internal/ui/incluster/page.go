@@ -5,7 +5,7 @@ import (
 	"html/template"
 	"net/http"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // refused is the page that says why a login failed.

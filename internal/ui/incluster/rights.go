@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/sluice-gitops/sluice/internal/accessreview"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/kind"
-	"github.com/sluice-gitops/sluice/internal/lru"
+	"github.com/sluice-gitops/sluice/internal/limits/lru"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
 )
 

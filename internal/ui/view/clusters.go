@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-gitops/sluice/internal/hostguard"
-	"github.com/sluice-gitops/sluice/internal/lineage"
+	"github.com/sluice-gitops/sluice/internal/model/lineage"
+	"github.com/sluice-gitops/sluice/internal/network/hostguard"
 )
 
 // maxRevisions of a cluster that are listed.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gitops/sluice/internal/excerpt"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Summary returns what a cluster with these items reports to a hub. The caller adds time, version and labels.

@@ -13,7 +13,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 

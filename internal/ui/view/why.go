@@ -12,7 +12,7 @@ import (
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/kind"
+	"github.com/sluice-gitops/sluice/internal/model/kind"
 )
 
 // maxChains bounds the answer to one question.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/fault"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintFitsTheHTTPStatus(t *testing.T) {

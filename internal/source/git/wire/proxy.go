@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 // dial opens a connection for SSH: directly, or through a SOCKS5 proxy or an HTTP proxy that supports CONNECT.

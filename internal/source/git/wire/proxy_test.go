@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/sluice-gitops/sluice/internal/auth"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
-	"github.com/sluice-gitops/sluice/internal/sshkey"
+	"github.com/sluice-gitops/sluice/internal/network/auth"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/sshkey"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestDialThroughProxies(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/egress"
-	"github.com/sluice-gitops/sluice/internal/fault"
 	"github.com/sluice-gitops/sluice/internal/guard"
-	"github.com/sluice-gitops/sluice/internal/hostguard"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/hostguard"
+	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const (
