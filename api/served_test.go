@@ -324,7 +324,7 @@ var refusedSpecs = map[string]struct {
 	"a date in another format": {gvk: gateKind, spec: scheduledGate(map[string]any{"dates": []any{"24.12."}}),
 		says: "spec.schedule[0].dates[0]"},
 	"a check without a target": {gvk: gateKind, spec: checkedGate(map[string]any{}),
-		says: "exactly one of object, http, prometheus and revision"},
+		says: "exactly one of object, http, prometheus, revision and clusters"},
 	"a check of a file URL": {gvk: gateKind,
 		spec: checkedGate(map[string]any{"http": map[string]any{"url": "file:///etc/passwd"}}),
 		says: "spec.checks[0].http.url"},
