@@ -59,8 +59,9 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		fleet.RolloutPath + "?source=a/b&share=80":    {cluster: "edge-7", status: 400, hint: askAs},
 		fleet.RolloutPath + "?source=a/b/c&share=80":  {cluster: "edge-7", status: 200},
 		all + "/edge-7/ui/api":                        {status: 404, hint: "List the clusters"},
-		fleet.StreamPath:                              {method: "POST", cluster: "edge-7", status: 404, hint: "Reports work without streams"},
-		fleet.ReportsPath:                             {method: "POST", cluster: "edge-7", status: 415, hint: "Send JSON"},
+		fleet.StreamPath: {method: "POST", cluster: "edge-7", status: 404,
+			hint: "Reports work without streams"},
+		fleet.ReportsPath: {method: "POST", cluster: "edge-7", status: 415, hint: "Send JSON"},
 	} {
 		r := httptest.NewRequest(cmp.Or(test.method, "GET"), path, nil)
 		if test.cluster != "" {
@@ -105,7 +106,8 @@ func TestRolloutDoesNotCountWhoAsks(t *testing.T) {
 			t.Fatalf("%s: %d %+v", name, status, answer)
 		}
 	}
-	r := httptest.NewRequest("GET", fleet.RolloutPath+"?labels=stage%3Dproduction&source=GitRepository/a/b&share=50", nil)
+	r := httptest.NewRequest("GET", fleet.RolloutPath+
+		"?labels=stage%3Dproduction&source=GitRepository/a/b&share=50", nil)
 	r.Header.Set(fleet.ClusterHeader, "edge-7")
 	r.Header.Set("Authorization", "Bearer "+tokens["edge-7"])
 	w := httptest.NewRecorder()
