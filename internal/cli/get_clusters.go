@@ -31,8 +31,8 @@ func (o *clusterOptions) bind(c *cobra.Command) {
 	c.Flags().BoolVar(&o.list, "clusters", false,
 		"list the clusters that Kustomizations and HelmReleases deploy to, or with --hub those that report to a hub")
 	c.Flags().StringVar(&o.by, "by", "",
-		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases, or with --hub of "+
-			"the clusters")
+		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases, or with --hub "+
+			"of the clusters")
 	o.hub.bind(c.Flags())
 }
 

@@ -72,7 +72,8 @@ func (s *clusterSummary) addCluster(c fleet.Cluster) {
 		}
 		if problem == "" && len(c.Summary.Problems) > 0 {
 			p := c.Summary.Problems[0]
-			rank, problem = slices.Index(reconcile.States, reconcile.State(p.State)), p.Object+": "+term.OneLine(p.Message)
+			rank = slices.Index(reconcile.States, reconcile.State(p.State))
+			problem = p.Object + ": " + term.OneLine(p.Message)
 		}
 	}
 	if rank < s.worst {

@@ -40,18 +40,19 @@ func TestRollout(t *testing.T) {
 		{name: "all", clusters: all(edge("a", "main@sha1:1", 5), edge("b", "v1@sha1:1", 3)), share: 100,
 			want: "main@sha1:1 2/2/2 3"},
 		{name: "two revisions", clusters: all(edge("a", "r1", 5), edge("b", "r2", 3)), share: 100, want: "r1 1/2/2 0"},
-		{name: "a share", clusters: all(edge("a", "r2", 5), edge("b", "r2", 3), edge("c", "r2", 1, moving)), share: 50,
-			want: "r2 2/2/3 3", waits: "cluster 'c' has 1 of 2 objects Ready at revision 'r2'"},
-		{name: "a share rounds up", clusters: all(edge("a", "r2", 5), edge("b", "r1", 3), edge("c", "r1", 2)), share: 67,
-			want: "r1 2/3/3 0"},
-		{name: "more do not matter", clusters: all(edge("a", "r2", 5), edge("b", "r2", 3), edge("c", "r2", 1)), share: 60,
-			want: "r2 3/2/3 3"},
-		{name: "the later of two", clusters: all(edge("a", "r1", 50), edge("b", "r1", 50), edge("c", "r2", 5)), share: 30,
-			want: "r2 1/1/3 5"},
+		{name: "a share", clusters: all(edge("a", "r2", 5), edge("b", "r2", 3), edge("c", "r2", 1, moving)),
+			share: 50, want: "r2 2/2/3 3", waits: "cluster 'c' has 1 of 2 objects Ready at revision 'r2'"},
+		{name: "a share rounds up", clusters: all(edge("a", "r2", 5), edge("b", "r1", 3), edge("c", "r1", 2)),
+			share: 67, want: "r1 2/3/3 0"},
+		{name: "more do not matter", clusters: all(edge("a", "r2", 5), edge("b", "r2", 3), edge("c", "r2", 1)),
+			share: 60, want: "r2 3/2/3 3"},
+		{name: "the later of two", clusters: all(edge("a", "r1", 50), edge("b", "r1", 50), edge("c", "r2", 5)),
+			share: 30, want: "r2 1/1/3 5"},
 		{name: "silent", clusters: all(edge("a", "r1", 5), edge("b", "r1", 3, status(Silent))), share: 100,
 			want: "r1 1/2/2 0", waits: "cluster 'b' is silent"},
-		{name: "expected", clusters: all(Cluster{Name: "a", Status: Expected, Labels: map[string]string{"stage": "canary"}}),
-			share: 100, want: " 0/1/1 0", waits: "cluster 'a' has never reported"},
+		{name: "expected", clusters: all(Cluster{Name: "a", Status: Expected,
+			Labels: map[string]string{"stage": "canary"}}), share: 100, want: " 0/1/1 0",
+			waits: "cluster 'a' has never reported"},
 		{name: "no such source", clusters: all(edge("a", "r1", 5, func(c *Cluster) { c.Summary.Revisions = nil })),
 			share: 100, want: " 0/1/1 0", waits: "cluster 'a' does not report GitRepository/a/b"},
 		{name: "the asking cluster", clusters: all(edge("me", "r0", 5), edge("a", "r1", 3)), share: 100,
@@ -73,7 +74,8 @@ func TestRollout(t *testing.T) {
 			minutes = int(noon.Sub(r.Since).Minutes())
 		}
 		got := strings.Join([]string{r.Revision, ratio(r.Ready, r.Needed, r.Clusters), ratio(minutes)}, " ")
-		if got != test.want || r.HasFailed != test.failed || test.waits != "" && strings.Join(r.Waiting, "") != test.waits {
+		if got != test.want || r.HasFailed != test.failed ||
+			test.waits != "" && strings.Join(r.Waiting, "") != test.waits {
 			t.Errorf("%s: %s, failed %t, waits %q; want %s", test.name, got, r.HasFailed, r.Waiting, test.want)
 		}
 	}

@@ -34,7 +34,8 @@ func TestClustersThroughTime(t *testing.T) {
 	ready := func(revision string, since int) fleet.Rollout {
 		return fleet.Rollout{Clusters: 4, Needed: 3, Ready: 3, Revision: revision, Since: at(since)}
 	}
-	moving := fleet.Rollout{Clusters: 4, Needed: 3, Ready: 2, Revision: "r1", Waiting: []string{"cluster 'd' is silent"}}
+	moving := fleet.Rollout{Clusters: 4, Needed: 3, Ready: 2, Revision: "r1",
+		Waiting: []string{"cluster 'd' is silent"}}
 	failed := moving
 	failed.HasFailed = true
 	away := errors.New("cannot reach hub")
@@ -53,8 +54,8 @@ func TestClustersThroughTime(t *testing.T) {
 		"soak": {steps: []step{
 			{0, fleet.Rollout{}, nil, "", "no other cluster of the hub has these labels"},
 			{1, moving, nil, "", "of 4 clusters 3 must be Ready at one revision, and 2 are: cluster 'd' is silent"},
-			{2, ready("r1", 1), nil, "", "revision 'r1' soaks until 2026-11-29T12:11:00Z (10m0s in total): a share of 3 of " +
-				"4 clusters is Ready at it since 2026-11-29T12:01:00Z"},
+			{2, ready("r1", 1), nil, "", "revision 'r1' soaks until 2026-11-29T12:11:00Z (10m0s in total): a share " +
+				"of 3 of 4 clusters is Ready at it since 2026-11-29T12:01:00Z"},
 			{11, ready("r1", 1), nil, "r1", "allows revision 'r1'"},
 			{12, moving, nil, "r1", "allows only revision 'r1'"},
 			{13, ready("r2", 13), nil, "r1", "revision 'r2' soaks until"},
@@ -74,7 +75,8 @@ func TestClustersThroughTime(t *testing.T) {
 		}},
 		"lost and open": {lost: gatingv1.OpenWithoutHub, steps: []step{
 			{60, ready("r1", 10), nil, "r1", ""},
-			{61, fleet.Rollout{}, away, "", "As onHubLost is open, the check passes at 2026-11-29T13:02:11Z if this stays"},
+			{61, fleet.Rollout{}, away, "",
+				"As onHubLost is open, the check passes at 2026-11-29T13:02:11Z if this stays"},
 			{63, fleet.Rollout{}, away, "*", "passes as onHubLost is open: the hub cannot be asked: cannot reach hub"},
 			{64, fleet.Rollout{}, away, "*", ""},
 			{65, moving, nil, "r1", ""},
@@ -118,7 +120,8 @@ func TestClustersThroughTime(t *testing.T) {
 				t.Errorf("%s, minute %d: allows %q, want %q: %s", name, s.minute, got, s.allows, last.Message)
 			}
 		}
-		if q := hub.asked; q.Source != "GitRepository/flux-system/fleet" || q.Share != 75 || q.Labels["stage"] != "canary" {
+		if q := hub.asked; q.Source != "GitRepository/flux-system/fleet" || q.Share != 75 ||
+			q.Labels["stage"] != "canary" {
 			t.Errorf("asked %+v", q)
 		}
 	}

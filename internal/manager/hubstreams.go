@@ -52,7 +52,9 @@ func newPeers(o options.HubOptions) (*peers, error) {
 	}
 	p.scheme = "https"
 	p.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // VerifyConnection does
-		VerifyConnection: func(s tls.ConnectionState) error { return verifyPeer(s, o.TLSCertFile, external.Hostname()) }}
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return verifyPeer(s, o.TLSCertFile, external.Hostname())
+		}}
 	return p, nil
 }
 

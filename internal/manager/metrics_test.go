@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/notify/delivery"
 	"github.com/sluice-gitops/sluice/internal/process/metrics"
@@ -22,12 +23,12 @@ var (
 	fqName     = regexp.MustCompile(`fqName: "([^"]+)"`)
 )
 
-// served returns the names of all metrics of Sluice.
+// served returns the names of all metrics of Sluice, those of a hub included.
 func served(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, c := range append(collectors(), metrics.ForTokens(&auth.Identities{}), metrics.ForIndexes(&helm.Indexes{}),
-		&delivery.Dispatcher{}) {
+	for _, c := range append(slices.Concat(collectors(), hub.Metrics(nil)), metrics.ForTokens(&auth.Identities{}),
+		metrics.ForIndexes(&helm.Indexes{}), &delivery.Dispatcher{}) {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)

@@ -38,7 +38,7 @@ func TestRepositoriesWithRemoteBasesAreAllowedToHaveThem(t *testing.T) {
 			output := &warned{}
 			r := &run{Options: Options{Output: output, Components: []byte(c.components),
 				WithRemoteBases: func() ([]byte, error) { return []byte("with"), nil }}, view: view}
-			if err := r.allowRemoteBases(t.Context(), base.Commit); err != nil || string(r.Components) != c.want {
+			if err := r.allowRemoteBasesOf(t.Context(), base.Commit); err != nil || string(r.Components) != c.want {
 				t.Errorf("components are %q, %v", r.Components, err)
 			}
 			isNamed := strings.Contains(output.text, "apps/x/kustomization.yaml: https://github.com/o/r//base") &&

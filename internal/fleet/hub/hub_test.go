@@ -1,10 +1,7 @@
 package hub
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -382,63 +379,4 @@ func TestClusterReadsOthers(t *testing.T) {
 	if w := get("edge-7", edge, fleet.ClustersPath+"/edge-9"); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown cluster: %d", w.Code)
 	}
-}
-
-// TestRequestsThatAreWrong checks that the answers say what to do.
-func TestRequestsThatAreWrong(t *testing.T) {
-	edge := newIssuer(t)
-	s := newTestHub(t, &testClock{now: start}, nil)
-	s.Access = failingAccess{}
-	other := func(c *jwt.Claims) { c.Subject = "system:serviceaccount:flux-system:other" }
-	for name, reads := range map[string]string{"edge-7": "true", "edge-8": "false"} {
-		secret := edge.secret(name)
-		if secret.Data[readsKey] = []byte(reads); name == "edge-8" {
-			secret.Data[subjectKey] = []byte("system:serviceaccount:flux-system:other")
-		}
-		s.register(secret)
-	}
-	away := edge.secret("edge-9")
-	away.Data[issuerKey] = []byte("https://127.0.0.1:1")
-	delete(away.Data, jwksKey)
-	s.register(away)
-	const all = fleet.ClustersPath
-	for path, test := range map[string]struct {
-		method, cluster, hint string
-		change                func(*jwt.Claims)
-		status                int
-	}{
-		"/other":         {status: 404, hint: "The hub has the paths"},
-		all:              {status: 500, hint: "Read the log of the hub"},
-		all + "/edge-8":  {cluster: "edge-7", status: 200},
-		all + "/unknown": {cluster: "edge-7", status: 404, hint: "List the clusters"},
-		all + "/edge-7": {cluster: "edge-8", status: 403, change: other,
-			hint: "Set 'reads' to true in its Secret in the hub"},
-		all + "/edge-9": {cluster: "edge-9", status: 503,
-			hint: "Check that the hub reaches the issuer, or put the issuer's public keys into the Secret of the " +
-				"cluster as 'jwks'", change: func(c *jwt.Claims) { c.Issuer = "https://127.0.0.1:1" }},
-		all + "?labels=(": {cluster: "edge-7", status: 400,
-			hint: "Write a selector such as region=eu,stage!=test"},
-		all + "?wait=x":        {cluster: "edge-7", status: 400, hint: "Write a duration such as 25s"},
-		all + "/edge-7/ui/api": {status: 404, hint: "List the clusters"},
-		fleet.StreamPath:       {method: "POST", cluster: "edge-7", status: 404, hint: "Reports work without streams"},
-		fleet.ReportsPath:      {method: "POST", cluster: "edge-7", status: 415, hint: "Send JSON"},
-	} {
-		r := httptest.NewRequest(cmp.Or(test.method, "GET"), path, nil)
-		if test.cluster != "" {
-			r.Header.Set(fleet.ClusterHeader, test.cluster)
-			r.Header.Set("Authorization", "Bearer "+edge.token(t, start, test.change))
-		}
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
-		if w.Code != test.status || !strings.Contains(w.Body.String(), test.hint) {
-			t.Errorf("%s: %d %s, want %d %s", path, w.Code, w.Body, test.status, test.hint)
-		}
-	}
-}
-
-// failingAccess is an API server that does not answer.
-type failingAccess struct{}
-
-func (failingAccess) MayRead(context.Context, string, string) error {
-	return errors.New("secret cause")
 }

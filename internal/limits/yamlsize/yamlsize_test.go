@@ -1,6 +1,7 @@
 package yamlsize_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -50,6 +51,19 @@ func TestAliasesAreBounded(t *testing.T) {
 				t.Errorf("the error is %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestExcessSaysWhatToDo(t *testing.T) {
+	for text, want := range map[string]string{
+		nested(12):                 "Use fewer nested aliases",
+		repeated(500_000, 100_000): "Use fewer aliases for long texts",
+		"a: &a [*a]\n":             "Replace the alias with its content",
+	} {
+		var excess *yamlsize.Excess
+		if err := yamlsize.Check([]byte(text)); !errors.As(err, &excess) || excess.Hint != want {
+			t.Errorf("the error is %v, want the hint %q", err, want)
+		}
 	}
 }
 

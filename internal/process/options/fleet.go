@@ -118,8 +118,8 @@ func (o *HubOptions) BindFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.LoginHosts, "login-hosts", nil,
 		"hosts of OIDC providers by which people may log in to the web UI of clusters, such as idp.example.com")
 	f.StringVar(&o.Peers, "peers", "",
-		"DNS name of all replicas, that of a headless Service: a cluster has a stream to one of them, to which the others "+
-			"send the requests for it")
+		"DNS name of all replicas, that of a headless Service: a cluster has a stream to one of them, to which the "+
+			"others send the requests for it")
 	f.StringVar(&o.StoragePath, "storage-path", "",
 		"directory that keeps summaries for a restart of one replica (default: they are in memory, and come again)")
 	bindBackend(f, &o.Backend)
