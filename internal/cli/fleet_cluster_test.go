@@ -35,6 +35,7 @@ import (
 type fleetSite struct {
 	*testing.T
 	url, ca    string
+	other      string // URL of a second replica
 	kubeconfig string // for the cluster of the hub
 	namespace  string // of the hub
 	hub        client.Client
@@ -51,25 +52,32 @@ func newFleetSite(t *testing.T) *fleetSite {
 	return s
 }
 
-// startHub runs `sluice hub` until the test ends.
+// startHub runs two replicas of `sluice hub`, of which the first one knows the second one.
 func (s *fleetSite) startHub() {
 	s.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.Fatal(err)
 	}
-	addr := free.Addr().String()
+	_, port, _ := net.SplitHostPort(free.Addr().String())
 	if err := free.Close(); err != nil {
 		s.Fatal(err)
 	}
-	cert, key := certificate(s.T)
-	s.url, s.ca = "https://"+addr, cert
+	var key string
+	s.ca, key = certificate(s.T)
+	s.url, s.other = "https://127.0.0.1:"+port, "https://127.0.0.2:"+port
+	s.startReplica(key, "127.0.0.1:"+port, "--peers", "127.0.0.2")
+	s.startReplica(key, "127.0.0.2:"+port)
+}
+
+// startReplica runs a replica of the hub until the test ends.
+func (s *fleetSite) startReplica(key, addr string, flags ...string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	ended := make(chan result, 1)
 	go func() {
-		ended <- runWith(ctx, "", "hub", "--kubeconfig", s.kubeconfig, "-n", s.namespace, "--addr", addr,
-			"--external-url", s.url, "--tls-cert-file", cert, "--tls-key-file", key, "--metrics-addr", "0",
-			"--health-addr", "0", "--log-level", "error")
+		ended <- runWith(ctx, "", append([]string{"hub", "--kubeconfig", s.kubeconfig, "-n", s.namespace, "--addr", addr,
+			"--external-url", s.url, "--tls-cert-file", s.ca, "--tls-key-file", key, "--metrics-addr", "0",
+			"--health-addr", "0", "--log-level", "error"}, flags...)...)
 	}()
 	s.Cleanup(func() {
 		cancel()

@@ -21,6 +21,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
+	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/fleet/stream"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -30,6 +31,7 @@ import (
 type user struct {
 	*fleetSite
 	name    string
+	replica string // URL of the hub
 	browser *http.Client
 	csrf    string
 }
@@ -50,8 +52,8 @@ func (s *fleetSite) newUser(namespace, name string, rules ...rbacv1.PolicyRule) 
 	if err := s.client.SubResource("token").Create(s.Context(), account, request); err != nil {
 		s.Fatal(err)
 	}
-	return &user{fleetSite: s, name: "system:serviceaccount:" + namespace + ":" + name, browser: s.newBrowser()},
-		request.Status.Token
+	return &user{fleetSite: s, name: "system:serviceaccount:" + namespace + ":" + name, replica: s.url,
+		browser: s.newBrowser()}, request.Status.Token
 }
 
 func (s *fleetSite) newBrowser() *http.Client {
@@ -74,7 +76,7 @@ func (s *fleetSite) newBrowser() *http.Client {
 // do sends a request to the UI of the cluster, by the hub.
 func (u *user) do(method, path, body string) (status int, answer string, err error) {
 	u.Helper()
-	r, err := http.NewRequestWithContext(u.Context(), method, u.url+stream.Prefix("edge-7")+path,
+	r, err := http.NewRequestWithContext(u.Context(), method, u.replica+stream.Prefix("edge-7")+path,
 		strings.NewReader(body))
 	if err != nil {
 		u.Fatal(err)
@@ -93,8 +95,8 @@ func (u *user) do(method, path, body string) (status int, answer string, err err
 func (u *user) wants(method, path, body string, status int, text string) (answer string) {
 	u.Helper()
 	testenv.Eventually(u, u.name+": "+method+" "+path, func() error {
-		got, text2, err := u.do(method, path, body)
-		if answer = text2; err != nil || got != status || !strings.Contains(answer, text) {
+		got, said, err := u.do(method, path, body)
+		if answer = said; err != nil || got != status || !strings.Contains(answer, text) {
 			return fmt.Errorf("%w: status %d, want %d with %q: %s", err, got, status, text, answer)
 		}
 		return nil
@@ -116,7 +118,7 @@ func (u *user) logIn(token string) {
 }
 
 // joinWithoutInstallation registers the cluster by what `join --export` prints, and runs its controllers, with a web
-// UI, outside of it.
+// UI, outside of it. They have their stream to the second replica.
 func (s *fleetSite) joinWithoutInstallation() (stop func() error) {
 	s.Helper()
 	at(s.T, "install", "--crds-only").wants(s.T, exitOK)
@@ -127,12 +129,12 @@ func (s *fleetSite) joinWithoutInstallation() (stop func() error) {
 		s.Fatal(err)
 	}
 	ui := system.FreeAddress(s.T)
-	return controllers(s.T, "--report-to", s.url, "--report-as", "edge-7", "--report-ca-file", s.ca,
+	return controllers(s.T, "--report-to", s.other, "--report-as", "edge-7", "--report-ca-file", s.ca,
 		"--report-token-file", file(s.T, "token", s.token(s.url)), "--ui-addr", ui, "--ui-external-url", "http://"+ui)
 }
 
-// TestClusterStream lets users of a hub use the web UI of a cluster: each is who the cluster says, and may do what its
-// RBAC says.
+// TestClusterStream lets users of a hub use the web UI of a cluster, at the replica that has its stream and at another
+// one: each is who the cluster says, and may do what its RBAC says.
 func TestClusterStream(t *testing.T) {
 	s := newFleetSite(t)
 	stop := s.joinWithoutInstallation()
@@ -153,6 +155,7 @@ func TestClusterStream(t *testing.T) {
 	stranger.wants(http.MethodGet, object, "", http.StatusForbidden, "")
 	stranger.wants(http.MethodPost, object+"/approve", "{}", http.StatusForbidden, "")
 	viewer, token := s.newUser(namespace, "viewer", gates)
+	viewer.replica = s.other
 	viewer.logIn(token)
 	viewer.wants(http.MethodGet, object, "", http.StatusOK, "release")
 	viewer.wants(http.MethodPost, object+"/approve", "{}", http.StatusForbidden, viewer.name)
@@ -171,8 +174,13 @@ func TestClusterStream(t *testing.T) {
 
 	other, _ := s.newUser(namespace, "other")
 	other.wants(http.MethodPost, "/login/token", `{"token":"`+s.tokenOfHub()+`"}`, http.StatusUnauthorized, "")
+	reader, err := fleetclient.New(fleetclient.Options{URL: s.other, CAFile: s.ca, Cluster: "edge-7",
+		Token: s.as("edge-7", s.url).Token})
+	if err != nil {
+		t.Fatal(err)
+	}
 	testenv.Eventually(t, "the summary of the cluster is at the hub", func() error {
-		c, err := s.as("edge-7", s.url).Get(t.Context(), "edge-7")
+		c, err := reader.Get(t.Context(), "edge-7")
 		if err == nil && (c.Summary == nil || c.Summary.Kinds["Gate"] == nil) {
 			err = fmt.Errorf("the hub has %+v", c)
 		}

@@ -21,6 +21,7 @@ const HubComponent = "hub"
 
 const (
 	hubName   = "sluice-hub"
+	hubPeers  = hubName + "-peers" // the headless Service of its replicas
 	hubTLSDir = "/etc/sluice-hub"
 )
 
@@ -100,4 +101,6 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 }
 
 // isHub reports whether an object belongs to the hub.
-func isHub(u *unstructured.Unstructured) bool { return u.GetName() == hubName }
+func isHub(u *unstructured.Unstructured) bool {
+	return u.GetName() == hubName || u.GetName() == hubPeers
+}
