@@ -97,6 +97,7 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 	}
 	configured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 	delete(configured, "status")
+	unstructured.RemoveNestedField(configured, "spec", "strategy") // empty
 	return &unstructured.Unstructured{Object: configured}, err
 }
 
