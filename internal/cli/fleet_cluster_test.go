@@ -52,7 +52,7 @@ func newFleetSite(t *testing.T) *fleetSite {
 	return s
 }
 
-// startHub runs two replicas of `sluice hub`, of which the first one knows the second one.
+// startHub runs two replicas of `sluice hub`, which share summaries. The first one knows the second one.
 func (s *fleetSite) startHub() {
 	s.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,8 +66,9 @@ func (s *fleetSite) startHub() {
 	var key string
 	s.ca, key = certificate(s.T)
 	s.url, s.other = "https://127.0.0.1:"+port, "https://127.0.0.2:"+port
-	s.startReplica(key, "127.0.0.1:"+port, "--peers", "127.0.0.2")
-	s.startReplica(key, "127.0.0.2:"+port)
+	shared := s.TempDir()
+	s.startReplica(key, "127.0.0.1:"+port, "--storage-path", shared, "--peers", "127.0.0.2")
+	s.startReplica(key, "127.0.0.2:"+port, "--storage-path", shared)
 }
 
 // startReplica runs a replica of the hub until the test ends.
