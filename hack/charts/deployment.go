@@ -81,7 +81,7 @@ func (t *objectTemplate) hub(u *unstructured.Unstructured) error {
 		return indent + "replicas: {{ include \"sluice.replicas\" . }}\n"
 	})
 	t.mark(c, "args", func(indent string) string {
-		return indent + "args:\n" + indent + "- hub\n" + indent + fmt.Sprintf(
+		return indent + "args:\n" + indent + "- hub\n" + indent + "- --peers=sluice-hub-peers\n" + indent + fmt.Sprintf(
 			"{{- include \"sluice.hubArgs\" . | trim | nindent %d }}\n", len(indent))
 	})
 	for _, part := range []struct {

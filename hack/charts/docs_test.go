@@ -131,6 +131,26 @@ func TestReplicasOfPage(t *testing.T) {
 	}
 }
 
+// TestFleetPage builds the kustomization of docs/fleet.md, and renders the chart with its values. Both are what commands
+// install.
+func TestFleetPage(t *testing.T) {
+	blocks := testenv.Blocks(t, "fleet.md", "yml")
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks", len(blocks))
+	}
+	hub := install.Default("latest")
+	hub.Namespace, hub.Components, hub.Hub.URL = "sluice-hub", []string{install.HubComponent}, "https://hub.example.com"
+	hub.Backend = install.Backend{Endpoint: "https://s3.eu-west-1.amazonaws.com", Bucket: "fleet"}
+	wantEqual(t, build(t, blocks[0]), hub, "Namespace")
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(blocks[1]), &values); err != nil {
+		t.Fatal(err)
+	}
+	member := install.Default("latest")
+	member.Args = []string{"--report-to=https://hub.example.com", "--report-as=edge-7"}
+	wantEqual(t, rendered(t, load(t), member.Namespace, values), member, "Namespace")
+}
+
 // remote matches the directories of a release.
 var remote = regexp.MustCompile(`https://github\.com/sluice-gitops/sluice//config/(\w+)\?ref=v1\.2\.3`)
 

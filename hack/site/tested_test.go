@@ -32,6 +32,7 @@ var tested = map[string]pageTest{
 	"design/add-a-source-kind.md diff": {test: sourceKinds, blocks: 2},
 	"design/add-a-source-kind.md go":   {test: sourceKinds, blocks: 3},
 	"design/add-a-provider.md go":      {test: providers, blocks: 1},
+	"fleet.md yml":                     {test: "hack/charts/docs_test.go:TestFleetPage", blocks: 2},
 	"fleet.md sh":                      {test: "test/pages/pages_test.go:TestFleet", blocks: 6},
 	"gate.md sh":                       {test: kinds, blocks: 1},
 	"get-started.md console":           {test: "test/pages/pages_test.go:TestGetStarted", blocks: 3},

@@ -112,7 +112,7 @@ func (m *membership) bindKeys(f *pflag.FlagSet) {
 	f.BoolVar(&m.fetchKeys, "fetch-keys", false,
 		"let the hub read the keys at the URL of the issuer, which it must reach, instead of having them in the Secret")
 	f.StringVar(&m.subject, "subject", "",
-		"user that reports (default: the ServiceAccount of the Deployment with kustomize-controller)")
+		"user that reports (default: as registered, or the ServiceAccount of the Deployment with kustomize-controller)")
 }
 
 func (m *membership) check() error {
@@ -150,6 +150,7 @@ func (m *membership) join(ctx context.Context) error {
 	if len(m.labels) > 0 {
 		s.Data["labels"] = []byte(labels.FormatLabels(m.labels))
 		maps.Copy(s.Labels, m.labels) // for selectors of ClusterInputProviders
+		s.Labels[fleet.ClusterLabel] = m.name
 	}
 	s.Data["reads"] = fmt.Appendf(nil, "%t", m.reads)
 	if m.export {
@@ -209,6 +210,9 @@ func (m *membership) rotate(ctx context.Context) error {
 	s, err := m.registration(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	if m.subject == "" {
+		delete(s.Data, "subject") // it stays
 	}
 	if err := m.register(ctx, s, false); err != nil {
 		return err
@@ -328,15 +332,14 @@ func (m *membership) hubClient() (client.Client, error) {
 }
 
 // register writes the Secret of the cluster at the hub. Keys that are not ours, such as a kubeconfig, stay.
-func (m *membership) register(ctx context.Context, s *corev1.Secret, mayCreate bool) error {
+func (m *membership) register(ctx context.Context, s *corev1.Secret, isJoin bool) error {
 	hub, err := m.hubClient()
 	if err != nil {
 		return err
 	}
-	live := &corev1.Secret{}
-	err = hub.Get(ctx, client.ObjectKeyFromObject(s), live)
+	live, err := m.registered(ctx, hub)
 	switch {
-	case apierrors.IsNotFound(err) && mayCreate:
+	case apierrors.IsNotFound(err) && isJoin:
 		err = hub.Create(ctx, s)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the hub has no Secret '%s/%s': run sluice cluster join", s.Namespace, s.Name)
@@ -348,22 +351,39 @@ func (m *membership) register(ctx context.Context, s *corev1.Secret, mayCreate b
 		if live.Labels == nil {
 			live.Labels = map[string]string{}
 		}
-		m.setLabels(live, s, mayCreate)
-		for _, key := range m.ownedKeys(mayCreate) {
+		m.setLabels(live, s, isJoin)
+		for _, key := range m.ownedKeys(isJoin) {
 			delete(live.Data, key)
 		}
 		if live.Data == nil {
 			live.Data = map[string][]byte{}
 		}
-		for key, value := range s.Data {
-			live.Data[key] = value
-		}
+		maps.Copy(live.Data, s.Data)
 		err = hub.Patch(ctx, live, client.MergeFrom(before))
+		s.Name = live.Name
 	}
 	if err != nil {
 		return cluster.Explain("cannot write the Secret of the cluster at the hub", err)
 	}
 	return nil
+}
+
+// registered returns the Secret that registers the cluster at the hub: the oldest with its label, as the hub takes it,
+// or the one of its name.
+func (m *membership) registered(ctx context.Context, hub client.Client) (*corev1.Secret, error) {
+	found := &corev1.SecretList{}
+	if err := hub.List(ctx, found, client.InNamespace(m.hubNamespace),
+		client.MatchingLabels{fleet.ClusterLabel: m.name}); err != nil {
+		return nil, err
+	}
+	if len(found.Items) > 0 {
+		oldest := slices.MinFunc(found.Items, func(a, b corev1.Secret) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		})
+		return &oldest, nil
+	}
+	named := &corev1.Secret{}
+	return named, hub.Get(ctx, client.ObjectKey{Namespace: m.hubNamespace, Name: m.name}, named)
 }
 
 // setLabels sets the labels of the Secret. Those that were joined with before are replaced.
@@ -383,7 +403,7 @@ func (m *membership) ownedKeys(isJoin bool) []string {
 	if isJoin {
 		return []string{"issuer", "subject", "jwks", "labels", "reads"}
 	}
-	return []string{"issuer", "subject", "jwks"}
+	return []string{"issuer", "jwks"}
 }
 
 // printRegistration prints the Secret, with the flags for the controllers in a comment.

@@ -18,7 +18,7 @@ import (
 )
 
 // controllers runs `sluice controller` until stop is called.
-func controllers(t *testing.T) (stop func() error) {
+func controllers(t *testing.T, flags ...string) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	storage, err := os.MkdirTemp("", "sluice-test-") // it may outlive the test
@@ -30,7 +30,7 @@ func controllers(t *testing.T) (stop func() error) {
 		"--storage-addr", "127.0.0.1:0",
 		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
 		"--log-level", "error"}
-	go func() { ended <- runWith(ctx, "", args...) }()
+	go func() { ended <- runWith(ctx, "", append(args, flags...)...) }()
 	return func() error {
 		cancel()
 		if r := <-ended; r.code != exitOK {

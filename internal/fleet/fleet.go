@@ -75,6 +75,8 @@ type Summary struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Time    time.Time         `json:"time"` // when it was made, by the clock of the cluster
 	Version string            `json:"version"`
+	// HasStream is true if the cluster has a stream to a replica of the hub.
+	HasStream bool `json:"stream,omitempty"`
 
 	Counts Counts `json:"counts"`
 	// Kinds are the counts of each kind.

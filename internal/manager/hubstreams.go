@@ -25,7 +25,7 @@ func addStreams(h *hub.Hub, o options.HubOptions) error {
 		if err != nil {
 			return err
 		}
-		streams.Peers = peers
+		streams.Peers, h.HasPeers = peers, true
 	}
 	h.Streams = streams
 	return nil

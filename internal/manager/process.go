@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
 	"github.com/sluice-gitops/sluice/internal/credentials/seal"
 	"github.com/sluice-gitops/sluice/internal/credentials/serviceaccount"
+	"github.com/sluice-gitops/sluice/internal/fleet/stream"
 	"github.com/sluice-gitops/sluice/internal/gate"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
@@ -53,6 +54,7 @@ type process struct {
 	git          *access.Git
 	mirrors      *git.Mirrors
 	membership   *kubeclient.Membership // nil unless replicas share all objects
+	stream       *stream.Cluster        // nil unless users of a hub reach the web UI
 
 	kinds    []schema.GroupVersionKind     // that the process reconciles
 	services []func(context.Context) error // they run longer than the controllers

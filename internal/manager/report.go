@@ -43,6 +43,9 @@ func (p *process) addReport(ctx context.Context) error {
 	if p.kernel.Shards != nil {
 		r.IsActive = func() bool { return p.kernel.Shards.Owns(reportKey) }
 	}
+	if p.stream != nil {
+		p.stream.OnChange = r.Changed
+	}
 	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { r.Changed() },
 		UpdateFunc: func(any, any) { r.Changed() }, DeleteFunc: func(any) { r.Changed() }}
 	for _, k := range kind.All() {
@@ -97,5 +100,6 @@ func (p *process) summarize(ctx context.Context) (*fleet.Summary, error) {
 	}
 	s := view.Summary(items)
 	s.Labels, s.Time, s.Version = p.Report.Labels, p.GetClock().Now().UTC(), p.Version
+	s.HasStream = p.stream != nil && p.stream.IsOpen()
 	return s, nil
 }

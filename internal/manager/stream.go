@@ -41,6 +41,7 @@ func (p *process) addStream(ctx context.Context, cfg *rest.Config, server *ui.Se
 	}
 	server.Cluster = p.Report.As
 	s := &stream.Cluster{Client: client, Handler: server.ForHub(), Log: log.Log.WithName("stream")}
+	p.stream = s
 	if p.kernel.Shards != nil {
 		s.IsActive = func() bool { return p.kernel.Shards.Owns(reportKey) }
 	}

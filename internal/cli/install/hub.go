@@ -21,6 +21,7 @@ const HubComponent = "hub"
 
 const (
 	hubName   = "sluice-hub"
+	hubPeers  = hubName + "-peers" // the headless Service of its replicas
 	hubTLSDir = "/etc/sluice-hub"
 )
 
@@ -96,8 +97,11 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 	}
 	configured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 	delete(configured, "status")
+	unstructured.RemoveNestedField(configured, "spec", "strategy") // empty
 	return &unstructured.Unstructured{Object: configured}, err
 }
 
 // isHub reports whether an object belongs to the hub.
-func isHub(u *unstructured.Unstructured) bool { return u.GetName() == hubName }
+func isHub(u *unstructured.Unstructured) bool {
+	return u.GetName() == hubName || u.GetName() == hubPeers
+}

@@ -1,11 +1,14 @@
 package install
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestHub(t *testing.T) {
@@ -27,7 +30,7 @@ func TestHub(t *testing.T) {
 	own := slices.DeleteFunc(slices.Clone(beside), func(name string) bool { return slices.Contains(without, name) })
 	want := []string{"ServiceAccount/sluice-hub", "Role/sluice-hub", "RoleBinding/sluice-hub",
 		"ClusterRoleBinding/sluice-hub", "ClusterRole/sluice-fleet-viewer", "Service/sluice-hub",
-		"NetworkPolicy/sluice-hub", "PodDisruptionBudget/sluice-hub", "Deployment/sluice-hub"}
+		"Service/sluice-hub-peers", "NetworkPolicy/sluice-hub", "PodDisruptionBudget/sluice-hub", "Deployment/sluice-hub"}
 	if !slices.Equal(own, want) || len(beside) != len(without)+len(want) {
 		t.Errorf("a hub adds %v", own)
 	}
@@ -43,13 +46,16 @@ func TestHub(t *testing.T) {
 				t.Errorf("%s is for %v", u.GetName(), subjects)
 			}
 		}
+		if u.GetName() == hubPeers {
+			checkPeers(t, u)
+		}
 		if u.GetKind() != deploymentKind {
 			continue
 		}
 		replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub "+
+		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub --peers=sluice-hub-peers "+
 			"--external-url=https://hub.example.com "+
 			"--storage-backend-s3-endpoint=https://s3.example.com --storage-backend-s3-bucket=b "+
 			"--tls-cert-file=/etc/sluice-hub/tls.crt --tls-key-file=/etc/sluice-hub/tls.key" {
@@ -65,5 +71,18 @@ func TestHub(t *testing.T) {
 		if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q, got %v", says, err)
 		}
+	}
+}
+
+// checkPeers checks that the name of the Service leads to each replica, at the port that it listens on.
+func checkPeers(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	s := &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Spec.ClusterIP != corev1.ClusterIPNone || s.Namespace != "fleet" ||
+		!maps.Equal(s.Spec.Selector, map[string]string{appLabel: hubName}) {
+		t.Errorf("the Service of the replicas is %+v", s)
 	}
 }

@@ -33,6 +33,7 @@ const (
 type Hub struct {
 	Registry *Registry
 	Streams  Streams // nil if clusters cannot open any
+	HasPeers bool    // other replicas have streams, too, and get the requests for them
 	Store    *Store  // nil to keep summaries in memory only
 	Log      logr.Logger
 	Now      func() time.Time
@@ -361,7 +362,8 @@ func (h *Hub) describe(name string) *fleet.Cluster {
 		}
 	}
 	if h.Streams != nil {
-		c.IsLinked = h.Streams.IsLinked(name)
+		c.IsLinked = h.Streams.IsLinked(name) ||
+			h.HasPeers && c.Status == fleet.Reporting && c.Summary != nil && c.Summary.HasStream
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,9 +32,24 @@ type Cluster struct {
 	Handler http.Handler   // of the requests of users
 	// IsActive reports whether this process has the stream of the cluster; nil if it always does.
 	IsActive func() bool
+	// OnChange is called when the first stream was opened, and when the last one ended; nil to do nothing.
+	OnChange func()
 	Log      logr.Logger
 
-	spread time.Duration // for tests; 0 is the default
+	spread  time.Duration // for tests; 0 is the default
+	streams atomic.Int32  // that are open
+}
+
+// IsOpen reports whether the cluster has a stream.
+func (c *Cluster) IsOpen() bool { return c.streams.Load() > 0 }
+
+// count adds to the number of open streams.
+func (c *Cluster) count(n int32) {
+	wasOpen := c.IsOpen()
+	c.streams.Add(n)
+	if c.OnChange != nil && wasOpen != c.IsOpen() {
+		c.OnChange()
+	}
 }
 
 // Run keeps a stream open until the context ends. A stream that lasts is replaced by a newer one before the hub closes
@@ -72,9 +88,11 @@ func (c *Cluster) once(ctx context.Context) error {
 		return err
 	}
 	c.Log.Info("the stream to the hub is open", "hub", c.Client.URL)
+	c.count(1)
 	ended := make(chan struct{})
 	guard.Go("serving the stream to the hub", func() {
 		defer close(ended)
+		defer c.count(-1)
 		c.serve(ctx, conn)
 	})
 	renew := time.NewTimer(renewMin + rand.N(renewMax-renewMin))
