@@ -74,4 +74,5 @@ var tested = map[string]pageTest{
 	"secrets.md sh":                    {test: kinds, blocks: 2},
 	"secrets.md yml":                   {test: "internal/build/decrypt/page_test.go:TestSecretsPage", blocks: 2},
 	"ui.md yml":                        {test: "hack/charts/docs_test.go:TestKustomizationOfUIPage", blocks: 2},
+	"validate.md sh":                   {test: "test/pages/pages_test.go:TestValidatePage", blocks: 2},
 }
