@@ -1,5 +1,5 @@
-// Command openapi writes what internal/offline/schema needs of the OpenAPI documents of Kubernetes: the fields of all kinds, their
-// types and which of them are required. It reads the documents from the Go module of Kubernetes.
+// Command openapi writes what internal/offline/schema needs of the OpenAPI documents of Kubernetes: the fields of all
+// kinds, their types and which of them are required. It reads the documents from the Go module of Kubernetes.
 package main
 
 import (
@@ -77,8 +77,8 @@ func download(release string) (string, error) {
 }
 
 // kept are the keywords of schemas that are needed.
-var kept = map[string]bool{"type": true, "format": true, "properties": true, "additionalProperties": true, "items": true,
-	"required": true, "enum": true, "$ref": true, "x-kubernetes-group-version-kind": true}
+var kept = map[string]bool{"type": true, "format": true, "properties": true, "additionalProperties": true,
+	"items": true, "required": true, "enum": true, "$ref": true, "x-kubernetes-group-version-kind": true}
 
 // reduce removes the keywords of schemas that are not needed. areNames says that the keys of a map are names.
 func reduce(v any, areNames bool) any {

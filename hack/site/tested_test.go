@@ -8,6 +8,7 @@ type pageTest struct {
 
 // Tests of several pages or languages.
 const (
+	clusters    = "internal/resourceset/inputprovider/clusters_test.go:TestClusterPage"
 	guides      = "test/pages/pages_test.go:TestGuides"
 	installed   = "test/pages/pages_test.go:TestInstallations"
 	kinds       = "test/pages/kinds_test.go:TestPagesOfKinds"
@@ -27,7 +28,7 @@ var tested = map[string]pageTest{
 	"clusterinputprovider.md sh":       {test: kinds, blocks: 1},
 	"clusters-as-inputs.md sh":         {test: guides, blocks: 4},
 	"directories-as-inputs.md sh":      {test: guides, blocks: 3},
-	"clusterinputprovider.md yml":      {test: "internal/resourceset/inputprovider/clusters_test.go:TestClusterPage", blocks: 1},
+	"clusterinputprovider.md yml":      {test: clusters, blocks: 1},
 	"design/add-a-provider.md diff":    {test: providers, blocks: 4},
 	"design/add-a-source-kind.md diff": {test: sourceKinds, blocks: 2},
 	"design/add-a-source-kind.md go":   {test: sourceKinds, blocks: 3},
@@ -74,4 +75,5 @@ var tested = map[string]pageTest{
 	"secrets.md sh":                    {test: kinds, blocks: 2},
 	"secrets.md yml":                   {test: "internal/build/decrypt/page_test.go:TestSecretsPage", blocks: 2},
 	"ui.md yml":                        {test: "hack/charts/docs_test.go:TestKustomizationOfUIPage", blocks: 2},
+	"validate.md sh":                   {test: "test/pages/pages_test.go:TestValidatePage", blocks: 2},
 }

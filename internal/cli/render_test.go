@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,14 +159,9 @@ func (x *rendererTest) keep(t *testing.T, containers any) {
 			words = append(words, word.(string))
 		}
 	}
-	for i, word := range words {
-		if word == "--exec" {
-			words[i+1] = "export PATH=" + x.tools + ":$PATH; " + words[i+1]
-		}
-		if word == "--as" {
-			x.commands[words[i+1]] = append(words[1:], "-n", x.namespace)
-		}
-	}
+	next := func(flag string) *string { return &words[slices.Index(words, flag)+1] }
+	*next("--exec") = "export PATH=" + x.tools + ":$PATH; " + *next("--exec")
+	x.commands[*next("--as")] = append(words[1:], "-n", x.namespace)
 }
 
 // login lets the commands use the token of the account of the page, and the address of the artifact server.

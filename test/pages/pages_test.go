@@ -25,7 +25,7 @@ const playground = "playground.md"
 // The pages by what they start from. Each page says on it what it needs.
 var (
 	// alone are the pages that start all that they need.
-	alone = []string{"fleet.md", "get-started.md", playground}
+	alone = []string{"fleet.md", "get-started.md", playground, "validate.md"}
 
 	// guides start from the control plane of the playground, to which they have a link.
 	guides = []string{"clusters-as-inputs.md", "directories-as-inputs.md", "gates-and-freezes.md",
@@ -76,6 +76,7 @@ func TestGetStarted(t *testing.T) {
 
 // TestFleet runs docs/fleet.md with the directory examples/fleet. Only ports differ from the page.
 func TestFleet(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	kubectl(t)
 	root, err := testenv.Root()
@@ -87,6 +88,20 @@ func TestFleet(t *testing.T) {
 	const ports, first = 5, 20_000 // below those that the kernel chooses
 	base := first + ports*(os.Getpid()%2000)
 	run(t, "export FLEET_PORT="+strconv.Itoa(base)+"\n"+script)
+}
+
+// TestValidatePage runs docs/validate.md in a directory that has the objects of an example.
+func TestValidatePage(t *testing.T) {
+	t.Parallel()
+	root, err := testenv.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, "cp -r '"+filepath.Join(root, "examples", "webapp")+"' clusters\n"+
+		commands(testenv.Page(t, "validate.md"))+"grep '\"results\": \\[\\]' validate.sarif\n")
+	if n := strings.Count(out, " objects valid\n"); n != 3 {
+		t.Errorf("%d of 3 commands found no problem:\n%s", n, out)
+	}
 }
 
 // changing matches what differs between runs: hashes of commits, names of pods, times, and the address of the server.

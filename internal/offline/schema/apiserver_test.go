@@ -22,8 +22,8 @@ import (
 )
 
 // TestFaultsAgainstAPIServer puts faults into each field of objects, and compares the verdict with that of an API
-// server: a dry-run with strict validation. What it cannot decode must be a problem, and a problem must be refused. It also
-// refuses what only its code knows, as invalid.
+// server: a dry-run with strict validation. What it cannot decode must be a problem, and a problem must be refused. It
+// also refuses what only its code knows, as invalid.
 func TestFaultsAgainstAPIServer(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/objects.yaml")
@@ -108,7 +108,7 @@ type fault struct {
 	object     map[string]any
 }
 
-// faultsOf returns an object with a fault in each field: an unknown field beside it, another type, or none.
+// faultsOf returns an object with a fault in each field: an unknown field next to it, another type, or no value.
 func faultsOf(object map[string]any) (all []fault) {
 	walk(object, nil, func(path []any) {
 		name, isField := path[len(path)-1].(string)

@@ -45,7 +45,7 @@ func ForVersion(version string) (*Definitions, error) {
 		return version == "" || release == version || strings.HasPrefix(release, strings.TrimPrefix(version, "v")+".")
 	})
 	if i < 0 {
-		return nil, fmt.Errorf("there are no definitions of Kubernetes %s: choose from %s, or read them from a cluster",
+		return nil, fmt.Errorf("no definitions of Kubernetes %s: choose from %s, or read them from a cluster",
 			version, strings.Join(Releases, ", "))
 	}
 	f, err := embedded.Open(File(Releases[i]))

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/build"
 )
 
-// readFiles reads the manifests that no build has read. Documents without a kind are no manifests.
+// readFiles reads the manifests that no build has read. It leaves out documents without a kind.
 func (r *run) readFiles(context.Context) error {
 	for _, name := range r.found.manifests {
 		if r.isCovered[name] || r.found.isKustomization[name] || r.found.inCharts(name) {

@@ -47,6 +47,10 @@ spec:
               free: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
+func scaled(replicas string) string {
+	return strings.Replace(deployment, "spec:\n", "spec:\n  replicas: "+replicas+"\n", 1)
+}
+
 func box(spec string) string {
 	return "apiVersion: example.com/v1\nkind: Box\nmetadata: {name: b}\nspec:\n  " + spec + "\n"
 }
@@ -63,10 +67,11 @@ func TestProblems(t *testing.T) {
 			"other.yaml": "kind: [", "b.yaml": "# nothing\n---\n---\n" + deployment}},
 		"unknown field": {files: map[string]string{"a/b.yaml": "# comment\n---\n" + deployment + "        imag: x\n"},
 			want: []string{"a/b.yaml:15: Deployment/web spec.template.spec.containers[0].imag: unknown field"}},
-		"wrong type": {files: map[string]string{"a.yaml": strings.Replace(deployment, "spec:\n", "spec:\n  replicas: two\n", 1)},
+		"wrong type": {files: map[string]string{"a.yaml": scaled("two")},
 			want: []string{"a.yaml:6: Deployment/web spec.replicas: must be an integer, not text"}},
-		"missing field": {files: map[string]string{"a.yaml": strings.Replace(deployment, "- name: web", "- tty: true", 1)},
-			want: []string{"a.yaml:11: Deployment/web spec.template.spec.containers[0].name: is required"}},
+		"missing field": {
+			files: map[string]string{"a.yaml": strings.Replace(deployment, "- name: web", "- tty: true", 1)},
+			want:  []string{"a.yaml:11: Deployment/web spec.template.spec.containers[0].name: is required"}},
 		"key twice": {files: map[string]string{"a.yaml": deployment + "kind: Deployment\n"},
 			want: []string{`a.yaml:13: key "kind" already set in map`}},
 		"no YAML": {files: map[string]string{"a.yaml": "---\napiVersion: v1\nkind: Pod\n\tx: 1\n"},
@@ -78,7 +83,8 @@ func TestProblems(t *testing.T) {
 			"  kind: ConfigMap\n  metadata: {name: a}\n  data:\n    a: 1\n"},
 			want: []string{"a.yaml:8: ConfigMap/a data.a: must be text, not a number: quote it"}},
 		"definition in the repository": {files: map[string]string{"crds/box.yaml": crd, "a.yaml": box("size: 0"),
-			"b.yaml": box("color: green"), "c.yaml": box("size: 1\n  free: {a: 1}"), "d.yaml": box("size: 1\n  weight: 2")},
+			"b.yaml": box("color: green"), "c.yaml": box("size: 1\n  free: {a: 1}"),
+			"d.yaml": box("size: 1\n  weight: 2")},
 			want: []string{"a.yaml:5: Box/b spec.size: 0 is too small: the minimum is 1",
 				"b.yaml:4: Box/b spec.size: is required", "b.yaml:5: Box/b spec.color: green is not one of red, blue",
 				"d.yaml:6: Box/b spec.weight: unknown field"}},
@@ -89,19 +95,21 @@ func TestProblems(t *testing.T) {
 			"  sourceRef: {kind: GitRepository, name: a}\n"},
 			want: []string{"a.yaml:6: Kustomization/a spec.prune: must be true or false, not text"}},
 		"base and overlay": {files: map[string]string{"base/kustomization.yaml": "resources: [d.yaml]",
-			"base/d.yaml": deployment + "        imag: x\n", "prod/patch.yaml": "- op: add\n  path: /spec/replicas\n  value: many\n",
+			"base/d.yaml":             deployment + "        imag: x\n",
+			"prod/patch.yaml":         "- op: add\n  path: /spec/replicas\n  value: many\n",
 			"prod/kustomization.yaml": "resources: [../base]\npatches:\n- path: patch.yaml\n  target: {kind: Deployment}\n"},
 			want: []string{"base/d.yaml:5: Deployment/web spec.replicas: must be an integer, not text",
 				"base/d.yaml:13: Deployment/web spec.template.spec.containers[0].imag: unknown field"}},
 		"build that fails": {files: map[string]string{"app/kustomization.yaml": "resources: [none.yaml]"},
 			want: []string{"app/kustomization.yaml: "}},
-		"variables of a Kustomization": {files: map[string]string{"sync.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\n" +
-			"kind: Kustomization\nmetadata: {name: a}\nspec:\n  interval: 1h\n  prune: true\n  path: ./app\n" +
-			"  sourceRef: {kind: GitRepository, name: a}\n  postBuild: {substitute: {n: \"2\"}}\n",
-			"app/a.yaml": strings.Replace(deployment, "spec:\n", "spec:\n  replicas: ${n}\n", 1)}},
+		"variables of a Kustomization": {files: map[string]string{
+			"sync.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\n" +
+				"kind: Kustomization\nmetadata: {name: a}\nspec:\n  interval: 1h\n  prune: true\n  path: ./app\n" +
+				"  sourceRef: {kind: GitRepository, name: a}\n  postBuild: {substitute: {n: \"2\"}}\n",
+			"app/a.yaml": scaled("${n}")}},
 		"chart": {files: map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n",
 			"chart/values.yaml":          "replicas: many\n",
-			"chart/templates/web.yaml":   strings.Replace(deployment, "spec:\n", "spec:\n  replicas: {{ .Values.replicas }}\n", 1),
+			"chart/templates/web.yaml":   scaled("{{ .Values.replicas }}"),
 			"chart/templates/_help.tpl":  "{{/* nothing */}}",
 			"chart/templates/other.yaml": "{{ if .Values.other }}x: {{ end }}"},
 			want: []string{"chart/templates/web.yaml:6: Deployment/web spec.replicas: must be an integer, not text"}},
