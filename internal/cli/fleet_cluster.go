@@ -325,8 +325,8 @@ func (m *membership) hubClient() (client.Client, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: m.hubContext}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the hub's cluster: %w. Set --hub-context, and --hub-kubeconfig if it is in "+
-			"another file", err)
+		return nil, fmt.Errorf("cannot reach the hub's cluster: %w. Set --hub-context, and --hub-kubeconfig if it is "+
+			"in another file", err)
 	}
 	return client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 }
