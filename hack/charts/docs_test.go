@@ -131,8 +131,8 @@ func TestReplicasOfPage(t *testing.T) {
 	}
 }
 
-// TestFleetPage builds the kustomization of docs/fleet.md, and renders the chart with its values. Both are what commands
-// install.
+// TestFleetPage builds the kustomization of docs/fleet.md, and renders the chart with its values. Both are what
+// commands install.
 func TestFleetPage(t *testing.T) {
 	blocks := testenv.Blocks(t, "fleet.md", "yml")
 	if len(blocks) != 2 {

@@ -76,8 +76,8 @@ func (s *fleetSite) startReplica(key, addr string, flags ...string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	ended := make(chan result, 1)
 	go func() {
-		ended <- runWith(ctx, "", append([]string{"hub", "--kubeconfig", s.kubeconfig, "-n", s.namespace, "--addr", addr,
-			"--external-url", s.url, "--tls-cert-file", s.ca, "--tls-key-file", key, "--metrics-addr", "0",
+		ended <- runWith(ctx, "", append([]string{"hub", "--kubeconfig", s.kubeconfig, "-n", s.namespace, "--addr",
+			addr, "--external-url", s.url, "--tls-cert-file", s.ca, "--tls-key-file", key, "--metrics-addr", "0",
 			"--health-addr", "0", "--log-level", "error"}, flags...)...)
 	}()
 	s.Cleanup(func() {
@@ -300,8 +300,8 @@ func (s *fleetSite) checkRegistration(registered *corev1.Secret) {
 // checkReports checks what the hub accepts with tokens of the account of the controllers.
 func (s *fleetSite) checkReports() {
 	s.Helper()
-	theirs := exportedSecret(s.T, runWith(s.Context(), "", "cluster", "join", "--hub", s.url, "--name", "edge-8", "--export",
-		"--kubeconfig", s.kubeconfig, "--hub-namespace", s.namespace))
+	theirs := exportedSecret(s.T, runWith(s.Context(), "", "cluster", "join", "--hub", s.url, "--name", "edge-8",
+		"--export", "--kubeconfig", s.kubeconfig, "--hub-namespace", s.namespace))
 	if err := s.hub.Create(s.Context(), theirs); err != nil {
 		s.Fatal(err)
 	}

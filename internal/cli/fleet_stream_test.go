@@ -41,7 +41,8 @@ func (s *fleetSite) newUser(namespace, name string, rules ...rbacv1.PolicyRule) 
 	in := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	account := &corev1.ServiceAccount{ObjectMeta: in}
 	for _, o := range []client.Object{account, &rbacv1.Role{ObjectMeta: in, Rules: rules},
-		&rbacv1.RoleBinding{ObjectMeta: in, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		&rbacv1.RoleBinding{ObjectMeta: in,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}}} {
 		if err := s.client.Create(s.Context(), o); err != nil {
 			s.Fatal(err)
