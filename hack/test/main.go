@@ -74,9 +74,9 @@ func runAll(ctx context.Context, packages []string, full bool, budget time.Durat
 }
 
 // longest are the packages whose tests take longest. They start first, so that the others run next to them.
-var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./test/pages",
-	"./test/differential", "./internal/helmrelease", "./internal/source", "./internal/gate", "./internal/kustomization", "./internal/cluster/apply",
-	"./internal/resourceset", "./internal/process/kubeclient"}
+var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./test/pages", "./test/differential",
+	"./internal/helmrelease", "./internal/source", "./internal/gate", "./internal/kustomization",
+	"./internal/cluster/apply", "./internal/resourceset", "./internal/process/kubeclient"}
 
 // runDefault runs the tests of all modules. A later module runs even if the tests of an earlier one fail.
 func runDefault(ctx context.Context, root string, env []string, s *summary) error {

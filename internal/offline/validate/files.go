@@ -85,7 +85,7 @@ func (r *run) readDocument(name string, d document) {
 	if err := yamlv3.Unmarshal([]byte(d.text), &doc); err != nil || len(doc.Content) == 0 {
 		return
 	}
-	u := &unit{name: name, locate: func(o *unstructured.Unstructured, field string) (string, int) {
+	u := &unit{name: name, locate: func(_ *unstructured.Unstructured, field string) (string, int) {
 		line := build.LineAt(doc.Content[0], field)
 		if line == 0 && !strings.Contains(field, ".") {
 			line = doc.Content[0].Line

@@ -79,8 +79,8 @@ func TestProblems(t *testing.T) {
 		"old version": {files: map[string]string{"a.yaml": strings.Replace(deployment, "apps/v1", "apps/v1beta1", 1)},
 			want: []string{"a.yaml:2: Deployment/web kind: Kubernetes 1.37.2 has no kind Deployment of apps/v1beta1: " +
 				"use apps/v1"}},
-		"items of a list": {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n" +
-			"  kind: ConfigMap\n  metadata: {name: a}\n  data:\n    a: 1\n"},
+		"items of a list": {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n" +
+			"- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n  data:\n    a: 1\n"},
 			want: []string{"a.yaml:8: ConfigMap/a data.a: must be text, not a number: quote it"}},
 		"definition in the repository": {files: map[string]string{"crds/box.yaml": crd, "a.yaml": box("size: 0"),
 			"b.yaml": box("color: green"), "c.yaml": box("size: 1\n  free: {a: 1}"),
@@ -95,9 +95,10 @@ func TestProblems(t *testing.T) {
 			"  sourceRef: {kind: GitRepository, name: a}\n"},
 			want: []string{"a.yaml:6: Kustomization/a spec.prune: must be true or false, not text"}},
 		"base and overlay": {files: map[string]string{"base/kustomization.yaml": "resources: [d.yaml]",
-			"base/d.yaml":             deployment + "        imag: x\n",
-			"prod/patch.yaml":         "- op: add\n  path: /spec/replicas\n  value: many\n",
-			"prod/kustomization.yaml": "resources: [../base]\npatches:\n- path: patch.yaml\n  target: {kind: Deployment}\n"},
+			"base/d.yaml":     deployment + "        imag: x\n",
+			"prod/patch.yaml": "- op: add\n  path: /spec/replicas\n  value: many\n",
+			"prod/kustomization.yaml": "resources: [../base]\n" +
+				"patches:\n- path: patch.yaml\n  target: {kind: Deployment}\n"},
 			want: []string{"base/d.yaml:5: Deployment/web spec.replicas: must be an integer, not text",
 				"base/d.yaml:13: Deployment/web spec.template.spec.containers[0].imag: unknown field"}},
 		"build that fails": {files: map[string]string{"app/kustomization.yaml": "resources: [none.yaml]"},
