@@ -236,7 +236,7 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	s.checkSecretOfAnotherTool(written)
 }
 
-// checkSecretOfAnotherTool checks that commands use the Secret of the cluster by its label, whatever its name is.
+// checkSecretOfAnotherTool checks that commands use the Secret of the cluster by its label, under each name.
 func (s *fleetSite) checkSecretOfAnotherTool(written *corev1.Secret) {
 	s.Helper()
 	theirs := written.DeepCopy()

@@ -17,7 +17,8 @@ func TestValidate(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "crds/box.yaml"), "apiVersion: apiextensions.k8s.io/v1\n"+
 		"kind: CustomResourceDefinition\nmetadata: {name: boxes.example.com}\nspec:\n  group: example.com\n"+
 		"  names: {kind: Box, plural: boxes}\n  versions:\n  - name: v1\n    served: true\n    schema:\n"+
-		"      openAPIV3Schema:\n        properties:\n          spec: {type: object, properties: {size: {type: integer}}}\n")
+		"      openAPIV3Schema:\n        properties:\n"+
+		"          spec: {type: object, properties: {size: {type: integer}}}\n")
 	repo := filepath.Join(dir, "repo")
 	atFile := filepath.Join(repo, "app/web.yaml") + ":5"
 	problems := run(t, "validate", repo).wants(t, exitFailed,
