@@ -46,6 +46,9 @@ func TestDocumentedCommandsExist(t *testing.T) {
 // nested matches commands in the arguments of a command.
 var nested = regexp.MustCompile(`\$\([^)]*\)`)
 
+// rendering matches the command that sluice render runs.
+var rendering = regexp.MustCompile(`--exec '[^']*'`)
+
 // endOfCommand matches what ends a command in a line of a shell.
 var endOfCommand = regexp.MustCompile(`(\s#|\s?[|>;)]|\s&&|\s\|\|).*$`)
 
@@ -55,6 +58,7 @@ var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
 // checkCommand returns what is wrong with a command, or "".
 func checkCommand(root *cobra.Command, text string) string {
 	c, isGroup := root, true
+	text = rendering.ReplaceAllString(text, "--exec")
 	for _, arg := range strings.Fields(endOfCommand.ReplaceAllString(nested.ReplaceAllString(text, "x"), "")) {
 		arg = strings.Trim(arg, "[],.")
 		name, isFlag := strings.CutPrefix(arg, "--")
