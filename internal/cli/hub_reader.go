@@ -81,7 +81,7 @@ func tokenOf(cfg *rest.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err = wrapped.RoundTrip(r); err != errNotSent { //nolint:bodyclose // no response, as nothing is sent
+	if _, err = wrapped.RoundTrip(r); !errors.Is(err, errNotSent) { //nolint:bodyclose // nothing is sent
 		return "", err
 	}
 	return seen.token, nil
