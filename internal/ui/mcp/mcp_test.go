@@ -40,7 +40,7 @@ var fluxOperatorTools = []string{"get_flux_instance", "get_kubernetes_resources"
 
 func TestTools(t *testing.T) {
 	all := newSite(t, writes, func(o *mcp.Options) { o.Changes = noChanges{} })
-	page, err := os.ReadFile("../../docs/mcp.md")
+	page, err := os.ReadFile("../../../docs/mcp.md")
 	if err != nil {
 		t.Fatal(err)
 	}
