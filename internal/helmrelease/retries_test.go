@@ -120,11 +120,12 @@ func TestFailedTestsEndTheRetries(t *testing.T) {
 		h.outOfRetries(name)
 		r := &helmv2.HelmRelease{}
 		h.NotReady(r, name, helmv2.TestFailedReason, "no retries are left")
-		version := 1
+		// An attempt that an API server under load refuses does not count, but has a version if the history is kept.
+		isExpected := func(version int) bool { return version == 1 }
 		if keepHistory {
-			version = retries + 1
+			isExpected = func(version int) bool { return version > retries }
 		}
-		if r.Status.InstallFailures != int64(retries+1) || r.Status.History[0].Version != version {
+		if r.Status.InstallFailures != int64(retries+1) || !isExpected(r.Status.History[0].Version) {
 			t.Errorf("%s: %d failures, history %+v", name, r.Status.InstallFailures, r.Status.History)
 		}
 	}

@@ -222,32 +222,32 @@ func (s *harness) job() *batchv1.Job {
 	return job
 }
 
-// finish sets the result of the Job.
+// finish sets the result of the Job, which a controller of the cluster changes as well.
 func (s *harness) finish(uid types.UID, condition batchv1.JobConditionType) {
 	s.Helper()
-	job := s.job()
-	if job.UID != uid {
-		s.Fatalf("the Job was created again")
-	}
-	now := metav1.Now()
-	if job.Status.StartTime == nil {
-		job.Status.StartTime = &now
-	}
-	add := func(c batchv1.JobConditionType) {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c,
-			Status: corev1.ConditionTrue, LastTransitionTime: now})
-	}
-	if condition == batchv1.JobFailed {
-		add(batchv1.JobFailureTarget)
-	} else {
-		add(batchv1.JobSuccessCriteriaMet)
-		job.Status.CompletionTime, job.Status.Succeeded = &now, 1
-	}
-	job.Status.Active, job.Status.Ready, job.Status.Terminating = 0, nil, nil
-	add(condition)
-	if err := s.Client.Status().Update(s.Context(), job); err != nil {
-		s.Fatal(err)
-	}
+	testenv.Eventually(s, "the Job has a result", func() error {
+		job := s.job()
+		if job.UID != uid {
+			s.Fatalf("the Job was created again")
+		}
+		now := metav1.Now()
+		if job.Status.StartTime == nil {
+			job.Status.StartTime = &now
+		}
+		add := func(c batchv1.JobConditionType) {
+			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c,
+				Status: corev1.ConditionTrue, LastTransitionTime: now})
+		}
+		if condition == batchv1.JobFailed {
+			add(batchv1.JobFailureTarget)
+		} else {
+			add(batchv1.JobSuccessCriteriaMet)
+			job.Status.CompletionTime, job.Status.Succeeded = &now, 1
+		}
+		job.Status.Active, job.Status.Ready, job.Status.Terminating = 0, nil, nil
+		add(condition)
+		return s.Client.Status().Update(s.Context(), job)
+	})
 }
 
 func TestSteps(t *testing.T) {

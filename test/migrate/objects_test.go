@@ -63,7 +63,7 @@ func builtInKinds(f *flux) string {
 	if err != nil {
 		f.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(root, "internal", "apply", "testdata", "builtin.yaml"))
+	b, err := os.ReadFile(filepath.Join(root, "internal", "cluster", "apply", "testdata", "builtin.yaml"))
 	if err != nil {
 		f.Fatal(err)
 	}
