@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -91,15 +92,14 @@ func (h *measuredHub) kill() {
 // await lists until the clusters are as wanted, and returns the list.
 func (h *measuredHub) await(what string, limit time.Duration, ok func(*fleet.List) bool) *fleet.List {
 	h.Helper()
-	var last error
-	for began := time.Now(); time.Since(began) < limit; time.Sleep(100 * time.Millisecond) {
-		list, err := h.reader.List(h.Context(), "", 0)
-		if last = err; err == nil && ok(list) {
-			return list
+	var list *fleet.List
+	testenv.Within(h, limit, what, func() (err error) {
+		if list, err = h.reader.List(h.Context(), "", 0); err == nil && !ok(list) {
+			err = errors.New("the clusters are not as wanted")
 		}
-	}
-	h.Fatalf("%s: not within %s: %v", what, limit, last)
-	return nil
+		return err
+	})
+	return list
 }
 
 // usage returns the CPU time and the resident memory of the hub, and its peak.
@@ -196,7 +196,7 @@ func TestMeasureHub(t *testing.T) {
 	began := time.Now()
 	h.await("the first reports", 2*time.Minute, reporting)
 	t.Logf("all report after %s", time.Since(began).Round(time.Millisecond))
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // what is measured is a rest, which has no end to wait for
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	t.Logf("a reporter takes %d kB", int64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse)/

@@ -16,7 +16,13 @@ const (
 // processors to those that work.
 func Eventually(tb testing.TB, what string, check func() error) {
 	tb.Helper()
-	end := time.NewTimer(deadline)
+	Within(tb, deadline, what, check)
+}
+
+// Within is Eventually with another timeout, of what must be quick.
+func Within(tb testing.TB, limit time.Duration, what string, check func() error) {
+	tb.Helper()
+	end := time.NewTimer(limit)
 	defer end.Stop()
 	for interval := minInterval; ; interval = min(maxInterval, interval*11/10) {
 		err := check()
@@ -25,7 +31,7 @@ func Eventually(tb testing.TB, what string, check func() error) {
 		}
 		select {
 		case <-end.C:
-			tb.Fatalf("%s: timeout after %s: %v", what, deadline, err)
+			tb.Fatalf("%s: timeout after %s: %v", what, limit, err)
 		case <-time.After(interval):
 		}
 	}

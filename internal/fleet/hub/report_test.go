@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/fleet/report"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // CAFile is caFile, for tests outside of the package.
@@ -67,15 +69,13 @@ func TestReporterOverTLS(t *testing.T) {
 	go func() { ended <- r.Start(ctx) }()
 	await := func(what string, want int) {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		testenv.Within(t, 3*time.Second, what, func() error {
 			one, err := current.Load().Hub.Get(ctx, "edge-7")
 			if err == nil && one.Summary != nil && one.Summary.Counts["failed"] == want {
-				return
+				return nil
 			}
-			if time.Since(began) > 3*time.Second {
-				t.Fatalf("%s: the hub has %+v, %v", what, one, err)
-			}
-		}
+			return fmt.Errorf("the hub has %+v, %w", one, err)
+		})
 	}
 	await("the first report", 0)
 	failed.Store(3)

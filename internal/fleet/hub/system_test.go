@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -77,15 +78,13 @@ func TestControllerReports(t *testing.T) {
 	h.Start()
 	await := func(what string, limit time.Duration, ok func(*fleet.Cluster) bool) {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		testenv.Within(t, limit, what, func() error {
 			c, err := s.Hub.Get(t.Context(), "edge-7")
 			if err == nil && c.Summary != nil && ok(c) {
-				return
+				return nil
 			}
-			if time.Since(began) > limit {
-				t.Fatalf("%s: the hub has %+v, %v", what, c, err)
-			}
-		}
+			return fmt.Errorf("the hub has %+v, %w", c, err)
+		})
 	}
 	await("the start", time.Minute, func(c *fleet.Cluster) bool {
 		return c.Summary.Version == "v9" && c.Labels["region"] == "eu"

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/listen"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // site is a hub with TLS. The bearer token of a cluster is its name.
@@ -97,11 +98,12 @@ func (s *site) cluster(name string, h http.HandlerFunc) (stop func()) {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("this did not come true: " + what)
+	testenv.Within(t, 20*time.Second, what, func() error {
+		if !f() {
+			return errors.New("this did not come true")
 		}
-	}
+		return nil
+	})
 }
 
 func (s *site) linked(name string) {
