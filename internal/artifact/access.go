@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
 // Access decides who may read artifacts. Any error other than [ErrUnauthenticated] and [ErrForbidden] means that
@@ -48,8 +50,8 @@ func Identify(a Access, r *http.Request) (Reader, error) {
 	if a == nil {
 		return nil, nil
 	}
-	token, ok := bearer(r)
-	if !ok {
+	token := listen.Bearer(r.Header)
+	if token == "" {
 		return nil, ErrUnauthenticated
 	}
 	return a.Authenticate(r.Context(), token)

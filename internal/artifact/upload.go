@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -82,8 +83,8 @@ func (u *Uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (u *Uploads) mayPublish(r *http.Request, key Key) error {
-	token, ok := bearer(r)
-	if !ok {
+	token := listen.Bearer(r.Header)
+	if token == "" {
 		return ErrUnauthenticated
 	}
 	return u.MayPublish(r.Context(), token, key)
@@ -119,12 +120,6 @@ func readUpload(w http.ResponseWriter, r *http.Request, key Key) (*Upload, error
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
-
-// bearer returns the token of a request.
-func bearer(r *http.Request) (token string, ok bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return token, strings.EqualFold(scheme, "Bearer") && token != ""
-}
 
 // Publisher uploads artifacts to an artifact server.
 type Publisher struct {

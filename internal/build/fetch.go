@@ -161,7 +161,7 @@ func (f *filesystem) fetch(file, named string) ([]byte, error) {
 // in order. Files that cannot be read are left out.
 func RemoteBases(tree *artifact.Tree) (found []string) {
 	_ = tree.Walk(func(name string, _ *artifact.Entry) error { // no call returns an error
-		if !isKustomization(path.Base(name)) {
+		if !IsKustomization(path.Base(name)) {
 			return nil
 		}
 		content, err := tree.ReadFile(name)

@@ -114,7 +114,7 @@ func (f *filesystem) ReadFile(full string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !isKustomization(path.Base(name)) || f.isResource(name, b) {
+	if !IsKustomization(path.Base(name)) || f.isResource(name, b) {
 		if err = f.weighEncrypted(name, b); err == nil {
 			b, err = f.decrypt(name, b)
 		}
@@ -220,7 +220,8 @@ func (f *filesystem) Exists(full string) bool {
 	return err == nil && f.trace.kind(f.tree, name) != kindAbsent
 }
 
-func isKustomization(base string) bool {
+// IsKustomization reports whether a file of this name, without its directory, is one that kustomize builds.
+func IsKustomization(base string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), base)
 }
 

@@ -148,11 +148,11 @@ func (m *membership) join(ctx context.Context) error {
 		return err
 	}
 	if len(m.labels) > 0 {
-		s.Data["labels"] = []byte(labels.FormatLabels(m.labels))
+		s.Data[fleet.LabelsKey] = []byte(labels.FormatLabels(m.labels))
 		maps.Copy(s.Labels, m.labels) // for selectors of ClusterInputProviders
 		s.Labels[fleet.ClusterLabel] = m.name
 	}
-	s.Data["reads"] = fmt.Appendf(nil, "%t", m.reads)
+	s.Data[fleet.ReadsKey] = fmt.Appendf(nil, "%t", m.reads)
 	if m.export {
 		return m.printRegistration(s)
 	}
@@ -212,7 +212,7 @@ func (m *membership) rotate(ctx context.Context) error {
 		return err
 	}
 	if m.subject == "" {
-		delete(s.Data, "subject") // it stays
+		delete(s.Data, fleet.SubjectKey) // it stays
 	}
 	if err := m.register(ctx, s, false); err != nil {
 		return err
@@ -295,9 +295,9 @@ func (m *membership) registration(ctx context.Context, cfg *rest.Config) (*corev
 	}
 	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{
 		Name: m.name, Namespace: m.hubNamespace, Labels: map[string]string{fleet.ClusterLabel: m.name}},
-		Data: map[string][]byte{"issuer": []byte(issuer.Issuer), "subject": []byte(subject)}}
+		Data: map[string][]byte{fleet.IssuerKey: []byte(issuer.Issuer), fleet.SubjectKey: []byte(subject)}}
 	if !m.fetchKeys {
-		if s.Data["jwks"], err = read("/openid/v1/jwks"); err != nil {
+		if s.Data[fleet.KeysKey], err = read("/openid/v1/jwks"); err != nil {
 			return nil, err
 		}
 	}
@@ -388,7 +388,7 @@ func (m *membership) registered(ctx context.Context, hub client.Client) (*corev1
 
 // setLabels sets the labels of the Secret. Those that were joined with before are replaced.
 func (m *membership) setLabels(live, wanted *corev1.Secret, isJoin bool) {
-	if former, err := labels.ConvertSelectorToLabelsMap(string(live.Data["labels"])); err == nil && isJoin {
+	if former, err := labels.ConvertSelectorToLabelsMap(string(live.Data[fleet.LabelsKey])); err == nil && isJoin {
 		for key, value := range former {
 			if live.Labels[key] == value {
 				delete(live.Labels, key)
@@ -401,9 +401,9 @@ func (m *membership) setLabels(live, wanted *corev1.Secret, isJoin bool) {
 // ownedKeys returns the keys of the Secret that the command sets or removes.
 func (m *membership) ownedKeys(isJoin bool) []string {
 	if isJoin {
-		return []string{"issuer", "subject", "jwks", "labels", "reads"}
+		return []string{fleet.IssuerKey, fleet.SubjectKey, fleet.KeysKey, fleet.LabelsKey, fleet.ReadsKey}
 	}
-	return []string{"issuer", "jwks"}
+	return []string{fleet.IssuerKey, fleet.KeysKey}
 }
 
 // printRegistration prints the Secret, with the flags for the controllers in a comment.

@@ -30,14 +30,14 @@ func (o *hubOptions) bind(f *pflag.FlagSet) {
 		"file with a token of the hub's cluster (default: the token of the kubeconfig, which must be for that cluster)")
 }
 
-func (o *hubOptions) address() string { return cmp.Or(o.url, os.Getenv(hubEnv)) }
+func (o *hubOptions) address(e *env) string { return cmp.Or(o.url, e.getenv(hubEnv)) }
 
 // clusters returns what the hub knows of all clusters.
 func (o *hubOptions) clusters(ctx context.Context, e *env) (*fleet.List, error) {
-	if o.address() == "" {
+	if o.address(e) == "" {
 		return nil, usagef("--clusters needs --hub, the URL of a hub that clusters report to")
 	}
-	c, err := client.New(client.Options{URL: o.address(), CAFile: o.caFile, Token: o.token(e)})
+	c, err := client.New(client.Options{URL: o.address(e), CAFile: o.caFile, Token: o.token(e)})
 	if err != nil {
 		return nil, usagef("--hub: %v", err)
 	}

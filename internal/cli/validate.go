@@ -108,18 +108,10 @@ func (v *validateCommand) run(ctx context.Context, dir string) error {
 			"--definitions", strings.Join(result.Unknown, ", "))
 	}
 	if n := len(result.Problems); n > 0 {
-		return fmt.Errorf("%s in %s", plural(n, "problem"), dir)
+		return fmt.Errorf("%s in %s", counted(n, "problem"), dir)
 	}
-	v.Done("%s valid", plural(result.Objects, "object"))
+	v.Done("%s valid", counted(result.Objects, "object"))
 	return nil
-}
-
-// plural returns a number with a noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // readDefinitions returns the definitions of a version of Kubernetes or of a cluster, and of --definitions.

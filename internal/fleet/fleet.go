@@ -47,6 +47,19 @@ const (
 	ClustersPath = "/fleet/v1/clusters"
 )
 
+// Keys of the Secrets that register clusters. The values are not secret.
+const (
+	IssuerKey   = "issuer"
+	SubjectKey  = "subject"
+	AudienceKey = "audience"
+	KeysKey     = "jwks"   // the public keys of the issuer, for one that the hub cannot reach
+	LabelsKey   = "labels" // region=eu,stage=production
+	ReadsKey    = "reads"  // true: the cluster may read how far the others are
+)
+
+// DefaultSubject is the user that reports without another subject: the ServiceAccount of an installation.
+const DefaultSubject = "system:serviceaccount:flux-system:sluice"
+
 // Times of the protocol.
 const (
 	// ReportInterval is how often a cluster reports, with or without a change.

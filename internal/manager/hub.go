@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
@@ -31,6 +30,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/logging"
 	"github.com/sluice-gitops/sluice/internal/process/metrics"
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/process/storage"
 	"github.com/sluice-gitops/sluice/web"
 )
 
@@ -125,20 +125,14 @@ func listenHub(ctx context.Context, o options.HubOptions) (net.Listener, error) 
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve on --addr %s: %w", o.Addr, err)
 	}
-	if o.TLSCertFile == "" {
-		return l, nil
-	}
-	certificate, err := certwatcher.New(o.TLSCertFile, o.TLSKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Certificate().Flags, err)
-	}
-	guard.Go("reading a certificate", func() {
-		if err := certificate.Start(ctx); err != nil {
-			log.Log.Error(err, "the certificate of the hub is not reloaded")
-		}
-	})
-	return tls.NewListener(l, &tls.Config{GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"}}), nil
+	return storage.TLS(func(r manager.Runnable) error {
+		guard.Go("reading a certificate", func() {
+			if err := r.Start(ctx); err != nil {
+				log.Log.Error(err, "the certificate of the hub is not reloaded")
+			}
+		})
+		return nil
+	}, l, o.Certificate())
 }
 
 // serveHubMetrics serves the metrics.

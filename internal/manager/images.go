@@ -70,7 +70,7 @@ func (p *process) addImageServer(policies *reflector.Policies) error {
 		return fmt.Errorf("cannot serve image tags on --images-addr %s: %w. Choose another address with that "+
 			"flag; port 0 takes a free one", p.ImagesAddr, err)
 	}
-	if listener, err = storage.TLS(p.mgr, listener, p.Artifacts.Certificate()); err != nil {
+	if listener, err = storage.TLS(p.mgr.Add, listener, p.Artifacts.Certificate()); err != nil {
 		return err
 	}
 	server := &reflector.Server{Objects: p.mgr.GetClient(), Workloads: p.mgr.GetAPIReader(), Policies: policies,

@@ -34,7 +34,7 @@ func (p *process) addArtifactServer(ctx context.Context) error {
 	if err := source.Announce(ctx, p.mgr.GetCache(), server.Events); err != nil {
 		return err
 	}
-	listener, err := storage.TLS(p.mgr, p.storage.Listener, p.Artifacts.Certificate())
+	listener, err := storage.TLS(p.mgr.Add, p.storage.Listener, p.Artifacts.Certificate())
 	if err != nil {
 		return err
 	}

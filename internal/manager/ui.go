@@ -149,7 +149,7 @@ func (p *process) listenUI(flag, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve on %s %s: %w", flag, addr, err)
 	}
-	return storage.TLS(p.mgr, listener, p.UI.Certificate())
+	return storage.TLS(p.mgr.Add, listener, p.UI.Certificate())
 }
 
 // uiLogin returns who lets people or agents in.

@@ -89,12 +89,9 @@ func (r *run) subscribe() bool {
 	}) {
 		return false
 	}
-	r.addOwner(owner)
 	for _, s := range r.steps {
-		t := &trackedObject{owner: owner, ref: s.ref, resource: s.resource, hash: s.hash, action: Unchanged,
-			hasTTL: HasTTL(s.manifest), leftOut: s.unknown, writing: true} // events are compared afterwards
-		r.attach(t, r.watchFor(s.resource, s.ref.Namespace, owner.Group))
-		r.tracked[owner][s.ref.key()] = t
+		// events are compared afterwards
+		r.follow(&trackedObject{owner: owner, action: Unchanged, writing: true}, s.object)
 	}
 	return true
 }

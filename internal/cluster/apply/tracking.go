@@ -117,19 +117,24 @@ func (c *Cluster) commitPartial(owner Owner, o *object, live *unstructured.Unstr
 }
 
 func (c *Cluster) track(next *trackedObject, o *object, live *unstructured.Unstructured) {
+	next.digest, next.applied = c.managers.digest(live), c.managers.fingerprintOf(live, next.owner.Group)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.follow(next, o)
+	c.compare(next)
+}
+
+// follow subscribes to the metadata of an object, and replaces what was tracked of it. The caller holds the lock.
+func (c *Cluster) follow(next *trackedObject, o *object) {
 	owner := next.owner
 	next.ref, next.resource, next.hash = o.ref, o.resource, o.hash
 	next.hasTTL, next.leftOut = HasTTL(o.manifest), o.unknown
-	next.digest, next.applied = c.managers.digest(live), c.managers.fingerprintOf(live, owner.Group)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.attach(next, c.watchFor(o.resource, o.ref.Namespace, owner.Group))
 	if old := c.tracked[owner][o.ref.key()]; old != nil {
-		c.detach(old)
+		c.detach(old) // after the new one, so that the watch stays
 	}
 	c.addOwner(owner)
 	c.tracked[owner][o.ref.key()] = next
-	c.compare(next)
 }
 
 // trackDrifted tracks an object that is not as it was applied. It does nothing if the object is tracked already.

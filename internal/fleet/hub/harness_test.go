@@ -73,7 +73,7 @@ func (i *issuer) token(t testing.TB, now time.Time, change func(*jwt.Claims)) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jwt.Claims{Issuer: testIssuer, Subject: defaultSubject, Audience: jwt.Audience{testAudience},
+	c := jwt.Claims{Issuer: testIssuer, Subject: fleet.DefaultSubject, Audience: jwt.Audience{testAudience},
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now),
 		Expiry: jwt.NewNumericDate(now.Add(time.Hour))}
 	if change != nil {
@@ -90,8 +90,8 @@ func (i *issuer) token(t testing.TB, now time.Time, change func(*jwt.Claims)) st
 func (i *issuer) secret(cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + cluster,
 		Labels: map[string]string{fleet.ClusterLabel: cluster}},
-		Data: map[string][]byte{issuerKey: []byte(testIssuer), jwksKey: []byte(i.jwks),
-			labelsKey: []byte("stage=production")}}
+		Data: map[string][]byte{fleet.IssuerKey: []byte(testIssuer), fleet.KeysKey: []byte(i.jwks),
+			fleet.LabelsKey: []byte("stage=production")}}
 }
 
 func newTestHub(t testing.TB, clock *testClock, backend artifact.Backend) *Server {

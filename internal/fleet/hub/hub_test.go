@@ -244,18 +244,18 @@ func TestSecrets(t *testing.T) {
 		change func(*corev1.Secret)
 		says   string
 	}{
-		"no issuer":     {change: func(s *corev1.Secret) { delete(s.Data, issuerKey) }, says: "it has no issuer"},
-		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[jwksKey] = []byte("x") }, says: "kubectl get --raw"},
-		"no keys": {change: func(s *corev1.Secret) { s.Data[jwksKey] = []byte(`{"keys":[]}`) }, says: "has no " +
+		"no issuer":     {change: func(s *corev1.Secret) { delete(s.Data, fleet.IssuerKey) }, says: "it has no issuer"},
+		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte("x") }, says: "kubectl get --raw"},
+		"no keys": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte(`{"keys":[]}`) }, says: "has no " +
 			"keys"},
 		"a symmetric key": {change: func(s *corev1.Secret) {
-			s.Data[jwksKey] = []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`)
+			s.Data[fleet.KeysKey] = []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`)
 		}, says: "only public keys"},
 		"an issuer by http": {change: func(s *corev1.Secret) {
-			delete(s.Data, jwksKey)
-			s.Data[issuerKey] = []byte("http://issuer.example.com")
+			delete(s.Data, fleet.KeysKey)
+			s.Data[fleet.IssuerKey] = []byte("http://issuer.example.com")
 		}, says: "starts with https://"},
-		"labels that are none": {change: func(s *corev1.Secret) { s.Data[labelsKey] = []byte("eu") },
+		"labels that are none": {change: func(s *corev1.Secret) { s.Data[fleet.LabelsKey] = []byte("eu") },
 			says: "key=value"},
 		"the account of another cluster": {change: func(s *corev1.Secret) { s.Name = "z" },
 			says: "one account cannot report for two clusters"},
@@ -344,7 +344,7 @@ func TestClusterReadsOthers(t *testing.T) {
 	edge, other := newIssuer(t), newIssuer(t)
 	s := newTestHub(t, &testClock{now: start}, nil)
 	mayRead := edge.secret("edge-7")
-	mayRead.Data[readsKey] = []byte("true")
+	mayRead.Data[fleet.ReadsKey] = []byte("true")
 	s.register(mayRead)
 	s.register(other.secret("edge-8"))
 	for cluster, by := range map[string]*issuer{"edge-7": edge, "edge-8": other} {

@@ -14,22 +14,14 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
-// Keys of the Secrets that register clusters.
+// jwksURLKey and caKey are keys of the Secrets that register clusters, besides those of package fleet.
 const (
-	issuerKey   = "issuer"
-	subjectKey  = "subject"
-	audienceKey = "audience"
-	jwksKey     = "jwks"     // the public keys of the issuer, for one that the hub cannot reach
-	jwksURLKey  = "jwks-url" // where to read them instead of at the URL that the issuer names
-	caKey       = "ca.crt"   // of the issuer
-	labelsKey   = "labels"   // region=eu,stage=production
-	readsKey    = "reads"    // true: the cluster may read how far the others are
+	jwksURLKey = "jwks-url" // where to read the keys instead of at the URL that the issuer names
+	caKey      = "ca.crt"   // of the issuer
 )
-
-// defaultSubject is the ServiceAccount of an installation.
-const defaultSubject = "system:serviceaccount:flux-system:sluice"
 
 // Registry is the list of clusters that the hub trusts. It is safe for concurrent use.
 type Registry struct {
@@ -139,9 +131,9 @@ func (g *Registry) member(name string) *member {
 func (g *Registry) parse(s *corev1.Secret) *member {
 	get := func(key string) string { return strings.TrimSpace(string(s.Data[key])) }
 	m := &member{name: s.Labels[fleet.ClusterLabel], secret: s.Name, created: s.CreationTimestamp.Time,
-		mayRead: get(readsKey) == "true"}
+		mayRead: get(fleet.ReadsKey) == "true"}
 	var err error
-	if m.labels, err = parseLabels(get(labelsKey)); err == nil {
+	if m.labels, err = parseLabels(get(fleet.LabelsKey)); err == nil {
 		if err = fleet.CheckName(m.name); err == nil {
 			m.trust, err = g.newTrust(get)
 		}
@@ -150,7 +142,7 @@ func (g *Registry) parse(s *corev1.Secret) *member {
 		m.trust, m.problem = nil, fmt.Sprintf("Secret '%s' is not valid: %v", s.Name, err)
 		return m
 	}
-	m.identity = strings.Join([]string{m.trust.issuer, m.trust.subject, m.trust.audience, get(jwksKey),
+	m.identity = strings.Join([]string{m.trust.issuer, m.trust.subject, m.trust.audience, get(fleet.KeysKey),
 		get(jwksURLKey)}, "\n")
 	return m
 }
@@ -203,7 +195,7 @@ func (g *Registry) authenticate(ctx context.Context, r *http.Request) (*member, 
 		return nil, refuse(http.StatusBadRequest, "Send the name of the cluster in the header "+fleet.ClusterHeader,
 			"%v", err)
 	}
-	token := bearer(r)
+	token := listen.Bearer(r.Header)
 	if token == "" {
 		return nil, refuse(http.StatusUnauthorized, "Send the token of the cluster's ServiceAccount",
 			"the request has no bearer token")
@@ -221,13 +213,4 @@ func (g *Registry) authenticate(ctx context.Context, r *http.Request) (*member, 
 		return nil, err
 	}
 	return m, nil
-}
-
-// bearer returns the token of a request; empty if it has none.
-func bearer(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }

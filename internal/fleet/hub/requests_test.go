@@ -23,14 +23,14 @@ func TestRequestsThatAreWrong(t *testing.T) {
 	other := func(c *jwt.Claims) { c.Subject = "system:serviceaccount:flux-system:other" }
 	for name, reads := range map[string]string{"edge-7": "true", "edge-8": "false"} {
 		secret := edge.secret(name)
-		if secret.Data[readsKey] = []byte(reads); name == "edge-8" {
-			secret.Data[subjectKey] = []byte("system:serviceaccount:flux-system:other")
+		if secret.Data[fleet.ReadsKey] = []byte(reads); name == "edge-8" {
+			secret.Data[fleet.SubjectKey] = []byte("system:serviceaccount:flux-system:other")
 		}
 		s.register(secret)
 	}
 	away := edge.secret("edge-9")
-	away.Data[issuerKey] = []byte("https://127.0.0.1:1")
-	delete(away.Data, jwksKey)
+	away.Data[fleet.IssuerKey] = []byte("https://127.0.0.1:1")
+	delete(away.Data, fleet.KeysKey)
 	s.register(away)
 	const all = fleet.ClustersPath
 	const askAs = "Ask as /fleet/v1/rollout?source=KIND/NAMESPACE/NAME&share=80"
@@ -93,7 +93,7 @@ func TestRolloutDoesNotCountWhoAsks(t *testing.T) {
 	for name, current := range map[string]int{"edge-7": 0, "edge-8": 2, "edge-9": 1} {
 		key := newIssuer(t)
 		secret := key.secret(name)
-		secret.Data[readsKey] = []byte("true")
+		secret.Data[fleet.ReadsKey] = []byte("true")
 		s.register(secret)
 		r := testReport(name, 1, start)
 		r.Summary.Revisions = []fleet.Revision{{Source: "GitRepository/a/b", Revision: "main@sha1:1", Objects: 2,

@@ -252,14 +252,14 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) error {
 // mayRead returns who reads: a registered cluster, or nil for a user with the right.
 func (s *Server) mayRead(r *http.Request, cluster string) (*member, error) {
 	if r.Header.Get(fleet.ClusterHeader) == "" {
-		return nil, s.Access.MayRead(r.Context(), bearer(r), cluster)
+		return nil, s.Access.MayRead(r.Context(), listen.Bearer(r.Header), cluster)
 	}
 	m, err := s.Hub.Registry.authenticate(r.Context(), r)
 	if err != nil {
 		return nil, err
 	}
 	if !m.mayRead && cluster != m.name {
-		return nil, refuse(http.StatusForbidden, "Set '"+readsKey+"' to true in its Secret in the hub", "cluster '%s' "+
+		return nil, refuse(http.StatusForbidden, "Set '"+fleet.ReadsKey+"' to true in its Secret in the hub", "cluster '%s' "+
 			"may not read about other clusters", m.name)
 	}
 	return m, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
 
+	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
@@ -42,9 +44,9 @@ type trust struct {
 
 // newTrust returns what the values of a Secret say.
 func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
-	t := &trust{issuer: get(issuerKey), subject: get(subjectKey), audience: get(audienceKey), now: g.Now}
+	t := &trust{issuer: get(fleet.IssuerKey), subject: get(fleet.SubjectKey), audience: get(fleet.AudienceKey), now: g.Now}
 	if t.subject == "" {
-		t.subject = defaultSubject
+		t.subject = fleet.DefaultSubject
 	}
 	if t.audience == "" {
 		t.audience = g.Audience
@@ -53,7 +55,7 @@ func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
 		return nil, errors.New("it has no issuer. It is the field 'iss' of the tokens of the cluster")
 	}
 	config := &oidc.Config{ClientID: t.audience, Now: g.Now, SupportedSigningAlgs: signatures}
-	if inline := get(jwksKey); inline != "" {
+	if inline := get(fleet.KeysKey); inline != "" {
 		keys, err := parseKeys(inline)
 		if err != nil {
 			return nil, err
@@ -66,7 +68,7 @@ func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
 	for _, text := range []string{address, t.issuer} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 			return nil, fmt.Errorf("'%s' is not a URL that starts with https://. Without such a URL, the key '%s' "+
-				"must have the public keys of the issuer", excerpt.Line(text, 100), jwksKey)
+				"must have the public keys of the issuer", excerpt.Line(text, 100), fleet.KeysKey)
 		}
 		if address != "" {
 			break // the issuer is a name only
@@ -87,21 +89,21 @@ func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
 func parseKeys(text string) (oidc.KeySet, error) {
 	var set jose.JSONWebKeySet
 	if len(text) > maxJWKS {
-		return nil, fmt.Errorf("the key '%s' is larger than %d bytes", jwksKey, maxJWKS)
+		return nil, fmt.Errorf("the key '%s' is larger than %d bytes", fleet.KeysKey, maxJWKS)
 	}
 	if err := json.Unmarshal([]byte(text), &set); err != nil {
 		return nil, fmt.Errorf("the key '%s' is not a JSON Web Key Set: %w. Get it by kubectl get --raw "+
-			"/openid/v1/jwks", jwksKey, err)
+			"/openid/v1/jwks", fleet.KeysKey, err)
 	}
 	keys := &oidc.StaticKeySet{}
 	for _, k := range set.Keys {
 		if !k.IsPublic() {
-			return nil, fmt.Errorf("the key '%s' has a private or symmetric key: only public keys belong here", jwksKey)
+			return nil, fmt.Errorf("the key '%s' has a private or symmetric key: only public keys belong here", fleet.KeysKey)
 		}
 		keys.PublicKeys = append(keys.PublicKeys, k.Key)
 	}
 	if len(keys.PublicKeys) == 0 {
-		return nil, fmt.Errorf("the key '%s' has no keys", jwksKey)
+		return nil, fmt.Errorf("the key '%s' has no keys", fleet.KeysKey)
 	}
 	return keys, nil
 }
@@ -174,7 +176,7 @@ func (t *trust) verify(ctx context.Context, cluster, token string) error {
 	verifier, err := t.verifier(ctx)
 	if err != nil {
 		refused := refuse(http.StatusServiceUnavailable, "Check that the hub reaches the issuer, or put the issuer's "+
-			"public keys into the Secret of the cluster as '"+jwksKey+"'", "the hub cannot read the keys of issuer %s",
+			"public keys into the Secret of the cluster as '"+fleet.KeysKey+"'", "the hub cannot read the keys of issuer %s",
 			excerpt.Line(t.issuer, 100))
 		refused.retryAfter, refused.cause = issuerInterval, err
 		return refused
@@ -187,7 +189,7 @@ func (t *trust) verify(ctx context.Context, cluster, token string) error {
 		err = errors.New("another subject")
 	}
 	return refuse(http.StatusUnauthorized, "If the signing keys of the cluster were replaced, run sluice cluster join "+
-		"again, or update '"+jwksKey+"' in its Secret", "the token is not signed by the keys of cluster '%s': %s",
+		"again, or update '"+fleet.KeysKey+"' in its Secret", "the token is not signed by the keys of cluster '%s': %s",
 		cluster,
 		excerpt.Line(err.Error(), 200))
 }
@@ -226,15 +228,7 @@ func (c *claims) isFor(audience string) bool {
 		return one == audience
 	}
 	var several []string
-	if json.Unmarshal(c.Audience, &several) != nil {
-		return false
-	}
-	for _, a := range several {
-		if a == audience {
-			return true
-		}
-	}
-	return false
+	return json.Unmarshal(c.Audience, &several) == nil && slices.Contains(several, audience)
 }
 
 // read returns the claims of a token, which are not verified.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -192,4 +193,13 @@ func addressOf(a net.Addr) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return p
+}
+
+// Bearer returns the bearer token of a request; empty if it has none.
+func Bearer(h http.Header) string {
+	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return token
 }

@@ -25,10 +25,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
-func isKustomizationFile(base string) bool {
-	return slices.Contains(konfig.RecognizedKustomizationFileNames(), base)
-}
-
 // buildsAlone reports whether a kustomization file is not that of a component.
 func (r *run) buildsAlone(name string) bool {
 	content, err := r.Files.ReadFile(name)

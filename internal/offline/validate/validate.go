@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/build"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/offline/schema"
 )
@@ -205,10 +206,12 @@ func (r *run) find() error {
 		switch {
 		case base == "Chart.yaml":
 			inCharts = append(inCharts, dir)
-		case isKustomizationFile(base) && r.buildsAlone(name):
-			r.found.kustomizations = append(r.found.kustomizations, dir)
+		case build.IsKustomization(base):
+			r.found.isKustomization[name] = true
+			if r.buildsAlone(name) {
+				r.found.kustomizations = append(r.found.kustomizations, dir)
+			}
 		}
-		r.found.isKustomization[name] = isKustomizationFile(base)
 		if ext := path.Ext(base); ext == ".yaml" || ext == ".yml" || ext == ".json" {
 			r.found.manifests = append(r.found.manifests, name)
 		}

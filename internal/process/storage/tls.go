@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
-// TLS returns a listener for HTTPS if the options name a certificate, else the given one. The error names their flags.
-func TLS(mgr manager.Manager, listener net.Listener, o options.Certificate) (net.Listener, error) {
+// TLS returns a listener for HTTPS if the options name a certificate, else the given one. Add runs what reads the
+// certificate again. The error names the flags of the options.
+func TLS(add func(manager.Runnable) error, listener net.Listener, o options.Certificate) (net.Listener, error) {
 	if o.CertFile == "" {
 		return listener, nil
 	}
@@ -23,5 +24,5 @@ func TLS(mgr manager.Manager, listener net.Listener, o options.Certificate) (net
 	}
 	return tls.NewListener(listener, &tls.Config{
 		GetCertificate: certificate.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), mgr.Add(guard.Runnable("reading a certificate", certificate))
+	}), add(guard.Runnable("reading a certificate", certificate))
 }

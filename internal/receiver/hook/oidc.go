@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/build/expression"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/limits/keysize"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
 // google is the issuer of Pub/Sub tokens (https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions).
@@ -164,8 +165,8 @@ func (c *Checker) claims(ctx context.Context, url, audience string, raw string) 
 }
 
 func bearer(h http.Header) (string, error) {
-	scheme, raw, _ := strings.Cut(h.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "bearer") || raw == "" {
+	raw := listen.Bearer(h)
+	if raw == "" {
 		return "", unauthorized("the Authorization header has no bearer token")
 	}
 	return raw, nil
