@@ -237,6 +237,47 @@ func TestClusterThatReportsTooOften(t *testing.T) {
 	}
 }
 
+// acceptedStreams counts the streams that clusters open.
+type acceptedStreams map[string]int
+
+func (a acceptedStreams) Accept(_ http.ResponseWriter, _ *http.Request, cluster string) { a[cluster]++ }
+func (a acceptedStreams) Forward(http.ResponseWriter, *http.Request, string)            {}
+func (a acceptedStreams) IsLinked(string) bool                                          { return false }
+
+// TestClusterThatOpensManyStreams opens 1,000 streams at once, and one after the cluster was removed and registered
+// again: nothing is kept of it.
+func TestClusterThatOpensManyStreams(t *testing.T) {
+	edge, other := newIssuer(t), newIssuer(t)
+	s, accepted := newTestHub(t, &testClock{now: start}, nil), acceptedStreams{}
+	s.Hub.Streams = accepted
+	s.register(edge.secret("edge-7"))
+	s.register(other.secret("edge-8"))
+	open := func(cluster, token string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", fleet.StreamPath, nil)
+		r.Header.Set(fleet.ClusterHeader, cluster)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w
+	}
+	var last *httptest.ResponseRecorder
+	for range 1000 {
+		last = open("edge-7", edge.token(t, start, nil))
+	}
+	if accepted["edge-7"] != reportBurst || last.Code != http.StatusTooManyRequests ||
+		!strings.Contains(last.Body.String(), "Run one controller that reports as this cluster") {
+		t.Errorf("%d streams were opened; the last answer is %d %s", accepted["edge-7"], last.Code, last.Body)
+	}
+	if w := open("edge-8", other.token(t, start, nil)); accepted["edge-8"] != 1 {
+		t.Errorf("another cluster: %d %s", w.Code, w.Body)
+	}
+	s.Hub.Registry.Delete("cluster-edge-7")
+	s.register(edge.secret("edge-7"))
+	if w := open("edge-7", edge.token(t, start, nil)); accepted["edge-7"] != reportBurst+1 {
+		t.Errorf("after it was registered again: %d %s", w.Code, w.Body)
+	}
+}
+
 // TestSecrets registers clusters by Secrets that are not right.
 func TestSecrets(t *testing.T) {
 	edge := newIssuer(t)
