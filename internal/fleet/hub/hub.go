@@ -157,8 +157,8 @@ func (h *Hub) status(name string) fleet.Status {
 	switch {
 	case e == nil:
 		return fleet.Expected
-	case h.Now().Sub(e.Received) > fleet.SilentAfter:
-		return fleet.Silent
+	case h.Now().Sub(e.Received) > fleet.SilentAfter, e.Received.Sub(h.Now()) > fleet.MaxSkew:
+		return fleet.Silent // also if the clock of the hub was set back, until the next report
 	}
 	return fleet.Reporting
 }
