@@ -74,8 +74,8 @@ func (r *refusals) add(_, text string) {
 var portOf = regexp.MustCompile(`:\d+`)
 
 // TestMeasureStreams measures a hub to which SLUICE_MEASURE=1000 clusters report and hold a stream each, over TLS:
-// memory and CPU at rest, requests through the streams, and how streams come back after the hub was restarted and
-// after it was away.
+// memory and CPU without changes, requests through the streams, and how streams come back after the hub was restarted
+// and after it was away.
 func TestMeasureStreams(t *testing.T) {
 	clusters, err := strconv.Atoi(os.Getenv("SLUICE_MEASURE"))
 	if err != nil {
@@ -112,7 +112,8 @@ func TestMeasureStreams(t *testing.T) {
 	const rest = 2 * time.Minute
 	time.Sleep(rest)
 	later, memory := h.usage()
-	t.Logf("without changes: %.1f%% of a core, %s, at load %s", 100*(later-cpu).Seconds()/rest.Seconds(), memory, load())
+	t.Logf("without changes: %.1f%% of a core, %s, at load %s", 100*(later-cpu).Seconds()/rest.Seconds(), memory,
+		load())
 	h.requests(100, answer)
 
 	h.again("a restart", clusters, 0, opened, linked)

@@ -183,7 +183,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return Refused(resp, "check what runs at "+c.base.Host)
+		return Refused(resp, "This is not the answer of a hub: check what runs at "+c.base.Host)
 	}
 	if into == nil {
 		return nil
@@ -222,7 +222,7 @@ func Refused(resp *http.Response, hint string) error {
 	body := &refused.Body
 	if json.Unmarshal(b, body) != nil || body.Error == "" {
 		body.Error = http.StatusText(resp.StatusCode)
-		body.Hint = "This is not the answer of a hub: " + hint
+		body.Hint = hint
 	}
 	body.Error, body.Hint = excerpt.Line(body.Error, fleet.MaxMessage), excerpt.Line(body.Hint, fleet.MaxMessage)
 	if d, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s"); err == nil {

@@ -323,8 +323,8 @@ func (r *rationed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decode reads the entries of a batch, which anybody may have written who can write to the storage. The error is that of
-// the first part that is skipped.
+// decode reads the entries of a batch, which anybody may have written who can write to the storage. The error is that
+// of the first part that is skipped.
 func decode(from io.Reader, now time.Time, add func(*entry)) (skipped error) {
 	z, err := gzip.NewReader(from)
 	if err != nil {
@@ -343,6 +343,9 @@ func decode(from io.Reader, now time.Time, add func(*entry)) (skipped error) {
 		if err := e.validate(now); err != nil {
 			skipped = cmp.Or(skipped, err)
 			continue
+		}
+		if e.Received.After(now) { // the next report must be newer, whoever wrote this
+			e.Received = now
 		}
 		add(e)
 	}

@@ -83,8 +83,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 }
 
-// pause returns the time until the next attempt: a random one at first, as all clusters lost their streams at once. Then
-// each keeps its time in the interval, so that they come evenly whenever the hub is back.
+// pause returns the time until the next attempt: a random one at first, as all clusters lost their streams at once.
+// Then each keeps its time in the interval, so that they come evenly whenever the hub is back.
 func pause(failures int, over time.Duration) time.Duration {
 	if failures == 0 {
 		return rand.N(over)
@@ -143,8 +143,8 @@ func (c *Cluster) open(ctx context.Context) (net.Conn, error) {
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok ||
 		!strings.EqualFold(resp.Header.Get("Upgrade"), protocol) {
 		defer func() { _ = resp.Body.Close() }()
-		return nil, client.Refused(resp, "a proxy before the hub must pass on the header Upgrade, and the address must be "+
-			"that of a hub")
+		return nil, client.Refused(resp, "A proxy before the hub must pass on the header Upgrade, and the address must "+
+			"be that of a hub")
 	}
 	return &upgraded{ReadWriteCloser: body, closed: make(chan struct{})}, nil
 }

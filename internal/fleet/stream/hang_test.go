@@ -66,8 +66,8 @@ func TestClusterThatHangs(t *testing.T) {
 	})
 }
 
-// TestOldStreamsAndThoseOfRemovedClustersAreClosed closes the stream of a cluster whose Secret was deleted, and one that
-// is old: its token may have been stolen.
+// TestOldStreamsAndThoseOfRemovedClustersAreClosed closes the stream of a cluster whose Secret was deleted, and one
+// that is old: its token may have been stolen.
 func TestOldStreamsAndThoseOfRemovedClustersAreClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		isKnown bool

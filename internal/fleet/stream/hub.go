@@ -65,8 +65,8 @@ func (h *Hub) link(cluster string) *link {
 	return h.streams[cluster]
 }
 
-// Accept makes the connection of a request, by which an authenticated cluster opens its stream, that stream. It replaces
-// the one that the cluster had.
+// Accept makes the connection of a request, by which an authenticated cluster opens its stream, that stream. It
+// replaces the one that the cluster had.
 func (h *Hub) Accept(w http.ResponseWriter, r *http.Request, cluster string) {
 	if r.Method != http.MethodPost || r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Upgrade", protocol)
@@ -136,7 +136,9 @@ func hijack(w http.ResponseWriter) (*watched, error) {
 // transport has the settings of all links. What it dials is the connection that the context has.
 var transport = &http.Transport{Protocols: protocols(), HTTP2: settings(), DisableCompression: true,
 	MaxResponseHeaderBytes: maxHeader, ResponseHeaderTimeout: answerTimeout,
-	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }}
+	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return ctx.Value(connKey{}).(net.Conn), nil
+	}}
 
 type connKey struct{}
 
