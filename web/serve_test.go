@@ -37,4 +37,4 @@ func TestPages(t *testing.T) {
 }
 
 // TestEmbeddedPages checks that the front end that was built can be that of a hub.
-func TestEmbeddedPages(t *testing.T) { Handler(Pages(), "hub") }
+func TestEmbeddedPages(*testing.T) { Handler(Pages(), "hub") }

@@ -143,8 +143,8 @@ func (c *Cluster) open(ctx context.Context) (net.Conn, error) {
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok ||
 		!strings.EqualFold(resp.Header.Get("Upgrade"), protocol) {
 		defer func() { _ = resp.Body.Close() }()
-		return nil, client.Refused(resp, "A proxy before the hub must pass on the header Upgrade, and the address must "+
-			"be that of a hub")
+		return nil, client.Refused(resp, "A proxy before the hub must pass on the header Upgrade, and the address "+
+			"must be that of a hub")
 	}
 	return &upgraded{ReadWriteCloser: body, closed: make(chan struct{})}, nil
 }

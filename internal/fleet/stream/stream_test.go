@@ -376,8 +376,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}{
 		"a hub": {401, `{"error":"the token has expired"}`,
 			"the hub answers 401: the token has expired"},
-		"a proxy":         {502, `<html>`, "502: Bad Gateway. A proxy before the hub must pass on the header Upgrade"},
-		"not a hub":       {200, `{}`, "200: OK. A proxy before the hub must pass on the header Upgrade, and the address must be that of a hub"},
+		"a proxy": {502, `<html>`, "502: Bad Gateway. A proxy before the hub must pass on the header Upgrade"},
+		"not a hub": {200, `{}`, "200: OK. A proxy before the hub must pass on the header Upgrade, and the address " +
+			"must be that of a hub"},
 		"a hub that ends": {0, "", "cannot reach hub 127.0.0.1"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
