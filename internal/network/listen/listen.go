@@ -201,5 +201,5 @@ func Bearer(h http.Header) string {
 	if !strings.EqualFold(scheme, "bearer") {
 		return ""
 	}
-	return token
+	return strings.TrimSpace(token)
 }
