@@ -245,7 +245,8 @@ func TestSecrets(t *testing.T) {
 		says   string
 	}{
 		"no issuer":     {change: func(s *corev1.Secret) { delete(s.Data, fleet.IssuerKey) }, says: "it has no issuer"},
-		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte("x") }, says: "kubectl get --raw"},
+		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte("x") },
+			says: "kubectl get --raw"},
 		"no keys": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte(`{"keys":[]}`) }, says: "has no " +
 			"keys"},
 		"a symmetric key": {change: func(s *corev1.Secret) {

@@ -105,7 +105,8 @@ func TestAlertsAreConnected(t *testing.T) {
 	other.Labels = items[3].Labels
 	some, all := &Item{ID: ID("Alert", "team", "some")}, &Item{ID: ID("Alert", "team", "all")}
 	all.Selects = []Selection{{Kind: items[3].Kind, Namespace: items[3].Namespace}}
-	some.Selects = []Selection{{Kind: items[3].Kind, Namespace: items[3].Namespace, Labels: map[string]string{"team": "a"}}}
+	some.Selects = []Selection{{Kind: items[3].Kind, Namespace: items[3].Namespace,
+		Labels: map[string]string{"team": "a"}}}
 	g := NewGraph(append(items, other, some, all), "")
 	if want := []Edge{{From: items[3].ID, To: some.ID, Relation: Notifies}}; !slices.Equal(g.Edges, want) {
 		t.Errorf("the edges are %v, want %v", g.Edges, want)
