@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -34,6 +36,10 @@ import (
 	"github.com/sluice-gitops/sluice/web"
 )
 
+// gcPercent is how much a hub allocates until the next garbage collection, in percent of what it keeps. It allocates
+// little and keeps a stream of each cluster, so a collection costs it less than garbage.
+const gcPercent = 10
+
 // RunHub runs a hub until ctx ends.
 func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err := o.Validate(); err != nil {
@@ -44,6 +50,9 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	}
 	guard.Libraries()
 	guard.LimitMemory()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	health, err := kubeclient.NewHealth(o.HealthAddr)
 	if err != nil {
 		return err
@@ -55,7 +64,9 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := addStreams(h, o); err != nil {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := addStreams(ctx, h, o); err != nil {
 		return err
 	}
 	server := &hub.Server{Hub: h, Pages: web.Pages(), IsSecure: strings.HasPrefix(o.ExternalURL, "https:")}
@@ -63,12 +74,6 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 		return err
 	}
 	if err := metrics.Register(guard.Metrics(), hub.Metrics(h)); err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	listener, err := listenHub(ctx, o)
-	if err != nil {
 		return err
 	}
 	services := guard.NewGroup("serving the hub")
@@ -88,6 +93,11 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if h.Store != nil {
 		_ = h.Store.Load(ctx, h) // it is logged, and tried again while the hub runs
 		run(func(ctx context.Context) error { return h.Store.Run(ctx, h) })
+	}
+	// Not before: what clusters send meanwhile would be answered at once, all of it.
+	listener, err := listenHub(ctx, o)
+	if err != nil {
+		return err
 	}
 	health.Set("controllers", "")
 	run(func(ctx context.Context) error { return server.Serve(ctx, listener) })

@@ -65,8 +65,62 @@ type measuredHub struct {
 	options    options.HubOptions
 	kubeconfig string
 	process    *exec.Cmd
+	tokens     []string // by cluster
 	reader     *client.Client
 	url        string
+}
+
+// newMeasuredHub starts a hub at which clusters are registered.
+func newMeasuredHub(t *testing.T, clusters int) *measuredHub {
+	t.Helper()
+	cfg, namespace := testenv.Cluster(t), testenv.Namespace(t)
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := certificate(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	_ = free.Close()
+	h := &measuredHub{T: t, tokens: make([]string, clusters), kubeconfig: testenv.Kubeconfig(t), url: "https://" + addr,
+		options: options.HubOptions{Addr: addr, ExternalURL: "https://" + addr, TLSCertFile: cert, TLSKeyFile: key,
+			Namespace: namespace, StoragePath: t.TempDir(), LogLevel: "info", LogEncoding: "json", MetricsAddr: "0",
+			HealthAddr: "0"}}
+	group := guard.NewGroup("registering clusters")
+	group.SetLimit(20)
+	for n := range clusters {
+		group.Go(func() error {
+			secret, token, err := newCluster(n, h.url)
+			if err != nil {
+				return err
+			}
+			h.tokens[n] = token
+			_, err = clients.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	h.reader = h.client(0)
+	h.start()
+	t.Cleanup(h.kill)
+	h.await("the start", time.Minute, func(l *fleet.List) bool { return len(l.Clusters) == clusters })
+	return h
+}
+
+// client returns the client of a cluster.
+func (h *measuredHub) client(n int) *client.Client {
+	h.Helper()
+	c, err := client.New(client.Options{URL: h.url, CAFile: h.options.TLSCertFile, Cluster: fmt.Sprintf("edge-%d", n),
+		Token: func(context.Context) (string, error) { return h.tokens[n], nil }})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return c
 }
 
 func (h *measuredHub) start() (began time.Time) {
@@ -122,79 +176,19 @@ func TestMeasureHub(t *testing.T) {
 	if err != nil {
 		t.Skip("takes minutes; set SLUICE_MEASURE to the number of clusters")
 	}
-	cfg, namespace := testenv.Cluster(t), testenv.Namespace(t)
-	clients, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key := certificate(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	_ = free.Close()
-	h := &measuredHub{T: t, kubeconfig: testenv.Kubeconfig(t), url: "https://" + addr, options: options.HubOptions{
-		Addr: addr, ExternalURL: "https://" + addr, TLSCertFile: cert, TLSKeyFile: key, Namespace: namespace,
-		StoragePath: t.TempDir(), LogLevel: "info", LogEncoding: "json", MetricsAddr: "0", HealthAddr: "0"}}
-	tokens := make([]string, clusters)
-	group := guard.NewGroup("registering clusters")
-	group.SetLimit(20)
-	for n := range clusters {
-		group.Go(func() error {
-			secret, token, err := newCluster(n, h.url)
-			if err != nil {
-				return err
-			}
-			tokens[n] = token
-			_, err = clients.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	newClient := func(n int) *client.Client {
-		c, err := client.New(client.Options{URL: h.url, CAFile: cert, Cluster: fmt.Sprintf("edge-%d", n),
-			Token: func(context.Context) (string, error) { return tokens[n], nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	h.reader = newClient(0)
-	h.start()
-	t.Cleanup(h.kill)
-	h.await("the start", time.Minute, func(l *fleet.List) bool { return len(l.Clusters) == clusters })
+	h := newMeasuredHub(t, clusters)
 	cpu, memory := h.usage()
 	t.Logf("%d clusters are registered, none reports: %s of CPU, %s", clusters, cpu, memory)
 
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	changes := make([]atomic.Int64, clusters)
-	reporters := make([]*report.Reporter, clusters)
-	ctx, stop := context.WithCancel(t.Context())
-	running := guard.NewGroup("reporters")
-	t.Cleanup(func() {
-		stop()
-		_ = running.Wait()
-	})
+	ctx, changes, reporters := t.Context(), make([]atomic.Int64, clusters), make([]*report.Reporter, clusters)
 	for n := range clusters {
-		r := report.New()
-		r.Client, r.Cluster, r.Log, r.Now = newClient(n), fmt.Sprintf("edge-%d", n), logr.Discard(), time.Now
-		r.Summarize = func(context.Context) (*fleet.Summary, error) {
-			return measuredSummary(n, changes[n].Load()),
-				nil
-		}
-		reporters[n] = r
-		running.Go(func() error { return r.Start(ctx) })
-	}
-	reporting := func(l *fleet.List) bool {
-		return !slices.ContainsFunc(l.Clusters, func(c fleet.Cluster) bool { return c.Status != fleet.Reporting })
+		reporters[n] = h.report(n, &changes[n])
 	}
 	began := time.Now()
-	h.await("the first reports", 2*time.Minute, reporting)
+	h.await("the first reports", 2*time.Minute, allReport)
 	t.Logf("all report after %s", time.Since(began).Round(time.Millisecond))
 	time.Sleep(5 * time.Second) // what is measured is a rest, which has no end to wait for
 	runtime.GC()
@@ -236,7 +230,7 @@ func TestMeasureHub(t *testing.T) {
 	h.kill()
 	began = h.start()
 	h.await("the restart", time.Minute, func(l *fleet.List) bool {
-		return len(l.Clusters) == clusters && reporting(l)
+		return len(l.Clusters) == clusters && allReport(l)
 	})
 	t.Logf("a restart is complete after %s", time.Since(began).Round(time.Millisecond))
 
@@ -257,6 +251,29 @@ func TestMeasureHub(t *testing.T) {
 	_, memory = h.usage()
 	t.Logf("after two minutes without a hub, all report within %s of its start, %d in a second at most, %s",
 		last.Round(time.Millisecond), most, memory)
+}
+
+// run runs what a cluster does until the test ends.
+func (h *measuredHub) run(f func(ctx context.Context)) {
+	ctx, stop := context.WithCancel(h.Context())
+	var running guard.WaitGroup
+	running.Go("a cluster", func() { f(ctx) })
+	h.Cleanup(func() { stop(); running.Wait() })
+}
+
+// report lets a cluster report, with a number of objects that failed.
+func (h *measuredHub) report(n int, failed *atomic.Int64) *report.Reporter {
+	h.Helper()
+	r := report.New()
+	r.Client, r.Cluster, r.Log, r.Now = h.client(n), fmt.Sprintf("edge-%d", n), logr.Discard(), time.Now
+	r.Summarize = func(context.Context) (*fleet.Summary, error) { return measuredSummary(n, failed.Load()), nil }
+	h.run(func(ctx context.Context) { _ = r.Start(ctx) })
+	return r
+}
+
+// allReport reports whether the hub heard of all clusters lately.
+func allReport(l *fleet.List) bool {
+	return !slices.ContainsFunc(l.Clusters, func(c fleet.Cluster) bool { return c.Status != fleet.Reporting })
 }
 
 // measuredSummary is that of a cluster of three sources and a few problems.

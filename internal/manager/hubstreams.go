@@ -13,11 +13,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/fleet/stream"
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
-// addStreams lets clusters open streams to a hub.
-func addStreams(h *hub.Hub, o options.HubOptions) error {
+// addStreams lets clusters open streams to a hub, until ctx ends.
+func addStreams(ctx context.Context, h *hub.Hub, o options.HubOptions) error {
 	streams := &stream.Hub{IsKnown: h.Registry.Has, OnChange: h.Linked, LoginHosts: o.LoginHosts,
 		Log: h.Log.WithName("streams")}
 	if o.Peers != "" {
@@ -28,6 +29,7 @@ func addStreams(h *hub.Hub, o options.HubOptions) error {
 		streams.Peers, h.HasPeers = peers, true
 	}
 	h.Streams = streams
+	guard.AfterDone(ctx, "closing streams", streams.Close)
 	return nil
 }
 

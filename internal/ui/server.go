@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/resourceset"
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
+	"github.com/sluice-gitops/sluice/web"
 )
 
 // Bounds of a request.
@@ -139,7 +140,7 @@ func (s *Server) server(ctx context.Context, addr string) *http.Server {
 // site whose name is made to resolve to this address cannot read the answers (DNS rebinding).
 func (s *Server) Handler(addr string) http.Handler {
 	mux := s.mux()
-	mux.Handle("GET /", s.pages())
+	mux.Handle("GET /", web.Handler(s.Pages, ""))
 	return guard.Handler("request to the UI", checkHost(s.hosts(addr), withHeaders(protect(mux))))
 }
 
@@ -180,19 +181,11 @@ func checkHost(allowed []string, next http.Handler) http.Handler {
 	})
 }
 
-// policy lets pages load from and connect to their own origin only.
-const policy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; " +
-	"frame-ancestors 'none'"
-
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		web.SetHeaders(w.Header())
 		if strings.HasPrefix(r.URL.Path, "/api/") {
-			h.Set("Cache-Control", "no-store")
+			w.Header().Set("Cache-Control", "no-store")
 		}
 		limit := int64(maxBody)
 		if strings.HasPrefix(r.URL.Path, "/api/v1/objects/") {
@@ -200,23 +193,6 @@ func withHeaders(next http.Handler) http.Handler {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		next.ServeHTTP(w, r)
-	})
-}
-
-// pages serves the front end. Paths without a file get the first page, whose script reads the path.
-func (s *Server) pages() http.Handler {
-	files := http.FileServerFS(s.Pages)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := strings.TrimPrefix(r.URL.Path, "/")
-		if _, err := fs.Stat(s.Pages, name); name == "" || err != nil {
-			w.Header().Set("Cache-Control", "no-cache")
-			http.ServeFileFS(w, r, s.Pages, "index.html")
-			return
-		}
-		if strings.HasPrefix(name, "assets/") { // their names contain a hash of their content
-			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		}
-		files.ServeHTTP(w, r)
 	})
 }
 

@@ -179,11 +179,11 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return c.refused(resp)
+		return Refused(resp, "check what runs at "+c.base.Host)
 	}
 	if into == nil {
 		return nil
@@ -194,8 +194,8 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	return nil
 }
 
-// explain says what to do about a request without an answer. The error does not contain the URL.
-func (c *Client) explain(err error) error {
+// Explain says what to do about a request without an answer. The error does not contain the URL.
+func (c *Client) Explain(err error) error {
 	if inner := (*url.Error)(nil); errors.As(err, &inner) {
 		err = inner.Err
 	}
@@ -215,13 +215,14 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("cannot reach hub %s: %w", c.base.Host, err)
 }
 
-func (c *Client) refused(resp *http.Response) error {
+// Refused returns the error of an answer. The hint says what to do if it is not that of a hub.
+func Refused(resp *http.Response, hint string) error {
 	refused := &RefusedError{Status: resp.StatusCode}
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // what is missing is not shown
 	body := &refused.Body
 	if json.Unmarshal(b, body) != nil || body.Error == "" {
 		body.Error = http.StatusText(resp.StatusCode)
-		body.Hint = "This is not the answer of a hub: check what runs at " + c.base.Host
+		body.Hint = "This is not the answer of a hub: " + hint
 	}
 	body.Error, body.Hint = excerpt.Line(body.Error, fleet.MaxMessage), excerpt.Line(body.Hint, fleet.MaxMessage)
 	if d, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s"); err == nil {

@@ -157,8 +157,8 @@ func (h *Hub) status(name string) fleet.Status {
 	switch {
 	case e == nil:
 		return fleet.Expected
-	case h.Now().Sub(e.Received) > fleet.SilentAfter:
-		return fleet.Silent
+	case h.Now().Sub(e.Received) > fleet.SilentAfter, e.Received.Sub(h.Now()) > fleet.MaxSkew:
+		return fleet.Silent // also if the clock of the hub was set back, until the next report
 	}
 	return fleet.Reporting
 }
@@ -256,15 +256,18 @@ func (h *Hub) merge(all []*entry) {
 	}
 }
 
-// entries returns what registered clusters reported. Those of other clusters are forgotten.
-func (h *Hub) entries() []*entry {
+// forget removes what clusters reported that are not registered.
+func (h *Hub) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name := range h.clusters {
-		if _, ok := h.shown[name]; !ok {
-			delete(h.clusters, name)
-		}
-	}
+	maps.DeleteFunc(h.clusters, func(name string, _ *entry) bool { return !h.Registry.Has(name) })
+}
+
+// entries returns what registered clusters reported.
+func (h *Hub) entries() []*entry {
+	h.forget()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return slices.Collect(maps.Values(h.clusters))
 }
 

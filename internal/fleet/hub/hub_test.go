@@ -237,6 +237,96 @@ func TestClusterThatReportsTooOften(t *testing.T) {
 	}
 }
 
+// TestClocksThatDiffer has clusters, and then a hub, whose clock is wrong by an hour. A cluster that reports is heard.
+func TestClocksThatDiffer(t *testing.T) {
+	edge, clock := newIssuer(t), &testClock{now: start}
+	s := newTestHub(t, clock, nil)
+	s.register(edge.secret("edge-7"))
+	sequence := int64(0)
+	report := func(at time.Time) *fleet.Cluster {
+		t.Helper()
+		sequence++
+		token := edge.token(t, clock.Now(), nil)
+		if status, answer := s.send("edge-7", token, body(t, testReport("edge-7", sequence, at))); status !=
+			http.StatusNoContent {
+			t.Fatalf("status %d: %+v", status, answer)
+		}
+		c, err := s.Hub.Get(t.Context(), "edge-7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if c := report(start.Add(-time.Hour)); c.Status != fleet.Reporting || c.Skew != -3600 {
+		t.Errorf("an hour behind: %s, %d seconds", c.Status, c.Skew)
+	}
+	if c := report(start); c.Status != fleet.Reporting || c.Skew != 0 {
+		t.Errorf("after its clock was set: %s, %d seconds", c.Status, c.Skew)
+	}
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		clock.add(by)
+		if c, err := s.Hub.Get(t.Context(), "edge-7"); err != nil || c.Status != fleet.Silent {
+			t.Errorf("the hub's clock jumped by %s: %s, %v", by, c.Status, err)
+		}
+		if c := report(clock.Now()); c.Status != fleet.Reporting || c.Skew != 0 || !c.Received.Equal(clock.Now()) {
+			t.Errorf("the next report after %s: %s, %d seconds, %s", by, c.Status, c.Skew, c.Received)
+		}
+	}
+}
+
+// acceptedStreams counts the streams that clusters open.
+type acceptedStreams map[string]int
+
+func (a acceptedStreams) Accept(_ http.ResponseWriter, _ *http.Request, cluster string) { a[cluster]++ }
+func (a acceptedStreams) Forward(http.ResponseWriter, *http.Request, string)            {}
+func (a acceptedStreams) IsLinked(string) bool                                          { return false }
+
+// TestClusterThatOpensManyStreams opens 1,000 streams at once, and one after the cluster was removed and registered
+// again: nothing is kept of it.
+func TestClusterThatOpensManyStreams(t *testing.T) {
+	edge, other := newIssuer(t), newIssuer(t)
+	s, accepted := newTestHub(t, &testClock{now: start}, nil), acceptedStreams{}
+	s.Hub.Streams = accepted
+	s.register(edge.secret("edge-7"))
+	s.register(other.secret("edge-8"))
+	open := func(cluster, token string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", fleet.StreamPath, nil)
+		r.Header.Set(fleet.ClusterHeader, cluster)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w
+	}
+	var last *httptest.ResponseRecorder
+	for range 1000 {
+		last = open("edge-7", edge.token(t, start, nil))
+	}
+	if accepted["edge-7"] != reportBurst || last.Code != http.StatusTooManyRequests ||
+		!strings.Contains(last.Body.String(), "Run one controller that reports as this cluster") {
+		t.Errorf("%d streams were opened; the last answer is %d %s", accepted["edge-7"], last.Code, last.Body)
+	}
+	if w := open("edge-8", other.token(t, start, nil)); accepted["edge-8"] != 1 {
+		t.Errorf("another cluster: %d %s", w.Code, w.Body)
+	}
+	for name, token := range map[string]string{
+		"expired":         other.token(t, start.Add(-2*time.Hour), nil),
+		"another cluster": edge.token(t, start, nil),
+		"none":            "",
+	} {
+		if w := open("edge-8", token); accepted["edge-8"] != 1 || w.Code != http.StatusUnauthorized {
+			t.Errorf("a token that is wrong (%s): %d %s", name, w.Code, w.Body)
+		}
+	}
+	s.Hub.Registry.Delete("cluster-edge-7")
+	if w := open("edge-7", edge.token(t, start, nil)); w.Code != http.StatusForbidden {
+		t.Errorf("a cluster that was removed: %d %s", w.Code, w.Body)
+	}
+	s.register(edge.secret("edge-7"))
+	if w := open("edge-7", edge.token(t, start, nil)); accepted["edge-7"] != reportBurst+1 {
+		t.Errorf("after it was registered again: %d %s", w.Code, w.Body)
+	}
+}
+
 // TestSecrets registers clusters by Secrets that are not right.
 func TestSecrets(t *testing.T) {
 	edge := newIssuer(t)

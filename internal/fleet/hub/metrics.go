@@ -27,6 +27,7 @@ var (
 		[]string{"cluster", "state"}, nil)
 	pendingDesc = prometheus.NewDesc("sluice_hub_cluster_pending_changes",
 		"Changes that wait at gates of a cluster.", []string{"cluster"}, nil)
+	streamsDesc = prometheus.NewDesc("sluice_hub_streams", "Clusters that have a stream to this replica.", nil, nil)
 )
 
 // Metrics returns the metrics of a hub. Their number is bounded by that of the clusters that are registered.
@@ -50,7 +51,7 @@ type collector struct{ *Hub }
 
 // Describe implements [prometheus.Collector].
 func (collector) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{clustersDesc, receivedDesc, objectsDesc, pendingDesc} {
+	for _, d := range []*prometheus.Desc{clustersDesc, receivedDesc, objectsDesc, pendingDesc, streamsDesc} {
 		c <- d
 	}
 }
@@ -62,9 +63,12 @@ func (h collector) Collect(c chan<- prometheus.Metric) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	statuses := map[fleet.Status]int{}
+	statuses, streams := map[fleet.Status]int{}, 0
 	for name := range h.shown {
 		statuses[h.status(name)]++
+		if h.Streams != nil && h.Streams.IsLinked(name) {
+			streams++
+		}
 		e := h.clusters[name]
 		if e == nil {
 			gauge(receivedDesc, 0, name)
@@ -79,4 +83,5 @@ func (h collector) Collect(c chan<- prometheus.Metric) {
 	for _, status := range []fleet.Status{fleet.Reporting, fleet.Silent, fleet.Expected} {
 		gauge(clustersDesc, float64(statuses[status]), string(status))
 	}
+	gauge(streamsDesc, float64(streams))
 }

@@ -1,14 +1,13 @@
 package hub
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"net/http"
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/web"
 )
 
 const (
@@ -19,13 +18,6 @@ const (
 	maxLogin  = 8 << 10 // bytes of a request
 )
 
-// pagesPolicy lets pages load from and connect to their own origin only.
-const pagesPolicy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; " +
-	"form-action 'self'; frame-ancestors 'none'"
-
-// marker is the place in the front end that names its server.
-const marker = `name="sluice-server" content=""`
-
 // Refuse returns the error of an [Access] that refuses a request: with a status of [net/http], a text for people, and
 // what to do.
 func Refuse(status int, text, hint string) error { return refuse(status, hint, "%s", text) }
@@ -34,51 +26,19 @@ func Refuse(status int, text, hint string) error { return refuse(status, hint, "
 // /clusters/NAME; what they show comes through the stream of the cluster, with a login there.
 type site struct {
 	server *Server
-	files  fs.FS
-	index  []byte
 	next   http.Handler // of the API
 }
 
 // withPages returns a handler that serves the pages as well as the API.
 func (s *Server) withPages(api http.Handler) http.Handler {
-	index, err := fs.ReadFile(s.Pages, "index.html")
-	if err != nil || !bytes.Contains(index, []byte(marker)) {
-		panic("the front end has no page that can be one of a hub") // it is embedded
-	}
-	index = bytes.Replace(index, []byte(marker), []byte(`name="sluice-server" content="hub"`), 1)
-	p := &site{server: s, files: s.Pages, index: index, next: api}
+	p := &site{server: s, next: api}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login/token", p.logIn)
 	mux.HandleFunc("POST /logout", p.logOut)
 	mux.HandleFunc("/fleet/", p.api)
 	mux.Handle("/healthz", api)
-	mux.HandleFunc("/", p.page)
+	mux.Handle("/", web.Handler(s.Pages, "hub"))
 	return http.NewCrossOriginProtection().Handler(mux)
-}
-
-// page serves a file, or for other paths the first page, whose script reads the path.
-func (p *site) page(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "pages are read", http.StatusMethodNotAllowed)
-		return
-	}
-	h.Set("Content-Security-Policy", pagesPolicy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	name := strings.TrimPrefix(r.URL.Path, "/")
-	if info, err := fs.Stat(p.files, name); name == "index.html" || err != nil || info.IsDir() {
-		h.Set("Cache-Control", "no-cache")
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(p.index) // the client is gone
-		return
-	}
-	if strings.HasPrefix(name, "assets/") { // their names contain a hash of their content
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	http.ServeFileFS(w, r, p.files, name)
 }
 
 // api serves the API. Reads of a browser have the token of its login.

@@ -41,7 +41,7 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 		"/index.html": `content="hub"`, "/assets/a.js": "1"} {
 		w := do("GET", path, "", nil)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) ||
-			w.Header().Get("Content-Security-Policy") != pagesPolicy {
+			!strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "default-src 'self'") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}

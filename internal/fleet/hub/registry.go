@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
@@ -45,7 +46,19 @@ type member struct {
 	mayRead      bool
 	identity     string // differs from that of all other members
 	trust        *trust
-	problem      string // why the Secret is not valid
+	limit        *rate.Limiter // of its reports and of the streams that it opens
+	problem      string        // why the Secret is not valid
+}
+
+// allow reports whether the cluster may report, or open a stream, now.
+func (m *member) allow(now time.Time) error {
+	if m.limit.AllowN(now, 1) {
+		return nil
+	}
+	refused := refuse(http.StatusTooManyRequests, "Run one controller that reports as this cluster",
+		"cluster '%s' reports, or opens streams, too often", m.name)
+	refused.retryAfter = retryWhenTooFew
+	return refused
 }
 
 // Set registers the cluster of a Secret, or registers it again after a change.
@@ -131,7 +144,7 @@ func (g *Registry) member(name string) *member {
 func (g *Registry) parse(s *corev1.Secret) *member {
 	get := func(key string) string { return strings.TrimSpace(string(s.Data[key])) }
 	m := &member{name: s.Labels[fleet.ClusterLabel], secret: s.Name, created: s.CreationTimestamp.Time,
-		mayRead: get(fleet.ReadsKey) == "true"}
+		mayRead: get(fleet.ReadsKey) == "true", limit: rate.NewLimiter(rate.Every(reportInterval), reportBurst)}
 	var err error
 	if m.labels, err = parseLabels(get(fleet.LabelsKey)); err == nil {
 		if err = fleet.CheckName(m.name); err == nil {
@@ -180,15 +193,7 @@ func refuse(status int, hint, format string, args ...any) *refusal {
 	return &refusal{status: status, body: fleet.Error{Error: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
-// Authenticate returns which cluster makes a request. The error may be shown.
-func (g *Registry) Authenticate(r *http.Request) (cluster string, err error) {
-	m, err := g.authenticate(r.Context(), r)
-	if err != nil {
-		return "", err
-	}
-	return m.name, nil
-}
-
+// authenticate returns which cluster makes a request. The error may be shown.
 func (g *Registry) authenticate(ctx context.Context, r *http.Request) (*member, error) {
 	name := r.Header.Get(fleet.ClusterHeader)
 	if err := fleet.CheckName(name); err != nil {

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
@@ -55,9 +54,6 @@ type Server struct {
 	reports chan struct{}
 	readers chan struct{}
 	answers chan struct{}
-
-	mu     sync.Mutex
-	limits map[string]*rate.Limiter // by cluster
 }
 
 // Serve serves on a listener of [listen.TCP] until the context ends.
@@ -81,7 +77,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Handler() http.Handler {
 	s.once.Do(func() {
 		s.reports, s.readers = make(chan struct{}, reportsAtOnce), make(chan struct{}, readersAtOnce)
-		s.answers, s.limits = make(chan struct{}, answersAtOnce), map[string]*rate.Limiter{}
+		s.answers = make(chan struct{}, answersAtOnce)
 	})
 	mux := http.NewServeMux()
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
@@ -152,11 +148,8 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) (err error) {
 	if err != nil {
 		return err
 	}
-	if !s.allow(m.name) {
-		refused := refuse(http.StatusTooManyRequests, "Run one controller that reports as this cluster",
-			"cluster '%s' reports too often", m.name)
-		refused.retryAfter = retryWhenTooFew
-		return refused
+	if err := m.allow(s.Hub.Now()); err != nil {
+		return err
 	}
 	release, err := enter(r.Context(), s.reports)
 	if err != nil {
@@ -200,18 +193,6 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*fleet.Report, er
 	return report, nil
 }
 
-// allow reports whether a cluster may report now.
-func (s *Server) allow(cluster string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.limits[cluster]
-	if l == nil { // only for clusters that are registered
-		l = rate.NewLimiter(rate.Every(reportInterval), reportBurst)
-		s.limits[cluster] = l
-	}
-	return l.AllowN(s.Hub.Now(), 1)
-}
-
 // enter waits for room, until the client is gone.
 func enter(ctx context.Context, room chan struct{}) (leave func(), err error) {
 	select {
@@ -224,14 +205,17 @@ func enter(ctx context.Context, room chan struct{}) (leave func(), err error) {
 
 // stream serves the request by which a cluster opens its stream.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) error {
-	cluster, err := s.Hub.Registry.Authenticate(r)
+	m, err := s.Hub.Registry.authenticate(r.Context(), r)
 	if err != nil {
 		return err
 	}
 	if s.Hub.Streams == nil {
 		return refuse(http.StatusNotFound, "Reports work without streams", "this hub has no streams")
 	}
-	s.Hub.Streams.Accept(w, r, cluster)
+	if err := m.allow(s.Hub.Now()); err != nil {
+		return err
+	}
+	s.Hub.Streams.Accept(w, r, m.name)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -32,7 +33,9 @@ const (
 	maxBatches        = 64 // above that, a replica replaces all by one
 	storeTimeout      = 20 * time.Second
 	maxStoreRetry     = 30 * time.Second
-	maxBatch          = 256 << 20 // bytes, uncompressed
+	maxBatch          = 256 << 20          // bytes, uncompressed
+	maxEntry          = 8 * fleet.MaxBytes // some letters need six bytes in it
+	maxStrangers      = 100                // clusters that may be registered in a moment
 )
 
 // Store shares summaries with other replicas, and keeps them for a restart, in a backend. A file in it is a batch: what
@@ -213,75 +216,152 @@ func (s *Store) readNew(ctx context.Context, h *Hub) (names []string, err error)
 	if err != nil {
 		return nil, err
 	}
+	exist := map[string]bool{}
 	for _, f := range files {
 		if strings.HasSuffix(f.Name, ".json.gz") {
 			names = append(names, f.Name)
+			exist[f.Name] = true
 		}
 	}
-	maps.DeleteFunc(s.known, func(name string, _ bool) bool { return !slices.Contains(names, name) })
-	var summaries, heartbeats []*entry
+	maps.DeleteFunc(s.known, func(name string, _ bool) bool { return !exist[name] })
+	h.forget()
+	found := &found{summaries: map[string]*entry{}, heartbeats: map[string]*entry{}, isKnown: h.Registry.Has}
 	for _, name := range names {
 		if s.known[name] {
 			continue
 		}
-		var batch []*entry
-		if batch, err = s.get(ctx, name); errors.Is(err, fs.ErrNotExist) {
+		if err = s.get(ctx, name, found.add); errors.Is(err, fs.ErrNotExist) {
 			err = nil // another replica has replaced it
 			continue
 		}
 		if err != nil {
 			break
 		}
-		for _, e := range batch {
-			if e.Summary == nil {
-				heartbeats = append(heartbeats, e)
-			} else {
-				summaries = append(summaries, e)
-			}
-		}
 		s.known[name] = true
 	}
-	h.merge(summaries)
-	h.merge(heartbeats) // each counts only for a summary that is known
+	if len(found.strangers) > 0 {
+		s.Log.Info("the storage of the hub has reports of clusters that are not registered; they are not shown",
+			"clusters", len(found.strangers), "one", found.one)
+	}
+	h.merge(slices.Collect(maps.Values(found.summaries)))
+	h.merge(slices.Collect(maps.Values(found.heartbeats))) // each counts only for a summary that is known
 	s.loaded = err == nil
 	return names, err
 }
 
-// get reads a batch. One that cannot be read is empty: the clusters report again.
-func (s *Store) get(ctx context.Context, name string) ([]*entry, error) {
-	body, _, err := s.Backend.Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	raw, err := io.ReadAll(body)
-	if err != nil {
-		return nil, err
-	}
-	batch, err := s.decode(raw)
-	if err != nil {
-		s.Log.Error(err, "a file in the storage of the hub is skipped, as it cannot be read", "file", name)
-	}
-	return batch, nil
+// found is what was read of batches: the latest of each cluster.
+type found struct {
+	summaries, heartbeats map[string]*entry
+	isKnown               func(cluster string) bool
+	strangers             map[string]bool // clusters that are not registered, or not yet
+	one                   string          // of them
 }
 
-func (s *Store) decode(raw []byte) ([]*entry, error) {
-	z, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	var batch []*entry
-	if err := json.NewDecoder(io.LimitReader(z, maxBatch)).Decode(&batch); err != nil {
-		return nil, err
-	}
-	now := s.Now()
-	return slices.DeleteFunc(batch, func(e *entry) bool {
-		if e == nil || e.Received.Sub(now) > fleet.MaxSkew {
-			return true
+func (f *found) add(e *entry) {
+	if !f.isKnown(e.Name) {
+		if len(f.strangers) >= maxStrangers {
+			return
 		}
-		r := fleet.Report{Cluster: e.Name, Instance: e.Instance, Sequence: e.Sequence, Summary: e.Summary}
-		return r.Validate(now) != nil
-	}), nil
+		if f.strangers == nil {
+			f.strangers = map[string]bool{}
+		}
+		f.strangers[e.Name], f.one = true, e.Name
+	}
+	to := f.summaries
+	if e.Summary == nil {
+		to = f.heartbeats
+	}
+	if e.isNewer(to[e.Name]) {
+		to[e.Name] = e
+	}
+}
+
+// get reads a batch. What cannot be read of it is skipped: the clusters report again.
+func (s *Store) get(ctx context.Context, name string, add func(*entry)) error {
+	body, _, err := s.Backend.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	from := &remembering{Reader: body}
+	if err := decode(from, s.Now(), add); from.err != nil {
+		return from.err
+	} else if err != nil {
+		s.Log.Error(err, "a file in the storage of the hub is skipped, or a part of it", "file", name)
+	}
+	return nil
+}
+
+// remembering is a reader that keeps its error, to tell it from one of the content.
+type remembering struct {
+	io.Reader
+	err error
+}
+
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// rationed is a reader of an entry at a time.
+type rationed struct {
+	io.Reader
+	left int
+}
+
+var errLarge = fmt.Errorf("an entry is larger than %d bytes", maxEntry)
+
+func (r *rationed) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, errLarge
+	}
+	n, err := r.Reader.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// decode reads the entries of a batch, which anybody may have written who can write to the storage. The error is that of
+// the first part that is skipped.
+func decode(from io.Reader, now time.Time, add func(*entry)) (skipped error) {
+	z, err := gzip.NewReader(from)
+	if err != nil {
+		return err
+	}
+	ration := &rationed{Reader: io.LimitReader(z, maxBatch), left: maxEntry}
+	d := json.NewDecoder(ration)
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return errors.Join(errors.New("it is not a list"), err)
+	}
+	for ; d.More(); ration.left = maxEntry {
+		var e *entry
+		if err := d.Decode(&e); err != nil {
+			return err
+		}
+		if err := e.validate(now); err != nil {
+			skipped = cmp.Or(skipped, err)
+			continue
+		}
+		add(e)
+	}
+	_, err = d.Token()
+	return cmp.Or(err, skipped)
+}
+
+// validate returns an error if an entry is not one that a replica makes.
+func (e *entry) validate(now time.Time) error {
+	switch {
+	case e == nil:
+		return errors.New("an entry is empty")
+	case e.Received.Sub(now) > fleet.MaxSkew:
+		return fmt.Errorf("an entry is of the future: %s", e.Received.UTC().Format(time.RFC3339))
+	case len(e.Retired) > maxRetired:
+		return errors.New("an entry has too many instances")
+	}
+	r := fleet.Report{Cluster: e.Name, Instance: e.Instance, Sequence: e.Sequence, Summary: e.Summary}
+	return r.Validate(now)
 }
 
 // replace writes one batch of all that the hub knows, and removes those with the names, which it has read.

@@ -6,7 +6,7 @@ import "net/http"
 
 // Streams are the connections that clusters opened to the hub, for requests to their UI.
 type Streams interface {
-	// Accept serves the request by which an authenticated cluster opens its stream, until the stream ends.
+	// Accept makes the connection of a request, by which an authenticated cluster opens its stream, that stream.
 	Accept(w http.ResponseWriter, r *http.Request, cluster string)
 	// Forward sends a request of a user to the UI of a cluster. The hub has removed its own part of the path, and has
 	// not authenticated the user: the cluster does.

@@ -2,9 +2,7 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -20,7 +18,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/listen"
-	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // spread is the time over which clusters connect again when a hub was away.
@@ -60,12 +57,17 @@ func (c *Cluster) Run(ctx context.Context) {
 		over = spread
 	}
 	var last string
+	failures := 0
 	for ctx.Err() == nil {
 		if c.IsActive != nil && !c.IsActive() {
 			wait(ctx, time.Second)
+			failures = 0
 			continue
 		}
-		err := c.once(ctx)
+		wasOpen, err := c.once(ctx)
+		if wasOpen {
+			failures = 0
+		}
 		if err == nil {
 			last = ""
 			continue // the stream was old
@@ -74,18 +76,28 @@ func (c *Cluster) Run(ctx context.Context) {
 			c.Log.Info("the stream to the hub is closed", "hub", c.Client.URL, "reason", text)
 			last = text
 		}
-		if !wait(ctx, rand.N(over)) {
+		if !wait(ctx, pause(failures, over)) {
 			return
 		}
+		failures++
 	}
 }
 
-// once opens a stream and serves it. It returns nil if the stream is so old that the next one must be opened: the
+// pause returns the time until the next attempt: a random one at first, as all clusters lost their streams at once. Then
+// each keeps its time in the interval, so that they come evenly whenever the hub is back.
+func pause(failures int, over time.Duration) time.Duration {
+	if failures == 0 {
+		return rand.N(over)
+	}
+	return over
+}
+
+// once opens a stream and serves it. The error is nil if the stream is so old that the next one must be opened: the
 // former one serves until the hub has no request on it.
-func (c *Cluster) once(ctx context.Context) error {
+func (c *Cluster) once(ctx context.Context) (wasOpen bool, err error) {
 	conn, err := c.open(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.Log.Info("the stream to the hub is open", "hub", c.Client.URL)
 	c.count(1)
@@ -99,9 +111,9 @@ func (c *Cluster) once(ctx context.Context) error {
 	defer renew.Stop()
 	select {
 	case <-ended:
-		return errors.New("the connection ended")
+		return true, errors.New("the connection ended")
 	case <-renew.C:
-		return nil
+		return true, nil
 	}
 }
 
@@ -125,30 +137,16 @@ func (c *Cluster) open(ctx context.Context) (net.Conn, error) {
 		MaxResponseHeaderBytes: maxHeader}
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("the hub cannot be reached: %w", err)
+		return nil, c.Client.Explain(err)
 	}
 	body, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok ||
 		!strings.EqualFold(resp.Header.Get("Upgrade"), protocol) {
 		defer func() { _ = resp.Body.Close() }()
-		return nil, refusal(resp)
+		return nil, client.Refused(resp, "a proxy before the hub must pass on the header Upgrade, and the address must be "+
+			"that of a hub")
 	}
 	return &upgraded{ReadWriteCloser: body, closed: make(chan struct{})}, nil
-}
-
-// refusal returns why a hub does not open a stream.
-func refusal(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	var e fleet.Error
-	if json.Unmarshal(raw, &e) == nil && e.Error != "" {
-		text := e.Error
-		if e.Hint != "" {
-			text += ". " + e.Hint
-		}
-		return fmt.Errorf("the hub refused the stream with status %d: %s", resp.StatusCode, excerpt.Line(text, 400))
-	}
-	return fmt.Errorf("the hub answered status %d instead of 101: a proxy before the hub must pass on the header "+
-		"Upgrade, and the address must be that of a hub", resp.StatusCode)
 }
 
 // serve answers requests on a connection until it is closed.

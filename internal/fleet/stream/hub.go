@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 )
 
 // Hub is the side of the hub: the streams of clusters to this replica, one each.
@@ -44,12 +47,12 @@ type link struct {
 // watched is a connection that says when it is closed.
 type watched struct {
 	net.Conn
-	once   sync.Once
-	closed chan struct{}
+	closed context.Context // done when it is closed
+	cancel func()
 }
 
 func (w *watched) Close() error {
-	w.once.Do(func() { close(w.closed) })
+	w.cancel()
 	return w.Conn.Close()
 }
 
@@ -62,8 +65,8 @@ func (h *Hub) link(cluster string) *link {
 	return h.streams[cluster]
 }
 
-// Accept serves the request by which an authenticated cluster opens its stream, until the stream ends. The stream
-// replaces the one that the cluster had.
+// Accept makes the connection of a request, by which an authenticated cluster opens its stream, that stream. It replaces
+// the one that the cluster had.
 func (h *Hub) Accept(w http.ResponseWriter, r *http.Request, cluster string) {
 	if r.Method != http.MethodPost || r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Upgrade", protocol)
@@ -81,16 +84,32 @@ func (h *Hub) Accept(w http.ResponseWriter, r *http.Request, cluster string) {
 		fail(w, http.StatusInternalServerError, err.Error(), "")
 		return
 	}
-	defer func() { _ = conn.Close() }()
 	l, err := newLink(r.Context(), conn)
 	if err != nil {
+		_ = conn.Close()
 		h.Log.Info("a cluster did not speak HTTP/2 on its stream", "cluster", cluster, "reason", err.Error())
 		return
 	}
-	h.add(cluster, l)
+	listen.Detach(r) // each cluster has one stream, and all may come through one proxy
 	h.Log.Info("a cluster opened its stream", "cluster", cluster)
-	h.keep(r.Context(), cluster, l)
-	h.remove(cluster, l)
+	h.keep(cluster, l)
+}
+
+// keep has a stream as the one of a cluster until it is closed.
+func (h *Hub) keep(cluster string, l *link) {
+	h.add(cluster, l)
+	guard.AfterDone(l.conn.closed, "removing a stream", func() { h.remove(cluster, l) })
+	h.check(cluster, l)
+}
+
+// Close closes all streams.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	all := slices.Collect(maps.Values(h.streams))
+	h.mu.Unlock()
+	for _, l := range all {
+		_ = l.conn.Close()
+	}
 }
 
 // hijack takes the connection of a request over, and confirms the upgrade.
@@ -110,15 +129,20 @@ func hijack(w http.ResponseWriter) (*watched, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &watched{Conn: conn, closed: make(chan struct{})}, nil
+	closed, cancel := context.WithCancel(context.Background())
+	return &watched{Conn: conn, closed: closed, cancel: cancel}, nil
 }
+
+// transport has the settings of all links. What it dials is the connection that the context has.
+var transport = &http.Transport{Protocols: protocols(), HTTP2: settings(), DisableCompression: true,
+	MaxResponseHeaderBytes: maxHeader, ResponseHeaderTimeout: answerTimeout,
+	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }}
+
+type connKey struct{}
 
 // newLink makes a connection one on which requests can be sent.
 func newLink(ctx context.Context, conn *watched) (*link, error) {
-	t := &http.Transport{Protocols: protocols(), HTTP2: settings(), DisableCompression: true,
-		MaxResponseHeaderBytes: maxHeader, ResponseHeaderTimeout: answerTimeout,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
-	client, err := t.NewClientConn(ctx, "http", "cluster:80")
+	client, err := transport.NewClientConn(context.WithValue(ctx, connKey{}, conn), "http", "cluster:80")
 	if err != nil {
 		return nil, err
 	}
@@ -165,21 +189,15 @@ func (h *Hub) notify(cluster string) {
 	}
 }
 
-// keep returns when the stream ends. It closes one that is too old, and that of a cluster that is no longer known.
-func (h *Hub) keep(ctx context.Context, cluster string, l *link) {
-	check := time.NewTicker(pingAfter)
-	defer check.Stop()
-	for {
-		select {
-		case <-l.conn.closed:
-			return
-		case <-ctx.Done():
-			return
-		case <-check.C:
-			if time.Since(l.opened) > maxAge || !h.IsKnown(cluster) {
-				return
-			}
-		}
+// check closes a stream that is too old, and that of a cluster that is no longer known. It has no goroutine: with 1,000
+// streams, their stacks would be most of the memory of the hub.
+func (h *Hub) check(cluster string, l *link) {
+	switch {
+	case l.conn.closed.Err() != nil:
+	case time.Since(l.opened) > maxAge || !h.IsKnown(cluster):
+		_ = l.conn.Close()
+	default:
+		guard.AfterFunc("checking a stream", pingAfter, func() { h.check(cluster, l) })
 	}
 }
 

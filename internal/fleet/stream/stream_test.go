@@ -272,6 +272,27 @@ func TestClusterConnectsAgain(t *testing.T) {
 	eventually(t, "the stream is gone", func() bool { return !s.IsLinked("edge-7") })
 }
 
+// TestClustersDoNotComeAtOnce counts how many of 1,000 clusters come back in a second after a hub was away. On average,
+// it is 33 of them.
+func TestClustersDoNotComeAtOnce(t *testing.T) {
+	for _, away := range []time.Duration{0, time.Second, 10 * time.Second, 40 * time.Second, time.Hour} {
+		perSecond, most, last := map[time.Duration]int{}, 0, time.Duration(0)
+		for range 1000 {
+			at := time.Duration(0)
+			for failures := 0; failures == 0 || at < away; failures++ {
+				at += pause(failures, spread)
+			}
+			second := (at - away).Truncate(time.Second)
+			perSecond[second]++
+			most, last = max(most, perSecond[second]), max(last, at-away)
+		}
+		if most > 66 || last > spread || len(perSecond) < 30 {
+			t.Errorf("away for %s: %d come in a second, in %d different seconds, the last one after %s", away, most,
+				len(perSecond), last)
+		}
+	}
+}
+
 // TestManyStreamsOfOneCluster opens many streams of a cluster, which may keep one.
 func TestManyStreamsOfOneCluster(t *testing.T) {
 	s := newSite(t)
@@ -354,10 +375,10 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		want   string
 	}{
 		"a hub": {401, `{"error":"the token has expired"}`,
-			"the hub refused the stream with status 401: the token has expired"},
-		"a proxy":          {502, `<html>`, "a proxy before the hub must pass on the header Upgrade"},
-		"not a hub":        {200, `{}`, "the address must be that of a hub"},
-		"a hub that hangs": {0, "", "the hub cannot be reached"},
+			"the hub answers 401: the token has expired"},
+		"a proxy":         {502, `<html>`, "a proxy before the hub must pass on the header Upgrade"},
+		"not a hub":       {200, `{}`, "the address must be that of a hub"},
+		"a hub that ends": {0, "", "cannot reach hub 127.0.0.1"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if test.status == 0 {
@@ -375,6 +396,12 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		server.Close()
+	}
+	other := newSite(t).as("edge-7")
+	other.CAFile = "" // the hub has another certificate
+	if _, err := (&Cluster{Client: other}).open(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"is not trusted") || !strings.Contains(err.Error(), "Set the file with its certificate authority") {
+		t.Errorf("another certificate: %v", err)
 	}
 	hub, err := client.New(client.Options{URL: "https://hub.example.com",
 		Token: func(context.Context) (string, error) { return "", errors.New("no rights") }})

@@ -66,6 +66,16 @@ func handling(next http.Handler) http.Handler {
 	})
 }
 
+// Detach no longer counts the connection of a request, which its handler has hijacked. The handler bounds how many of
+// them there are.
+func Detach(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		c.listener.remove(c)
+	}
+}
+
 // listener accepts connections while there is room for them. If there is none, it closes the oldest connection on which
 // no request is handled, of the address that has most of them. So a flood of one address closes its own connections.
 type listener struct {

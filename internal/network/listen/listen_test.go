@@ -143,6 +143,45 @@ func TestAddressesAreNetworksOfClients(t *testing.T) {
 	}
 }
 
+// TestDetachedConnectionsAreNotCounted takes a connection over: its address may have another one instead.
+func TestDetachedConnectionsAreNotCounted(t *testing.T) {
+	l, err := TCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		Detach(r)
+		guard.Go("a connection", func() {
+			_, _ = io.WriteString(c, "taken over")
+			_, _ = io.Copy(io.Discard, c) // until the client closes it
+			_ = c.Close()
+		})
+	}))
+	guard.Go("a server", func() { _ = server.Serve(l) })
+	t.Cleanup(func() { _ = server.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := io.ReadFull(c, make([]byte, len("taken over"))); err != nil {
+		t.Fatal(err)
+	}
+	counted := l.(*listener)
+	counted.mu.Lock()
+	defer counted.mu.Unlock()
+	if counted.total != 0 || counted.waiting != 0 || len(counted.byAddress) != 0 {
+		t.Errorf("%d connections of %d addresses, %d waiting, are counted", counted.total, len(counted.byAddress),
+			counted.waiting)
+	}
+}
+
 // TestEndsAreCounted has requests of all ends: answered, cut off, too large, kept alive.
 func TestEndsAreCounted(t *testing.T) {
 	l, err := TCP("127.0.0.1:0")
