@@ -116,3 +116,23 @@ func (c onlyLinks) Read(id string) ([]byte, error) {
 }
 
 func (c onlyLinks) Size(string) (int64, error) { panic("a size was asked for") }
+
+// TestATraceIsComparedWithFewAllocations compares what a commit did not touch: each Kustomization of a source does that
+// for each commit.
+func TestATraceIsComparedWithFewAllocations(t *testing.T) {
+	const mostOfLook = 3
+	result, err := Build(t.Context(), Request{Tree: artifact.FromMap(tracedSource), Path: "app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := maps.Clone(tracedSource)
+	next["elsewhere.yaml"] = cm("z")
+	tree, most := artifact.FromMap(next), mostOfLook*len(result.Trace.looks)
+	if n := testing.AllocsPerRun(100, func() {
+		if !result.Trace.Unchanged(tree) {
+			t.Error("the build has changed")
+		}
+	}); n > float64(most) {
+		t.Errorf("%.0f allocations, want at most %d", n, most)
+	}
+}

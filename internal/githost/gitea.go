@@ -9,19 +9,17 @@ import (
 )
 
 // gitea implements the API that each Gitea and Forgejo documents at /api/swagger, version 1.
-type gitea struct {
-	*rest
-	repo Repository
-}
+type gitea struct{ githubLike }
 
 func newGitea(r *rest, repo Repository) host {
 	r.root = *r.api.JoinPath("api/v1")
 	r.api = *r.root.JoinPath("repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
-	return &gitea{r, repo}
+	r.size = "limit"
+	return &gitea{githubLike{r, repo.Name, repo.Owner}}
 }
 
 func (*gitea) limits() limits {
-	return limits{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 255,
+	return limits{states: githubStates, contextMax: 255, descriptionMax: 255,
 		bodyMax: 65535, labels: true}
 }
 
@@ -33,8 +31,8 @@ func (h *gitea) latestStatus(ctx context.Context, s Status) (*reportedStatus, er
 	}
 	found, err := first(func(page int) ([]status, bool, error) {
 		var combined struct{ Statuses []status }
-		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "limit",
-			page, &combined)
+		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, page,
+			&combined)
 		return combined.Statuses, more, err
 	}, func(g status) bool { return g.Context == s.Context })
 	if found == nil {
@@ -43,27 +41,11 @@ func (h *gitea) latestStatus(ctx context.Context, s Status) (*reportedStatus, er
 	return &reportedStatus{state: found.Status, description: found.Description, url: found.TargetURL}, nil
 }
 
-func (h *gitea) setStatus(ctx context.Context, s Status) error {
-	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.limits().states[s.State], Context: s.Context, Description: s.Description,
-			TargetURL: s.URL}, nil)
-}
-
 // comments returns all comments: this list has no pages.
 func (h *gitea) comments(ctx context.Context, request, _ int) (all []comment, more bool, err error) {
 	err = h.do(ctx, "the comments of the pull request", http.MethodGet,
 		[]string{"issues", strconv.Itoa(request), "comments"}, nil, nil, &all)
 	return all, false, err
-}
-
-func (h *gitea) createComment(ctx context.Context, request int, body string) error {
-	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
-		map[string]string{"body": body}, nil)
-}
-
-func (h *gitea) updateComment(ctx context.Context, _ int, id int64, body string) error {
-	return h.do(ctx, "the update of the comment", http.MethodPatch,
-		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
 
 type giteaPull struct {
@@ -80,7 +62,7 @@ type giteaPull struct {
 func (h *gitea) find(ctx context.Context, r Request) (*openRequest, error) {
 	found, err := first(func(page int) (all []giteaPull, more bool, err error) {
 		query := url.Values{"state": {"open"}, "sort": {"recentupdate"}}
-		more, err = h.page(ctx, "the open pull requests", []string{"pulls"}, query, "limit", page, &all)
+		more, err = h.page(ctx, "the open pull requests", []string{"pulls"}, query, page, &all)
 		return all, more, err
 	}, func(p giteaPull) bool {
 		isFork := p.Head.Repo == nil || p.Base.Repo == nil || p.Head.Repo.FullName != p.Base.Repo.FullName
@@ -92,19 +74,6 @@ func (h *gitea) find(ctx context.Context, r Request) (*openRequest, error) {
 	return found.toRequest(), nil
 }
 
-func (h *gitea) open(ctx context.Context, r Request) (*openRequest, error) {
-	var pull githubPull
-	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pulls"}, nil,
-		map[string]string{"title": r.Title, "head": r.Head, "base": r.Base, "body": r.Body}, &pull)
-	return pull.toRequest(), err
-}
-
-func (h *gitea) edit(ctx context.Context, o *openRequest, r Request) error {
-	return h.do(ctx, "the update of the pull request", http.MethodPatch,
-		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
-		map[string]string{"title": r.Title, "body": r.Body}, nil)
-}
-
 // addLabels creates labels that the repository does not have, since pull requests need label IDs.
 func (h *gitea) addLabels(ctx context.Context, o *openRequest, labels []string) error {
 	type label struct {
@@ -114,7 +83,7 @@ func (h *gitea) addLabels(ctx context.Context, o *openRequest, labels []string) 
 	var ids []int64
 	for _, name := range labels {
 		l, err := first(func(page int) (all []label, more bool, err error) {
-			more, err = h.page(ctx, "the labels of the repository", []string{"labels"}, nil, "limit", page, &all)
+			more, err = h.page(ctx, "the labels of the repository", []string{"labels"}, nil, page, &all)
 			return all, more, err
 		}, func(l label) bool { return strings.EqualFold(l.Name, name) })
 		if err != nil {

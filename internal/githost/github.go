@@ -10,12 +10,15 @@ import (
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
-// github implements https://docs.github.com/en/rest for github.com, Enterprise Cloud with a custom domain, and
-// Enterprise Server.
-type github struct {
+// githubLike is what the APIs of GitHub and Gitea have in common.
+type githubLike struct {
 	*rest
 	repo, owner string
 }
+
+// github implements https://docs.github.com/en/rest for github.com, Enterprise Cloud with a custom domain, and
+// Enterprise Server.
+type github struct{ githubLike }
 
 func newGitHub(r *rest, repo Repository) host {
 	switch host := r.api.Host; {
@@ -29,11 +32,14 @@ func newGitHub(r *rest, repo Repository) host {
 	r.root = r.api
 	r.api = *r.api.JoinPath("repos", url.PathEscape(repo.Owner), url.PathEscape(repo.Name))
 	r.header = http.Header{"Accept": {"application/vnd.github+json"}, "X-Github-Api-Version": {"2022-11-28"}}
-	return &github{rest: r, repo: repo.Name, owner: repo.Owner}
+	return &github{githubLike{r, repo.Name, repo.Owner}}
 }
 
+// githubStates are the names of the states in the order of [State].
+var githubStates = [3]string{"pending", "success", "failure"}
+
 func (*github) limits() limits {
-	return limits{states: [3]string{"pending", "success", "failure"}, contextMax: 255, descriptionMax: 140,
+	return limits{states: githubStates, contextMax: 255, descriptionMax: 140,
 		bodyMax: 65536, labels: true}
 }
 
@@ -49,8 +55,8 @@ type githubStatus struct {
 func (h *github) latestStatus(ctx context.Context, s Status) (*reportedStatus, error) {
 	found, err := first(func(page int) ([]githubStatus, bool, error) {
 		var combined struct{ Statuses []githubStatus }
-		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, "per_page",
-			page, &combined)
+		more, err := h.page(ctx, "the statuses of the commit", []string{"commits", s.Commit, "status"}, nil, page,
+			&combined)
 		return combined.Statuses, more, err
 	}, func(g githubStatus) bool { return strings.EqualFold(g.Context, s.Context) })
 	if found == nil {
@@ -59,24 +65,24 @@ func (h *github) latestStatus(ctx context.Context, s Status) (*reportedStatus, e
 	return &reportedStatus{state: found.State, description: found.Description, url: found.TargetURL}, nil
 }
 
-func (h *github) setStatus(ctx context.Context, s Status) error {
+func (h *githubLike) setStatus(ctx context.Context, s Status) error {
 	return h.do(ctx, "the commit status", http.MethodPost, []string{"statuses", s.Commit}, nil,
-		githubStatus{State: h.limits().states[s.State], Context: s.Context, Description: s.Description,
+		githubStatus{State: githubStates[s.State], Context: s.Context, Description: s.Description,
 			TargetURL: s.URL}, nil)
 }
 
 func (h *github) comments(ctx context.Context, request, page int) (all []comment, more bool, err error) {
 	more, err = h.page(ctx, "the comments of the pull request", []string{"issues", strconv.Itoa(request), "comments"},
-		nil, "per_page", page, &all)
+		nil, page, &all)
 	return all, more, err
 }
 
-func (h *github) createComment(ctx context.Context, request int, body string) error {
+func (h *githubLike) createComment(ctx context.Context, request int, body string) error {
 	return h.do(ctx, "the comment", http.MethodPost, []string{"issues", strconv.Itoa(request), "comments"}, nil,
 		map[string]string{"body": body}, nil)
 }
 
-func (h *github) updateComment(ctx context.Context, _ int, id int64, body string) error {
+func (h *githubLike) updateComment(ctx context.Context, _ int, id int64, body string) error {
 	return h.do(ctx, "the update of the comment", http.MethodPatch,
 		[]string{"issues", "comments", strconv.FormatInt(id, 10)}, nil, map[string]string{"body": body}, nil)
 }
@@ -115,14 +121,14 @@ func (h *github) find(ctx context.Context, r Request) (*openRequest, error) {
 	return pulls[0].toRequest(), nil
 }
 
-func (h *github) open(ctx context.Context, r Request) (*openRequest, error) {
+func (h *githubLike) open(ctx context.Context, r Request) (*openRequest, error) {
 	var pull githubPull
 	err := h.do(ctx, "the pull request", http.MethodPost, []string{"pulls"}, nil,
 		map[string]string{"title": r.Title, "head": r.Head, "base": r.Base, "body": r.Body}, &pull)
 	return pull.toRequest(), err
 }
 
-func (h *github) edit(ctx context.Context, o *openRequest, r Request) error {
+func (h *githubLike) edit(ctx context.Context, o *openRequest, r Request) error {
 	return h.do(ctx, "the update of the pull request", http.MethodPatch,
 		[]string{"pulls", strconv.FormatInt(o.ID, 10)}, nil,
 		map[string]string{"title": r.Title, "body": r.Body}, nil)

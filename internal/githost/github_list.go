@@ -22,7 +22,7 @@ func toRefs(all []hostRef) []Ref {
 	return refs
 }
 
-// listedPull is the same for GitHub and Gitea.
+// listedPull is an open pull request of GitHub or Gitea.
 type listedPull struct {
 	Number int64
 	Title  string
@@ -53,44 +53,27 @@ func toListed(all []listedPull) []ListedRequest {
 }
 
 // refs lists branches or tags by pages with a number, as GitHub, GitLab and Gitea do.
-func (r *rest) refs(ctx context.Context, what string, path []string, size, cursor string) ([]Ref, string, error) {
+func (r *rest) refs(ctx context.Context, what string, path []string, cursor string) ([]Ref, string, error) {
 	all, next, err := numbered(cursor, func(n int) (all []hostRef, more bool, err error) {
-		more, err = r.page(ctx, what, path, nil, size, n, &all)
+		more, err = r.page(ctx, what, path, nil, n, &all)
 		return all, more, err
 	})
 	return toRefs(all), next, err
 }
 
-// pulls lists the open pull requests of GitHub and Gitea.
-func (r *rest) pulls(ctx context.Context, size, cursor string) ([]ListedRequest, string, error) {
+func (h *githubLike) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
 	all, next, err := numbered(cursor, func(n int) (all []listedPull, more bool, err error) {
-		more, err = r.page(ctx, "the open pull requests", []string{"pulls"}, url.Values{"state": {"open"}}, size, n,
+		more, err = h.page(ctx, "the open pull requests", []string{"pulls"}, url.Values{"state": {"open"}}, n,
 			&all)
 		return all, more, err
 	})
 	return toListed(all), next, err
 }
 
-func (h *github) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the branches", []string{"branches"}, "per_page", cursor)
+func (h *githubLike) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the branches", []string{"branches"}, cursor)
 }
 
-func (h *github) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the tags", []string{"tags"}, "per_page", cursor)
-}
-
-func (h *github) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
-	return h.pulls(ctx, "per_page", cursor)
-}
-
-func (h *gitea) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the branches", []string{"branches"}, "limit", cursor)
-}
-
-func (h *gitea) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the tags", []string{"tags"}, "limit", cursor)
-}
-
-func (h *gitea) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
-	return h.pulls(ctx, "limit", cursor)
+func (h *githubLike) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
+	return h.refs(ctx, "the tags", []string{"tags"}, cursor)
 }

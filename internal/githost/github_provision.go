@@ -52,18 +52,13 @@ func (h *github) scopes() string {
 	return "the scope repo, or, if it is fine-grained, write permission for Contents and Administration"
 }
 
-func (h *github) user(ctx context.Context) (string, error) {
-	return login(ctx, h.top(), []string{"user"})
-}
-
-// login requests the name of the user of a login.
-func login(ctx context.Context, r *rest, path []string) (string, error) {
+func (h *githubLike) user(ctx context.Context) (string, error) {
 	var user struct{ Login string }
-	err := r.do(ctx, "the user of the login", http.MethodGet, path, nil, nil, &user)
+	err := h.top().do(ctx, "the user of the login", http.MethodGet, []string{"user"}, nil, nil, &user)
 	return user.Login, err
 }
 
-func (h *github) project(ctx context.Context) (*Project, error) {
+func (h *githubLike) project(ctx context.Context) (*Project, error) {
 	var r githubRepository
 	if found, err := findProject(ctx, h.rest, nil, nil, &r); !found {
 		return nil, err
@@ -72,17 +67,21 @@ func (h *github) project(ctx context.Context) (*Project, error) {
 }
 
 func (h *github) create(ctx context.Context, n NewProject) (*Project, error) {
+	return h.createRepository(ctx, n, map[string]any{})
+}
+
+func (h *githubLike) createRepository(ctx context.Context, n NewProject, settings map[string]any) (*Project, error) {
 	path := []string{"orgs", h.owner, "repos"}
 	if n.Personal {
 		path = []string{"user", "repos"}
 	}
+	settings["name"], settings["private"] = h.repo, n.Visibility != VisibilityPublic
 	var r githubRepository
-	err := h.top().do(ctx, "the new repository", http.MethodPost, path, nil,
-		map[string]any{"name": h.repo, "private": n.Visibility != VisibilityPublic}, &r)
+	err := h.top().do(ctx, "the new repository", http.MethodPost, path, nil, settings, &r)
 	return r.toProject(), err
 }
 
-func (h *github) setVisibility(ctx context.Context, visibility string) error {
+func (h *githubLike) setVisibility(ctx context.Context, visibility string) error {
 	return h.do(ctx, "the visibility of the repository", http.MethodPatch, nil, nil,
 		map[string]any{"private": visibility != VisibilityPublic}, nil)
 }
@@ -93,7 +92,7 @@ func (h *github) grants(ctx context.Context, _ *Project) ([]Grant, error) {
 	type team struct{ Slug, Permission string }
 	var all []Grant
 	_, err := first(func(page int) (teams []team, more bool, err error) {
-		more, err = h.page(ctx, "the teams of the repository", []string{"teams"}, nil, "per_page", page, &teams)
+		more, err = h.page(ctx, "the teams of the repository", []string{"teams"}, nil, page, &teams)
 		return teams, more, err
 	}, func(t team) bool {
 		all = append(all, Grant{Group: t.Slug, Permission: t.Permission})
@@ -108,27 +107,18 @@ func (h *github) grant(ctx context.Context, g Grant) error {
 		map[string]string{"permission": g.Permission}, nil)
 }
 
-func (h *github) deployKeys(ctx context.Context, page int) ([]DeployKey, bool, error) {
-	return deployKeysAt(ctx, h.rest, "per_page", page)
-}
-
-// deployKeysAt requests a page of the deploy keys of GitHub and Gitea.
-func deployKeysAt(ctx context.Context, r *rest, size string, page int) ([]DeployKey, bool, error) {
+func (h *githubLike) deployKeys(ctx context.Context, page int) ([]DeployKey, bool, error) {
 	var keys []githubKey
-	more, err := r.page(ctx, "the deploy keys of the repository", []string{"keys"}, nil, size, page, &keys)
+	more, err := h.page(ctx, "the deploy keys of the repository", []string{"keys"}, nil, page, &keys)
 	return toDeployKeys(keys), more, err
 }
 
-func (h *github) addDeployKey(ctx context.Context, k DeployKey) error {
-	return addDeployKeyAt(ctx, h.rest, k)
-}
-
-func addDeployKeyAt(ctx context.Context, r *rest, k DeployKey) error {
-	return r.do(ctx, "the deploy key", http.MethodPost, []string{"keys"}, nil,
+func (h *githubLike) addDeployKey(ctx context.Context, k DeployKey) error {
+	return h.do(ctx, "the deploy key", http.MethodPost, []string{"keys"}, nil,
 		githubKey{Title: k.Title, Key: k.Key, ReadOnly: !k.Writable}, nil)
 }
 
-func (h *github) removeDeployKey(ctx context.Context, id int64) error {
+func (h *githubLike) removeDeployKey(ctx context.Context, id int64) error {
 	return removeDeployKeyAt(ctx, h.rest, []string{"keys"}, nil, id)
 }
 

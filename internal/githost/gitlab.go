@@ -63,7 +63,7 @@ func (h *gitlab) setStatus(ctx context.Context, s Status) error {
 }
 
 func (h *gitlab) comments(ctx context.Context, request, page int) (all []comment, more bool, err error) {
-	more, err = h.page(ctx, "the notes of the merge request", h.notes(request), nil, "per_page", page, &all)
+	more, err = h.page(ctx, "the notes of the merge request", h.notes(request), nil, page, &all)
 	return all, more, err
 }
 

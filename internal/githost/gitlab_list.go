@@ -7,11 +7,11 @@ import (
 )
 
 func (h *gitlab) branches(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the branches", []string{"repository", "branches"}, "per_page", cursor)
+	return h.refs(ctx, "the branches", []string{"repository", "branches"}, cursor)
 }
 
 func (h *gitlab) tags(ctx context.Context, cursor string) ([]Ref, string, error) {
-	return h.refs(ctx, "the tags", []string{"repository", "tags"}, "per_page", cursor)
+	return h.refs(ctx, "the tags", []string{"repository", "tags"}, cursor)
 }
 
 func (h *gitlab) requests(ctx context.Context, cursor string) ([]ListedRequest, string, error) {
@@ -28,7 +28,7 @@ func (h *gitlab) requests(ctx context.Context, cursor string) ([]ListedRequest, 
 	}
 	all, next, err := numbered(cursor, func(n int) (all []merge, more bool, err error) {
 		more, err = h.page(ctx, "the open merge requests", []string{"merge_requests"}, url.Values{"state": {"opened"}},
-			"per_page", n, &all)
+			n, &all)
 		return all, more, err
 	})
 	requests := make([]ListedRequest, len(all))
@@ -43,7 +43,7 @@ func (h *gitlab) requests(ctx context.Context, cursor string) ([]ListedRequest, 
 func (h *gitlab) environments(ctx context.Context, cursor string) ([]Environment, string, error) {
 	return numbered(cursor, func(n int) (all []Environment, more bool, err error) {
 		more, err = h.page(ctx, "the environments", []string{"environments"}, url.Values{"states": {"available"}},
-			"per_page", n, &all)
+			n, &all)
 		return all, more, err
 	})
 }

@@ -146,7 +146,7 @@ type gitlabKey struct {
 
 func (h *gitlab) deployKeys(ctx context.Context, page int) (all []DeployKey, more bool, err error) {
 	var keys []gitlabKey
-	more, err = h.page(ctx, "the deploy keys of the project", []string{"deploy_keys"}, nil, "per_page", page, &keys)
+	more, err = h.page(ctx, "the deploy keys of the project", []string{"deploy_keys"}, nil, page, &keys)
 	for _, k := range keys {
 		all = append(all, DeployKey{ID: k.ID, Title: k.Title, Key: k.Key, Writable: k.CanPush})
 	}
@@ -163,7 +163,7 @@ func (h *gitlab) removeDeployKey(ctx context.Context, id int64) error {
 }
 
 func (h *gitlab) deployTokens(ctx context.Context, page int) (all []DeployToken, more bool, err error) {
-	more, err = h.page(ctx, "the deploy tokens of the project", []string{"deploy_tokens"}, nil, "per_page", page, &all)
+	more, err = h.page(ctx, "the deploy tokens of the project", []string{"deploy_tokens"}, nil, page, &all)
 	for i := range all {
 		all[i].Token = ""
 	}

@@ -97,26 +97,13 @@ func (c *Client) CommentMax() int {
 // RendersHTML reports whether comments may contain HTML.
 func (c *Client) RendersHTML() bool { return !c.host.limits().plain }
 
-// hostPull is the same for GitHub and Gitea.
-type hostPull struct {
-	Base struct{ Ref string }
-	Head struct{ SHA string }
-}
-
-func (p hostPull) toPull(number int) Pull {
-	return Pull{Base: p.Base.Ref, Head: p.Head.SHA, Ref: "refs/pull/" + strconv.Itoa(number) + "/head"}
-}
-
-func (h *github) pull(ctx context.Context, number int) (Pull, error) {
-	var p hostPull
+func (h *githubLike) pull(ctx context.Context, number int) (Pull, error) {
+	var p struct {
+		Base struct{ Ref string }
+		Head struct{ SHA string }
+	}
 	err := h.do(ctx, "the pull request", http.MethodGet, []string{"pulls", strconv.Itoa(number)}, nil, nil, &p)
-	return p.toPull(number), err
-}
-
-func (h *gitea) pull(ctx context.Context, number int) (Pull, error) {
-	var p hostPull
-	err := h.do(ctx, "the pull request", http.MethodGet, []string{"pulls", strconv.Itoa(number)}, nil, nil, &p)
-	return p.toPull(number), err
+	return Pull{Base: p.Base.Ref, Head: p.Head.SHA, Ref: "refs/pull/" + strconv.Itoa(number) + "/head"}, err
 }
 
 func (h *gitlab) pull(ctx context.Context, number int) (Pull, error) {

@@ -39,6 +39,7 @@ type rest struct {
 	root   url.URL // of the API, for requests that are not about the repository
 	api    url.URL // of the repository: base of all other paths
 	query  url.Values
+	size   string // name of the parameter for the size of a page
 	header http.Header
 	login  Login
 	client *http.Client
@@ -46,8 +47,8 @@ type rest struct {
 }
 
 func newREST(o Options, login Login) *rest {
-	r := &rest{kind: o.Repository.Kind, api: o.Repository.Base, header: http.Header{}, login: login, clock: o.Clock,
-		client: &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}}
+	r := &rest{kind: o.Repository.Kind, api: o.Repository.Base, size: "per_page", header: http.Header{}, login: login,
+		clock: o.Clock, client: &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
 	}
@@ -101,11 +102,10 @@ func (r *rest) do(ctx context.Context, what, method string, path []string, query
 	return err
 }
 
-// page requests a page of a list; size is the host's name of the parameter for the page size. It reports whether
-// there are more pages, from the Link header of RFC 8288.
-func (r *rest) page(ctx context.Context, what string, path []string, query url.Values, size string, page int,
-	out any) (bool, error) {
-	all := url.Values{size: {strconv.Itoa(pageSize)}, "page": {strconv.Itoa(page)}}
+// page requests a page of a list. It reports whether there are more pages, from the Link header of RFC 8288.
+func (r *rest) page(ctx context.Context, what string, path []string, query url.Values, page int, out any) (bool,
+	error) {
+	all := url.Values{r.size: {strconv.Itoa(pageSize)}, "page": {strconv.Itoa(page)}}
 	maps.Copy(all, query)
 	header, err := r.send(ctx, what, http.MethodGet, path, all, nil, out)
 	return strings.Contains(header.Get("Link"), `rel="next"`), err

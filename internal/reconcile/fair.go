@@ -74,9 +74,20 @@ func (q *fairQueue) Add(r ctrl.Request) {
 	q.TypedRateLimitingInterface.Add(r)
 }
 
-// GetWithPriority returns the next request and its priority.
+// wake is no request of an object: it wakes a worker that waits for requests. The end of the last change lets several
+// notes start, but only the worker that is done asks for more work.
+var wake ctrl.Request
+
+// GetWithPriority returns the next request and its priority, and lets another worker go on if a further note may start.
 func (q *fairQueue) GetWithPriority() (ctrl.Request, int, bool) {
 	r, shutdown := q.Get()
+	for r == wake && !shutdown {
+		q.TypedRateLimitingInterface.Done(wake)
+		r, shutdown = q.Get()
+	}
+	if q.order.startsNote() {
+		q.TypedRateLimitingInterface.Add(wake)
+	}
 	return r, q.order.priorityOf(r), shutdown
 }
 
@@ -93,6 +104,7 @@ type fairOrder struct {
 	changes          *atomic.Int64
 
 	mu         sync.Mutex
+	wakes      bool // a worker is to be woken
 	running    int
 	notes      int // of those that run, passes that only note a change
 	waiting    int
@@ -141,6 +153,10 @@ func (f *fairOrder) priorityOf(r ctrl.Request) int {
 func (f *fairOrder) Push(r ctrl.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r == wake {
+		f.wakes = true
+		return
+	}
 	t := f.namespaces[r.Namespace]
 	if t == nil {
 		f.arrivals++
@@ -176,7 +192,10 @@ func (f *fairOrder) Touch(r ctrl.Request) {
 func (f *fairOrder) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.next() == nil {
+	switch {
+	case f.wakes:
+		return f.waiting + 1
+	case f.next() == nil:
 		return 0
 	}
 	return f.waiting
@@ -187,8 +206,9 @@ func (f *fairOrder) Pop() ctrl.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.next()
-	if t == nil {
-		return ctrl.Request{} // not called then
+	if f.wakes || t == nil { // not called without any
+		f.wakes = false
+		return wake
 	}
 	var r ctrl.Request
 	if len(t.changed) > 0 {
@@ -223,6 +243,14 @@ func (f *fairOrder) next() *tenant {
 		}
 	}
 	return best
+}
+
+// startsNote reports whether a pass may start now that would only note a change.
+func (f *fairOrder) startsNote() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.next()
+	return t != nil && f.onlyNotes(t)
 }
 
 // onlyNotes reports whether the next pass of a namespace that waits would only note a change.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -137,6 +138,52 @@ func TestNotesLeaveWorkersToChanges(t *testing.T) {
 	check(t, "what changed comes first", start(q), "a/7")
 	q.Done(request("a/7"))
 	check(t, "half of the workers again", start(q), "a/4", "a/5")
+}
+
+// TestNotesGoOnAfterAChange has workers that wait for work, while passes that would only note a commit wait for the end
+// of a change.
+func TestNotesGoOnAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t, 6)
+		var notes atomic.Int32
+		ended, noting := make(chan struct{}), make(chan struct{})
+		for range 6 + reserve(6) {
+			go func() {
+				for {
+					r, priority, shutdown := q.GetWithPriority()
+					switch {
+					case shutdown:
+						return
+					case priority == noted:
+						notes.Add(1)
+						<-noting
+					default:
+						<-ended
+					}
+					q.Done(r)
+				}
+			}()
+		}
+		q.Add(request("a/changed"))
+		synctest.Wait()
+		for _, n := range flood("a", 10) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(noted)}, request(n))
+		}
+		synctest.Wait()
+		if n := notes.Load(); n != 1 {
+			t.Errorf("%d notes while an object is changed, want 1", n)
+		}
+		close(ended)
+		synctest.Wait()
+		if n := notes.Load(); n != 3 {
+			t.Errorf("%d notes after it, want 3", n)
+		}
+		close(noting)
+		synctest.Wait()
+		if n := notes.Load(); n != 10 {
+			t.Errorf("%d notes at last, want 10", n)
+		}
+	})
 }
 
 // TestTheNextPassAfterANoteIsNoNote has an object that noted a change, and is due after its interval.

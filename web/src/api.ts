@@ -107,6 +107,7 @@ export interface Item {
   cluster?: string;
   appliedBy?: string;
   watches?: string[];
+  selects?: { kind: string; namespace: string; labels?: Record<string, string> }[];
   provider?: string;
   objects?: number;
   subject?: string;

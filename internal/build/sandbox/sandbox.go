@@ -7,6 +7,7 @@ package sandbox
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,14 +23,15 @@ type Options struct {
 	FreeMemory int64         // bytes that a child may use without a lease; default: 48 MiB
 	Timeout    time.Duration // of one work; default: 1 minute
 	Children   int           // processes at a time, of which some are for other namespaces; default: 4 or more
+	IdleTTL    time.Duration // an unused child exits after this; default: 1 minute
 }
 
 const (
 	defaultMemory  = 512 << 20
 	defaultFree    = 48 << 20 // the runtime, and most charts
 	defaultTimeout = time.Minute
-	idleTTL        = time.Minute // an unused child exits after this
-	minChildren    = 4           // so that work of one namespace that does not end leaves children to others
+	defaultIdleTTL = time.Minute
+	minChildren    = 4 // so that work of one namespace that does not end leaves children to others
 )
 
 // Pool is a pool of child processes. It is safe for concurrent use.
@@ -55,6 +57,9 @@ func New(o Options) *Pool {
 	}
 	if o.Children <= 0 {
 		o.Children = max(minChildren, min(runtime.NumCPU(), int(guard.MemoryLimit()/o.MaxMemory)))
+	}
+	if o.IdleTTL <= 0 {
+		o.IdleTTL = defaultIdleTTL
 	}
 	return &Pool{Options: o, turns: guard.NewTurns(o.Children)}
 }
@@ -122,6 +127,14 @@ func (p *Pool) put(c *Child) {
 		c.kill()
 		return
 	}
-	c.expiry = guard.AfterFunc("the end of a child process", idleTTL, c.kill)
+	c.expiry = guard.AfterFunc("the end of a child process", p.IdleTTL, func() { p.expire(c) })
 	p.idle = append(p.idle, c)
+}
+
+// expire ends a child that had no work for a while.
+func (p *Pool) expire(c *Child) {
+	p.mu.Lock()
+	p.idle = slices.DeleteFunc(p.idle, func(other *Child) bool { return other == c })
+	p.mu.Unlock()
+	c.kill()
 }

@@ -91,6 +91,25 @@ func TestChildrenAreUsedAgain(t *testing.T) {
 	}
 }
 
+// TestAnUnusedChildEnds checks that nothing is kept of a child without work: a process takes some 20 MB.
+func TestAnUnusedChildEnds(t *testing.T) {
+	p := pool(t, Options{IdleTTL: 10 * time.Millisecond})
+	var child *Child
+	err := p.Do(t.Context(), "a test", func(_ context.Context, c *Child) error {
+		child = c
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-child.ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) > 0 {
+		t.Error("the ended child is kept")
+	}
+}
+
 // TestTheKernelEndsTheChildFirst checks that a container without memory loses a child and not the controller.
 func TestTheKernelEndsTheChildFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {

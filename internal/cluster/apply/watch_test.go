@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -246,5 +247,31 @@ func TestInventoryEntries(t *testing.T) {
 		if err != nil || got != want || got.Entry().ID != id {
 			t.Errorf("%s: %+v, %v", id, got, err)
 		}
+	}
+}
+
+// TestAnUnchangedObjectAllocatesLittle compares an event of a watch, and a dry-run, with what was applied: each change
+// of the status of an object causes the former.
+func TestAnUnchangedObjectAllocatesLittle(t *testing.T) {
+	const most, mostDryRun = 60, 120
+	m, now := managers{own: DefaultFieldManager}, event("11", "u", "a", "xyz")
+	applied := m.fingerprintOf(event("10", "u", "a", "x"), group)
+	if n := testing.AllocsPerRun(100, func() {
+		if applied.driftedTo(m.fingerprintOf(now, group)) {
+			t.Error("the object has drifted")
+		}
+	}); n > most {
+		t.Errorf("%.0f allocations for an event, want at most %d", n, most)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": "ns", "name": "c"}, "data": map[string]any{"k": "v"}}}
+	o.SetManagedFields(now.ManagedFields)
+	digest := m.digest(o)
+	if n := testing.AllocsPerRun(100, func() {
+		if m.digest(o) != digest {
+			t.Error("the object has changed")
+		}
+	}); n > mostDryRun {
+		t.Errorf("%.0f allocations for a dry-run, want at most %d", n, mostDryRun)
 	}
 }

@@ -334,8 +334,9 @@ func TestSecrets(t *testing.T) {
 		change func(*corev1.Secret)
 		says   string
 	}{
-		"no issuer":     {change: func(s *corev1.Secret) { delete(s.Data, fleet.IssuerKey) }, says: "it has no issuer"},
-		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte("x") }, says: "kubectl get --raw"},
+		"no issuer": {change: func(s *corev1.Secret) { delete(s.Data, fleet.IssuerKey) }, says: "it has no issuer"},
+		"keys not JSON": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte("x") },
+			says: "kubectl get --raw"},
 		"no keys": {change: func(s *corev1.Secret) { s.Data[fleet.KeysKey] = []byte(`{"keys":[]}`) }, says: "has no " +
 			"keys"},
 		"a symmetric key": {change: func(s *corev1.Secret) {

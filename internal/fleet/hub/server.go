@@ -243,8 +243,8 @@ func (s *Server) mayRead(r *http.Request, cluster string) (*member, error) {
 		return nil, err
 	}
 	if !m.mayRead && cluster != m.name {
-		return nil, refuse(http.StatusForbidden, "Set '"+fleet.ReadsKey+"' to true in its Secret in the hub", "cluster '%s' "+
-			"may not read about other clusters", m.name)
+		return nil, refuse(http.StatusForbidden, "Set '"+fleet.ReadsKey+"' to true in its Secret in the hub",
+			"cluster '%s' may not read about other clusters", m.name)
 	}
 	return m, nil
 }

@@ -44,7 +44,8 @@ type trust struct {
 
 // newTrust returns what the values of a Secret say.
 func (g *Registry) newTrust(get func(key string) string) (*trust, error) {
-	t := &trust{issuer: get(fleet.IssuerKey), subject: get(fleet.SubjectKey), audience: get(fleet.AudienceKey), now: g.Now}
+	t := &trust{issuer: get(fleet.IssuerKey), subject: get(fleet.SubjectKey), audience: get(fleet.AudienceKey),
+		now: g.Now}
 	if t.subject == "" {
 		t.subject = fleet.DefaultSubject
 	}
@@ -98,7 +99,8 @@ func parseKeys(text string) (oidc.KeySet, error) {
 	keys := &oidc.StaticKeySet{}
 	for _, k := range set.Keys {
 		if !k.IsPublic() {
-			return nil, fmt.Errorf("the key '%s' has a private or symmetric key: only public keys belong here", fleet.KeysKey)
+			return nil, fmt.Errorf("the key '%s' has a private or symmetric key: only public keys belong here",
+				fleet.KeysKey)
 		}
 		keys.PublicKeys = append(keys.PublicKeys, k.Key)
 	}
@@ -176,7 +178,8 @@ func (t *trust) verify(ctx context.Context, cluster, token string) error {
 	verifier, err := t.verifier(ctx)
 	if err != nil {
 		refused := refuse(http.StatusServiceUnavailable, "Check that the hub reaches the issuer, or put the issuer's "+
-			"public keys into the Secret of the cluster as '"+fleet.KeysKey+"'", "the hub cannot read the keys of issuer %s",
+			"public keys into the Secret of the cluster as '"+fleet.KeysKey+"'",
+			"the hub cannot read the keys of issuer %s",
 			excerpt.Line(t.issuer, 100))
 		refused.retryAfter, refused.cause = issuerInterval, err
 		return refused

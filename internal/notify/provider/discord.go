@@ -42,70 +42,38 @@ func newDiscord(o Options) (Provider, error) {
 	return &discord{client: c, to: &to, username: excerpt.Chars(o.Username, discordUsername)}, nil
 }
 
-type discordMessage struct {
-	Username string          `json:"username,omitempty"`
-	Embeds   []discordEmbed  `json:"embeds"`
-	Mentions discordMentions `json:"allowed_mentions"`
-}
-
-// discordMentions disables mentions if Parse is empty.
-type discordMentions struct {
-	Parse []string `json:"parse"`
-}
-
-type discordEmbed struct {
-	Title       string         `json:"title"`
-	Description string         `json:"description"`
-	URL         string         `json:"url,omitempty"`
-	Color       int            `json:"color"`
-	Fields      []discordField `json:"fields,omitempty"`
-	Footer      *discordFooter `json:"footer,omitempty"`
-	Timestamp   string         `json:"timestamp,omitempty"`
-}
-
-type discordField struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Inline bool   `json:"inline"`
-}
-
-type discordFooter struct {
-	Text string `json:"text"`
-}
-
 func (d *discord) Send(ctx context.Context, e event.Event) error {
-	m := MessageOf(e)
-	_, err := d.postJSON(ctx, d.to, discordMessage{Username: d.username, Embeds: []discordEmbed{discordEmbedOf(m)},
-		Mentions: discordMentions{Parse: []string{}}})
+	body := object{"embeds": []object{discordEmbed(MessageOf(e))},
+		"allowed_mentions": object{"parse": []string{}}} // disables mentions
+	body.setText("username", d.username)
+	_, err := d.postJSON(ctx, d.to, body)
 	return err
 }
 
-func discordEmbedOf(m Message) discordEmbed {
+func discordEmbed(m Message) object {
 	about := m.Summary
 	if about != "" {
 		about = boldMarkdown(fit(about, discordDescription/4, escapeMarkdown)) + "\n"
 	}
-	out := discordEmbed{
-		Title:       fit(m.Title(), discordTitle, escapeMarkdown),
-		Description: about + fit(m.Text, discordDescription-len(about), escapeMarkdown),
-		URL:         m.RevisionURL,
-		Color:       0x2EA043,
-	}
+	title := fit(m.Title(), discordTitle, escapeMarkdown)
+	description := about + fit(m.Text, discordDescription-len(about), escapeMarkdown)
+	out := object{"title": title, "description": description, "color": 0x2EA043}
+	out.setText("url", m.RevisionURL)
 	if m.Failed {
-		out.Color = 0xD13438
+		out["color"] = 0xD13438
 	}
 	if !m.Time.IsZero() {
-		out.Timestamp = m.Time.UTC().Format(time.RFC3339)
+		out["timestamp"] = m.Time.UTC().Format(time.RFC3339)
 	}
 	if m.From != "" {
-		out.Footer = &discordFooter{m.From}
+		out["footer"] = object{"text": m.From}
 	}
-	total := len(out.Title) + len(out.Description) + len(m.From)
+	total := len(title) + len(description) + len(m.From)
+	var fields []object
 	add := func(name, value string, inline bool) {
-		f := discordField{Name: fit(name, discordName, escapeMarkdown), Value: fit(value, discordValue, escapeMarkdown),
-			Inline: inline}
-		if total += len(f.Name) + len(f.Value); total <= discordTotal {
-			out.Fields = append(out.Fields, f)
+		name, value = fit(name, discordName, escapeMarkdown), fit(value, discordValue, escapeMarkdown)
+		if total += len(name) + len(value); total <= discordTotal {
+			fields = append(fields, object{"name": name, "value": value, "inline": inline})
 		}
 	}
 	if m.Hint != "" {
@@ -113,6 +81,9 @@ func discordEmbedOf(m Message) discordEmbed {
 	}
 	for _, f := range m.Facts() {
 		add(f.Name, f.Value, true)
+	}
+	if len(fields) > 0 {
+		out["fields"] = fields
 	}
 	return out
 }

@@ -34,103 +34,38 @@ func newGoogleChat(o Options) (Provider, error) {
 	return &googleChat{client: c, to: &to, thread: o.Channel}, nil
 }
 
-type googleMessage struct {
-	Fallback string        `json:"fallbackText"`
-	Cards    []googleCard  `json:"cardsV2"`
-	Thread   *googleThread `json:"thread,omitempty"`
-}
-
-type googleThread struct {
-	Key string `json:"threadKey"`
-}
-
-type googleCard struct {
-	ID   string         `json:"cardId"`
-	Card googleCardBody `json:"card"`
-}
-
-type googleCardBody struct {
-	Header   googleHeader    `json:"header"`
-	Sections []googleSection `json:"sections"`
-}
-
-type googleHeader struct {
-	Title    string `json:"title"`
-	Subtitle string `json:"subtitle,omitempty"`
-}
-
-type googleSection struct {
-	Header  string         `json:"header,omitempty"`
-	Widgets []googleWidget `json:"widgets"`
-}
-
-type googleWidget struct {
-	Paragraph *googleParagraph `json:"textParagraph,omitempty"`
-	Decorated *googleDecorated `json:"decoratedText,omitempty"`
-	Buttons   *googleButtons   `json:"buttonList,omitempty"`
-}
-
-type googleParagraph struct {
-	Text string `json:"text"`
-}
-
-type googleDecorated struct {
-	Label string `json:"topLabel"`
-	Text  string `json:"text"`
-	Wrap  bool   `json:"wrapText"`
-}
-
-type googleButtons struct {
-	Buttons []googleButton `json:"buttons"`
-}
-
-type googleButton struct {
-	Text  string      `json:"text"`
-	Click googleClick `json:"onClick"`
-}
-
-type googleClick struct {
-	Open googleLink `json:"openLink"`
-}
-
-type googleLink struct {
-	URL string `json:"url"`
-}
-
 func (g *googleChat) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	body := googleMessage{
-		Fallback: m.Mark() + " " + m.Title(),
-		Cards: []googleCard{{ID: "event",
-			Card: googleCardBody{Header: googleHeader{Title: m.Mark() + " " + m.Title(), Subtitle: m.Summary},
-				Sections: googleSections(m)}}},
+	header := object{"title": m.Mark() + " " + m.Title()}
+	header.setText("subtitle", m.Summary)
+	body := object{
+		"fallbackText": header["title"],
+		"cardsV2":      []object{{"cardId": "event", "card": object{"header": header, "sections": googleSections(m)}}},
 	}
 	if g.thread != "" {
-		body.Thread = &googleThread{g.thread}
+		body["thread"] = object{"threadKey": g.thread}
 	}
 	_, err := g.postJSON(ctx, g.to, body)
 	return err
 }
 
-func googleSections(m Message) []googleSection {
-	paragraph := func(text string) googleWidget { return googleWidget{Paragraph: &googleParagraph{text}} }
-	text := paragraph(fit(cmp.Or(m.Text, m.Title()), googleText, linesHTML))
-	sections := []googleSection{{Widgets: []googleWidget{text}}}
+func googleSections(m Message) []object {
+	paragraph := func(text string) []object { return []object{{"textParagraph": object{"text": text}}} }
+	sections := []object{{"widgets": paragraph(fit(cmp.Or(m.Text, m.Title()), googleText, linesHTML))}}
 	if m.Hint != "" {
-		sections = append(sections, googleSection{Header: "What to do",
-			Widgets: []googleWidget{paragraph(html.EscapeString(m.Hint))}})
+		sections = append(sections, object{"header": "What to do", "widgets": paragraph(html.EscapeString(m.Hint))})
 	}
-	var facts []googleWidget
+	var facts []object
 	for _, f := range m.Facts() {
-		facts = append(facts, googleWidget{Decorated: &googleDecorated{Label: f.Name, Text: html.EscapeString(f.Value),
-			Wrap: true}})
+		facts = append(facts, object{"decoratedText": object{"topLabel": f.Name, "text": html.EscapeString(f.Value),
+			"wrapText": true}})
 	}
 	if m.RevisionURL != "" {
-		facts = append(facts, googleWidget{Buttons: &googleButtons{
-			[]googleButton{{Text: "Show the commit", Click: googleClick{Open: googleLink{URL: m.RevisionURL}}}}}})
+		button := object{"text": "Show the commit", "onClick": object{"openLink": object{"url": m.RevisionURL}}}
+		facts = append(facts, object{"buttonList": object{"buttons": []object{button}}})
 	}
 	if len(facts) > 0 {
-		sections = append(sections, googleSection{Widgets: facts})
+		sections = append(sections, object{"widgets": facts})
 	}
 	return sections
 }

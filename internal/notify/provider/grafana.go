@@ -22,12 +22,6 @@ func newGrafana(o Options) (Provider, error) {
 	return &grafana{s}, nil
 }
 
-type grafanaAnnotation struct {
-	Time int64    `json:"time"` // in milliseconds
-	Tags []string `json:"tags"`
-	Text string   `json:"text"`
-}
-
 // Send implements [Provider].
 func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
@@ -40,8 +34,7 @@ func (p *grafana) Send(ctx context.Context, e event.Event) error {
 	for _, key := range []string{"kind", "name", "namespace"} {
 		tags = append(tags, key+": "+labels[key])
 	}
-	_, err := p.client.postJSON(ctx, p.client.address, grafanaAnnotation{Time: m.Time.UnixMilli(), Tags: tags,
-		Text: plainText(m)},
-		p.login...)
+	_, err := p.client.postJSON(ctx, p.client.address, object{"time": m.Time.UnixMilli(), "tags": tags,
+		"text": plainText(m)}, p.login...)
 	return err
 }

@@ -91,6 +91,16 @@ func (c *client) postJSON(ctx context.Context, to *url.URL, body any, headers ..
 		append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
+// object is a JSON object, as the documentation of a service shows it.
+type object map[string]any
+
+// setText sets a field to a text; an empty one is left out.
+func (o object) setText(field, text string) {
+	if text != "" {
+		o[field] = text
+	}
+}
+
 // encodeJSON encodes a value as JSON without escaping <, > and &.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer

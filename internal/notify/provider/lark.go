@@ -28,57 +28,14 @@ func newLark(o Options) (Provider, error) {
 	return &lark{c, o.secret("token")}, nil
 }
 
-type larkMessage struct {
-	Timestamp string   `json:"timestamp,omitempty"`
-	Sign      string   `json:"sign,omitempty"`
-	Type      string   `json:"msg_type"`
-	Card      larkCard `json:"card"`
-}
-
-type larkCard struct {
-	Config   map[string]bool `json:"config"`
-	Header   larkHeader      `json:"header"`
-	Elements []larkElement   `json:"elements"`
-}
-
-type larkHeader struct {
-	Template string   `json:"template"`
-	Title    larkText `json:"title"`
-}
-
-// larkText is plain text without mentions and links.
-type larkText struct {
-	Tag     string `json:"tag"`
-	Content string `json:"content"`
-}
-
-func larkPlain(s string) larkText { return larkText{"plain_text", s} }
-
-type larkElement struct {
-	Tag      string       `json:"tag"`
-	Text     *larkText    `json:"text,omitempty"`
-	Fields   []larkField  `json:"fields,omitempty"`
-	Actions  []larkAction `json:"actions,omitempty"`
-	Elements []larkText   `json:"elements,omitempty"`
-}
-
-type larkField struct {
-	Short bool     `json:"is_short"`
-	Text  larkText `json:"text"`
-}
-
-type larkAction struct {
-	Tag  string   `json:"tag"`
-	Text larkText `json:"text"`
-	URL  string   `json:"url"`
-	Type string   `json:"type"`
-}
+// larkPlain is plain text without mentions and links.
+func larkPlain(s string) object { return object{"tag": "plain_text", "content": s} }
 
 func (l *lark) Send(ctx context.Context, e event.Event) error {
-	body := larkMessage{Type: "interactive", Card: larkCardOf(MessageOf(e))}
+	body := object{"msg_type": "interactive", "card": larkCard(MessageOf(e))}
 	if l.secret != "" {
-		body.Timestamp = itoa(int(l.clock.Now().Unix()))
-		body.Sign = larkSign(body.Timestamp, l.secret)
+		timestamp := itoa(int(l.clock.Now().Unix()))
+		body["timestamp"], body["sign"] = timestamp, larkSign(timestamp, l.secret)
 	}
 	a, err := l.postJSON(ctx, l.address, body)
 	if err != nil {
@@ -92,13 +49,13 @@ func larkSign(timestamp, secret string) string {
 	return base64.StdEncoding.EncodeToString(hmac.New(sha256.New, []byte(timestamp+"\n"+secret)).Sum(nil))
 }
 
-func larkCardOf(m Message) larkCard {
+func larkCard(m Message) object {
 	template := "green"
 	if m.Failed {
 		template = "red"
 	}
-	div := func(text string) larkElement { t := larkPlain(text); return larkElement{Tag: "div", Text: &t} }
-	var elements []larkElement
+	div := func(text string) object { return object{"tag": "div", "text": larkPlain(text)} }
+	var elements []object
 	for _, text := range []string{m.Summary, m.Text} {
 		if text != "" {
 			elements = append(elements, div(text))
@@ -107,23 +64,22 @@ func larkCardOf(m Message) larkCard {
 	if m.Hint != "" {
 		elements = append(elements, div("What to do: "+m.Hint))
 	}
-	var fields []larkField
+	var fields []object
 	for _, f := range m.Facts() {
-		fields = append(fields, larkField{len(f.Value) < 40, larkPlain(f.Name + "\n" + f.Value)})
+		fields = append(fields, object{"is_short": len(f.Value) < 40, "text": larkPlain(f.Name + "\n" + f.Value)})
 	}
 	if len(fields) > 0 {
-		elements = append(elements, larkElement{Tag: "hr"}, larkElement{Tag: "div", Fields: fields})
+		elements = append(elements, object{"tag": "hr"}, object{"tag": "div", "fields": fields})
 	}
 	if m.RevisionURL != "" {
-		elements = append(elements, larkElement{Tag: "action",
-			Actions: []larkAction{{Tag: "button", Text: larkPlain("Show the commit"), URL: m.RevisionURL,
-				Type: "default"}}})
+		button := object{"tag": "button", "text": larkPlain("Show the commit"), "url": m.RevisionURL, "type": "default"}
+		elements = append(elements, object{"tag": "action", "actions": []object{button}})
 	}
 	if m.From != "" {
-		elements = append(elements, larkElement{Tag: "note", Elements: []larkText{larkPlain(m.From)}})
+		elements = append(elements, object{"tag": "note", "elements": []object{larkPlain(m.From)}})
 	}
-	return larkCard{Config: map[string]bool{"wide_screen_mode": true},
-		Header: larkHeader{template, larkPlain(m.Title())}, Elements: elements}
+	return object{"config": object{"wide_screen_mode": true}, "elements": elements,
+		"header": object{"template": template, "title": larkPlain(m.Title())}}
 }
 
 // Response codes, from the documentation of custom bots.

@@ -128,16 +128,20 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 		for _, b := range slackBlocks(m) {
-			if b.Text != nil && len(b.Text.Text) > slackSection || len(b.Fields) > slackFields {
-				t.Errorf("Slack block with %d bytes and %d fields", len(b.Text.Text), len(b.Fields))
+			text, _ := b["text"].(object)
+			content, _ := text["text"].(string)
+			if fields, _ := b["fields"].([]object); len(content) > slackSection || len(fields) > slackFields {
+				t.Errorf("Slack block with %d bytes and %d fields", len(content), len(fields))
 			}
 		}
-		if e := discordEmbedOf(m); len(e.Title) > discordTitle || len(e.Description) > discordDescription {
-			t.Errorf("Discord embed with a title of %d bytes and a text of %d bytes", len(e.Title), len(e.Description))
+		e := discordEmbed(m)
+		title, text := e["title"].(string), e["description"].(string)
+		if len(title) > discordTitle || len(text) > discordDescription {
+			t.Errorf("Discord embed with a title of %d bytes and a text of %d bytes", len(title), len(text))
 		}
 		adaptiveCard(m)
 		connectorCard(m)
-		larkCardOf(m)
+		larkCard(m)
 		googleSections(m)
 	})
 }

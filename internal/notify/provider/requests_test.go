@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -157,7 +158,23 @@ func compare(t *testing.T, file, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != string(want) {
+	if inOrder(got) != inOrder(string(want)) {
 		t.Errorf("got request\n%s\nwant\n%s", got, want)
 	}
+}
+
+var bodies = regexp.MustCompile(`(?ms)^[{\[]$.*?^[}\]]$`)
+
+// inOrder returns a request with the fields of JSON objects in the order of their names.
+func inOrder(request string) string {
+	return bodies.ReplaceAllStringFunc(request, func(body string) string {
+		decoder := json.NewDecoder(strings.NewReader(body))
+		decoder.UseNumber()
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			return err.Error()
+		}
+		ordered, _ := json.MarshalIndent(value, "", "  ") // plain values
+		return string(ordered)
+	})
 }

@@ -22,58 +22,38 @@ func newRocket(o Options) (Provider, error) {
 	return &rocket{client: c, channel: o.Channel, username: o.Username}, nil
 }
 
-type rocketMessage struct {
-	attachedMessage
-	ParseURLs bool `json:"parseUrls"` // no preview of links
-}
-
-// attachedMessage is a message in the older format of Slack webhooks, which other chats support.
-type attachedMessage struct {
-	Channel     string       `json:"channel,omitempty"`
-	Username    string       `json:"username,omitempty"`
-	Text        string       `json:"text"`
-	Attachments []attachment `json:"attachments"`
-}
-
-type attachment struct {
-	Color     string            `json:"color"`
-	Title     string            `json:"title"`
-	TitleLink string            `json:"title_link,omitempty"`
-	Text      string            `json:"text"`
-	Fields    []attachmentField `json:"fields,omitempty"`
-	Time      string            `json:"ts,omitempty"`
-}
-
-type attachmentField struct {
-	Title string `json:"title"`
-	Value string `json:"value"`
-	Short bool   `json:"short"`
-}
-
 func (r *rocket) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	body := rocketMessage{attachedMessage: attachmentMessage(m)}
-	body.Channel, body.Username = r.channel, r.username
+	body, attachment := attachedMessage(m, r.channel, r.username)
+	body["parseUrls"] = false // no preview of links
 	if !m.Time.IsZero() {
-		body.Attachments[0].Time = m.Time.UTC().Format(time.RFC3339)
+		attachment["ts"] = m.Time.UTC().Format(time.RFC3339)
 	}
 	_, err := r.postJSON(ctx, r.address, body)
 	return err
 }
 
-// attachmentMessage returns a message in Markdown with one attachment.
-func attachmentMessage(m Message) attachedMessage {
-	a := attachment{Color: color(m, "#"), Title: escapeMentions(m.Title()), TitleLink: m.RevisionURL,
-		Text: escapeMentions(m.Text)}
+// attachedMessage returns a message with one attachment, in the older format of Slack webhooks, which other chats
+// support.
+func attachedMessage(m Message, channel, username string) (body, attachment object) {
+	text := escapeMentions(m.Text)
 	if m.Hint != "" {
-		a.Text += "\n\n*What to do:* " + escapeMentions(m.Hint)
+		text += "\n\n*What to do:* " + escapeMentions(m.Hint)
 	}
+	attachment = object{"color": color(m, "#"), "title": escapeMentions(m.Title()), "text": text}
+	attachment.setText("title_link", m.RevisionURL)
+	var fields []object
 	for _, f := range m.Facts() {
-		a.Fields = append(a.Fields, attachmentField{Title: f.Name, Value: escapeMentions(f.Value),
-			Short: len(f.Value) < 40})
+		fields = append(fields, object{"title": f.Name, "value": escapeMentions(f.Value), "short": len(f.Value) < 40})
 	}
-	return attachedMessage{Text: m.Mark() + " " + escapeMentions(cmp.Or(m.Summary, m.Title())),
-		Attachments: []attachment{a}}
+	if len(fields) > 0 {
+		attachment["fields"] = fields
+	}
+	body = object{"text": m.Mark() + " " + escapeMentions(cmp.Or(m.Summary, m.Title())),
+		"attachments": []object{attachment}}
+	body.setText("channel", channel)
+	body.setText("username", username)
+	return body, attachment
 }
 
 // escapeMentions escapes Markdown and mentions, such as @all.

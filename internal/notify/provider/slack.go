@@ -51,47 +51,24 @@ func newSlack(o Options) (Provider, error) {
 	return s, nil
 }
 
-// slackMessage is the body of both APIs. The blocks are in an attachment, since only attachments have a colour.
-type slackMessage struct {
-	Channel     string            `json:"channel,omitempty"`
-	Username    string            `json:"username,omitempty"`
-	Text        string            `json:"text"` // shown in push notifications
-	Attachments []slackAttachment `json:"attachments"`
-}
-
-type slackAttachment struct {
-	Color    string       `json:"color"`
-	Fallback string       `json:"fallback"`
-	Blocks   []slackBlock `json:"blocks"`
-}
-
-type slackBlock struct {
-	Type     string      `json:"type"`
-	Text     *slackText  `json:"text,omitempty"`
-	Fields   []slackText `json:"fields,omitempty"`
-	Elements []slackText `json:"elements,omitempty"`
-}
-
-type slackText struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	Verbatim bool   `json:"verbatim"` // names of users and channels do not become mentions
-}
-
-func mrkdwn(s string) slackText { return slackText{Type: "mrkdwn", Text: s, Verbatim: true} }
+// mrkdwn returns a text in the format of Slack, in which names of users and channels do not become mentions.
+func mrkdwn(s string) object { return object{"type": "mrkdwn", "text": s, "verbatim": true} }
 
 func (s *slack) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
 	if !s.blocks {
-		body := attachmentMessage(m)
-		body.Channel, body.Username = s.channel, s.username
+		body, _ := attachedMessage(m, s.channel, s.username)
 		_, err := s.postJSON(ctx, s.address, body)
 		return err
 	}
-	body := slackMessage{Channel: s.channel, Username: s.username,
-		Text: fit(m.Mark()+" "+m.Title(), slackSection, slackEscape),
-		Attachments: []slackAttachment{{Color: color(m, "#"), Fallback: fit(m.Text, slackSection, slackEscape),
-			Blocks: slackBlocks(m)}}}
+	body := object{
+		"text": fit(m.Mark()+" "+m.Title(), slackSection, slackEscape), // shown in push notifications
+		// Only attachments have a colour, so the blocks are in one.
+		"attachments": []object{{"color": color(m, "#"), "fallback": fit(m.Text, slackSection, slackEscape),
+			"blocks": slackBlocks(m)}},
+	}
+	body.setText("channel", s.channel)
+	body.setText("username", s.username)
 	if !s.api {
 		_, err := s.postJSON(ctx, s.address, body)
 		return err
@@ -103,9 +80,9 @@ func (s *slack) Send(ctx context.Context, e event.Event) error {
 	return s.checkResponse(a)
 }
 
-func slackBlocks(m Message) []slackBlock {
-	section := func(text string) slackBlock { t := mrkdwn(text); return slackBlock{Type: "section", Text: &t} }
-	var blocks []slackBlock
+func slackBlocks(m Message) []object {
+	section := func(text string) object { return object{"type": "section", "text": mrkdwn(text)} }
+	var blocks []object
 	if m.Summary != "" {
 		blocks = append(blocks, section("*"+fit(m.Summary, slackSection-2, slackEscape)+"*"))
 	}
@@ -115,7 +92,7 @@ func slackBlocks(m Message) []slackBlock {
 	if m.Hint != "" {
 		blocks = append(blocks, section("*What to do:* "+fit(m.Hint, slackSection-20, slackEscape)))
 	}
-	var fields []slackText
+	var fields []object
 	add := func(name, value string) {
 		if len(fields) < slackFields {
 			fields = append(fields, mrkdwn("*"+slackEscape(name)+"*\n"+value))
@@ -128,10 +105,10 @@ func slackBlocks(m Message) []slackBlock {
 		add(f.Name, fit(f.Value, slackField-maxName-5, slackEscape))
 	}
 	if len(fields) > 0 {
-		blocks = append(blocks, slackBlock{Type: "section", Fields: fields})
+		blocks = append(blocks, object{"type": "section", "fields": fields})
 	}
 	if m.From != "" {
-		blocks = append(blocks, slackBlock{Type: "context", Elements: []slackText{mrkdwn(slackEscape(m.From))}})
+		blocks = append(blocks, object{"type": "context", "elements": []object{mrkdwn(slackEscape(m.From))}})
 	}
 	return blocks
 }

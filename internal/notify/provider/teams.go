@@ -40,95 +40,50 @@ func (t *teams) Send(ctx context.Context, e event.Event) error {
 	return checkConnectorResponse(a)
 }
 
-type teamsMessage struct {
-	Type        string            `json:"type"`
-	Attachments []teamsAttachment `json:"attachments"`
-}
-
-type teamsAttachment struct {
-	ContentType string    `json:"contentType"`
-	Content     teamsCard `json:"content"`
-}
-
-// teamsCard is an Adaptive Card: https://adaptivecards.io/explorer/AdaptiveCard.html
-type teamsCard struct {
-	Schema  string            `json:"$schema"`
-	Type    string            `json:"type"`
-	Version string            `json:"version"`
-	MSTeams map[string]string `json:"msteams"`
-	Body    []teamsElement    `json:"body"`
-	Actions []teamsAction     `json:"actions,omitempty"`
-}
-
-type teamsElement struct {
-	Type    string         `json:"type"`
-	Text    string         `json:"text,omitempty"`
-	Size    string         `json:"size,omitempty"`
-	Weight  string         `json:"weight,omitempty"`
-	Color   string         `json:"color,omitempty"`
-	Style   string         `json:"style,omitempty"`
-	Spacing string         `json:"spacing,omitempty"`
-	Subtle  bool           `json:"isSubtle,omitempty"`
-	Wrap    bool           `json:"wrap,omitempty"`
-	Facts   []teamsFact    `json:"facts,omitempty"`
-	Items   []teamsElement `json:"items,omitempty"`
-}
-
-type teamsFact struct {
-	Title string `json:"title"`
-	Value string `json:"value"`
-}
-
-type teamsAction struct {
-	Type  string `json:"type"`
-	Title string `json:"title"`
-	URL   string `json:"url"`
-}
-
-func adaptiveCard(m Message) teamsMessage {
+// adaptiveCard returns a message with an Adaptive Card: https://adaptivecards.io/explorer/AdaptiveCard.html
+func adaptiveCard(m Message) object {
 	style, tone := "good", "Good"
 	if m.Failed {
 		style, tone = "attention", "Attention"
 	}
-	block := func(text string) teamsElement {
-		return teamsElement{Type: "TextBlock", Text: escapeMarkdown(text), Wrap: true}
+	block := func(text string) object {
+		return object{"type": "TextBlock", "text": escapeMarkdown(text), "wrap": true}
 	}
 	title := block(m.Title())
-	title.Size, title.Weight, title.Color = "Medium", "Bolder", tone
-	body := []teamsElement{{Type: "Container", Style: style, Items: []teamsElement{title}}}
+	title["size"], title["weight"], title["color"] = "Medium", "Bolder", tone
+	body := []object{{"type": "Container", "style": style, "items": []object{title}}}
 	if m.Summary != "" {
 		summary := block(m.Summary)
-		summary.Weight = "Bolder"
+		summary["weight"] = "Bolder"
 		body = append(body, summary)
 	}
 	for n, line := range teamsLines(m.Text) {
 		b := block(line)
 		if n > 0 {
-			b.Spacing = "None"
+			b["spacing"] = "None"
 		}
 		body = append(body, b)
 	}
 	if m.Hint != "" {
 		hint := block(m.Hint)
-		hint.Text = boldMarkdown("What to do:") + " " + hint.Text
+		hint["text"] = boldMarkdown("What to do:") + " " + escapeMarkdown(m.Hint)
 		body = append(body, hint)
 	}
-	newFact := func(f Field) teamsFact { return teamsFact{f.Name, escapeMarkdown(f.Value)} }
-	if facts := teamsFacts(m, newFact); len(facts) > 0 {
-		body = append(body, teamsElement{Type: "FactSet", Facts: facts})
+	if facts := teamsFacts(m, "title"); len(facts) > 0 {
+		body = append(body, object{"type": "FactSet", "facts": facts})
 	}
 	if m.From != "" {
 		from := block(m.From)
-		from.Size, from.Subtle = "Small", true
+		from["size"], from["isSubtle"] = "Small", true
 		body = append(body, from)
 	}
-	card := teamsCard{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard",
-		Version: "1.4", MSTeams: map[string]string{"width": "Full"}, Body: body}
+	card := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard",
+		"version": "1.4", "msteams": object{"width": "Full"}, "body": body}
 	if m.RevisionURL != "" {
-		card.Actions = []teamsAction{{Type: "Action.OpenUrl", Title: "Show the commit", URL: m.RevisionURL}}
+		card["actions"] = []object{{"type": "Action.OpenUrl", "title": "Show the commit", "url": m.RevisionURL}}
 	}
-	return teamsMessage{"message",
-		[]teamsAttachment{{ContentType: "application/vnd.microsoft.card.adaptive", Content: card}}}
+	return object{"type": "message",
+		"attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}}
 }
 
 // teamsLines returns the non-empty lines of a text. A card has no line breaks, so each line is a block.
@@ -146,58 +101,34 @@ func teamsLines(text string) []string {
 	return lines
 }
 
-func teamsFacts[F any](m Message, of func(Field) F) []F {
-	var out []F
+// teamsFacts returns the facts of a message. The field of their names differs between the formats.
+func teamsFacts(m Message, name string) (out []object) {
 	for _, f := range m.Facts() {
-		out = append(out, of(f))
+		out = append(out, object{name: f.Name, "value": escapeMarkdown(f.Value)})
 	}
 	return out
 }
 
-// connectorMessage is a MessageCard, the older format:
+// connectorCard returns a MessageCard, the older format:
 // https://learn.microsoft.com/outlook/actionable-messages/message-card-reference
-type connectorMessage struct {
-	Type       string             `json:"@type"`
-	Context    string             `json:"@context"`
-	ThemeColor string             `json:"themeColor"`
-	Summary    string             `json:"summary"`
-	Sections   []connectorSection `json:"sections"`
-	Actions    []connectorAction  `json:"potentialAction,omitempty"`
-}
-
-type connectorSection struct {
-	Title    string          `json:"activityTitle"`
-	Subtitle string          `json:"activitySubtitle,omitempty"`
-	Text     string          `json:"text,omitempty"`
-	Facts    []connectorFact `json:"facts,omitempty"`
-}
-
-type connectorFact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-type connectorAction struct {
-	Type    string              `json:"@type"`
-	Name    string              `json:"name"`
-	Targets []map[string]string `json:"targets"`
-}
-
-func connectorCard(m Message) connectorMessage {
+func connectorCard(m Message) object {
 	text := escapeMarkdown(strings.Join(teamsLines(m.Text), "\n\n"))
 	if m.Hint != "" {
 		text += "\n\n" + boldMarkdown("What to do:") + " " + escapeMarkdown(m.Hint)
 	}
-	newFact := func(f Field) connectorFact { return connectorFact{f.Name, escapeMarkdown(f.Value)} }
-	c := connectorMessage{Type: "MessageCard", Context: "https://schema.org/extensions", ThemeColor: color(m, ""),
-		Summary: m.Title(),
-		Sections: []connectorSection{{Title: escapeMarkdown(m.Title()), Subtitle: escapeMarkdown(m.Summary), Text: text,
-			Facts: teamsFacts(m, newFact)}}}
-	if m.RevisionURL != "" {
-		c.Actions = []connectorAction{{Type: "OpenUri", Name: "Show the commit",
-			Targets: []map[string]string{{"os": "default", "uri": m.RevisionURL}}}}
+	section := object{"activityTitle": escapeMarkdown(m.Title())}
+	section.setText("activitySubtitle", escapeMarkdown(m.Summary))
+	section.setText("text", text)
+	if facts := teamsFacts(m, "name"); len(facts) > 0 {
+		section["facts"] = facts
 	}
-	return c
+	card := object{"@type": "MessageCard", "@context": "https://schema.org/extensions", "themeColor": color(m, ""),
+		"summary": m.Title(), "sections": []object{section}}
+	if m.RevisionURL != "" {
+		card["potentialAction"] = []object{{"@type": "OpenUri", "name": "Show the commit",
+			"targets": []object{{"os": "default", "uri": m.RevisionURL}}}}
+	}
+	return card
 }
 
 // checkConnectorResponse checks the body of a connector's response. The status is 200 even if Teams rejected the

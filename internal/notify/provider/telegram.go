@@ -53,25 +53,16 @@ func newTelegram(o Options) (Provider, error) {
 	return t, nil
 }
 
-type telegramMessage struct {
-	Chat    string          `json:"chat_id"`
-	Thread  int64           `json:"message_thread_id,omitempty"`
-	Text    string          `json:"text"`
-	Mode    string          `json:"parse_mode"`
-	Preview telegramPreview `json:"link_preview_options"`
-}
-
-type telegramPreview struct {
-	Disabled bool `json:"is_disabled"`
-}
-
 var telegramMarkup = markup{escape: html.EscapeString, block: html.EscapeString, bold: boldHTML, link: linkHTML,
 	end: "\n"}
 
 func (t *telegram) Send(ctx context.Context, e event.Event) error {
-	a, err := t.postJSON(ctx, t.to, telegramMessage{Chat: t.chat, Thread: t.thread,
-		Text: telegramMarkup.render(MessageOf(e), telegramText),
-		Mode: "HTML", Preview: telegramPreview{true}})
+	body := object{"chat_id": t.chat, "text": telegramMarkup.render(MessageOf(e), telegramText), "parse_mode": "HTML",
+		"link_preview_options": object{"is_disabled": true}}
+	if t.thread != 0 {
+		body["message_thread_id"] = t.thread
+	}
+	a, err := t.postJSON(ctx, t.to, body)
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,6 @@ func newWebex(o Options) (Provider, error) {
 	return &webex{client: c, room: o.Channel, token: token}, nil
 }
 
-type webexMessage struct {
-	Room     string `json:"roomId"`
-	Markdown string `json:"markdown"`
-	Text     string `json:"text"` // for clients without Markdown
-}
-
 var webexMarkup = markup{
 	escape: webexEscape,
 	block:  func(s string) string { return strings.ReplaceAll(webexEscape(s), "\n", "  \n") },
@@ -54,8 +48,8 @@ func webexEscape(s string) string {
 
 func (w *webex) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	_, err := w.postJSON(ctx, w.address, webexMessage{Room: w.room, Markdown: webexMarkup.render(m, webexText),
-		Text: plain.render(m, webexText)},
+	_, err := w.postJSON(ctx, w.address, object{"roomId": w.room, "markdown": webexMarkup.render(m, webexText),
+		"text": plain.render(m, webexText)}, // for clients without Markdown
 		"Authorization", "Bearer "+w.token)
 	return err
 }

@@ -32,73 +32,31 @@ func newZoom(o Options) (Provider, error) {
 	return &zoom{client: c, to: &to, token: token}, nil
 }
 
-// zoomMessage is without Markdown, so that its texts cannot contain links or mentions.
-type zoomMessage struct {
-	Markdown bool        `json:"is_markdown_support"`
-	Content  zoomContent `json:"content"`
-}
-
-type zoomContent struct {
-	Head zoomHead      `json:"head"`
-	Body []zoomElement `json:"body"`
-}
-
-type zoomHead struct {
-	Text  string    `json:"text"`
-	Style zoomStyle `json:"style"`
-	Sub   *zoomText `json:"sub_head,omitempty"`
-}
-
-type zoomStyle struct {
-	Bold  bool   `json:"bold"`
-	Color string `json:"color,omitempty"`
-}
-
-type zoomText struct {
-	Text string `json:"text"`
-}
-
-type zoomElement struct {
-	Type     string        `json:"type"`
-	Color    string        `json:"sidebar_color,omitempty"`
-	Text     string        `json:"text,omitempty"`
-	Link     string        `json:"link,omitempty"`
-	Style    *zoomStyle    `json:"style,omitempty"`
-	Items    []zoomItem    `json:"items,omitempty"`
-	Sections []zoomElement `json:"sections,omitempty"`
-	Footer   string        `json:"footer,omitempty"`
-}
-
-type zoomItem struct {
-	Key      string `json:"key"`
-	Value    string `json:"value"`
-	Short    bool   `json:"short"`
-	Editable bool   `json:"editable"`
-}
-
+// Send posts a message without Markdown, so that its texts cannot contain links or mentions.
 func (z *zoom) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
-	head := zoomHead{Text: m.Title(), Style: zoomStyle{true, color(m, "#")}}
+	head := object{"text": m.Title(), "style": object{"bold": true, "color": color(m, "#")}}
 	if m.Summary != "" {
-		head.Sub = &zoomText{m.Summary}
+		head["sub_head"] = object{"text": m.Summary}
 	}
-	section := zoomElement{Type: "section", Color: color(m, "#"), Footer: m.From}
-	add := func(e zoomElement) { section.Sections = append(section.Sections, e) }
-	add(zoomElement{Type: "message", Text: cmp.Or(m.Text, m.Title())})
+	sections := []object{{"type": "message", "text": cmp.Or(m.Text, m.Title())}}
 	if m.Hint != "" {
-		add(zoomElement{Type: "message", Text: "What to do: " + m.Hint, Style: &zoomStyle{Bold: true}})
+		sections = append(sections, object{"type": "message", "text": "What to do: " + m.Hint,
+			"style": object{"bold": true}})
 	}
-	var items []zoomItem
+	var items []object
 	for _, f := range m.Facts() {
-		items = append(items, zoomItem{Key: f.Name, Value: f.Value, Short: len(f.Value) < 40, Editable: false})
+		items = append(items, object{"key": f.Name, "value": f.Value, "short": len(f.Value) < 40, "editable": false})
 	}
 	if len(items) > 0 {
-		add(zoomElement{Type: "fields", Items: items})
+		sections = append(sections, object{"type": "fields", "items": items})
 	}
 	if m.RevisionURL != "" {
-		add(zoomElement{Type: "message", Text: "Show the commit", Link: m.RevisionURL})
+		sections = append(sections, object{"type": "message", "text": "Show the commit", "link": m.RevisionURL})
 	}
-	_, err := z.postJSON(ctx, z.to, zoomMessage{Content: zoomContent{head, []zoomElement{section}}}, "Authorization",
-		z.token)
+	section := object{"type": "section", "sidebar_color": color(m, "#"), "sections": sections}
+	section.setText("footer", m.From)
+	body := object{"is_markdown_support": false, "content": object{"head": head, "body": []object{section}}}
+	_, err := z.postJSON(ctx, z.to, body, "Authorization", z.token)
 	return err
 }

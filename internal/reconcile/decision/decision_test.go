@@ -255,3 +255,14 @@ func TestPromoted(t *testing.T) {
 		}
 	}
 }
+
+// TestDecideAllocatesNothing has gates that are asked in each pass of the objects behind them.
+func TestDecideAllocatesNothing(t *testing.T) {
+	for name, g := range map[string]Gate{"open": gate(), "closed": gate(closed), "approved": gate(onlyFor(good)),
+		"failed": gate(failed(gatingv1.OnFailureHold, bad))} {
+		object, change := Object{Kind: "Kustomization", Namespace: "apps", Name: "web"}, Change{Revision: good}
+		if n := testing.AllocsPerRun(100, func() { Decide(g, object, change, now) }); n > 0 {
+			t.Errorf("%s: %.0f allocations", name, n)
+		}
+	}
+}

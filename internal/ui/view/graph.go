@@ -5,6 +5,9 @@ import "slices"
 // MaxNodes bounds the nodes of a graph.
 const MaxNodes = 2000
 
+// maxSelected bounds the objects that are connected to an Alert which selects them. More would hide the picture.
+const maxSelected = 20
+
 // Relation is why two nodes are connected.
 type Relation string
 
@@ -81,11 +84,29 @@ func edgesOf(items []*Item) []Edge {
 		for _, w := range i.Watches {
 			edges = append(edges, Edge{From: w, To: i.ID, Relation: Notifies})
 		}
+		edges = append(edges, selected(items, i)...)
 		if i.Provider != "" {
 			edges = append(edges, Edge{From: i.ID, To: i.Provider, Relation: Notifies})
 		}
 		if i.AppliedBy != "" && i.AppliedBy != i.ID {
 			edges = append(edges, Edge{From: i.AppliedBy, To: i.ID, Relation: Applied})
+		}
+	}
+	return edges
+}
+
+// selected connects an Alert with what it selects, unless that is too much to be seen.
+func selected(items []*Item, alert *Item) []Edge {
+	var edges []Edge
+	for _, s := range alert.Selects {
+		for _, i := range items {
+			if !s.contains(i) {
+				continue
+			}
+			if len(edges) == maxSelected {
+				return nil
+			}
+			edges = append(edges, Edge{From: i.ID, To: alert.ID, Relation: Notifies})
 		}
 	}
 	return edges

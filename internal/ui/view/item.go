@@ -70,36 +70,37 @@ const (
 
 // Item is what lists, graphs and counts show of an object.
 type Item struct {
-	ID         string    `json:"id"` // Kind/namespace/name
-	Kind       string    `json:"kind"`
-	Namespace  string    `json:"namespace"`
-	Name       string    `json:"name"`
-	State      State     `json:"state"`
-	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
-	Since      time.Time `json:"since,omitzero"` // when Ready last changed
-	Revision   string    `json:"revision,omitempty"`
-	Pending    string    `json:"pending,omitempty"` // revision that waits at a gate
-	Changed    time.Time `json:"changed,omitzero"`  // when the revision was fetched, applied or released
-	Sources    []string  `json:"sources,omitempty"` // IDs
-	DependsOn  []string  `json:"dependsOn,omitempty"`
-	Gates      []string  `json:"gates,omitempty"`
-	Cluster    string    `json:"cluster,omitempty"`   // of what deploys to another one, by its credentials
-	AppliedBy  string    `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
-	Triggers   []string  `json:"triggers,omitempty"`  // IDs of what a Receiver asks to reconcile
-	Watches    []string  `json:"watches,omitempty"`   // IDs of objects that an Alert names; not those that it selects
-	Provider   string    `json:"provider,omitempty"`  // ID of the Provider of an Alert
-	Objects    int       `json:"objects,omitempty"`   // number of objects in its inventory
-	Subject    string    `json:"subject,omitempty"`   // first line of the commit message
-	Author     string    `json:"author,omitempty"`    // of the commit
-	URL        string    `json:"url,omitempty"`       // without credentials
-	Image      string    `json:"image,omitempty"`     // that an ImagePolicy selected, or those of a commit
-	Gate       *Gate     `json:"gate,omitempty"`      // only for kind Gate
-	Generation int64     `json:"generation"`
-	Attempted  string    `json:"attempted,omitempty"`  // revision of the last apply, of a Kustomization
-	Labels     []string  `json:"labels,omitempty"`     // as key=value, without those of the toolkit
-	Deleting   time.Time `json:"deleting,omitzero"`    // when its deletion was requested
-	Finalizers []string  `json:"finalizers,omitempty"` // that hold its deletion
+	ID         string      `json:"id"` // Kind/namespace/name
+	Kind       string      `json:"kind"`
+	Namespace  string      `json:"namespace"`
+	Name       string      `json:"name"`
+	State      State       `json:"state"`
+	Reason     string      `json:"reason,omitempty"`
+	Message    string      `json:"message,omitempty"`
+	Since      time.Time   `json:"since,omitzero"` // when Ready last changed
+	Revision   string      `json:"revision,omitempty"`
+	Pending    string      `json:"pending,omitempty"` // revision that waits at a gate
+	Changed    time.Time   `json:"changed,omitzero"`  // when the revision was fetched, applied or released
+	Sources    []string    `json:"sources,omitempty"` // IDs
+	DependsOn  []string    `json:"dependsOn,omitempty"`
+	Gates      []string    `json:"gates,omitempty"`
+	Cluster    string      `json:"cluster,omitempty"`   // of what deploys to another one, by its credentials
+	AppliedBy  string      `json:"appliedBy,omitempty"` // ID of the Kustomization or HelmRelease that applied it
+	Triggers   []string    `json:"triggers,omitempty"`  // IDs of what a Receiver asks to reconcile
+	Watches    []string    `json:"watches,omitempty"`   // IDs of objects that an Alert names
+	Selects    []Selection `json:"selects,omitempty"`   // what else it is about
+	Provider   string      `json:"provider,omitempty"`  // ID of the Provider of an Alert
+	Objects    int         `json:"objects,omitempty"`   // number of objects in its inventory
+	Subject    string      `json:"subject,omitempty"`   // first line of the commit message
+	Author     string      `json:"author,omitempty"`    // of the commit
+	URL        string      `json:"url,omitempty"`       // without credentials
+	Image      string      `json:"image,omitempty"`     // that an ImagePolicy selected, or those of a commit
+	Gate       *Gate       `json:"gate,omitempty"`      // only for kind Gate
+	Generation int64       `json:"generation"`
+	Attempted  string      `json:"attempted,omitempty"`  // revision of the last apply, of a Kustomization
+	Labels     []string    `json:"labels,omitempty"`     // as key=value, without those of the toolkit
+	Deleting   time.Time   `json:"deleting,omitzero"`    // when its deletion was requested
+	Finalizers []string    `json:"finalizers,omitempty"` // that hold its deletion
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
 	Risk         string    `json:"risk,omitempty"`   // of the change that waits
@@ -226,11 +227,33 @@ func (i *Item) setRelations(o reconcile.Object) {
 // setAlert records where the events of an Alert come from and go to.
 func (i *Item) setAlert(o *notificationv1.Alert) {
 	i.Provider = ID(notificationv1.ProviderKind, o.Namespace, o.Spec.ProviderRef.Name)
-	for _, s := range o.Spec.EventSources {
-		if s.Name != "*" && s.Name != "" && len(i.Watches) < maxRefs {
-			i.Watches = append(i.Watches, ID(s.Kind, cmp.Or(s.Namespace, o.Namespace), s.Name))
+	for _, s := range o.Spec.EventSources[:min(len(o.Spec.EventSources), maxRefs)] {
+		namespace := cmp.Or(s.Namespace, o.Namespace)
+		if s.Name == "*" {
+			i.Selects = append(i.Selects, Selection{Kind: s.Kind, Namespace: namespace, Labels: s.MatchLabels})
+		} else if s.Name != "" {
+			i.Watches = append(i.Watches, ID(s.Kind, namespace, s.Name))
 		}
 	}
+}
+
+// Selection is what an Alert is about without its names.
+type Selection struct {
+	Kind      string            `json:"kind"`
+	Namespace string            `json:"namespace"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+func (s Selection) contains(i *Item) bool {
+	if i.Kind != s.Kind || i.Namespace != s.Namespace {
+		return false
+	}
+	for key, value := range s.Labels {
+		if !slices.Contains(i.Labels, key+"="+value) {
+			return false
+		}
+	}
+	return true
 }
 
 // setLabels records the first labels by key, without those that say what applied the object.

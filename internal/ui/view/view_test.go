@@ -94,6 +94,25 @@ func TestGraphShowsWhatIsUpstreamAndDownstream(t *testing.T) {
 	}
 }
 
+// TestAlertsAreConnected has one that selects by kind, namespace and label, and one that selects too much to be shown.
+func TestAlertsAreConnected(t *testing.T) {
+	var items []*Item
+	for n := range maxSelected + 1 {
+		items = append(items, app(fmt.Sprintf("app-%d", n), Ready))
+	}
+	items[3].Labels = []string{"team=a"}
+	other := git("repo", Ready)
+	other.Labels = items[3].Labels
+	some, all := &Item{ID: ID("Alert", "team", "some")}, &Item{ID: ID("Alert", "team", "all")}
+	all.Selects = []Selection{{Kind: items[3].Kind, Namespace: items[3].Namespace}}
+	some.Selects = []Selection{{Kind: items[3].Kind, Namespace: items[3].Namespace,
+		Labels: map[string]string{"team": "a"}}}
+	g := NewGraph(append(items, other, some, all), "")
+	if want := []Edge{{From: items[3].ID, To: some.ID, Relation: Notifies}}; !slices.Equal(g.Edges, want) {
+		t.Errorf("the edges are %v, want %v", g.Edges, want)
+	}
+}
+
 func TestGraphIsBounded(t *testing.T) {
 	var items []*Item
 	for n := range MaxNodes + 5 {

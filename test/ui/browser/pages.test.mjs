@@ -119,6 +119,7 @@ test('the graph folds, unfolds, and shows the objects that were made', async () 
   await node('GitRepository/shop/app:').waitFor();
   await page.getByRole('button', { name: 'Unfold all' }).click();
   await node('Kustomization/shop/checkout:').waitFor();
+  await node('Gate/shop/release: closed').waitFor(); // a door in front of what it holds
   await picture.getByRole('button', { name: 'objects of Kustomization/shop/web' }).click();
   await node('Deployment/shop/web:').waitFor();
   await node('Pod/shop/web').waitFor();

@@ -8,6 +8,7 @@ export interface Shown {
   id: string;
   item?: Item;
   made?: Node;
+  gates?: Shown[]; // the doors in front of it
 }
 
 // clusterNode begins the IDs of clusters that objects deploy to.
@@ -58,16 +59,18 @@ function withObjects(data: Graph, trees: Map<string, Tree>): { nodes: Map<string
   return { nodes, edges };
 }
 
-// carries reports whether what follows by an edge is hidden with its beginning: gates and dependencies are in front of
-// objects, which come from sources and from what applied them.
+// carries reports whether what follows by an edge is hidden with its beginning: dependencies are in front of objects,
+// which come from sources and from what applied them.
 const carries = (e: Edge) => (e.relation === 'source' || e.relation === 'applied') && e.from !== e.to;
 
 // fold returns what is shown: everything that can be reached from a node without predecessors, but nothing behind a
-// folded node, and the gates in front of that. Nodes of a cycle without such a beginning are shown always.
+// folded node. Nodes of a cycle without such a beginning are shown always. Gates are doors in front of what they hold;
+// only those that hold nothing are nodes.
 export function fold(data: Graph, trees: Map<string, Tree>, folded: Set<string>): Picture {
   const { nodes, edges } = withObjects(data, trees);
   const next = new Map<string, string[]>();
-  const behind = new Map<string, string[]>(); // gates
+  const doors = new Map<string, Shown[]>(); // by what is behind them
+  const gates = new Set<string>();
   const inner = new Set<string>();
   const append = (map: Map<string, string[]>, e: Edge) => map.set(e.from, [...(map.get(e.from) ?? []), e.to]);
   for (const e of edges) {
@@ -75,7 +78,8 @@ export function fold(data: Graph, trees: Map<string, Tree>, folded: Set<string>)
       append(next, e);
       inner.add(e.to);
     } else if (e.relation === 'gate') {
-      append(behind, e);
+      gates.add(e.from);
+      doors.set(e.to, [...(doors.get(e.to) ?? []), nodes.get(e.from) ?? { id: e.from }]);
     }
   }
   const reach = (stops: Set<string>) => {
@@ -91,10 +95,9 @@ export function fold(data: Graph, trees: Map<string, Tree>, folded: Set<string>)
   };
   const all = reach(new Set());
   const shown = folded.size ? reach(folded) : all;
-  const reached = (id: string) => shown.has(id) || !all.has(id);
-  const visible = (id: string) => reached(id) && (behind.get(id)?.some(reached) ?? true);
+  const visible = (id: string) => (shown.has(id) || !all.has(id)) && !gates.has(id);
   return {
-    nodes: [...nodes.values()].filter((n) => visible(n.id)),
+    nodes: [...nodes.values()].filter((n) => visible(n.id)).map((n) => (doors.has(n.id) ? { ...n, gates: doors.get(n.id) } : n)),
     edges: edges.filter((e) => visible(e.from) && visible(e.to) && !(folded.has(e.from) && carries(e))),
     below: new Map([...next].map(([id, ids]) => [id, ids.length])),
   };

@@ -15,7 +15,7 @@ function useGraph(place: Place) {
   return useData<Data>('graph?' + query.toString(), undefined, (data, changes) => update(data, changes, query));
 }
 
-const relations = (i: Item) => JSON.stringify([i.sources, i.dependsOn, i.gates, i.appliedBy, i.watches, i.provider]);
+const relations = (i: Item) => JSON.stringify([i.sources, i.dependsOn, i.gates, i.appliedBy, i.watches, i.selects, i.provider]);
 
 // update returns the graph after changes, or undefined if it must be read again: if nodes or relations come or go.
 function update(data: Data, changes: Change[], query: URLSearchParams): Data | undefined {

@@ -34,7 +34,7 @@ function way(from: Point, to: Point, by: Point[]): Point[] {
 // place puts the nodes in layers, sources first.
 export function place(shape: Shape): Layout {
   const g = new dagre.graphlib.Graph({ multigraph: true });
-  g.setGraph({ rankdir: 'LR', nodesep: 14, ranksep: 60, marginx: 20, marginy: 20 });
+  g.setGraph({ rankdir: 'LR', nodesep: 14, ranksep: 72, marginx: 20, marginy: 20 });
   g.setDefaultEdgeLabel(() => ({}));
   for (const id of shape.nodes) {
     g.setNode(id, { ...size });

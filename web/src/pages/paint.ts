@@ -62,9 +62,17 @@ interface Bounds {
 interface Box extends Bounds {
   of: Shown;
   look: string;
-  door: boolean;
   missing: boolean;
   texts: [string, string, string];
+}
+
+// Door stands where all edges enter a box: the gates that hold it.
+export interface Door extends Bounds {
+  gates: Shown[];
+  first: Shown; // a closed one, if there is one
+  look: string;
+  open: boolean;
+  text: string;
 }
 
 interface Line extends Bounds {
@@ -75,27 +83,52 @@ interface Line extends Bounds {
 // Scene is what the picture contains, prepared so that a frame is drawn without a search or a new object.
 export interface Scene {
   boxes: Box[];
+  doors: Door[];
   lines: Line[];
+}
+
+const isOpen = (gate: Shown) => !!gate.item?.gate?.open;
+
+// doorOf returns the door in front of a box. Its edges pass between two posts, or meet a bar.
+function doorOf(box: Bounds, gates: Shown[]): Door {
+  const first = gates.find((g) => !isOpen(g)) ?? (gates[0] as Shown);
+  const middle = (box.top + box.bottom) / 2;
+  const [, , ...name] = first.id.split('/');
+  return {
+    gates,
+    first,
+    look: isOpen(first) ? 'ready' : lookOf(first),
+    open: isOpen(first),
+    text: gates.length > 1 ? `${gates.length} gates` : cut(name.join('/'), 10),
+    left: box.left - 26,
+    right: box.left - 14,
+    top: middle - 16,
+    bottom: middle + 16,
+  };
 }
 
 // prepare returns the scene of nodes at their places. Nodes that have no place yet are left out.
 export function prepare(layout: Layout, nodes: Map<string, Shown>): Scene {
   const boxes: Box[] = [];
+  const doors: Door[] = [];
   for (const b of layout.boxes) {
     const of = nodes.get(b.id);
     if (of) {
       const [kind = '', namespace = '', ...rest] = b.id.split('/');
-      boxes.push({
+      const box: Box = {
         of,
         left: b.x,
         top: b.y,
         right: b.x + size.width,
         bottom: b.y + size.height,
         look: lookOf(of),
-        door: !!of.item?.gate,
         missing: !of.item && !of.made,
         texts: [cut(`${kind} · ${stateOf(of)}`, 32), cut(rest.join('/'), 26), cut(`${namespace} ${shortRevision(of.item?.revision)}`, 32)],
-      });
+      };
+      boxes.push(box);
+      if (of.gates?.length) {
+        doors.push(doorOf(box, of.gates));
+      }
     }
   }
   const lines = layout.lines.filter((l) => l.points.length > 1).map(({ relation, points }) => {
@@ -103,7 +136,7 @@ export function prepare(layout: Layout, nodes: Map<string, Shown>): Scene {
     const ys = points.map((p) => p.y);
     return { relation, points, left: Math.min(...xs), top: Math.min(...ys), right: Math.max(...xs), bottom: Math.max(...ys) };
   });
-  return { boxes, lines };
+  return { boxes, doors, lines };
 }
 
 // seen returns the part of the picture that a view of a size shows.
@@ -115,15 +148,15 @@ export function seen(view: View, width: number, height: number): Bounds {
 
 const crosses = (a: Bounds, b: Bounds) => a.right >= b.left && a.left <= b.right && a.bottom >= b.top && a.top <= b.bottom;
 
-// visible returns the boxes in a part of the picture.
-export function visible(scene: Scene, part: Bounds): Box[] {
-  return scene.boxes.filter((b) => crosses(b, part));
+// visible returns the boxes and doors in a part of the picture.
+export function visible(scene: Scene, part: Bounds): { boxes: Box[]; doors: Door[] } {
+  return { boxes: scene.boxes.filter((b) => crosses(b, part)), doors: scene.doors.filter((d) => crosses(d, part)) };
 }
 
 // hit returns the node at a point of the view.
 export function hit(scene: Scene, view: View, x: number, y: number): Shown | undefined {
   const at = seen({ ...view, x: view.x - x, y: view.y - y }, 0, 0);
-  return scene.boxes.find((b) => crosses(b, at))?.of;
+  return scene.doors.find((d) => crosses(d, at))?.first ?? scene.boxes.find((b) => crosses(b, at))?.of;
 }
 
 // paint draws what a view shows. Its work depends on what is in sight only.
@@ -135,16 +168,20 @@ export function paint(c: CanvasRenderingContext2D, scene: Scene, theme: Theme, v
   const part = seen(view, width, height);
   const detailed = view.zoom >= readableZoom;
   paintLines(c, scene.lines.filter((l) => crosses(l, part)), theme, detailed);
-  for (const b of visible(scene, part)) {
+  const { boxes, doors } = visible(scene, part);
+  for (const b of boxes) {
     paintBox(c, b, theme, detailed);
+  }
+  for (const d of doors) {
+    paintDoor(c, d, theme, detailed);
   }
 }
 
 const dashes: Record<string, number[]> = { dependsOn: [5, 4], notifies: [2, 3] };
 
 function paintLines(c: CanvasRenderingContext2D, lines: Line[], theme: Theme, detailed: boolean) {
-  for (const relation of ['source', 'applied', 'dependsOn', 'notifies', 'gate']) {
-    const color = (relation === 'gate' ? theme.waiting : theme.edge) ?? '';
+  const color = theme.edge ?? '';
+  for (const relation of ['source', 'applied', 'dependsOn', 'notifies']) {
     const heads = new Path2D();
     c.beginPath();
     for (const l of lines) {
@@ -197,10 +234,10 @@ function paintBox(c: CanvasRenderingContext2D, b: Box, theme: Theme, detailed: b
   const look = theme[b.look] ?? theme.line ?? '';
   c.fillStyle = theme.panel ?? '';
   c.strokeStyle = b.look === 'ready' && detailed ? (theme.line ?? '') : look;
-  c.lineWidth = b.door ? 4 : detailed ? 1.5 : 6; // colours must be seen from afar, too
+  c.lineWidth = detailed ? 1.5 : 6; // colours must be seen from afar, too
   c.setLineDash(b.missing ? [4, 4] : []);
   c.beginPath();
-  if (b.door || !detailed) {
+  if (!detailed) {
     c.rect(b.left, b.top, size.width, size.height);
   } else {
     c.roundRect(b.left, b.top, size.width, size.height, 8);
@@ -221,4 +258,28 @@ function paintBox(c: CanvasRenderingContext2D, b: Box, theme: Theme, detailed: b
   c.font = `11px ${theme.font}`;
   c.fillText(b.texts[0], b.left + 30, b.top + 32);
   c.fillText(b.texts[2], b.left + 30, b.top + 45);
+}
+
+function paintDoor(c: CanvasRenderingContext2D, d: Door, theme: Theme, detailed: boolean) {
+  const look = theme[d.look] ?? theme.line ?? '';
+  const height = d.bottom - d.top;
+  c.fillStyle = look;
+  c.beginPath();
+  if (d.open) {
+    c.rect(d.left + 3, d.top, 6, height / 3);
+    c.rect(d.left + 3, d.bottom - height / 3, 6, height / 3);
+  } else {
+    c.rect(d.left, d.top, d.right - d.left, height);
+  }
+  c.fill();
+  if (detailed) {
+    c.font = `10px ${theme.font}`;
+    const width = c.measureText(d.text).width;
+    c.fillStyle = theme.panel ?? ''; // edges of others pass here
+    c.fillRect(d.right + 7 - width, d.bottom + 2, width + 1, 11);
+    c.fillStyle = theme.quiet ?? '';
+    c.textAlign = 'right';
+    c.fillText(d.text, d.right + 8, d.bottom + 11);
+    c.textAlign = 'left';
+  }
 }

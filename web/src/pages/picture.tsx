@@ -1,4 +1,5 @@
 import { X } from 'lucide-preact';
+import { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { states, Tree } from '../api';
 import { base } from '../base';
@@ -10,7 +11,7 @@ import { themeChanged } from '../theme';
 import { clusterNode, Picture as Content, Shown, size } from './fold';
 import type { Layout } from './layout';
 import LayoutWorker from './layout.worker?worker';
-import { hit, paint, prepare, readableZoom, readTheme, Scene, seen, Theme, titleOf, View, visible } from './paint';
+import { Door, hit, paint, prepare, readableZoom, readTheme, Scene, seen, Theme, titleOf, View, visible } from './paint';
 
 const settleDelay = 150; // milliseconds without a move until what is in sight can be focused
 const maxTargets = 300; // nodes that can be focused at a time; the table has all
@@ -253,7 +254,7 @@ function Canvas(props: CanvasProps) {
 function Legend() {
   return (
     <span class="legend quiet">
-      <i class="edge" /> comes from <i class="edge dashed" /> depends on <i class="edge dotted" /> notifies <i class="edge guards" /> gate
+      <i class="edge" /> comes from <i class="edge dashed" /> depends on <i class="edge dotted" /> notifies <i class="door" /> gate, closed <i class="door open" /> open
       {states.map((s) => (
         <>
           <span class={`dot ${s}`} aria-hidden="true" /> {s}
@@ -344,8 +345,8 @@ function Minimap({ layout, rest, width, height, onMove }: MinimapProps) {
 // Targets are what can be focused and read aloud of the nodes in sight. Their looks are drawn by the canvas below.
 function Targets(props: CanvasProps & { rest: View; width: number; height: number }) {
   const { scene, rest, of, trees, folded } = props;
-  const boxes = visible(scene, seen(rest, props.width, props.height));
-  if (boxes.length > maxTargets) {
+  const { boxes, doors } = visible(scene, seen(rest, props.width, props.height));
+  if (boxes.length + doors.length > maxTargets) {
     return null;
   }
   const detailed = rest.zoom >= readableZoom;
@@ -374,7 +375,39 @@ function Targets(props: CanvasProps & { rest: View; width: number; height: numbe
           )}
         </g>
       ))}
+      {doors.map((d) => (
+        <g key={`door of ${d.left} ${d.top}`} transform={`translate(${d.left} ${d.top})`}>
+          <DoorTarget of={d} />
+        </g>
+      ))}
     </svg>
+  );
+}
+
+// DoorTarget leads to the gate, to the first closed one if there are more.
+function DoorTarget({ of }: { of: Door }) {
+  return (
+    <g class="node">
+      <PageOf id={of.first.id}>
+        <title>{of.gates.map(titleOf).join('\n')}</title>
+        <rect width={of.right - of.left} height={of.bottom - of.top} />
+      </PageOf>
+    </g>
+  );
+}
+
+// PageOf links to the page of an object.
+function PageOf({ id, children }: { id: string; children: ComponentChildren }) {
+  return (
+    <a
+      href={base.pages + objectPath(id)}
+      onClick={(e) => {
+        e.preventDefault();
+        go(objectPath(id));
+      }}
+    >
+      {children}
+    </a>
   );
 }
 
@@ -385,23 +418,7 @@ function Target({ of }: { of: Shown }) {
       <rect width={size.width} height={size.height} />
     </>
   );
-  return (
-    <g class="node">
-      {of.made ? (
-        area // it has no page of its own
-      ) : (
-        <a
-          href={base.pages + objectPath(of.id)}
-          onClick={(e) => {
-            e.preventDefault();
-            go(objectPath(of.id));
-          }}
-        >
-          {area}
-        </a>
-      )}
-    </g>
-  );
+  return <g class="node">{of.made ? area /* it has no page of its own */ : <PageOf id={of.id}>{area}</PageOf>}</g>;
 }
 
 // Toggle is a button on the right edge of a box.
