@@ -76,7 +76,8 @@ func TestOpenGateHoldsWhatFailed(t *testing.T) {
 	monday := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	g := fridays()
 	g.Spec.OnFailure = gatingv1.OnFailureRevert
-	g.Status.Failures = []gatingv1.FailedChange{{Revision: "main@sha1:bad", Message: "it crashed"}}
+	g.Status.Failures = []gatingv1.FailedChange{{Revision: "main@sha1:bad", Message: "it crashed",
+		Since: meta.Time{Time: monday.Add(-time.Hour)}, ResolvedAt: &meta.Time{Time: monday}}}
 	ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}}
 	ks.Spec.Gates = []meta.GateReference{{Name: "release"}}
 	for revision, held := range map[string]string{"main@sha1:good": "",
