@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,29 +98,6 @@ func (b *buildResourceSet) fromFile(key types.NamespacedName) (*controlplanev1.R
 	if b.file == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(b.file)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := manifest.Decode(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.file, err)
-	}
-	for _, o := range objects {
-		if o.GroupVersionKind().GroupKind() != resourceset.GroupKind || o.GetName() != key.Name ||
-			cmp.Or(o.GetNamespace(), key.Namespace) != key.Namespace {
-			continue
-		}
-		o.SetNamespace(key.Namespace)
-		text, err := o.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		obj := &controlplanev1.ResourceSet{}
-		if err := json.Unmarshal(text, obj); err != nil { // its error names the invalid field
-			return nil, fmt.Errorf("ResourceSet '%s' cannot be decoded: %w", key, err)
-		}
-		return obj, nil
-	}
-	return nil, fmt.Errorf("%s does not declare ResourceSet '%s'", b.file, key)
+	obj := &controlplanev1.ResourceSet{}
+	return obj, manifest.Find(b.file, resourceset.GroupKind, key, obj)
 }

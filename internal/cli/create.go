@@ -37,45 +37,25 @@ type objectFlags interface {
 	build(ctx context.Context, c *creation) (reconcile.Object, error)
 }
 
-// newObjectFlags returns the flags for a kind, or nil if `sluice create` does not support it.
-func newObjectFlags(kindName string) objectFlags {
-	switch kindName {
-	case sourcev1.GitRepositoryKind:
-		return &createGit{}
-	case sourcev1.OCIRepositoryKind:
-		return &createOCI{}
-	case sourcev1.HelmRepositoryKind:
-		return &createHelm{}
-	case sourcev1.HelmChartKind:
-		return &createChart{}
-	case sourcev1.BucketKind:
-		return &createBucket{}
-	case kustomizev1.KustomizationKind:
-		return &createKustomization{}
-	case helmv2.HelmReleaseKind:
-		return &createHelmRelease{}
-	case notificationv1.ReceiverKind:
-		return &createReceiver{}
-	case notificationv1.ProviderKind:
-		return &createProvider{}
-	case notificationv1.AlertKind:
-		return &createAlert{}
-	case imagev1.ImageRepositoryKind:
-		return &createImageRepository{}
-	case imagev1.ImagePolicyKind:
-		return &createImagePolicy{}
-	case imagev1.ImageUpdateAutomationKind:
-		return &createImageUpdate{}
-	case controlplanev1.ResourceSetKind:
-		return &createResourceSet{}
-	case controlplanev1.ResourceSetInputProviderKind:
-		return &createInputProvider{}
-	case inputsv1.ClusterInputProviderKind:
-		return &createClusterInputs{}
-	case gatingv1.GateKind:
-		return &createGate{}
-	}
-	return nil
+// objectKinds make the flags of the kinds that `sluice create` supports.
+var objectKinds = map[string]func() objectFlags{
+	sourcev1.GitRepositoryKind:                  func() objectFlags { return &createGit{} },
+	sourcev1.OCIRepositoryKind:                  func() objectFlags { return &createOCI{} },
+	sourcev1.HelmRepositoryKind:                 func() objectFlags { return &createHelm{} },
+	sourcev1.HelmChartKind:                      func() objectFlags { return &createChart{} },
+	sourcev1.BucketKind:                         func() objectFlags { return &createBucket{} },
+	kustomizev1.KustomizationKind:               func() objectFlags { return &createKustomization{} },
+	helmv2.HelmReleaseKind:                      func() objectFlags { return &createHelmRelease{} },
+	notificationv1.ReceiverKind:                 func() objectFlags { return &createReceiver{} },
+	notificationv1.ProviderKind:                 func() objectFlags { return &createProvider{} },
+	notificationv1.AlertKind:                    func() objectFlags { return &createAlert{} },
+	imagev1.ImageRepositoryKind:                 func() objectFlags { return &createImageRepository{} },
+	imagev1.ImagePolicyKind:                     func() objectFlags { return &createImagePolicy{} },
+	imagev1.ImageUpdateAutomationKind:           func() objectFlags { return &createImageUpdate{} },
+	controlplanev1.ResourceSetKind:              func() objectFlags { return &createResourceSet{} },
+	controlplanev1.ResourceSetInputProviderKind: func() objectFlags { return &createInputProvider{} },
+	inputsv1.ClusterInputProviderKind:           func() objectFlags { return &createClusterInputs{} },
+	gatingv1.GateKind:                           func() objectFlags { return &createGate{} },
 }
 
 // createOptions are the flags of all create commands.
@@ -111,11 +91,11 @@ func newCreateCommand(e *env) *cobra.Command {
     --username me --password -`)
 	o.bind(c.PersistentFlags())
 	e.addPerKind(c, func(k *kind.Kind) *cobra.Command {
-		flags := newObjectFlags(k.Name())
-		if flags == nil {
+		newFlags, isSupported := objectKinds[k.Name()]
+		if !isSupported {
 			return nil
 		}
-		return newCreateKindCommand(e, k, flags, &o)
+		return newCreateKindCommand(e, k, newFlags(), &o)
 	})
 	c.AddCommand(newCreateSecretCommand(e, &o), newCreateTenantCommand(e, &o))
 	return c
@@ -217,6 +197,31 @@ func localRef(name string) *meta.LocalObjectReference {
 	}
 	return &meta.LocalObjectReference{Name: name}
 }
+
+// refVar adds a flag with the name of an object that a field refers to.
+func refVar(f *pflag.FlagSet, ref **meta.LocalObjectReference, name, usage string) {
+	f.Var(refValue{ref}, name, usage)
+}
+
+// refValue is a flag that sets a reference.
+type refValue struct{ ref **meta.LocalObjectReference }
+
+// String implements [pflag.Value].
+func (v refValue) String() string {
+	if v.ref == nil || *v.ref == nil {
+		return ""
+	}
+	return (*v.ref).Name
+}
+
+// Set implements [pflag.Value].
+func (v refValue) Set(name string) error {
+	*v.ref = localRef(name)
+	return nil
+}
+
+// Type implements [pflag.Value].
+func (refValue) Type() string { return "string" }
 
 // optionalDuration returns a duration of the API, or nil for 0.
 func optionalDuration(d time.Duration) *meta.Duration {

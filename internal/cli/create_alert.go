@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -15,67 +14,59 @@ import (
 
 // createAlert holds the flags of `create alert`.
 type createAlert struct {
-	provider, severity string
-	sources            []string
-	metadata           map[string]string
+	spec    notificationv1.AlertSpec
+	sources []string
 }
 
 func (a *createAlert) bind(f *pflag.FlagSet) string {
-	f.StringVar(&a.provider, "provider-ref", "", "Provider that sends the events")
-	f.StringVar(&a.severity, "event-severity", notificationv1.InfoSeverity,
+	f.StringVar(&a.spec.ProviderRef.Name, "provider-ref", "", "Provider that sends the events")
+	f.StringVar(&a.spec.EventSeverity, "event-severity", notificationv1.InfoSeverity,
 		"minimum severity: info for all events, error for failures only")
 	f.StringSliceVar(&a.sources, "event-source", nil,
 		"objects whose events are sent, as KIND/NAME[.NAMESPACE]; '*' is any name; can be repeated")
-	f.StringToStringVar(&a.metadata, "event-metadata", nil,
+	f.StringToStringVar(&a.spec.EventMetadata, "event-metadata", nil,
 		"metadata to add to events, such as summary=production,cluster=eu")
 	return "--provider-ref slack --event-severity error --event-source 'Kustomization/*' --event-source " +
 		"'GitRepository/*'"
 }
 
 func (a *createAlert) build(context.Context, *creation) (reconcile.Object, error) {
-	if err := errors.Join(require("provider-ref", a.provider), require("event-source", strings.Join(a.sources, "")),
-		oneOf("event-severity", a.severity, notificationv1.InfoSeverity,
+	if err := errors.Join(require("provider-ref", a.spec.ProviderRef.Name),
+		require("event-source", strings.Join(a.sources, "")),
+		oneOf("event-severity", a.spec.EventSeverity, notificationv1.InfoSeverity,
 			notificationv1.ErrorSeverity)); err != nil {
 		return nil, err
-	}
-	spec := notificationv1.AlertSpec{
-		ProviderRef: meta.LocalObjectReference{Name: a.provider}, EventSeverity: a.severity, EventMetadata: a.metadata,
 	}
 	for _, text := range a.sources {
 		kindName, name, namespace, err := parseObjects("event-source", text)
 		if err != nil {
 			return nil, err
 		}
-		spec.EventSources = append(spec.EventSources,
+		a.spec.EventSources = append(a.spec.EventSources,
 			notificationv1.EventSource{Kind: kindName, Name: name, Namespace: namespace})
 	}
-	return &notificationv1.Alert{Spec: spec}, nil
+	return &notificationv1.Alert{Spec: a.spec}, nil
 }
 
 // createProvider holds the flags of `create alert-provider`.
-type createProvider struct {
-	providerType, address, channel, username, secret string
-}
+type createProvider struct{ spec notificationv1.ProviderSpec }
 
 func (p *createProvider) bind(f *pflag.FlagSet) string {
-	f.StringVar(&p.providerType, "type", "", "type of the service, such as slack, msteams, generic or github")
-	f.StringVar(&p.address, "address", "", "URL of the service; store a secret URL under the key address of the "+
+	f.StringVar(&p.spec.Type, "type", "", "type of the service, such as slack, msteams, generic or github")
+	f.StringVar(&p.spec.Address, "address", "", "URL of the service; store a secret URL under the key address of the "+
 		"Secret instead")
-	f.StringVar(&p.channel, "channel", "", "channel to send to, if the type has channels")
-	f.StringVar(&p.username, "username", "", "name of the sender, if the type supports it")
-	f.StringVar(&p.secret, "secret-ref", "", "Secret with the token, the address or the credentials")
+	f.StringVar(&p.spec.Channel, "channel", "", "channel to send to, if the type has channels")
+	f.StringVar(&p.spec.Username, "username", "", "name of the sender, if the type supports it")
+	refVar(f, &p.spec.SecretRef, "secret-ref", "Secret with the token, the address or the credentials")
 	return "--type slack --channel ops --address https://slack.com/api/chat.postMessage --secret-ref slack"
 }
 
 func (p *createProvider) build(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := require("type", p.providerType); err != nil {
+	if err := require("type", p.spec.Type); err != nil {
 		return nil, err
 	}
-	return &notificationv1.Provider{Spec: notificationv1.ProviderSpec{
-		Type: p.providerType, Address: p.address, Channel: p.channel, Username: p.username,
-		SecretRef: localRef(p.secret),
-		Interval:  optionalDuration(c.interval.Duration),
-	}}, nil
+	p.spec.Interval = optionalDuration(c.interval.Duration)
+	return &notificationv1.Provider{Spec: p.spec}, nil
 }
 
 // createReceiver holds the flags of `create receiver`.

@@ -39,7 +39,7 @@ func setReady(t *testing.T, namespace string) {
 		watching.Wait()
 	})
 	for _, k := range kind.All() {
-		if newObjectFlags(k.Name()) == nil {
+		if objectKinds[k.Name()] == nil {
 			continue
 		}
 		watching.Go(func() {

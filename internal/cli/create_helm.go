@@ -80,23 +80,24 @@ func (h *createHelm) build(_ context.Context, c *creation) (reconcile.Object, er
 
 // createChart holds the flags of `create source chart`.
 type createChart struct {
-	source, chart, version, strategy string
-	verify                           verifyFlags
+	spec   sourcev1.HelmChartSpec
+	source string
+	verify verifyFlags
 }
 
 func (h *createChart) bind(f *pflag.FlagSet) string {
 	f.StringVar(&h.source, "source", "", "source of the chart, as KIND/NAME: HelmRepository, GitRepository or Bucket")
-	f.StringVar(&h.chart, "chart", "", "name of the chart, or its path in a GitRepository or Bucket")
-	f.StringVar(&h.version, "chart-version", "",
+	f.StringVar(&h.spec.Chart, "chart", "", "name of the chart, or its path in a GitRepository or Bucket")
+	f.StringVar(&h.spec.Version, "chart-version", "",
 		"range of versions to follow in a HelmRepository; the highest one is used")
-	f.StringVar(&h.strategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion,
+	f.StringVar(&h.spec.ReconcileStrategy, "reconcile-strategy", sourcev1.ReconcileStrategyChartVersion,
 		"what a new artifact is made for: ChartVersion or Revision")
 	h.verify.bind(f)
 	return "--source HelmRepository/charts --chart app --chart-version 1.x"
 }
 
 func (h *createChart) build(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := require("chart", h.chart); err != nil {
+	if err := require("chart", h.spec.Chart); err != nil {
 		return nil, err
 	}
 	kind, name, ok := strings.Cut(h.source, "/")
@@ -107,16 +108,12 @@ func (h *createChart) build(_ context.Context, c *creation) (reconcile.Object, e
 		sourcev1.BucketKind); err != nil {
 		return nil, err
 	}
-	if err := oneOf("reconcile-strategy", h.strategy, sourcev1.ReconcileStrategyChartVersion,
+	if err := oneOf("reconcile-strategy", h.spec.ReconcileStrategy, sourcev1.ReconcileStrategyChartVersion,
 		sourcev1.ReconcileStrategyRevision); err != nil {
 		return nil, err
 	}
-	verification, err := h.verify.verification()
-	if err != nil {
-		return nil, err
-	}
-	return &sourcev1.HelmChart{Spec: sourcev1.HelmChartSpec{
-		Chart: h.chart, Version: h.version, Interval: c.interval, ReconcileStrategy: h.strategy,
-		SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: kind, Name: name}, Verify: verification,
-	}}, nil
+	var err error
+	h.spec.Interval, h.spec.SourceRef = c.interval, sourcev1.LocalHelmChartSourceReference{Kind: kind, Name: name}
+	h.spec.Verify, err = h.verify.verification()
+	return &sourcev1.HelmChart{Spec: h.spec}, err
 }

@@ -19,48 +19,40 @@ import (
 
 // createImageRepository holds the flags of `create image repository`.
 type createImageRepository struct {
-	image, provider           string
-	secretRef, certRef, proxy string
-	serviceAccount            string
-	scanTimeout               time.Duration
-	exclude                   []string
-	insecure                  bool
+	spec        imagev1.ImageRepositorySpec
+	scanTimeout time.Duration
 }
 
 func (r *createImageRepository) bind(f *pflag.FlagSet) string {
-	f.StringVar(&r.image, "image", "", "image without a tag, such as ghcr.io/org/app")
-	f.StringVar(&r.secretRef, "secret-ref", "", "Secret with the credentials of the registry")
-	f.StringVar(&r.certRef, "cert-ref", "", "Secret with the CA certificate of the registry, or with a client "+
+	f.StringVar(&r.spec.Image, "image", "", "image without a tag, such as ghcr.io/org/app")
+	refVar(f, &r.spec.SecretRef, "secret-ref", "Secret with the credentials of the registry")
+	refVar(f, &r.spec.CertSecretRef, "cert-ref", "Secret with the CA certificate of the registry, or with a client "+
 		"certificate")
-	f.StringVar(&r.proxy, "proxy-secret-ref", "", "Secret with the address of a proxy")
-	f.StringVar(&r.serviceAccount, "service-account", "", "service account whose pull secrets or identity are used")
-	f.StringVar(&r.provider, "provider", "", "identity to log in with: generic, aws, azure or gcp")
+	refVar(f, &r.spec.ProxySecretRef, "proxy-secret-ref", "Secret with the address of a proxy")
+	f.StringVar(&r.spec.ServiceAccountName, "service-account", "",
+		"service account whose pull secrets or identity are used")
+	f.StringVar(&r.spec.Provider, "provider", "", "identity to log in with: generic, aws, azure or gcp")
 	f.DurationVar(&r.scanTimeout, "scan-timeout", 0, "timeout of a scan (default: 1m)")
-	f.StringSliceVar(&r.exclude, "exclusion-list", nil,
+	f.StringSliceVar(&r.spec.ExclusionList, "exclusion-list", nil,
 		"regular expressions of tags to ignore (default: those of cosign signatures)")
-	f.BoolVar(&r.insecure, "insecure", false, "use HTTP instead of HTTPS")
+	f.BoolVar(&r.spec.Insecure, "insecure", false, "use HTTP instead of HTTPS")
 	return "--image ghcr.io/org/app"
 }
 
 func (r *createImageRepository) build(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := require("image", r.image); err != nil {
+	if err := require("image", r.spec.Image); err != nil {
 		return nil, err
 	}
-	if ref := edit.ParseRef(r.image); ref.Tag != "" || ref.Digest != "" || !ref.Valid() {
+	if ref := edit.ParseRef(r.spec.Image); ref.Tag != "" || ref.Digest != "" || !ref.Valid() {
 		return nil, usagef("invalid --image %q: use a name without scheme, tag and digest, such as ghcr.io/org/app",
-			r.image)
+			r.spec.Image)
 	}
-	if err := optionalOneOf("provider", r.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
-		sourcev1.ProviderAzure,
-		sourcev1.ProviderGCP); err != nil {
+	if err := optionalOneOf("provider", r.spec.Provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS,
+		sourcev1.ProviderAzure, sourcev1.ProviderGCP); err != nil {
 		return nil, err
 	}
-	return &imagev1.ImageRepository{Spec: imagev1.ImageRepositorySpec{
-		Image: r.image, Interval: c.interval, Timeout: optionalDuration(r.scanTimeout), Provider: r.provider,
-		ServiceAccountName: r.serviceAccount,
-		SecretRef:          localRef(r.secretRef), CertSecretRef: localRef(r.certRef),
-		ProxySecretRef: localRef(r.proxy), ExclusionList: r.exclude, Insecure: r.insecure,
-	}}, nil
+	r.spec.Interval, r.spec.Timeout = c.interval, optionalDuration(r.scanTimeout)
+	return &imagev1.ImageRepository{Spec: r.spec}, nil
 }
 
 var ascOrDesc = []string{imagev1.OrderAscending, imagev1.OrderDescending}

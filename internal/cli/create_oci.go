@@ -12,42 +12,41 @@ import (
 
 // createOCI holds the flags of `create source oci`.
 type createOCI struct {
-	url, provider, layer   string
-	ref                    sourcev1.OCIRepositoryRef
-	secretRef, cert, proxy string
-	serviceAccount         string
-	ignore                 []string
-	insecure               bool
-	verify                 verifyFlags
+	spec   sourcev1.OCIRepositorySpec
+	ref    sourcev1.OCIRepositoryRef
+	layer  string
+	ignore []string
+	verify verifyFlags
 }
 
 func (o *createOCI) bind(f *pflag.FlagSet) string {
-	f.StringVar(&o.url, "url", "", "URL of the repository, as oci://HOST/PATH")
+	f.StringVar(&o.spec.URL, "url", "", "URL of the repository, as oci://HOST/PATH")
 	f.StringVar(&o.ref.Tag, "tag", "", "tag to follow (default: latest)")
 	f.StringVar(&o.ref.SemVer, "tag-semver", "", "range of tags to follow; the highest one is used")
 	f.StringVar(&o.ref.Digest, "digest", "", "digest to pin, as sha256:HEX")
 	f.StringVar(&o.layer, "layer-selector", "",
 		"media type of the layer to use; append :copy to keep the layer without extracting it")
-	f.StringVar(&o.provider, "provider", sourcev1.ProviderGeneric,
+	f.StringVar(&o.spec.Provider, "provider", sourcev1.ProviderGeneric,
 		"identity to log in with: generic, aws, azure or gcp")
-	f.StringVar(&o.secretRef, "secret-ref", "", "Secret with the credentials; see sluice create secret oci")
-	f.StringVar(&o.serviceAccount, "service-account", "", "service account whose pull secrets or identity are used")
-	f.StringVar(&o.cert, "cert-ref", "", "Secret with certificates; see sluice create secret tls")
-	f.StringVar(&o.proxy, "proxy-secret-ref", "", "Secret with the address of a proxy")
+	refVar(f, &o.spec.SecretRef, "secret-ref", "Secret with the credentials; see sluice create secret oci")
+	f.StringVar(&o.spec.ServiceAccountName, "service-account", "",
+		"service account whose pull secrets or identity are used")
+	refVar(f, &o.spec.CertSecretRef, "cert-ref", "Secret with certificates; see sluice create secret tls")
+	refVar(f, &o.spec.ProxySecretRef, "proxy-secret-ref", "Secret with the address of a proxy")
 	f.StringSliceVar(&o.ignore, "ignore-paths", nil, "paths to exclude, in .gitignore syntax")
-	f.BoolVar(&o.insecure, "insecure", false, "use HTTP instead of HTTPS")
+	f.BoolVar(&o.spec.Insecure, "insecure", false, "use HTTP instead of HTTPS")
 	o.verify.bind(f)
 	return "--url oci://registry.example.com/org/app --tag latest"
 }
 
 func (o *createOCI) build(_ context.Context, c *creation) (reconcile.Object, error) {
-	if err := require("url", o.url); err != nil {
+	if err := require("url", o.spec.URL); err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(o.url, "oci://") {
+	if !strings.HasPrefix(o.spec.URL, "oci://") {
 		return nil, usagef("invalid --url: use oci://HOST/PATH")
 	}
-	if err := oneOf("provider", o.provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
+	if err := oneOf("provider", o.spec.Provider, sourcev1.ProviderGeneric, sourcev1.ProviderAWS, sourcev1.ProviderAzure,
 		sourcev1.ProviderGCP); err != nil {
 		return nil, err
 	}
@@ -56,16 +55,11 @@ func (o *createOCI) build(_ context.Context, c *creation) (reconcile.Object, err
 	if err := optionalOneOf("layer-selector", layer.Operation, sourcev1.LayerExtract, sourcev1.LayerCopy); err != nil {
 		return nil, err
 	}
-	verification, err := o.verify.verification()
-	if err != nil {
-		return nil, err
-	}
-	return &sourcev1.OCIRepository{Spec: sourcev1.OCIRepositorySpec{
-		URL: o.url, Interval: c.interval, Reference: optional(o.ref), LayerSelector: optional(layer),
-		Provider: o.provider, ServiceAccountName: o.serviceAccount,
-		SecretRef: localRef(o.secretRef), CertSecretRef: localRef(o.cert), ProxySecretRef: localRef(o.proxy),
-		Ignore: ignoreRules(o.ignore), Insecure: o.insecure, Verify: verification,
-	}}, nil
+	var err error
+	o.spec.Interval, o.spec.Reference, o.spec.LayerSelector = c.interval, optional(o.ref), optional(layer)
+	o.spec.Ignore = ignoreRules(o.ignore)
+	o.spec.Verify, err = o.verify.verification()
+	return &sourcev1.OCIRepository{Spec: o.spec}, err
 }
 
 // verifyFlags say who must have signed an artifact.

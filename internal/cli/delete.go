@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/model/lineage"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // deletionInterval is how often objects that an object made are looked up until they are gone.
@@ -125,6 +126,6 @@ func (d deleter) awaitMade(ctx context.Context, c client.Client, made []apply.Re
 	}
 	slices.Sort(names)
 	const most = 5
-	return fmt.Errorf("%s is deleted, but %s that it made is not gone after %s: %s", what, countObjects(len(names)),
-		d.Timeout, strings.Join(names[:min(len(names), most)], "; "))
+	return fmt.Errorf("%s is deleted, but %s that it made is not gone after %s: %s", what,
+		excerpt.Count(len(names), "object"), d.Timeout, strings.Join(names[:min(len(names), most)], "; "))
 }

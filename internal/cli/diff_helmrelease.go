@@ -65,13 +65,9 @@ func (d *diffHelmRelease) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	planned, err := target.Diff(ctx, req)
-	if err != nil {
-		return fmt.Errorf("HelmRelease '%s': %w", key, err)
-	}
 	printer := changePrinter{env: d.env}
-	for _, p := range planned {
-		printer.print(p)
+	if err := printer.compare(ctx, target, req); err != nil {
+		return fmt.Errorf("HelmRelease '%s': %w", key, err)
 	}
 	return printer.summarize()
 }

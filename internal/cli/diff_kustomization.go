@@ -108,12 +108,8 @@ func (c *comparison) compare(ctx context.Context, built *localbuild.Result) erro
 	if err := c.warnOf(built, c.StrictFields); err != nil {
 		return fmt.Errorf("Kustomization '%s': %w", key, err)
 	}
-	planned, err := c.target.Diff(ctx, req)
-	if err != nil {
+	if err := c.printer.compare(ctx, c.target, req); err != nil {
 		return fmt.Errorf("Kustomization '%s': %w", key, err)
-	}
-	for _, p := range planned {
-		c.printer.print(p)
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // changePrinter prints the changes that a comparison found, and counts them.
@@ -17,18 +19,22 @@ type changePrinter struct {
 // summarize returns the result of the comparison.
 func (c *changePrinter) summarize() error {
 	if c.changes > 0 {
-		return differencef("%s would change", countObjects(c.changes))
+		return differencef("%s would change", excerpt.Count(c.changes, "object"))
 	}
 	c.Done("no changes")
 	return nil
 }
 
-// countObjects returns a number of objects in words that agree.
-func countObjects(n int) string {
-	if n == 1 {
-		return "1 object"
+// compare prints what an apply would change.
+func (c *changePrinter) compare(ctx context.Context, target *apply.Cluster, req apply.Request) error {
+	planned, err := target.Diff(ctx, req)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("%d objects", n)
+	for _, p := range planned {
+		c.print(p)
+	}
+	return nil
 }
 
 // print prints how an object would change, if it would.

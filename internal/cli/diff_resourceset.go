@@ -54,13 +54,9 @@ func (d *diffResourceSet) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	planned, err := target.Diff(ctx, req)
-	if err != nil {
-		return fmt.Errorf("ResourceSet '%s': %w", d.key(name), err)
-	}
 	printer := changePrinter{env: d.env}
-	for _, p := range planned {
-		printer.print(p)
+	if err := printer.compare(ctx, target, req); err != nil {
+		return fmt.Errorf("ResourceSet '%s': %w", d.key(name), err)
 	}
 	return printer.summarize()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/config"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/migrate"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // migrateCommand is `sluice migrate`.
@@ -85,7 +86,7 @@ func (o *migrateCommand) stored(ctx context.Context) error {
 		if o.dryRun {
 			verb = "would be stored"
 		}
-		o.Done("%s: %s %s as %s (before: %s)", r.Name, countObjects(r.Objects), verb, r.Version,
+		o.Done("%s: %s %s as %s (before: %s)", r.Name, excerpt.Count(r.Objects, "object"), verb, r.Version,
 			strings.Join(r.Before, ", "))
 	}
 	if err != nil {
@@ -125,22 +126,15 @@ func (o *migrateCommand) files() error {
 		o.Done("all manifests in %s have the newest versions", o.path)
 		return nil
 	case o.dryRun:
-		o.Step("%s would change", countManifests(len(found)))
+		o.Step("%s would change", excerpt.Count(len(found), "manifest"))
 		return nil
-	case !o.yes && !o.Confirm(fmt.Sprintf("Change %s?", countManifests(len(found)))):
+	case !o.yes && !o.Confirm(fmt.Sprintf("Change %s?", excerpt.Count(len(found), "manifest"))):
 		return errors.New("cancelled: nothing was changed. Use --yes to skip the question")
 	}
 	options.DryRun = false
 	if found, err = migrate.Files(options); err != nil {
 		return err
 	}
-	o.Done("%s changed", countManifests(len(found)))
+	o.Done("%s changed", excerpt.Count(len(found), "manifest"))
 	return nil
-}
-
-func countManifests(n int) string {
-	if n == 1 {
-		return "1 manifest"
-	}
-	return fmt.Sprintf("%d manifests", n)
 }

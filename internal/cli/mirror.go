@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // gibibyte is the unit of --max-size.
@@ -191,26 +192,14 @@ func (m *mirrorCommand) copy(ctx context.Context, items []mirror.Item) error {
 	if err != nil {
 		return err
 	}
-	var failures []error
-	copied := 0
-	for _, item := range items {
+	return copyEach(ctx, m, items, func(item mirror.Item) (*mirror.Copied, error) {
 		if item.Kind == mirror.Tags {
 			m.Step("%s is the image of an ImageRepository: its tags are not copied", item.Name())
-			continue
+			return nil, nil
 		}
 		m.Live("copying %s", item.Name())
-		result, err := c.Copy(ctx, item)
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("interrupted after %s. Repeat the command to continue", counted(copied, "item"))
-		}
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		copied++
-		m.reportCopied(result)
-	}
-	return m.finish(copied, failures, complete)
+		return c.Copy(ctx, item)
+	}, complete)
 }
 
 // restore copies all names of an archive.
@@ -234,22 +223,41 @@ func (m *mirrorCommand) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return copyEach(ctx, m, archive.Names, func(n mirror.Named) (*mirror.Copied, error) {
+		m.Live("copying %s", n.Repository)
+		return c.Restore(ctx, archive, n)
+	}, complete)
+}
+
+// copyEach copies what is listed, goes on after failures, and completes the mirror if there are none. What copyOne
+// leaves out has no result.
+func copyEach[T any](ctx context.Context, m *mirrorCommand, all []T, copyOne func(T) (*mirror.Copied, error),
+	complete func() error) error {
 	var failures []error
 	copied := 0
-	for _, n := range archive.Names {
-		m.Live("copying %s", n.Repository)
-		result, err := c.Restore(ctx, archive, n)
+	for _, one := range all {
+		result, err := copyOne(one)
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("interrupted after %s. Repeat the command to continue", counted(copied, "item"))
+			return fmt.Errorf("interrupted after %s. Repeat the command to continue", excerpt.Count(copied, "item"))
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			failures = append(failures, err)
-			continue
+		case result != nil:
+			copied++
+			m.reportCopied(result)
 		}
-		copied++
-		m.reportCopied(result)
 	}
-	return m.finish(copied, failures, complete)
+	if len(failures) > 0 {
+		failures = append(failures, fmt.Errorf("%s copied, %d failed. Correct the cause and repeat the command",
+			excerpt.Count(copied, "item"), len(failures)))
+		return errors.Join(failures...)
+	}
+	if err := complete(); err != nil {
+		return err
+	}
+	m.Done("%s in %s", excerpt.Count(copied, "item"), m.to)
+	return nil
 }
 
 func (m *mirrorCommand) reportCopied(r *mirror.Copied) {
@@ -259,29 +267,7 @@ func (m *mirrorCommand) reportCopied(r *mirror.Copied) {
 	}
 	more := ""
 	if r.Companions > 0 {
-		more = ", with " + counted(r.Companions, "manifest") + " that refer to it"
+		more = ", with " + excerpt.Count(r.Companions, "manifest") + " that refer to it"
 	}
 	m.Done("copied %s: %d bytes%s", r.Name, r.Bytes, more)
-}
-
-// finish completes the mirror if nothing failed.
-func (m *mirrorCommand) finish(copied int, failures []error, complete func() error) error {
-	if len(failures) > 0 {
-		failures = append(failures, fmt.Errorf("%s copied, %d failed. Correct the cause and repeat the command",
-			counted(copied, "item"), len(failures)))
-		return errors.Join(failures...)
-	}
-	if err := complete(); err != nil {
-		return err
-	}
-	m.Done("%s in %s", counted(copied, "item"), m.to)
-	return nil
-}
-
-// counted returns a number with a noun in the right form.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

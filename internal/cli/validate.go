@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/offline/validate"
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/sarif"
 )
 
@@ -108,9 +109,9 @@ func (v *validateCommand) run(ctx context.Context, dir string) error {
 			"--definitions", strings.Join(result.Unknown, ", "))
 	}
 	if n := len(result.Problems); n > 0 {
-		return fmt.Errorf("%s in %s", counted(n, "problem"), dir)
+		return fmt.Errorf("%s in %s", excerpt.Count(n, "problem"), dir)
 	}
-	v.Done("%s valid", counted(result.Objects, "object"))
+	v.Done("%s valid", excerpt.Count(result.Objects, "object"))
 	return nil
 }
 

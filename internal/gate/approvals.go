@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -29,7 +30,7 @@ const (
 // addApprovals adds the approvals of a gate to the input. Unverified is not nil if the API server does not verify their
 // authors; they do not count then.
 func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *verdict.Input) (unverified, err error) {
-	if len(approvalRules(g)) == 0 && len(in.Failures) == 0 {
+	if len(request.ApprovalRules(g)) == 0 && len(in.Failures) == 0 {
 		return nil, nil
 	}
 	var list gatingv1.GateApprovalList
@@ -37,7 +38,7 @@ func (c *Controller) addApprovals(ctx context.Context, g *gatingv1.Gate, in *ver
 		client.MatchingFields{approvalGate: g.Name}); err != nil {
 		return nil, fault.New(reconcile.ReasonFailed, "cannot list the approvals of the gate").Because(err)
 	}
-	if len(approvalRules(g)) == 0 && len(list.Items) == 0 {
+	if len(request.ApprovalRules(g)) == 0 && len(list.Items) == 0 {
 		return nil, nil
 	}
 	slices.SortFunc(list.Items, func(a, b gatingv1.GateApproval) int {

@@ -12,6 +12,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/cluster/risk"
+	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/gate/ruling"
 	"github.com/sluice-gitops/sluice/internal/gate/verdict"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -90,24 +91,10 @@ func (c *Controller) bounded(g *gatingv1.Gate, all []gatingv1.ApprovedChange) []
 	return slices.Clip(all[:maxApprovedChanges])
 }
 
-// approvalRules returns the approvals that the gate and its rules require.
-func approvalRules(g *gatingv1.Gate) []*gatingv1.Approvals {
-	var all []*gatingv1.Approvals
-	if g.Spec.Approvals != nil {
-		all = append(all, g.Spec.Approvals)
-	}
-	for _, r := range g.Spec.Rules {
-		if r.Approvals != nil {
-			all = append(all, r.Approvals)
-		}
-	}
-	return all
-}
-
 // observer returns whose approvals count for the gate or for any of its rules.
 func observer(g *gatingv1.Gate, in verdict.Input) verdict.Rule {
 	out, anybody := verdict.Rule{ValidFor: in.Window}, false
-	for _, a := range approvalRules(g) {
+	for _, a := range request.ApprovalRules(g) {
 		anybody = anybody || len(a.Users)+len(a.Groups) == 0
 		out.Users, out.Groups = append(out.Users, a.Users...), append(out.Groups, a.Groups...)
 	}

@@ -146,26 +146,15 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newREST(o, login)
-	var h host
-	switch o.Repository.Kind {
-	case GitHub:
-		h = newGitHub(r, o.Repository)
-	case GitLab:
-		h = newGitLab(r, o.Repository)
-	case Gitea:
-		h = newGitea(r, o.Repository)
-	case Bitbucket:
-		h = newBitbucket(r, o.Repository)
-	case BitbucketServer:
-		h = newBitbucketServer(r, o.Repository)
-	case AzureDevOps:
-		h = newAzureDevOps(r, o.Repository)
-	default:
+	newHost := newHosts[o.Repository.Kind]
+	if newHost == nil {
 		return nil, unknownKind(o.Repository.Kind)
 	}
-	return &Client{h, o.Repository}, nil
+	return &Client{newHost(newREST(o, login), o.Repository), o.Repository}, nil
 }
+
+var newHosts = map[Kind]func(*rest, Repository) host{GitHub: newGitHub, GitLab: newGitLab, Gitea: newGitea,
+	Bitbucket: newBitbucket, BitbucketServer: newBitbucketServer, AzureDevOps: newAzureDevOps}
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 

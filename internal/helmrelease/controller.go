@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,8 +51,7 @@ type Controller struct {
 	Clock     clock.PassiveClock
 	Options   Options
 
-	mu     sync.Mutex
-	states map[types.UID]*state
+	states reconcile.PerObject[state]
 
 	stored rollout.PerTarget[*storedWatch]
 	served rollout.PerTarget[*served]
@@ -139,7 +136,7 @@ type run struct {
 }
 
 func (c *Controller) newRun(pass *reconcile.Pass[*helmv2.HelmRelease]) *run {
-	return &run{Controller: c, pass: pass, obj: pass.Object, state: c.stateOf(pass.Object),
+	return &run{Controller: c, pass: pass, obj: pass.Object, state: c.states.Of(pass.Object.UID, newState),
 		report: rollout.Report{Owner: refOf(pass.Object)}}
 }
 

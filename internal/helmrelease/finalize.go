@@ -53,8 +53,8 @@ func (c *Controller) uninstallAll(ctx context.Context, obj *helmv2.HelmRelease) 
 		return err
 	}
 	defer target.Forget(refOf(obj))
-	r := &run{Controller: c, desired: &desired{name: snapshot.Name}, obj: obj, target: target, state: c.stateOf(obj),
-		report: rollout.Report{Owner: refOf(obj)}}
+	r := &run{Controller: c, desired: &desired{name: snapshot.Name}, obj: obj, target: target,
+		state: c.states.Of(obj.UID, newState), report: rollout.Report{Owner: refOf(obj)}}
 	defer r.releaseMemory()
 	r.state.warnings = "" // only those of this uninstall are reported
 	namespace := obj.Status.StorageNamespace

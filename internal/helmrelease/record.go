@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -165,12 +166,8 @@ func isTest(h *helmrelease.Hook) bool {
 }
 
 func (r *run) recordTestSuccess(rel *helmrelease.Release) {
-	n := len(testResults(rel))
-	hooks := "test hooks"
-	if n == 1 {
-		hooks = "test hook"
-	}
-	message := fmt.Sprintf("Helm test succeeded for %s: %d %s completed successfully", r.describeLast(), n, hooks)
+	message := fmt.Sprintf("Helm test succeeded for %s: %s completed successfully", r.describeLast(),
+		excerpt.Count(len(testResults(rel)), "test hook"))
 	r.clearFailures()
 	reconcile.Mark(r.obj, helmv2.TestSuccessCondition, metav1.ConditionTrue, helmv2.TestSucceededReason, message)
 	r.report.Note(helmv2.TestSucceededReason, message)

@@ -3,8 +3,6 @@ package helmrelease
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/rollout"
@@ -39,20 +37,7 @@ type state struct {
 	shown          *redact.Known // what may be shown of the last release; nil if nothing of it is secret
 }
 
-// stateOf returns the state of an object.
-func (c *Controller) stateOf(obj *helmv2.HelmRelease) *state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.states == nil {
-		c.states = map[types.UID]*state{}
-	}
-	s := c.states[obj.UID]
-	if s == nil {
-		s = &state{}
-		c.states[obj.UID] = s
-	}
-	return s
-}
+func newState() *state { return &state{} }
 
 // setTarget records the target. Objects in another target are compared again.
 func (r *run) setTarget() {
@@ -69,13 +54,10 @@ func (c *Controller) Leave(obj *helmv2.HelmRelease) { c.forget(obj) }
 
 // forget removes what the process stores about an object.
 func (c *Controller) forget(obj *helmv2.HelmRelease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil && s.target != nil {
+	if s := c.states.Remove(obj.UID); s != nil && s.target != nil {
 		c.forgetStored(s.target, refOf(obj))
 		s.target.Forget(refOf(obj))
 	}
-	delete(c.states, obj.UID)
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it
 	_ = c.Applied.Forget(artifact.Healthy(string(obj.UID)))
 	c.Clusters.Release(refOf(obj))

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,8 +57,7 @@ type Controller struct {
 	Clock      clock.PassiveClock
 	Options    Options
 
-	mu     sync.Mutex
-	states map[types.UID]*state
+	states reconcile.PerObject[state]
 
 	declared  lru.Cache[declaration, []apply.Ref] // what successors build
 	deletions rollout.Deletions

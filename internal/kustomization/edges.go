@@ -25,9 +25,7 @@ func (c *Controller) OnlyNotes(ref, changed reconcile.Ref) bool {
 	if changed != reconcile.RefTo(sourceGroupKind(key.Kind), key.Namespace, key.Name) {
 		return false
 	}
-	c.mu.Lock()
-	s := c.states[obj.UID]
-	c.mu.Unlock()
+	s := c.states.Get(obj.UID)
 	if s == nil {
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -39,7 +40,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	}
 	if removed != "" {
-		c.reportLeftBehind(ctx, obj, rollout.CountObjects(len(inventory))+" left in the cluster: "+removed)
+		c.reportLeftBehind(ctx, obj, excerpt.Count(len(inventory), "object")+" left in the cluster: "+removed)
 		return nil
 	}
 	owner, destination := rollout.OwnerOf(refOf(obj)), c.destination(obj)
@@ -73,7 +74,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *kustomizev1.Kustomi
 		return err
 	case len(retained.objects) > 0:
 		err = reconcile.WaitingFor(fault.New(reconcile.ReasonProgressing, "waiting for Kustomization '%s' to adopt %s",
-			strings.Join(retained.to, "', '"), rollout.CountObjects(len(retained.objects))))
+			strings.Join(retained.to, "', '"), excerpt.Count(len(retained.objects), "object")))
 	case obj.Spec.DeletionPolicy == kustomizev1.DeletionPolicyWaitForTermination:
 		err = target.Cluster.WaitUntilDeleted(ctx, owner, inventory)
 	}

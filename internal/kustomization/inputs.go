@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/build/decrypt"
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
@@ -59,7 +58,7 @@ func (c *Controller) inputsOf(ctx context.Context, obj *kustomizev1.Kustomizatio
 	substitution := variables.Substitution(c.Options.StrictSubstitutions)
 	if substitution != nil {
 		fmt.Fprintln(h, "variables")
-		hashMap(h, variables.Values)
+		access.HashData(h, variables.Values)
 	}
 	if allowed := obj.Annotations[kustomizev1.AllowEmptyAnnotation]; allowed != "" {
 		fmt.Fprintf(h, "may be empty at %q\n", allowed)
@@ -81,14 +80,6 @@ func (c *Controller) readKeys(ctx context.Context, obj *kustomizev1.Kustomizatio
 	d := c.Options.Decryption
 	d.Reader = c.Live
 	return d.Keys(ctx, obj.Namespace, obj.Spec.Decryption, h)
-}
-
-// hashMap writes a map to a hash, in a canonical form.
-func hashMap(h hash.Hash, m map[string]string) {
-	fmt.Fprintf(h, "%d\n", len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(m[k]), m[k])
-	}
 }
 
 // redact replaces the values of Secrets in an error, which may quote parts of objects that contain them. What kind of

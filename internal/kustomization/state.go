@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/artifact"
@@ -89,25 +87,15 @@ func (s *applyState) setTarget(t *rollout.Target) {
 
 // stateOf returns the state of an object.
 func (c *Controller) stateOf(obj *kustomizev1.Kustomization) *state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil {
-		return s
-	}
-	s := &state{apply: applyState{lastAppliedDigest: appliedDigest(obj)}}
-	if c.states == nil {
-		c.states = map[types.UID]*state{}
-	}
-	c.states[obj.UID] = s
-	return s
+	return c.states.Of(obj.UID, func() *state {
+		return &state{apply: applyState{lastAppliedDigest: appliedDigest(obj)}}
+	})
 }
 
 // appliedBuildOf returns the last build of an object that this process applied completely; nil if that is not known, as
 // for objects that another process reconciles.
 func (c *Controller) appliedBuildOf(obj *kustomizev1.Kustomization) *appliedBuild {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil {
+	if s := c.states.Get(obj.UID); s != nil {
 		return s.apply.appliedBuild.Load()
 	}
 	return nil
@@ -118,11 +106,7 @@ func (c *Controller) Leave(obj *kustomizev1.Kustomization) { c.forget(obj) }
 
 // forget removes what this process stores about an object.
 func (c *Controller) forget(obj *kustomizev1.Kustomization) {
-	c.mu.Lock()
-	s := c.states[obj.UID]
-	delete(c.states, obj.UID)
-	c.mu.Unlock() // every pass takes the lock, so nothing waits for the disk with it
-	if s != nil && s.apply.target != nil {
+	if s := c.states.Remove(obj.UID); s != nil && s.apply.target != nil {
 		s.apply.target.Forget(refOf(obj))
 	}
 	_ = c.Applied.Forget(string(obj.UID)) // else the next start collects it

@@ -3,11 +3,9 @@ package resourceset
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,8 +50,7 @@ type Controller struct {
 	Clock    clock.PassiveClock
 	Options  Options
 
-	mu        sync.Mutex
-	states    map[types.UID]*state
+	states    reconcile.PerObject[state]
 	deletions rollout.Deletions
 }
 
@@ -71,9 +68,7 @@ type Options struct {
 // References implements [reconcile.Step].
 func (c *Controller) References(obj *controlplanev1.ResourceSet) []reconcile.Ref {
 	refs := append(providerRefs(obj), c.dependencies().Refs(obj)...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil {
+	if s := c.states.Get(obj.UID); s != nil {
 		for _, from := range s.build.sources {
 			refs = append(refs, from.ref())
 		}

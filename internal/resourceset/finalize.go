@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Finalize deletes the applied objects, unless the ResourceSet is suspended, or all of Sluice is removed. It works
@@ -35,7 +36,7 @@ func (c *Controller) deleteObjects(ctx context.Context, obj *controlplanev1.Reso
 		return err
 	}
 	if removed != "" {
-		c.reportLeftBehind(ctx, obj, rollout.CountObjects(len(inventory))+" left in the cluster: "+removed)
+		c.reportLeftBehind(ctx, obj, excerpt.Count(len(inventory), "object")+" left in the cluster: "+removed)
 		return nil
 	}
 	destination := c.destination(obj)

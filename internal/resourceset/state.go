@@ -3,8 +3,6 @@ package resourceset
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
@@ -65,17 +63,9 @@ func (s *applyState) setTarget(t *rollout.Target) {
 
 // stateOf returns the state of an object.
 func (c *Controller) stateOf(obj *controlplanev1.ResourceSet) *state {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.states[obj.UID]; s != nil {
-		return s
-	}
-	s := &state{apply: applyState{lastAppliedDigest: appliedDigest(obj)}}
-	if c.states == nil {
-		c.states = map[types.UID]*state{}
-	}
-	c.states[obj.UID] = s
-	return s
+	return c.states.Of(obj.UID, func() *state {
+		return &state{apply: applyState{lastAppliedDigest: appliedDigest(obj)}}
+	})
 }
 
 // appliedDigest returns the digest of the objects that a previous process applied completely; empty if that is not
@@ -94,11 +84,7 @@ func (c *Controller) Leave(obj *controlplanev1.ResourceSet) { c.forget(obj) }
 
 // forget removes what this process stores about an object.
 func (c *Controller) forget(obj *controlplanev1.ResourceSet) {
-	c.mu.Lock()
-	s := c.states[obj.UID]
-	delete(c.states, obj.UID)
-	c.mu.Unlock()
-	if s != nil && s.apply.target != nil {
+	if s := c.states.Remove(obj.UID); s != nil && s.apply.target != nil {
 		s.apply.target.Forget(refOf(obj))
 	}
 	c.Clusters.Release(refOf(obj))

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // CorrectionRetry is the delay before a failed correction behind a closed gate is tried again.
@@ -39,12 +40,8 @@ func (d *Drift) ReportDetected(obj reconcile.Object, r *Report, changes []apply.
 		}
 		lines = append(lines, fmt.Sprintf("%s %s", c.Ref, how))
 	}
-	headline := fmt.Sprintf("%d objects drifted", len(drifted))
-	if len(drifted) == 1 {
-		headline = "1 object drifted"
-	}
-	setDrifted(obj, r, meta.DriftDetectedReason, summarize(headline+
-		" and spec.driftDetection.mode is warn: not corrected. An apply would change:", lines, drifted))
+	setDrifted(obj, r, meta.DriftDetectedReason, summarize(excerpt.Count(len(drifted), "object")+
+		" drifted and spec.driftDetection.mode is warn: not corrected. An apply would change:", lines, drifted))
 }
 
 // ReportContentions reports the fields that other managers keep changing back; if there are none, it reports that drift

@@ -216,8 +216,7 @@ func HealthTargets(inventory apply.Inventory) ([]health.Target, error) {
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, health.Target{Group: ref.Group, Version: ref.Version, Kind: ref.Kind,
-			Namespace: ref.Namespace, Name: ref.Name})
+		targets = append(targets, health.Target(ref))
 	}
 	return targets, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Inventory converts status.inventory; nil if there is none.
@@ -40,18 +41,10 @@ func DeletedOf(changes []apply.Change) (deleted apply.Inventory) {
 	return deleted
 }
 
-// CountObjects returns a number of objects as a text.
-func CountObjects(n int) string {
-	if n == 1 {
-		return "1 object"
-	}
-	return fmt.Sprintf("%d objects", n)
-}
-
 // LeftWithoutCredentials returns the message about objects that cannot be deleted any more.
 func LeftWithoutCredentials(left apply.Inventory, err error) string {
 	return fmt.Sprintf("%s left in the cluster, because the credentials to delete them no longer exist: %s: %v",
-		CountObjects(len(left)), NameObjects(left), err)
+		excerpt.Count(len(left), "object"), NameObjects(left), err)
 }
 
 // maxListed is the number of objects that a message about objects which are left in the cluster names.

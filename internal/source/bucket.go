@@ -5,10 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
@@ -33,8 +31,7 @@ type Bucket struct {
 	Dir    string // the directory of the caches; each object has one, named by its UID
 	Budget *artifact.Budget
 
-	mu       sync.Mutex
-	sessions map[types.UID]*bucketSession
+	sessions reconcile.PerObject[bucketSession]
 }
 
 // bucketSession is what is kept of one object between passes.
@@ -134,9 +131,7 @@ func (b *Bucket) connect(ctx context.Context, obj *sourcev1.Bucket, session *buc
 
 // session returns the session of the object, and opens its cache the first time.
 func (b *Bucket) session(obj *sourcev1.Bucket) (*bucketSession, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.sessions[obj.UID]; s != nil {
+	if s := b.sessions.Get(obj.UID); s != nil {
 		return s, nil
 	}
 	cache, err := bucket.Open(b.cacheDir(obj))
@@ -144,22 +139,16 @@ func (b *Bucket) session(obj *sourcev1.Bucket) (*bucketSession, error) {
 		return nil, err
 	}
 	cache.Budget = b.Budget.Of(obj.Namespace, b.cacheDir(obj))
-	if b.sessions == nil {
-		b.sessions = map[types.UID]*bucketSession{}
-	}
 	s := &bucketSession{cache: cache}
-	b.sessions[obj.UID] = s
+	b.sessions.Set(obj.UID, s)
 	return s, nil
 }
 
 // Forget implements [Fetcher]: it removes the cache.
 func (b *Bucket) Forget(_ context.Context, obj *sourcev1.Bucket) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var closeErr error
-	if s := b.sessions[obj.UID]; s != nil {
+	if s := b.sessions.Remove(obj.UID); s != nil {
 		closeErr = s.cache.Close()
-		delete(b.sessions, obj.UID)
 	}
 	return errors.Join(closeErr, os.RemoveAll(b.cacheDir(obj)))
 }

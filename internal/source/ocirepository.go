@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -37,8 +35,7 @@ type OCIRepository struct {
 	Registries *access.Registries
 	Signatures *access.Signatures
 
-	mu       sync.Mutex
-	sessions map[types.UID]*ociSession
+	sessions reconcile.PerObject[ociSession]
 }
 
 // ociSession is a login to a repository, kept between passes so that a pass without a change costs one request.
@@ -192,27 +189,21 @@ func (o *OCIRepository) session(ctx context.Context, obj *sourcev1.OCIRepository
 	if err != nil {
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if s := o.sessions[obj.UID]; s != nil && s.key == key {
+	if s := o.sessions.Get(obj.UID); s != nil && s.key == key {
 		return s, nil
 	}
 	repository, err := oci.Open(obj.Spec.URL, granted)
 	if err != nil {
 		return nil, err
 	}
-	if o.sessions == nil {
-		o.sessions = map[types.UID]*ociSession{}
-	}
-	o.sessions[obj.UID] = &ociSession{Repository: repository, key: key}
-	return o.sessions[obj.UID], nil
+	session := &ociSession{Repository: repository, key: key}
+	o.sessions.Set(obj.UID, session)
+	return session, nil
 }
 
 // Forget implements [Fetcher].
 func (o *OCIRepository) Forget(_ context.Context, obj *sourcev1.OCIRepository) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.sessions, obj.UID)
+	o.sessions.Remove(obj.UID)
 	return nil
 }
 

@@ -52,11 +52,6 @@ type drifted struct {
 // drift compares what an object applied with the cluster, with the rights of the user, by the managed fields of its
 // objects, and adds what git declares. Parameters: group, kind, namespace and name of one object, for all without.
 func (s *Server) drift(ctx context.Context, u *User, r *http.Request) (any, error) {
-	done, err := s.heavy.take(ctx, u.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	_, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err

@@ -41,5 +41,17 @@ func (t *turns) take(ctx context.Context, user string) (func(), error) {
 	}
 }
 
+// bound returns a handler that waits for a turn of its user.
+func (t *turns) bound(h handler) handler {
+	return func(ctx context.Context, u *User, r *http.Request) (any, error) {
+		done, err := t.take(ctx, u.Name)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return h(ctx, u, r)
+	}
+}
+
 var errTooMany = NewError(http.StatusTooManyRequests,
 	"too many requests at a time. Wait for the others, then try again.")

@@ -39,11 +39,6 @@ type input struct {
 // inputs returns the input sets of a ResourceSet and the objects that its templates render with each, with the rights
 // of the user.
 func (s *Server) inputs(ctx context.Context, u *User, r *http.Request) (any, error) {
-	done, err := s.heavy.take(ctx, u.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	_, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err

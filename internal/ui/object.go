@@ -108,11 +108,6 @@ func get(ctx context.Context, u *User, r *http.Request) (*kind.Kind, reconcile.O
 
 // object returns the page of an object.
 func (s *Server) object(ctx context.Context, u *User, r *http.Request) (any, error) {
-	done, err := s.large.take(ctx, u.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	k, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err
@@ -287,11 +282,6 @@ func (s *Server) logs(ctx context.Context, u *User, r *http.Request) (any, error
 
 // tree returns what an object made, with the health that it has now.
 func (s *Server) tree(ctx context.Context, u *User, r *http.Request) (any, error) {
-	done, err := s.large.take(ctx, u.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	_, o, err := get(ctx, u, r)
 	if err != nil {
 		return nil, err

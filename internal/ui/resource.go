@@ -37,11 +37,6 @@ type resource struct {
 // resource returns an object of any kind with the rights of the user. Parameters: group, kind, namespace and name.
 func (s *Server) resource(ctx context.Context, u *User, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	done, err := s.large.take(ctx, u.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	mapping, err := u.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: q.Get("group"), Kind: q.Get("kind")})
 	if err != nil {
 		return nil, badRequest("the cluster has no such kind: %s", excerpt.Bytes(err.Error(), maxConditionRow))

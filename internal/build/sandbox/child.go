@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -22,7 +23,7 @@ type Child struct {
 	process *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Reader
-	stderr  tail
+	stderr  excerpt.Head  // the runtime says there why a child ends
 	ended   chan struct{} // closed after the process has exited
 	once    sync.Once
 
@@ -40,7 +41,7 @@ func start(o Options) (*Child, error) {
 			return nil, fault.New("", "cannot find the running program, which %s", o.Work).Because(err)
 		}
 	}
-	c := &Child{options: o, ended: make(chan struct{})}
+	c := &Child{options: o, stderr: excerpt.Head{Most: maxStderr}, ended: make(chan struct{})}
 	c.process = exec.Command(path, o.Argument, strconv.FormatInt(o.MaxMemory, 10))
 	c.process.Env = []string{}
 	c.process.Dir = filepath.VolumeName(path) + string(filepath.Separator)
@@ -117,26 +118,7 @@ func (c *Child) Receive(most int) (kind byte, content []byte, err error) {
 	return ReadFrame(c.out, most)
 }
 
-// tail keeps the first bytes of what a child writes to its standard error: the runtime says there why it ends.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const maxStderr = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p[:min(len(p), maxStderr-len(t.text))]...)
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
-}
+const maxStderr = 4 << 10 // bytes
 
 // executable returns the path of the running binary. On Linux it also works after the file was replaced.
 func executable() (string, error) {

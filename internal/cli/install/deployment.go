@@ -152,6 +152,14 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 	if o.runsUI(components) {
 		o.addUI(pod)
 	}
+	o.place(pod)
+	configured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
+	delete(configured, "status")
+	return &unstructured.Unstructured{Object: configured}, err
+}
+
+// place sets where a Pod runs, and how its images are pulled.
+func (o Options) place(pod *corev1.PodSpec) {
 	if o.PullSecret != "" {
 		pod.ImagePullSecrets = []corev1.LocalObjectReference{{Name: o.PullSecret}}
 	}
@@ -161,9 +169,6 @@ func (o Options) deployment(u *unstructured.Unstructured, name string) (*unstruc
 	if o.Profile == ProfileMultiTenant {
 		pod.PriorityClassName = criticalPriority
 	}
-	configured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
-	delete(configured, "status")
-	return &unstructured.Unstructured{Object: configured}, err
 }
 
 // storageArgs returns the arguments without those that only source-controller has.

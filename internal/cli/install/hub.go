@@ -86,15 +86,7 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: o.Backend.Secret}}})
 	}
-	if o.PullSecret != "" {
-		pod.ImagePullSecrets = []corev1.LocalObjectReference{{Name: o.PullSecret}}
-	}
-	for _, key := range o.TolerationKeys {
-		pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
-	}
-	if o.Profile == ProfileMultiTenant {
-		pod.PriorityClassName = criticalPriority
-	}
+	o.place(pod)
 	configured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 	delete(configured, "status")
 	unstructured.RemoveNestedField(configured, "spec", "strategy") // empty

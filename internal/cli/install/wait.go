@@ -24,7 +24,7 @@ func (i *installer) wait(ctx context.Context) error {
 	var targets []health.Target
 	for _, u := range i.objects {
 		if u.GetKind() == deploymentKind || u.GetKind() == definitionKind {
-			targets = append(targets, targetOf(u))
+			targets = append(targets, health.Target(refOf(u)))
 		}
 	}
 	w := &waiter{installer: i, changed: make(chan struct{}, 1), warned: map[string]bool{}}
@@ -48,11 +48,6 @@ func (i *installer) wait(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func targetOf(u *unstructured.Unstructured) health.Target {
-	r := refOf(u)
-	return health.Target{Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 // waiter waits for the health of objects.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -158,11 +157,7 @@ func (f *finder) declare(objects []*unstructured.Unstructured) {
 				insecure: flag(o, "spec", "insecure")}
 		case is(o, kustomizev1.GroupVersion.Group, kustomizev1.KustomizationKind):
 			obj := &kustomizev1.Kustomization{}
-			b, err := o.MarshalJSON()
-			if err == nil {
-				err = json.Unmarshal(b, obj)
-			}
-			if err == nil {
+			if manifest.Convert(o, obj) == nil {
 				f.enqueue(obj)
 			}
 		}

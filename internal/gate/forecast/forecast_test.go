@@ -1,10 +1,13 @@
 package forecast
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -55,5 +58,34 @@ func TestGatesOf(t *testing.T) {
 	}
 	if want := "apps/release ops/selected ops/freeze "; names != want {
 		t.Errorf("got %s, want %s", names, want)
+	}
+}
+
+// oneGate reads one gate.
+type oneGate struct {
+	client.Reader
+	gate *gatingv1.Gate
+}
+
+func (o oneGate) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	*into.(*gatingv1.Gate) = *o.gate
+	return nil
+}
+
+func TestOpenGateHoldsWhatFailed(t *testing.T) {
+	monday := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	g := fridays()
+	g.Spec.OnFailure = gatingv1.OnFailureRevert
+	g.Status.Failures = []gatingv1.FailedChange{{Revision: "main@sha1:bad", Message: "it crashed",
+		Since: meta.Time{Time: monday.Add(-time.Hour)}, ResolvedAt: &meta.Time{Time: monday}}}
+	ks := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}}
+	ks.Spec.Gates = []meta.GateReference{{Name: "release"}}
+	for revision, held := range map[string]string{"main@sha1:good": "",
+		"main@sha1:bad": "apps/release: refuses revision 'main@sha1:bad', which failed: it crashed"} {
+		ks.Status.Pending = &meta.Pending{Revision: revision}
+		reasons, err := NewSimulation(oneGate{gate: g}, monday).HeldBy(t.Context(), ks)
+		if got := strings.Join(reasons, "; "); err != nil || got != held {
+			t.Errorf("%s: got %q, want %q (%v)", revision, got, held, err)
+		}
 	}
 }

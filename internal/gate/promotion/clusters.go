@@ -1,7 +1,6 @@
 package promotion
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -14,15 +13,7 @@ import (
 func CheckOfClusters(c *gatingv1.ClustersCheck, maxGap time.Duration) Check {
 	asked := *c
 	asked.Soak, asked.OnHubLost = nil, ""
-	definition, err := json.Marshal(asked)
-	if err != nil {
-		definition = nil // cannot happen: the type has no other form
-	}
-	out := Check{Definition: string(definition), MaxGap: maxGap}
-	if c.Soak != nil {
-		out.Soak = max(c.Soak.Duration, 0)
-	}
-	return out
+	return newCheck(asked, c.Soak, maxGap)
 }
 
 // ClusterMembers returns the clusters of an answer as one member, which is Ready at a revision when enough of them are.

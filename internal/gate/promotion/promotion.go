@@ -37,13 +37,17 @@ type Check struct {
 func CheckOf(c *gatingv1.RevisionCheck, maxGap time.Duration) Check {
 	asked := *c
 	asked.Soak = nil
+	return newCheck(asked, c.Soak, maxGap)
+}
+
+func newCheck(asked any, soak *meta.Duration, maxGap time.Duration) Check {
 	definition, err := json.Marshal(asked)
 	if err != nil {
-		definition = nil // cannot happen: the type has no other form
+		definition = nil // cannot happen: the types have no other form
 	}
 	out := Check{Definition: string(definition), MaxGap: maxGap}
-	if c.Soak != nil {
-		out.Soak = max(c.Soak.Duration, 0)
+	if soak != nil {
+		out.Soak = max(soak.Duration, 0)
 	}
 	return out
 }

@@ -15,7 +15,7 @@ const MaxGroups = 100
 func ApprovingGroups(g *gatingv1.Gate, groups []string) []string {
 	var out []string
 	for _, name := range groups {
-		if len(out) < MaxGroups && slices.ContainsFunc(approvalRules(g), func(a *gatingv1.Approvals) bool {
+		if len(out) < MaxGroups && slices.ContainsFunc(ApprovalRules(g), func(a *gatingv1.Approvals) bool {
 			return slices.Contains(a.Groups, name)
 		}) {
 			out = append(out, name)
@@ -27,7 +27,7 @@ func ApprovingGroups(g *gatingv1.Gate, groups []string) []string {
 // CheckApprover returns why an approval by a user with groups would change nothing at a gate: it needs none, or the
 // user is not an approver. It returns nil if the approval may count.
 func CheckApprover(g *gatingv1.Gate, user string, groups []string) error {
-	rules := approvalRules(g)
+	rules := ApprovalRules(g)
 	if len(rules) == 0 && g.Spec.OnFailure != "" {
 		return nil // an approval of a failed revision lets it through
 	}
@@ -61,8 +61,8 @@ func first(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// approvalRules returns all that says whose approvals a gate requires.
-func approvalRules(g *gatingv1.Gate) []*gatingv1.Approvals {
+// ApprovalRules returns the approvals that a gate and its rules require.
+func ApprovalRules(g *gatingv1.Gate) []*gatingv1.Approvals {
 	rules := []*gatingv1.Approvals{}
 	if g.Spec.Approvals != nil {
 		rules = append(rules, g.Spec.Approvals)

@@ -61,17 +61,8 @@ type Approval struct {
 	Changes  []string      // digests of the changes to approve; if empty, those that the gate lists as waiting
 }
 
-// Object returns the GateApproval to create. If rules of the gate require approvals, it names the changes that wait
-// with the revision, at most 100 of those that the status lists. The error says that there is none to approve.
-func (a Approval) Object(g *gatingv1.Gate, now time.Time) (*gatingv1.GateApproval, error) {
-	all, err := a.Objects(g, now)
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
-}
-
-// Objects is like Object, but returns as many GateApprovals as are needed to name all changes.
+// Objects returns the GateApprovals to create. If rules of the gate require approvals, they name the changes that wait
+// with the revision, of those that the status lists, at most 100 each. The error says that there is none to approve.
 func (a Approval) Objects(g *gatingv1.Gate, now time.Time) ([]*gatingv1.GateApproval, error) {
 	o := &gatingv1.GateApproval{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, GenerateName: g.Name + "-"},

@@ -314,7 +314,4 @@ func withoutVersion(r apply.Ref) apply.Ref {
 	return r
 }
 
-func targetOf(info *resource.Info) health.Target {
-	r := refOf(info)
-	return health.Target{Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
-}
+func targetOf(info *resource.Info) health.Target { return health.Target(refOf(info)) }

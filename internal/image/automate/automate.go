@@ -7,11 +7,9 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,8 +47,7 @@ type Automation struct {
 	// ResetPushBranch resets a push branch without commits of others to what is checked out, by a forced push.
 	ResetPushBranch bool
 
-	mu     sync.Mutex
-	states map[types.UID]*state
+	states reconcile.PerObject[state]
 }
 
 // state is what is cached for an automation between passes. All of it may be lost.
@@ -99,7 +96,7 @@ func (a *Automation) Reconcile(ctx context.Context,
 	}
 	ctx, cancel := context.WithTimeout(ctx, writer.Timeout)
 	defer cancel()
-	r := &run{automation: a, pass: pass, writer: writer, state: a.stateOf(obj.UID)}
+	r := &run{automation: a, pass: pass, writer: writer, state: a.states.Of(obj.UID, func() *state { return &state{} })}
 	fresh := pass.Requested || obj.Status.ObservedGeneration != obj.Generation
 	if fresh {
 		r.state.reverts.reset()
@@ -143,12 +140,9 @@ func failed(err error) reconcile.Outcome {
 
 // Finalize implements [reconcile.Step]: it deletes the mirror if no other object uses it.
 func (a *Automation) Finalize(_ context.Context, obj *imagev1.ImageUpdateAutomation) error {
-	a.mu.Lock()
-	if s := a.states[obj.UID]; s != nil {
+	if s := a.states.Remove(obj.UID); s != nil {
 		s.batch.reset()
 	}
-	delete(a.states, obj.UID)
-	a.mu.Unlock()
 	return a.Writers.Release(string(obj.UID))
 }
 
@@ -158,16 +152,4 @@ func (a *Automation) Leave(obj *imagev1.ImageUpdateAutomation) {
 		log.Log.Error(err, "cannot remove the mirror of an automation of another process", "namespace", obj.Namespace,
 			"name", obj.Name)
 	}
-}
-
-func (a *Automation) stateOf(uid types.UID) *state {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.states == nil {
-		a.states = map[types.UID]*state{}
-	}
-	if a.states[uid] == nil {
-		a.states[uid] = &state{}
-	}
-	return a.states[uid]
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/api/konfig"
 )
 
 // Binding sets the image of a policy without a marker comment. Exactly one of Workload and Values is set.
@@ -70,11 +72,7 @@ func (b *Binding) mayBeIn(file string, content []byte) bool {
 
 // IsKustomization reports whether the file has one of the names that kustomize loads.
 func IsKustomization(file string) bool {
-	switch path.Base(file) {
-	case "kustomization.yaml", "kustomization.yml", "Kustomization":
-		return true
-	}
-	return false
+	return slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file))
 }
 
 // apply sets the image of one binding, and reports whether the bound place is in the file.

@@ -5,14 +5,13 @@ package reflector
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"slices"
-	"strings"
-	"sync"
 
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -62,8 +61,7 @@ type Repositories struct {
 	Edges      *reconcile.Edges
 	Clock      clock.PassiveClock
 
-	mu   sync.Mutex
-	open map[types.UID]*openRepository
+	open reconcile.PerObject[openRepository]
 }
 
 // openRepository is the state of an object between passes.
@@ -138,20 +136,16 @@ func (r *Repositories) repository(ctx context.Context, obj *imagev1.ImageReposit
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if opened := r.open[obj.UID]; opened != nil && opened.key == key {
+	if opened := r.open.Get(obj.UID); opened != nil && opened.key == key {
 		return opened, nil
 	}
 	repo, err := registry.Open(name, reach)
 	if err != nil {
 		return nil, err
 	}
-	if r.open == nil {
-		r.open = map[types.UID]*openRepository{}
-	}
-	r.open[obj.UID] = &openRepository{Repository: repo, key: key}
-	return r.open[obj.UID], nil
+	opened := &openRepository{Repository: repo, key: key}
+	r.open.Set(obj.UID, opened)
+	return opened, nil
 }
 
 // scan lists the tags. It returns the stored result of the same image, nil if there is none, and the new result.
@@ -225,9 +219,7 @@ func latest(r *store.Repository) []string {
 
 // Finalize implements [reconcile.Step]: it deletes the stored tags.
 func (r *Repositories) Finalize(_ context.Context, obj *imagev1.ImageRepository) error {
-	r.mu.Lock()
-	delete(r.open, obj.UID)
-	r.mu.Unlock()
+	r.open.Remove(obj.UID)
 	tagsMetric.DeleteLabelValues(obj.Namespace, obj.Name)
 	return r.Store.Remove(keyOf(obj))
 }

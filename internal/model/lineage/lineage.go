@@ -92,22 +92,15 @@ func chartSource(o *helmv2.HelmRelease) []meta.ObjectReference {
 // newObject returns an empty object of a kind that can be part of a lineage, or nil.
 func newObject(kind string) client.Object {
 	switch kind {
-	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{}
-	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{}
 	case sourcev1.HelmRepositoryKind:
 		return &sourcev1.HelmRepository{}
-	case sourcev1.HelmChartKind:
-		return &sourcev1.HelmChart{}
-	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{}
-	case sourcev1.ExternalArtifactKind:
-		return &sourcev1.ExternalArtifact{}
 	case extensionsv1beta1.ArtifactGeneratorKind:
 		return &extensionsv1beta1.ArtifactGenerator{}
 	}
-	return nil
+	if s := sourcev1.NewSource(kind); s != nil {
+		return s
+	}
+	return nil // not a nil Source, which is no nil object
 }
 
 // managers are the kinds that apply objects and label them with their own name.

@@ -27,16 +27,6 @@ func newDatadog(o Options) (Provider, error) {
 	return &datadog{c, key}, nil
 }
 
-type datadogEvent struct {
-	Title          string   `json:"title"` // 100 characters
-	Text           string   `json:"text"`  // 4,000 characters
-	AlertType      string   `json:"alert_type"`
-	AggregationKey string   `json:"aggregation_key"` // 100 characters
-	DateHappened   int64    `json:"date_happened"`
-	SourceTypeName string   `json:"source_type_name"`
-	Tags           []string `json:"tags"` // 200 characters each
-}
-
 // Send implements [Provider].
 func (p *datadog) Send(ctx context.Context, e event.Event) error {
 	m := MessageOf(e)
@@ -50,10 +40,10 @@ func (p *datadog) Send(ctx context.Context, e event.Event) error {
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		tags = append(tags, excerpt.Chars(key+":"+metadata[key], 200))
 	}
-	_, err := p.client.postJSON(ctx, p.client.url("api/v1/events"), datadogEvent{
-		Title: excerpt.Chars(m.Title(), 100), Text: excerpt.Chars(plainText(m), 4000), AlertType: m.Severity(),
-		// the integration name in Datadog
-		AggregationKey: objectKey(e), DateHappened: m.Time.Unix(), Tags: tags, SourceTypeName: "fluxcd",
+	_, err := p.client.postJSON(ctx, p.client.url("api/v1/events"), object{
+		"title": excerpt.Chars(m.Title(), 100), "text": excerpt.Chars(plainText(m), 4000), "alert_type": m.Severity(),
+		"aggregation_key": objectKey(e), "date_happened": m.Time.Unix(), "tags": tags,
+		"source_type_name": "fluxcd", // the integration name in Datadog
 	}, "DD-API-KEY", p.key)
 	return err
 }

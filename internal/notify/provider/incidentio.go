@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"maps"
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/notify/event"
@@ -26,30 +27,19 @@ func newIncidentIO(o Options) (Provider, error) {
 	return &incidentIO{c, token}, nil
 }
 
-type incidentIOEvent struct {
-	Title            string            `json:"title"`
-	Description      string            `json:"description"`
-	DeduplicationKey string            `json:"deduplication_key"`
-	Status           string            `json:"status"`
-	Metadata         map[string]string `json:"metadata"`
-	SourceURL        string            `json:"source_url,omitempty"`
-}
-
 // Send implements [Provider].
 func (p *incidentIO) Send(ctx context.Context, e event.Event) error {
 	if e.Severity != event.Error && !reportsSuccess(e) || e.Reason == meta.ProgressingReason {
 		return nil // neither a failure nor a success
 	}
 	m := MessageOf(e)
-	body := incidentIOEvent{
-		Title: m.Title(), Description: plainText(m), DeduplicationKey: objectKey(e), Status: "resolved",
-		Metadata: details(e, event.MaxMetadata, maxField), SourceURL: m.RevisionURL,
-	}
-	for key, value := range objectTags(e) {
-		body.Metadata[key] = value
-	}
+	metadata := details(e, event.MaxMetadata, maxField)
+	maps.Copy(metadata, objectTags(e))
+	body := object{"title": m.Title(), "description": plainText(m), "deduplication_key": objectKey(e),
+		"status": "resolved", "metadata": metadata}
+	body.setText("source_url", m.RevisionURL)
 	if m.Failed {
-		body.Status = "firing"
+		body["status"] = "firing"
 	}
 	_, err := p.client.postJSON(ctx, p.client.address, body, "Authorization", "Bearer "+p.token)
 	return err

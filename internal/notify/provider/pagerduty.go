@@ -36,60 +36,34 @@ func newPagerDuty(o Options) (Provider, error) {
 	return &pagerDuty{client: c, base: &base, key: o.Channel}, nil
 }
 
-type pagerDutyEvent struct {
-	RoutingKey  string            `json:"routing_key"`
-	EventAction string            `json:"event_action,omitempty"`
-	DedupKey    string            `json:"dedup_key,omitempty"` // 255 characters
-	Client      string            `json:"client,omitempty"`
-	Payload     *pagerDutyPayload `json:"payload,omitempty"`
-	Links       []pagerDutyLink   `json:"links,omitempty"`
-}
-
-type pagerDutyPayload struct {
-	Summary       string         `json:"summary"` // 1,024 characters
-	Source        string         `json:"source"`
-	Severity      string         `json:"severity,omitempty"` // of a trigger event
-	Timestamp     string         `json:"timestamp"`
-	Component     string         `json:"component,omitempty"`
-	Group         string         `json:"group,omitempty"`
-	Class         string         `json:"class,omitempty"`
-	CustomDetails map[string]any `json:"custom_details,omitempty"`
-}
-
-type pagerDutyLink struct {
-	Href string `json:"href"`
-	Text string `json:"text"`
-}
-
 // Send implements [Provider]. An info event resolves the incident of its object and is sent as a change event.
 func (p *pagerDuty) Send(ctx context.Context, e event.Event) error {
 	if e.Reason == meta.ProgressingReason {
 		return nil // neither a failure nor a success
 	}
 	m := MessageOf(e)
-	body := pagerDutyEvent{RoutingKey: p.key, Payload: &pagerDutyPayload{
-		Summary: excerpt.Chars(m.Title()+": "+joinLines(m.Text), 1024), Source: m.Object,
-		Timestamp:     m.Time.UTC().Format(time.RFC3339),
-		CustomDetails: map[string]any{"message": m.Text, "reason": m.Reason},
-	}}
+	custom := object{"message": m.Text, "reason": m.Reason}
 	if metadata := details(e, event.MaxMetadata, maxField); len(metadata) > 0 {
-		body.Payload.CustomDetails["metadata"] = metadata
+		custom["metadata"] = metadata
 	}
-	if m.Hint != "" {
-		body.Payload.CustomDetails["hint"] = m.Hint
-	}
+	custom.setText("hint", m.Hint)
+	payload := object{"summary": excerpt.Chars(m.Title()+": "+joinLines(m.Text), 1024), "source": m.Object,
+		"timestamp": m.Time.UTC().Format(time.RFC3339), "custom_details": custom}
+	body := object{"routing_key": p.key, "payload": payload}
 	if m.RevisionURL != "" {
-		body.Links = []pagerDutyLink{{Href: m.RevisionURL, Text: m.Revision}}
+		body["links"] = []object{{"href": m.RevisionURL, "text": m.Revision}}
 	}
 	if m.Failed {
-		body.EventAction, body.DedupKey, body.Client = "trigger", objectKey(e), "Sluice"
-		body.Payload.Severity, body.Payload.Component, body.Payload.Group, body.Payload.Class = "error",
-			e.InvolvedObject.Name, e.InvolvedObject.Namespace, m.Reason
+		body["event_action"], body["dedup_key"], body["client"] = "trigger", objectKey(e), "Sluice"
+		payload["severity"] = "error"
+		payload.setText("component", e.InvolvedObject.Name)
+		payload.setText("group", e.InvolvedObject.Namespace)
+		payload.setText("class", m.Reason)
 		_, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), body)
 		return err
 	}
 	if reportsSuccess(e) {
-		resolve := pagerDutyEvent{RoutingKey: p.key, EventAction: "resolve", DedupKey: objectKey(e)}
+		resolve := object{"routing_key": p.key, "event_action": "resolve", "dedup_key": objectKey(e)}
 		if _, err := p.client.postJSON(ctx, p.base.JoinPath("v2/enqueue"), resolve); err != nil {
 			return err
 		}

@@ -154,7 +154,10 @@ func TestMarkupIsEscaped(t *testing.T) {
 		"msteams":          {extract: unescaped, active: []string{"[x", "<", "*b"}},
 		"rocket":           {extract: unescaped, active: []string{"[x", "<script", "*b", "@all", "@everyone"}},
 		"slack-mattermost": {extract: unescaped, active: []string{"[x", "<", "*b", "@all", "@everyone"}},
-		"googlechat":       {extract: after(`"sections"`), active: []string{"<script", "<!", "</b><"}},
+		"googlechat": {active: []string{"<script", "<!", "</b><"}, extract: func(body string) string {
+			sections, _, _ := strings.Cut(after(`"sections"`)(body), `"fallbackText"`)
+			return sections
+		}},
 		"webex": {active: []string{"<", "[x"}, extract: func(body string) string {
 			markdown, _, _ := strings.Cut(body, `"text":`)
 			return unescaped(markdown)

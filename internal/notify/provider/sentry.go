@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
@@ -68,69 +66,32 @@ func parseDSN(address string) (dsn, error) {
 	return dsn{endpoint.String(), u.User.Username()}, nil
 }
 
-// sentryEvent is https://develop.sentry.dev/sdk/data-model/event-payloads/.
-type sentryEvent struct {
-	EventID     string            `json:"event_id"` // Sentry ignores duplicates
-	Type        string            `json:"type,omitempty"`
-	Timestamp   time.Time         `json:"timestamp"`
-	Start       *time.Time        `json:"start_timestamp,omitempty"`
-	Platform    string            `json:"platform"`
-	Level       string            `json:"level"`
-	Logger      string            `json:"logger,omitempty"`
-	ServerName  string            `json:"server_name,omitempty"`
-	Environment string            `json:"environment,omitempty"`
-	Transaction string            `json:"transaction"`
-	Message     *sentryMessage    `json:"message,omitempty"`
-	Tags        map[string]string `json:"tags"`
-	Extra       map[string]string `json:"extra,omitempty"`
-	Contexts    map[string]any    `json:"contexts,omitempty"`
-	Spans       []sentrySpan      `json:"spans,omitempty"`
-}
-
-type sentryMessage struct {
-	Formatted string `json:"formatted"` // 8,192 characters
-}
-
-type sentryTrace struct {
-	TraceID string `json:"trace_id"`
-	SpanID  string `json:"span_id"`
-	Op      string `json:"op"`
-	Status  string `json:"status"`
-}
-
-type sentrySpan struct {
-	sentryTrace
-	Parent      string            `json:"parent_span_id"`
-	Description string            `json:"description"`
-	Start       time.Time         `json:"start_timestamp"`
-	Timestamp   time.Time         `json:"timestamp"`
-	Tags        map[string]string `json:"tags"`
-}
-
-// Send implements [Provider].
+// Send implements [Provider]: https://develop.sentry.dev/sdk/data-model/event-payloads/.
 func (p *sentry) Send(ctx context.Context, e event.Event) error {
 	m, sum := MessageOf(e), fingerprint(e)
-	at := m.Time.UTC()
-	s := sentryEvent{
-		EventID: hex.EncodeToString(sum[:16]), Timestamp: at, Platform: "other", Level: m.Severity(), Logger: m.From,
-		ServerName: singleLine(e.ReportingInstance), Environment: p.environment, Transaction: m.Object,
-		Tags: objectTags(e),
-	}
+	id, at := hex.EncodeToString(sum[:16]), m.Time.UTC()
+	s := object{"event_id": id, "timestamp": at, "platform": "other", "level": m.Severity(), "transaction": m.Object,
+		"tags": objectTags(e)} // Sentry ignores events with the ID of an earlier one
+	s.setText("logger", m.From)
+	s.setText("server_name", singleLine(e.ReportingInstance))
+	s.setText("environment", p.environment)
 	metadata := details(e, event.MaxMetadata, maxField)
 	item := "event"
 	if m.Failed {
-		s.Message, s.Extra = &sentryMessage{plainText(m)}, metadata
+		s["message"] = object{"formatted": plainText(m)} // 8,192 characters
+		if len(metadata) > 0 {
+			s["extra"] = metadata
+		}
 	} else {
 		item = "transaction"
-		trace := sentryTrace{TraceID: hex.EncodeToString(sum[16:]), SpanID: hex.EncodeToString(sum[:8]),
-			Op: "reconcile", Status: "ok"}
-		s.Type, s.Start, s.Contexts = item, &at, map[string]any{"trace": trace}
-		span := sentrySpan{sentryTrace: trace, Parent: trace.SpanID, Description: plainText(m), Start: at,
-			Timestamp: at, Tags: maps.Clone(metadata)}
-		span.SpanID, span.Op = hex.EncodeToString(sum[8:16]), m.Reason
-		s.Spans = []sentrySpan{span}
+		trace := object{"trace_id": hex.EncodeToString(sum[16:]), "span_id": hex.EncodeToString(sum[:8]),
+			"op": "reconcile", "status": "ok"}
+		s["type"], s["start_timestamp"], s["contexts"] = item, at, object{"trace": trace}
+		s["spans"] = []object{{"trace_id": trace["trace_id"], "span_id": hex.EncodeToString(sum[8:16]), "op": m.Reason,
+			"status": "ok", "parent_span_id": trace["span_id"], "description": plainText(m), "start_timestamp": at,
+			"timestamp": at, "tags": metadata}}
 	}
-	body, err := envelope(s.EventID, item, s)
+	body, err := envelope(id, item, s)
 	if err != nil {
 		return err
 	}

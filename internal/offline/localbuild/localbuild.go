@@ -4,17 +4,16 @@ package localbuild
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,7 +87,7 @@ type Builder struct {
 	cluster client.Reader             // nil if the options say Offline
 	configs *configOverlay            // nil if the options say Offline
 	onSkip  func(message string)      // called for each Kustomization that is left out
-	trees   map[string]*artifact.Tree // of sources, by sourceKey
+	trees   map[string]*artifact.Tree // of sources, by [SourceKey]
 	seen    map[types.NamespacedName]bool
 	twin    *Builder // with other placeholders; nil without placeholders
 }
@@ -133,40 +132,11 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (*k
 		}
 		return obj.(*kustomizev1.Kustomization), nil
 	}
-	content, err := os.ReadFile(b.options.File)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := manifest.Decode(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.options.File, err)
-	}
-	for _, o := range objects {
-		if isKustomization(o) && o.GetName() == key.Name && cmp.Or(o.GetNamespace(), key.Namespace) == key.Namespace {
-			o.SetNamespace(key.Namespace)
-			return asKustomization(o)
-		}
-	}
-	return nil, fmt.Errorf("%s does not declare Kustomization '%s'", b.options.File, key)
-}
-
-func isKustomization(o *unstructured.Unstructured) bool {
-	gvk := o.GroupVersionKind()
-	return gvk.Group == kustomizev1.GroupVersion.Group && gvk.Kind == kustomizev1.KustomizationKind
-}
-
-// asKustomization converts an object of any served version, which all have the same fields.
-func asKustomization(o *unstructured.Unstructured) (*kustomizev1.Kustomization, error) {
 	obj := &kustomizev1.Kustomization{}
-	b, err := o.MarshalJSON()
-	if err == nil {
-		err = json.Unmarshal(b, obj) // its error names the invalid field
-	}
-	if err != nil {
-		return nil, fmt.Errorf("Kustomization '%s/%s' cannot be decoded: %w", o.GetNamespace(), o.GetName(), err)
-	}
-	return obj, nil
+	return obj, manifest.Find(b.options.File, kustomizationKind, key, obj)
 }
+
+var kustomizationKind = schema.GroupKind{Group: kustomizev1.GroupVersion.Group, Kind: kustomizev1.KustomizationKind}
 
 // build builds a Kustomization whose source is local.
 func (b *Builder) build(ctx context.Context, obj *kustomizev1.Kustomization, use func(*Result) error) error {
@@ -191,7 +161,7 @@ func (b *Builder) BuildObject(ctx context.Context, obj *kustomizev1.Kustomizatio
 	}
 	if tree == nil {
 		return nil, fmt.Errorf("the source of Kustomization '%s' is not local. Set --local-sources %s=DIRECTORY", key,
-			sourceKey(obj))
+			SourceKey(obj))
 	}
 	req, secrets, err := b.request(ctx, obj, tree)
 	if err != nil {
@@ -323,11 +293,11 @@ func OwnerOf(obj *kustomizev1.Kustomization) apply.Owner {
 func (b *Builder) buildNested(ctx context.Context, objects []*unstructured.Unstructured,
 	use func(*Result) error) error {
 	for _, o := range objects {
-		if !isKustomization(o) {
+		if o.GroupVersionKind().GroupKind() != kustomizationKind {
 			continue
 		}
-		obj, err := asKustomization(o)
-		if err != nil {
+		obj := &kustomizev1.Kustomization{}
+		if err := manifest.Convert(o, obj); err != nil {
 			return err
 		}
 		obj.Namespace = cmp.Or(obj.Namespace, metav1.NamespaceDefault)
@@ -335,10 +305,10 @@ func (b *Builder) buildNested(ctx context.Context, objects []*unstructured.Unstr
 		if b.seen[key] {
 			continue
 		}
-		if _, local := b.options.Sources[sourceKey(obj)]; !local && b.trees[sourceKey(obj)] == nil {
+		if _, local := b.options.Sources[SourceKey(obj)]; !local && b.trees[SourceKey(obj)] == nil {
 			b.seen[key] = true
 			b.onSkip(fmt.Sprintf("Kustomization '%s' was skipped: its source is not local. Set --local-sources "+
-				"%s=DIRECTORY", key, sourceKey(obj)))
+				"%s=DIRECTORY", key, SourceKey(obj)))
 			continue
 		}
 		if err := b.build(ctx, obj, use); err != nil {

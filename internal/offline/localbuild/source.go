@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 )
 
-// sourceKey returns the source of a Kustomization as KIND/NAMESPACE/NAME.
-func sourceKey(obj *kustomizev1.Kustomization) string {
+// SourceKey returns the source of a Kustomization as KIND/NAMESPACE/NAME.
+func SourceKey(obj *kustomizev1.Kustomization) string {
 	ref := obj.Spec.SourceRef
 	return ref.Kind + "/" + cmp.Or(ref.Namespace, obj.Namespace) + "/" + ref.Name
 }
@@ -32,7 +32,7 @@ func (b *Builder) UseSource(obj *kustomizev1.Kustomization, tree *artifact.Tree)
 	if !b.options.FollowSymlinks {
 		tree = tree.WithoutLinks()
 	}
-	b.trees[sourceKey(obj)] = tree
+	b.trees[SourceKey(obj)] = tree
 }
 
 // replaceSource reads local files as the source of a Kustomization, and sets spec.path to Options.Path within them. If
@@ -60,7 +60,7 @@ func (b *Builder) replaceSource(ctx context.Context, obj *kustomizev1.Kustomizat
 		return err
 	}
 	obj.Spec.Path = filepath.ToSlash(inside)
-	b.trees[sourceKey(obj)], err = b.read(ctx, obj, root)
+	b.trees[SourceKey(obj)], err = b.read(ctx, obj, root)
 	return err
 }
 
@@ -79,7 +79,7 @@ func workingTree(dir string) string {
 
 // tree returns the source of a Kustomization, or nil if it is not local.
 func (b *Builder) tree(ctx context.Context, obj *kustomizev1.Kustomization) (*artifact.Tree, error) {
-	key := sourceKey(obj)
+	key := SourceKey(obj)
 	dir, ok := b.options.Sources[key]
 	if b.trees[key] != nil || !ok {
 		return b.trees[key], nil
@@ -122,7 +122,7 @@ func (b *Builder) ignoreRules(ctx context.Context, obj *kustomizev1.Kustomizatio
 	}
 	source := k.New()
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, obj.Namespace), Name: ref.Name}
-	err := lookup.Explain("cannot get "+sourceKey(obj), client.IgnoreNotFound(b.cluster.Get(ctx, key, source)))
+	err := lookup.Explain("cannot get "+SourceKey(obj), client.IgnoreNotFound(b.cluster.Get(ctx, key, source)))
 	switch source := source.(type) {
 	case *sourcev1.GitRepository:
 		return source.Spec.Ignore, err

@@ -5,10 +5,8 @@ package localrelease
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -317,33 +315,10 @@ func (b *Builder) declaration(ctx context.Context, key types.NamespacedName) (ob
 	case b.options.File == "":
 		return found, true, nil
 	}
-	content, err := os.ReadFile(b.options.File)
-	if err != nil {
-		return nil, false, err
-	}
-	objects, err := manifest.Decode(content)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", b.options.File, err)
-	}
-	for _, o := range objects {
-		gvk := o.GroupVersionKind()
-		if gvk.Group != helmv2.GroupVersion.Group || gvk.Kind != helmv2.HelmReleaseKind || o.GetName() != key.Name ||
-			cmp.Or(o.GetNamespace(), key.Namespace) != key.Namespace {
-			continue
-		}
-		o.SetNamespace(key.Namespace)
-		text, err := o.MarshalJSON()
-		if err != nil {
-			return nil, false, err
-		}
-		obj = &helmv2.HelmRelease{}
-		if err := json.Unmarshal(text, obj); err != nil { // its error names the invalid field
-			return nil, false, fmt.Errorf("HelmRelease '%s' cannot be decoded: %w", key, err)
-		}
-		obj.Status = found.Status
-		return obj, live, nil
-	}
-	return nil, false, fmt.Errorf("%s does not declare HelmRelease '%s'", b.options.File, key)
+	obj = &helmv2.HelmRelease{}
+	err = manifest.Find(b.options.File, helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind).GroupKind(), key, obj)
+	obj.Status = found.Status
+	return obj, live, err
 }
 
 // values composes the values of a HelmRelease. Without a cluster, those of other objects are left out.

@@ -3,13 +3,18 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -40,6 +45,39 @@ func Decode(b []byte) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, o)
 	}
+}
+
+// Convert decodes an object into a typed one. All served versions of a kind have the same fields.
+func Convert(o *unstructured.Unstructured, into any) error {
+	b, err := o.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(b, into) // its error names the invalid field
+	}
+	if err != nil {
+		return fmt.Errorf("%s '%s/%s' cannot be decoded: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Find decodes the object of a kind that a file declares, in any version. An object without a namespace is in the
+// namespace of the key.
+func Find(file string, kind schema.GroupKind, key types.NamespacedName, into any) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	objects, err := Decode(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, o := range objects {
+		if o.GroupVersionKind().GroupKind() == kind && o.GetName() == key.Name &&
+			cmp.Or(o.GetNamespace(), key.Namespace) == key.Namespace {
+			o.SetNamespace(key.Namespace)
+			return Convert(o, into)
+		}
+	}
+	return fmt.Errorf("%s does not declare %s '%s'", file, kind.Kind, key)
 }
 
 // Encode writes objects as a YAML stream.

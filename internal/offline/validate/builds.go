@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
@@ -50,7 +49,7 @@ func (r *run) buildKustomizations(ctx context.Context) error {
 		}
 		for _, o := range objects {
 			k := &kustomizev1.Kustomization{}
-			if o.GroupVersionKind().GroupKind() != kustomizationKind || decode(o, k) != nil || !r.isLocal(k) {
+			if o.GroupVersionKind().GroupKind() != kustomizationKind || manifest.Convert(o, k) != nil || !r.isLocal(k) {
 				continue
 			}
 			k.Namespace = cmp.Or(k.Namespace, "default")
@@ -76,14 +75,6 @@ var kustomizationKind = kustomizev1.GroupVersion.WithKind(kustomizev1.Kustomizat
 func (r *run) isLocal(k *kustomizev1.Kustomization) bool {
 	info, err := r.Files.Stat(path.Clean(strings.TrimPrefix(path.Clean("/"+k.Spec.Path), "/") + "/."))
 	return err == nil && info.IsDir() && path.Clean(k.Spec.Path) != "."
-}
-
-func decode(o *unstructured.Unstructured, into any) error {
-	b, err := o.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, into)
 }
 
 // buildDirectories builds the directories with a kustomization file that no other build has read.

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // +kubebuilder:rbac:groups=inputs.toolkit.fluxcd.io,resources=clusterinputproviders,verbs=get;list;watch;create
@@ -174,8 +175,8 @@ func (c *Clusters) Reconcile(ctx context.Context,
 	if err != nil {
 		return reconcile.Failed(err)
 	}
-	o := reconcile.Ready(meta.ReconciliationSucceededReason, "exported %s, %d not reachable", count(len(sets)),
-		unreachable).WithMetadata(meta.EventRevisionKey, revision)
+	o := reconcile.Ready(meta.ReconciliationSucceededReason, "exported %s, %d not reachable",
+		excerpt.Count(len(sets), "input set"), unreachable).WithMetadata(meta.EventRevisionKey, revision)
 	if obj.Status.LastExportedRevision == revision {
 		return o.Unchanged()
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source/access"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/explain"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
@@ -143,8 +144,8 @@ func (p *provider) export(sets []controlplanev1.InputSet, wait time.Duration) re
 		return reconcile.Failed(err)
 	}
 	status := &p.obj.Status
-	o := reconcile.Ready(meta.ReconciliationSucceededReason, "exported %s%s", count(len(sets)), p.ignored()).
-		WithMetadata(meta.EventRevisionKey, revision)
+	o := reconcile.Ready(meta.ReconciliationSucceededReason, "exported %s%s", excerpt.Count(len(sets), "input set"),
+		p.ignored()).WithMetadata(meta.EventRevisionKey, revision)
 	if wait > 0 {
 		o = o.After(wait)
 	}
@@ -153,13 +154,6 @@ func (p *provider) export(sets []controlplanev1.InputSet, wait time.Duration) re
 	}
 	status.ExportedInputs, status.LastExportedRevision = sets, revision
 	return o
-}
-
-func count(sets int) string {
-	if sets == 1 {
-		return "1 input set"
-	}
-	return fmt.Sprintf("%d input sets", sets)
 }
 
 // read reads the input sets, without default values.

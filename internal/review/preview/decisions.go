@@ -2,7 +2,6 @@ package preview
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/internal/gate/forecast"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // Decisions is what gates would decide about a change of a repository.
@@ -75,10 +75,7 @@ func decisionsOf(ctx context.Context, s *forecast.Simulation, a Asker) (*AskingO
 
 // Approvals describes required approvals, such as "2 approvals of group security".
 func Approvals(a *gatingv1.Approvals) string {
-	text := fmt.Sprintf("%d approvals", a.Required)
-	if a.Required == 1 {
-		text = "1 approval"
-	}
+	text := excerpt.Count(int(a.Required), "approval")
 	var from []string
 	if len(a.Groups) > 0 {
 		from = append(from, "group "+strings.Join(a.Groups, ", "))

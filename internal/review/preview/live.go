@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/kustomization/spec"
 	"github.com/sluice-gitops/sluice/internal/model/lineage"
 	"github.com/sluice-gitops/sluice/internal/offline/localbuild"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
@@ -132,7 +133,7 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 		return false, nil
 	}
 	touched := n.differs || !n.exists || n.deleted || r.usesConfig(key.Namespace, variablesOf(obj)...) ||
-		r.declared[sourceKey(obj)] != nil && r.sources[sourceKey(obj)] == nil
+		r.declared[localbuild.SourceKey(obj)] != nil && r.sources[localbuild.SourceKey(obj)] == nil
 	byFiles := false
 	if !touched {
 		var err error
@@ -142,7 +143,7 @@ func (r *run) kustomization(ctx context.Context, g *graph, n *node[*kustomizev1.
 	}
 	n.done = true
 	owner := newOwner(kustomizev1.KustomizationKind, key)
-	owner.source, owner.Cluster = sourceKey(obj), clusterOf(key.Namespace, obj.Spec.KubeConfig)
+	owner.source, owner.Cluster = localbuild.SourceKey(obj), clusterOf(key.Namespace, obj.Spec.KubeConfig)
 	owner.inventory = len(rollout.Inventory(n.live.Status.Inventory))
 	for _, d := range lineage.Dependencies(obj) {
 		owner.dependsOn = append(owner.dependsOn, risk.Owner{Kind: d.Kind, Namespace: d.Namespace, Name: d.Name})
@@ -172,7 +173,7 @@ func (r *run) addOwner(owner *Owner) {
 
 // failsBefore reports whether the build of a Kustomization fails without the change, too.
 func (r *run) failsBefore(ctx context.Context, n *node[*kustomizev1.Kustomization]) bool {
-	if !n.exists || r.sources[sourceKey(n.live)] == nil {
+	if !n.exists || r.sources[localbuild.SourceKey(n.live)] == nil {
 		return false
 	}
 	_, err := r.build(ctx, r.From, n.live)
@@ -234,7 +235,7 @@ func (r *run) planKustomization(ctx context.Context, n *node[*kustomizev1.Kustom
 // is not known, or if nothing does.
 func (r *run) builtBefore(ctx context.Context, n *node[*kustomizev1.Kustomization],
 	built *localbuild.Result) *localbuild.Result {
-	if !n.exists || built.Veil.IsOpen() && !r.placeholders.Used() || r.sources[sourceKey(n.live)] == nil {
+	if !n.exists || built.Veil.IsOpen() && !r.placeholders.Used() || r.sources[localbuild.SourceKey(n.live)] == nil {
 		return nil
 	}
 	before, err := r.build(ctx, r.From, n.live)
@@ -276,7 +277,7 @@ func (r *run) declare(ctx context.Context, g *graph, planned []apply.Change,
 			declareNode(g.sets, key, c, restore)
 		case newInputProvider(c.Ref.Group, c.Ref.Kind) != nil:
 			declared := newInputProvider(c.Ref.Group, c.Ref.Kind)
-			if c.Action == apply.Deleted || decode(restore(c.After), declared) == nil {
+			if c.Action == apply.Deleted || manifest.Convert(restore(c.After), declared) == nil {
 				r.declareInputs(ctx, g, declared, c)
 			}
 		case c.Ref.Group == sourcev1.GroupVersion.Group && slices.Contains(sourceKinds, c.Ref.Kind) &&
@@ -291,7 +292,7 @@ func (r *run) declare(ctx context.Context, g *graph, planned []apply.Change,
 // buildAgain lets the Kustomizations of a source be previewed again.
 func (g *graph) buildAgain(source string) {
 	for _, n := range g.kustomizations {
-		if n.declared != nil && sourceKey(n.declared) == source {
+		if n.declared != nil && localbuild.SourceKey(n.declared) == source {
 			n.done = false
 		}
 	}
@@ -321,7 +322,7 @@ func declareNode[T any, P interface {
 		n.deleted, n.done = false, false
 	}
 	declared := P(new(T))
-	if err := decode(restore(c.After), declared); err != nil {
+	if err := manifest.Convert(restore(c.After), declared); err != nil {
 		return isNew // the dry-run reports what does not decode
 	}
 	if declared.GetNamespace() == "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -111,7 +110,7 @@ func (r *run) checkDeclared(found []*kustomizev1.Kustomization, read int) error 
 	}
 	var keys []string
 	for _, k := range found {
-		keys = append(keys, sourceKey(k))
+		keys = append(keys, localbuild.SourceKey(k))
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
@@ -125,7 +124,7 @@ const maxKeys = 500
 
 // addSource takes the source of a Kustomization as this repository, unless --source names others.
 func (r *run) addSource(k *kustomizev1.Kustomization) {
-	key := sourceKey(k)
+	key := localbuild.SourceKey(k)
 	if k.Spec.SourceRef.Kind == "GitRepository" && len(r.Sources) == 0 || slices.Contains(r.Sources, key) {
 		r.sources[key] = &source{key: key}
 	}
@@ -140,7 +139,8 @@ func (r *run) complete(ctx context.Context, before, after *rendered) {
 		return
 	}
 	fill := func(side *Snapshot, x *rendered) {
-		if x != nil && x.built == nil && x.err == nil && !x.obj.Spec.Suspend && r.sources[sourceKey(x.obj)] != nil {
+		if x != nil && x.built == nil && x.err == nil && !x.obj.Spec.Suspend &&
+			r.sources[localbuild.SourceKey(x.obj)] != nil {
 			x.built, x.err = r.build(ctx, side, x.obj)
 		}
 	}
@@ -222,20 +222,12 @@ func declarationOf(content []byte) declaration {
 	d.counts = true
 	for _, o := range objects {
 		k := &kustomizev1.Kustomization{}
-		if isKustomization(o) && decode(o, k) == nil {
+		if isKustomization(o) && manifest.Convert(o, k) == nil {
 			k.Namespace = cmp.Or(k.Namespace, "default")
 			d.kustomizations = append(d.kustomizations, k)
 		}
 	}
 	return d
-}
-
-func decode(o *unstructured.Unstructured, into any) error {
-	b, err := o.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, into)
 }
 
 // renderAll builds the Kustomizations of a side, and those among their objects, if the files may reach them.
@@ -258,7 +250,7 @@ func (r *run) renderAll(ctx context.Context, side *Snapshot, roots []*kustomizev
 		}
 		out[key] = &rendered{obj: obj}
 		r.addSource(obj)
-		s := r.sources[sourceKey(obj)]
+		s := r.sources[localbuild.SourceKey(obj)]
 		if s == nil || obj.Spec.Suspend {
 			continue
 		}
@@ -276,7 +268,7 @@ func (r *run) renderAll(ctx context.Context, side *Snapshot, roots []*kustomizev
 		builder.AddConfigs(out[key].built)
 		for _, o := range out[key].built.Objects {
 			nested := &kustomizev1.Kustomization{}
-			if isKustomization(o) && decode(o, nested) == nil {
+			if isKustomization(o) && manifest.Convert(o, nested) == nil {
 				nested.Namespace = cmp.Or(nested.Namespace, "default")
 				queue = append(queue, nested)
 			}
@@ -294,7 +286,7 @@ func (r *run) compareRendered(key types.NamespacedName, before, after *rendered)
 		if side == nil {
 			continue
 		}
-		owner.source, owner.Cluster = sourceKey(side.obj), clusterOf(key.Namespace, side.obj.Spec.KubeConfig)
+		owner.source, owner.Cluster = localbuild.SourceKey(side.obj), clusterOf(key.Namespace, side.obj.Spec.KubeConfig)
 		if side.obj.Spec.Suspend && side == after {
 			owner.Note = "suspended: nothing is applied until it is resumed"
 		}
@@ -456,7 +448,7 @@ func (r *run) renderSide(ctx context.Context, side *Snapshot, roots []*kustomize
 		var more []*kustomizev1.Kustomization
 		for _, o := range objectsOfSets(sets) {
 			k := &kustomizev1.Kustomization{}
-			if !isKustomization(o) || decode(o, k) != nil {
+			if !isKustomization(o) || manifest.Convert(o, k) != nil {
 				continue
 			}
 			if k.Namespace = cmp.Or(k.Namespace, "default"); all[client.ObjectKeyFromObject(k)] == nil {
@@ -479,7 +471,7 @@ func releasesOf(objects []*unstructured.Unstructured) map[types.NamespacedName]*
 	out := map[types.NamespacedName]*helmv2.HelmRelease{}
 	for _, o := range objects {
 		hr := &helmv2.HelmRelease{}
-		if isHelmRelease(o) && decode(o, hr) == nil {
+		if isHelmRelease(o) && manifest.Convert(o, hr) == nil {
 			hr.Namespace = cmp.Or(hr.Namespace, "default")
 			out[client.ObjectKeyFromObject(hr)] = hr
 		}

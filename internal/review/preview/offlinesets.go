@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/offline/localset"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/text/redact"
 )
 
@@ -36,7 +37,8 @@ func (r *run) renderSets(ctx context.Context,
 	var sets []*controlplanev1.ResourceSet
 	collect := func(objects []*unstructured.Unstructured) {
 		for _, o := range objects {
-			if p := newInputProvider(o.GroupVersionKind().Group, o.GetKind()); p != nil && decode(o, p) == nil {
+			p := newInputProvider(o.GroupVersionKind().Group, o.GetKind())
+			if p != nil && manifest.Convert(o, p) == nil {
 				p.SetNamespace(cmp.Or(p.GetNamespace(), "default"))
 				r.exportInputs(p, nil)
 				ref := keyOf(refOf(o))
@@ -44,7 +46,7 @@ func (r *run) renderSets(ctx context.Context,
 				inputs[ref] = changedInputs{object: p}
 			}
 			set := &controlplanev1.ResourceSet{}
-			if isResourceSet(o) && decode(o, set) == nil {
+			if isResourceSet(o) && manifest.Convert(o, set) == nil {
 				set.Namespace = cmp.Or(set.Namespace, "default")
 				sets = append(sets, set)
 			}

@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -167,12 +166,6 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// sourceKey returns the source of a Kustomization as KIND/NAMESPACE/NAME.
-func sourceKey(obj *kustomizev1.Kustomization) string {
-	ref := obj.Spec.SourceRef
-	return ref.Kind + "/" + cmp.Or(ref.Namespace, obj.Namespace) + "/" + ref.Name
-}
-
 // changed returns the files of a source that the change changes.
 func (r *run) changed(ctx context.Context, s *source) (*changeSet, error) {
 	if c := r.changes[s.key]; c != nil {
@@ -205,7 +198,7 @@ func (r *run) reachOf(ctx context.Context, side *Snapshot, s *source) (*reach, e
 
 // mayChange reports whether the changed files may change the build of a Kustomization.
 func (r *run) mayChange(ctx context.Context, obj *kustomizev1.Kustomization) (bool, error) {
-	s := r.sources[sourceKey(obj)]
+	s := r.sources[localbuild.SourceKey(obj)]
 	if s == nil {
 		return false, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/offline/localsource"
 	"github.com/sluice-gitops/sluice/internal/offline/lookup"
+	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	sources "github.com/sluice-gitops/sluice/internal/source"
 )
@@ -222,7 +223,7 @@ func (r *run) declareSource(kind string, key types.NamespacedName, after *unstru
 		obj = sourcev1.NewSource(kind).(client.Object)
 	}
 	id := kind + "/" + key.String()
-	if r.declared[id] != nil && meta.Equal(r.declaredSpecs[id], specOf(after)) || decode(after, obj) != nil {
+	if r.declared[id] != nil && meta.Equal(r.declaredSpecs[id], specOf(after)) || manifest.Convert(after, obj) != nil {
 		return false // the dry-run reports what does not decode
 	}
 	obj.SetNamespace(key.Namespace)

@@ -81,7 +81,7 @@ func (o Decryption) addKeys(ctx context.Context, to *decrypt.Keys, key types.Nam
 	if err != nil {
 		return fault.New(meta.BuildFailedReason, "cannot read Secret '%s' of %s", key, field).Because(err)
 	}
-	hashData(h, secret.Data)
+	HashData(h, secret.Data)
 	keys, err := decrypt.FromSecret(secret.Data, to.Transport)
 	if err == nil && keys.Vault != nil {
 		keys.VaultServers, err = o.vaultServers(ctx)
@@ -178,8 +178,8 @@ func (o Decryption) readVaultLogins(ctx context.Context) (*decrypt.VaultLogins, 
 	return logins, nil
 }
 
-// hashData writes the data of a Secret to a hash, in a canonical form.
-func hashData(h hash.Hash, data map[string][]byte) {
+// HashData writes the data of a Secret or ConfigMap to a hash, in a canonical form.
+func HashData[V string | []byte](h hash.Hash, data map[string]V) {
 	fmt.Fprintf(h, "%d\n", len(data))
 	for _, k := range slices.Sorted(maps.Keys(data)) {
 		fmt.Fprintf(h, "%d %s%d %s", len(k), k, len(data[k]), data[k])

@@ -10,6 +10,8 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 const (
@@ -49,12 +51,7 @@ func Cut(text string, maxBytes int) string {
 	return strings.Join(append(lines[:n:n], moreLines(len(lines)-n)), "\n")
 }
 
-func moreLines(n int) string {
-	if n == 1 {
-		return "… and 1 more line"
-	}
-	return fmt.Sprintf("… and %d more lines", n)
-}
+func moreLines(n int) string { return "… and " + excerpt.Count(n, "more line") }
 
 func (d Difference) lines() []string {
 	switch {

@@ -2,7 +2,9 @@
 package excerpt
 
 import (
+	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -43,4 +45,33 @@ func Line(text string, most int) string {
 		return ' '
 	}, strings.ToValidUTF8(text, "?"))
 	return Bytes(strings.Join(strings.Fields(text), " "), most)
+}
+
+// Count returns a number with a noun that agrees, such as "1 object" and "2 objects".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// Head is a writer that keeps the first bytes of what is written. It is safe for concurrent use.
+type Head struct {
+	Most int // bytes that are kept
+
+	mu   sync.Mutex
+	text []byte
+}
+
+func (h *Head) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.text = append(h.text, p[:min(len(p), h.Most-len(h.text))]...)
+	return len(p), nil
+}
+
+func (h *Head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return string(h.text)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 )
 
 // noThin is the capability of remotes that accept no thin packs.
@@ -81,7 +83,7 @@ func (c *Conn) push(ctx context.Context, p Push) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	output := &outputHead{}
+	output := &excerpt.Head{Most: maxOutput}
 	kind := sideband.Sideband64k
 	switch {
 	case caps.Supports(capability.Sideband64k):
@@ -150,7 +152,7 @@ func (c *Conn) encodePush(p Push) ([]byte, *capability.List, error) {
 const bandErrorPrefix = "unexpected error: "
 
 // readBands reads a report in a sideband, and the output for people.
-func readBands(r io.Reader, kind sideband.Type, output *outputHead, commands int) (*Report, error) {
+func readBands(r io.Reader, kind sideband.Type, output *excerpt.Head, commands int) (*Report, error) {
 	bands := sideband.NewDemuxer(kind, &limited{Reader: r, left: maxReport, err: errLongReport})
 	bands.Progress = output
 	report, err := readReport(bands, commands)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -49,7 +50,7 @@ func TestReadReport(t *testing.T) {
 				writeAll(t, m, sideband.PackData, plain)
 				writeAll(t, m, sideband.ProgressMessage, "remote: done\n")
 				b.WriteString("0000")
-				got, err = readBands(&b, sideband.Sideband64k, &outputHead{}, 1)
+				got, err = readBands(&b, sideband.Sideband64k, &excerpt.Head{Most: maxOutput}, 1)
 				if err == nil && got.Output != "remote: checking\nremote: done\n" {
 					t.Errorf("%s: the output is %q", name, got.Output)
 				}
@@ -74,7 +75,7 @@ func TestReadBandsReturnsErrorMessage(t *testing.T) {
 	var b bytes.Buffer
 	m := sideband.NewMuxer(sideband.Sideband64k, &b)
 	writeAll(t, m, sideband.ErrorMessage, "disk full")
-	_, err := readBands(&b, sideband.Sideband64k, &outputHead{}, 1)
+	_, err := readBands(&b, sideband.Sideband64k, &excerpt.Head{Most: maxOutput}, 1)
 	if line := (*pktline.ErrorLine)(nil); !errors.As(err, &line) || line.Text != "disk full" {
 		t.Errorf("got %v", err)
 	}
@@ -153,7 +154,7 @@ func FuzzReadReport(f *testing.F) {
 		if err == nil && len(plain.Refused)*4 > len(data) {
 			t.Errorf("%q: the report has %d references", data, len(plain.Refused))
 		}
-		output := &outputHead{}
+		output := &excerpt.Head{Most: maxOutput}
 		if _, err := readBands(bytes.NewReader(data), sideband.Sideband64k, output, commands); err == nil &&
 			len(output.String()) > maxOutput {
 			t.Errorf("%q: the output has %d bytes", data, len(output.String()))

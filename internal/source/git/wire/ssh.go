@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/network/hostguard"
+	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -46,7 +46,7 @@ type overSSH struct {
 	session *ssh.Session
 	in      io.WriteCloser
 	out     *bufio.Reader
-	stderr  *outputHead
+	stderr  *excerpt.Head
 	began   atomic.Bool // the host answered
 	release func() bool // unbinds the conversation from its context
 }
@@ -191,7 +191,7 @@ func (s *overSSH) begin(ctx context.Context) error {
 	if s.session, err = ssh.NewClient(inner, channels, requests).NewSession(); err != nil {
 		return err
 	}
-	s.stderr = &outputHead{}
+	s.stderr = &excerpt.Head{Most: maxOutput}
 	s.session.Stderr = s.stderr
 	if s.in, err = s.session.StdinPipe(); err != nil {
 		return err
@@ -246,27 +246,8 @@ func quote(s string) string {
 	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(s) + "'"
 }
 
-// outputHead is a writer that keeps the first bytes of the remote's output.
-type outputHead struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// maxOutput is the size, in bytes, of the output that is kept.
+// maxOutput is how many bytes of the remote's output are kept.
 const maxOutput = 1 << 10
-
-func (o *outputHead) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text = append(o.text, p[:min(len(p), maxOutput-len(o.text))]...)
-	return len(p), nil
-}
-
-func (o *outputHead) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return string(o.text)
-}
 
 // guardedConn counts what is read. Once the conversation has begun, it reports the host's progress to the host guard.
 type guardedConn struct {
