@@ -361,10 +361,12 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // inParallel calls do for all, some at once.
-func inParallel[T any](all []T, do func(T)) {
+func inParallel[T any](all []T, do func(T)) { inParallelBy(atOnce, all, do) }
+
+func inParallelBy[T any](workers int, all []T, do func(T)) {
 	var wg sync.WaitGroup
 	next := make(chan T)
-	for range atOnce {
+	for range workers {
 		wg.Go(func() {
 			for v := range next {
 				do(v)
