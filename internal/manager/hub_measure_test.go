@@ -136,7 +136,8 @@ func TestMeasureHub(t *testing.T) {
 	_ = free.Close()
 	h := &measuredHub{T: t, kubeconfig: testenv.Kubeconfig(t), url: "https://" + addr, options: options.HubOptions{
 		Addr: addr, ExternalURL: "https://" + addr, TLSCertFile: cert, TLSKeyFile: key, Namespace: namespace,
-		StoragePath: t.TempDir(), LogLevel: "info", LogEncoding: "json", MetricsAddr: "0", HealthAddr: "0"}}
+		LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true}, StoragePath: t.TempDir(),
+		LogLevel: "info", LogEncoding: "json", MetricsAddr: "0", HealthAddr: "0"}}
 	tokens := make([]string, clusters)
 	group := guard.NewGroup("registering clusters")
 	group.SetLimit(20)

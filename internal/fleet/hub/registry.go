@@ -43,6 +43,7 @@ type member struct {
 	created      time.Time
 	labels       map[string]string
 	mayRead      bool
+	hasSSO       bool   // it gets the ID tokens of people who use it by the hub
 	identity     string // differs from that of all other members
 	trust        *trust
 	problem      string // why the Secret is not valid
@@ -131,7 +132,7 @@ func (g *Registry) member(name string) *member {
 func (g *Registry) parse(s *corev1.Secret) *member {
 	get := func(key string) string { return strings.TrimSpace(string(s.Data[key])) }
 	m := &member{name: s.Labels[fleet.ClusterLabel], secret: s.Name, created: s.CreationTimestamp.Time,
-		mayRead: get(fleet.ReadsKey) == "true"}
+		mayRead: get(fleet.ReadsKey) == "true", hasSSO: get(fleet.SSOKey) == "true"}
 	var err error
 	if m.labels, err = parseLabels(get(fleet.LabelsKey)); err == nil {
 		if err = fleet.CheckName(m.name); err == nil {
