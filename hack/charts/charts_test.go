@@ -181,6 +181,12 @@ func TestChartEqualsInstall(t *testing.T) {
 			o.LogLevel, o.Profile, o.Hub = "debug", "multi-tenant", install.Hub{URL: "https://a.example",
 				TLSSecret: "b"}
 		}},
+		"hub with a login provider": {values{"hub": values{"url": "https://a.example"}, "ui": values{
+			"tokenLogin": false, "oidc": values{"issuer": "https://b.example", "clientID": "c", "clientSecret": "d"}}},
+			func(o *install.Options) {
+				o.Hub = install.Hub{URL: "https://a.example"}
+				o.UI = install.UI{Issuer: "https://b.example", ClientID: "c", ClientSecret: "d", NoTokenLogin: true}
+			}},
 		"two components": {values{"components": []any{options.HelmController, options.SourceController}},
 			func(o *install.Options) { o.Components = []string{options.SourceController, options.HelmController} }},
 	}

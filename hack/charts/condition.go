@@ -31,6 +31,9 @@ const (
 	hubTLSCondition = ".Values.hub.tlsSecret"
 )
 
+// clientSecretCondition is true in releases whose login provider has given them a secret.
+const clientSecretCondition = ".Values.ui.oidc.clientSecret"
+
 // autoscalerCondition is true in releases with an autoscaler. Its value needs those of autoShards and storageBackend.
 const autoscalerCondition = ".Values.maxReplicas"
 
@@ -65,14 +68,16 @@ func newSource() (*source, error) {
 		return nil, err
 	}
 	without := map[string]func(*install.Options){
-		".Values.networkPolicy":        func(o *install.Options) { o.NetworkPolicy = false },
-		".Values.ui.url":               func(o *install.Options) { o.UI = install.UI{} },
-		".Values.ui.oidc.clientSecret": func(o *install.Options) { o.UI.ClientSecret = "" },
-		".Values.ui.mcpURL":            func(o *install.Options) { o.UI.MCPURL = "" },
-		hubCondition:                   func(o *install.Options) { o.Hub = install.Hub{} },
-		hubTLSCondition:                func(o *install.Options) { o.Hub.TLSSecret = "" },
-		".Values.ui.reviewSecret":      func(o *install.Options) { o.UI.ReviewSecret = "" },
-		autoscalerCondition:            func(o *install.Options) { o.MaxReplicas = 0 },
+		".Values.networkPolicy": func(o *install.Options) { o.NetworkPolicy = false },
+		".Values.ui.url": func(o *install.Options) {
+			o.UI.URL, o.UI.MCPURL, o.UI.ReviewSecret = "", "", "" // a hub has the logins
+		},
+		clientSecretCondition:     func(o *install.Options) { o.UI.ClientSecret = "" },
+		".Values.ui.mcpURL":       func(o *install.Options) { o.UI.MCPURL = "" },
+		hubCondition:              func(o *install.Options) { o.Hub = install.Hub{} },
+		hubTLSCondition:           func(o *install.Options) { o.Hub.TLSSecret = "" },
+		".Values.ui.reviewSecret": func(o *install.Options) { o.UI.ReviewSecret = "" },
+		autoscalerCondition:       func(o *install.Options) { o.MaxReplicas = 0 },
 		backendCondition: func(o *install.Options) {
 			o.Backend, o.AutoShards, o.MaxReplicas = install.Backend{}, false, 0
 		},

@@ -84,23 +84,29 @@ func (t *objectTemplate) hub(u *unstructured.Unstructured) error {
 		return indent + "args:\n" + indent + "- hub\n" + indent + "- --peers=sluice-hub-peers\n" + indent + fmt.Sprintf(
 			"{{- include \"sluice.hubArgs\" . | trim | nindent %d }}\n", len(indent))
 	})
-	for _, part := range []struct {
-		name, condition string
-		fields          map[string]any
-	}{
-		{name: "volumes", condition: hubTLSCondition, fields: pod},
-		{name: "volumeMounts", condition: hubTLSCondition, fields: c},
-		{name: "envFrom", condition: "and " + backendCondition + " .Values.storageBackend.secret", fields: c},
-	} {
-		b, err := yaml.Marshal(map[string]any{part.name: part.fields[part.name]})
+	for name, fields := range map[string]map[string]any{"volumes": pod, "volumeMounts": c} {
+		items, _ := fields[name].([]any)
+		err := t.items(fields, name, items, func(other *unstructured.Unstructured) []any {
+			if found, ok := firstContainer(other)[name].([]any); ok {
+				return found
+			}
+			found, _, _ := unstructured.NestedSlice(other.Object, "spec", "template", "spec", name)
+			return found
+		}, nil, "")
 		if err != nil {
 			return err
 		}
-		t.mark(part.fields, part.name, func(indent string) string {
-			return when(part.condition, indented(string(b), indent), indent)
-		})
+		mark, _ := fields[name].(string)
+		list := t.parts[mark]
+		t.parts[mark] = func(indent string) string {
+			return when("or "+hubTLSCondition+" "+clientSecretCondition, list(indent), indent)
+		}
 	}
-	return t.pod(pod, c)
+	b, err := yaml.Marshal(map[string]any{"envFrom": c["envFrom"]})
+	t.mark(c, "envFrom", func(indent string) string {
+		return when("and "+backendCondition+" .Values.storageBackend.secret", indented(string(b), indent), indent)
+	})
+	return errors.Join(err, t.pod(pod, c))
 }
 
 // dependsOnValues reports whether an argument depends on values, so that a template by hand has it.

@@ -33,7 +33,7 @@ type membership struct {
 	*env
 	hub, name     string
 	labels        map[string]string
-	reads         bool
+	reads, sso    bool
 	fetchKeys     bool
 	subject       string
 	hubNamespace  string
@@ -70,6 +70,9 @@ report to the hub. The command again with the same flags changes nothing.
 	f.StringVar(&m.hub, "hub", "", "URL of the hub")
 	f.StringToStringVar(&m.labels, "labels", nil, "labels of the cluster, such as region=eu,stage=production")
 	f.BoolVar(&m.reads, "reads", true, "let gates of the cluster ask how far other clusters are")
+	f.BoolVar(&m.sso, "sso", false,
+		"log people in who are logged in at the hub by OIDC: the cluster gets their ID tokens, for its client at "+
+			"--ui-oidc-issuer")
 	f.BoolVar(&m.export, "export", false, "print the Secret for the hub, and change nothing")
 	return c
 }
@@ -153,6 +156,9 @@ func (m *membership) join(ctx context.Context) error {
 		s.Labels[fleet.ClusterLabel] = m.name
 	}
 	s.Data[fleet.ReadsKey] = fmt.Appendf(nil, "%t", m.reads)
+	if m.sso {
+		s.Data[fleet.SSOKey] = []byte("true")
+	}
 	if m.export {
 		return m.printRegistration(s)
 	}
@@ -401,7 +407,8 @@ func (m *membership) setLabels(live, wanted *corev1.Secret, isJoin bool) {
 // ownedKeys returns the keys of the Secret that the command sets or removes.
 func (m *membership) ownedKeys(isJoin bool) []string {
 	if isJoin {
-		return []string{fleet.IssuerKey, fleet.SubjectKey, fleet.KeysKey, fleet.LabelsKey, fleet.ReadsKey}
+		return []string{fleet.IssuerKey, fleet.SubjectKey, fleet.KeysKey, fleet.LabelsKey, fleet.ReadsKey,
+			fleet.SSOKey}
 	}
 	return []string{fleet.IssuerKey, fleet.KeysKey}
 }

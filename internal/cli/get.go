@@ -107,11 +107,8 @@ func withClusters(e *env, c *cobra.Command, o *getOptions) *cobra.Command {
 		if clusters.by != "" && !clusters.list {
 			return usagef("--by needs --clusters")
 		}
-		if clusters.list && clusters.hub.address(e) != "" {
-			return runGetHub(cmd.Context(), e, *o, clusters)
-		}
 		if clusters.list {
-			return runGetClusters(cmd.Context(), e, *o, clusters)
+			return runClusters(cmd.Context(), e, *o, clusters)
 		}
 		return listObjects(cmd, args)
 	}

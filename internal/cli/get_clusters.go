@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,10 +30,10 @@ type clusterOptions struct {
 
 func (o *clusterOptions) bind(c *cobra.Command) {
 	c.Flags().BoolVar(&o.list, "clusters", false,
-		"list the clusters that Kustomizations and HelmReleases deploy to, or with --hub those that report to a hub")
+		"list the clusters that report to --hub, or without a hub those that Kustomizations and HelmReleases deploy to")
 	c.Flags().StringVar(&o.by, "by", "",
-		"with --clusters: one row for each value of this label of the Kustomizations and HelmReleases, or with --hub "+
-			"of the clusters")
+		"with --clusters: one row for each value of this label of the clusters, or without a hub of the "+
+			"Kustomizations and HelmReleases")
 	o.hub.bind(c.Flags())
 }
 
@@ -44,6 +45,7 @@ type clusterSummary struct {
 	States    map[reconcile.State]int `json:"states"`
 	Revisions []string                `json:"revisions,omitempty"` // that are applied, sorted
 	Silent    int                     `json:"silent,omitempty"`    // clusters that do not report to the hub
+	Inputs    int                     `json:"inputs,omitempty"`    // clusters that are not registered at the hub
 	// Problem is the message of an object in the worst state, empty if all are Ready.
 	Problem string `json:"problem,omitempty"`
 
@@ -51,12 +53,27 @@ type clusterSummary struct {
 	clusters map[string]bool
 }
 
-// runGetClusters prints a row for each cluster. It reads only objects of this cluster: what they deploy elsewhere is in
-// their status.
-func runGetClusters(ctx context.Context, e *env, o getOptions, by clusterOptions) error {
+// runClusters prints the clusters of a hub if there is one, else those that objects of this cluster deploy to.
+func runClusters(ctx context.Context, e *env, o getOptions, by clusterOptions) error {
 	if o.watch {
 		return usagef("--clusters cannot be watched: run it again, or watch 'sluice get kustomizations -A --watch'")
 	}
+	list, err := by.hub.clusters(ctx, e)
+	if err == nil {
+		return printHub(ctx, e, o, by, list)
+	}
+	if by.hub.address(e) != "" {
+		return err
+	}
+	if without := (*noHubError)(nil); !errors.As(err, &without) {
+		e.Warn("the hub of this cluster cannot be asked, so the list has the clusters that objects deploy to: %v", err)
+	}
+	return runGetClusters(ctx, e, o, by)
+}
+
+// runGetClusters prints a row for each cluster. It reads only objects of this cluster: what they deploy elsewhere is in
+// their status.
+func runGetClusters(ctx context.Context, e *env, o getOptions, by clusterOptions) error {
 	ks := []*kind.Kind{kind.ByName(kustomizev1.KustomizationKind), kind.ByName(helmv2.HelmReleaseKind)}
 	q, err := newQuery(e.Namespace(), ks, nil, o)
 	if err != nil {

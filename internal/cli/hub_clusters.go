@@ -3,36 +3,97 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	inputsv1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
+	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/cli/term"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/model/kind"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 )
 
-// runGetHub prints a row for each cluster that reports to a hub, or for each value of a label.
-func runGetHub(ctx context.Context, e *env, o getOptions, by clusterOptions) error {
-	if o.watch {
-		return usagef("--clusters cannot be watched: run it again")
+// printHub prints a row for each cluster of a hub, or for each value of a label. Clusters that are only inputs of
+// ResourceSets are in the same list.
+func printHub(ctx context.Context, e *env, o getOptions, by clusterOptions, list *fleet.List) error {
+	all := list.Clusters
+	if by.hub.tokenFile == "" { // the kubeconfig is for the cluster of the hub
+		inputs, err := inputClusters(ctx, e)
+		if err != nil {
+			e.Warn("clusters that are only inputs of ResourceSets are not listed: %v", err)
+		}
+		all = addInputs(all, inputs)
 	}
-	list, err := by.hub.clusters(ctx, e)
-	if err != nil {
-		return err
-	}
-	if len(list.Clusters) == 0 {
+	if len(all) == 0 {
 		e.Step("the hub knows no cluster; register one with sluice cluster join")
 	}
-	return printClusters(e, summarizeHub(list, by.by), o, by)
+	return printClusters(e, summarizeHub(all, by.by), o, by)
+}
+
+// onlyInput is the status of a cluster that is an input of ResourceSets, and not registered at the hub.
+const onlyInput fleet.Status = "OnlyInput"
+
+// inputClusters returns the clusters that ClusterInputProviders export. The hub may not read them, but the user may.
+func inputClusters(ctx context.Context, e *env) ([]fleet.Cluster, error) {
+	c, err := e.Client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := e.WithTimeout(ctx)
+	defer cancel()
+	providers := &inputsv1.ClusterInputProviderList{}
+	if err := c.List(ctx, providers); apimeta.IsNoMatchError(err) {
+		return nil, nil // the hub runs without controllers
+	} else if err != nil {
+		return nil, cluster.Explain("cannot list ClusterInputProviders", err)
+	}
+	var all []fleet.Cluster
+	for _, p := range providers.Items {
+		for _, input := range p.Status.ExportedInputs {
+			var of struct {
+				Name   string
+				Labels map[string]string
+			}
+			raw, err := json.Marshal(input)
+			if err == nil {
+				err = json.Unmarshal(raw, &of)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("an input of ClusterInputProvider '%s/%s' has no name: %w", p.Namespace, p.Name,
+					err)
+			}
+			all = append(all, fleet.Cluster{Name: cmp.Or(of.Labels[fleet.ClusterLabel], of.Name), Labels: of.Labels,
+				Status: onlyInput})
+		}
+	}
+	return all, nil
+}
+
+// addInputs adds the clusters that the hub does not know, each once.
+func addInputs(all, inputs []fleet.Cluster) []fleet.Cluster {
+	known := map[string]bool{}
+	for _, c := range all {
+		known[c.Name] = true
+	}
+	for _, c := range inputs {
+		if !known[c.Name] {
+			known[c.Name] = true
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // summarizeHub groups clusters by a label, or not at all, and sorts the groups: worst first.
-func summarizeHub(list *fleet.List, label string) []*clusterSummary {
+func summarizeHub(clusters []fleet.Cluster, label string) []*clusterSummary {
 	groups := map[string]*clusterSummary{}
-	for _, c := range list.Clusters {
+	for _, c := range clusters {
 		name := c.Name
 		if label != "" {
 			name = cmp.Or(c.Labels[label], "none")
@@ -61,6 +122,10 @@ func (s *clusterSummary) addCluster(c fleet.Cluster) {
 	if problem != "" {
 		rank = -1
 		s.Silent++
+	}
+	if c.Status == onlyInput {
+		rank, problem = len(reconcile.States)-1, "only an input of ResourceSets: it does not report"
+		s.Inputs++
 	}
 	if c.Summary != nil {
 		for state, n := range c.Summary.Counts {
@@ -159,7 +224,8 @@ func progressOf(list *fleet.List, commit string) (all []progress, subject string
 		if c.Summary != nil {
 			for _, r := range c.Summary.Revisions {
 				if found, ok := progressAt(c.Summary, r, commit); ok {
-					found.Cluster, p = c.Name, found
+					p = found
+					p.Cluster = c.Name
 					subject = cmp.Or(subject, r.Subject)
 					break
 				}

@@ -41,8 +41,9 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 		"allow only Pods of the namespace to download artifacts")
 	f.StringSliceVar(&o.TolerationKeys, "toleration-keys", nil, "keys of taints that the controllers tolerate")
 	f.StringVar(&o.UI.URL, "ui-url", "", "serve the web UI in the cluster, at this URL that an Ingress leads from")
-	f.StringVar(&o.UI.Issuer, "ui-oidc-issuer", "", "URL of the OIDC provider by which people log in to the web UI")
-	f.StringVar(&o.UI.ClientID, "ui-oidc-client-id", "", "ID of the web UI at --ui-oidc-issuer")
+	f.StringVar(&o.UI.Issuer, "ui-oidc-issuer", "",
+		"URL of the OIDC provider by which people log in to the web UI, and to the pages of a hub")
+	f.StringVar(&o.UI.ClientID, "ui-oidc-client-id", "", "ID of the web UI and of the hub at --ui-oidc-issuer")
 	f.StringVar(&o.UI.ClientSecret, "ui-oidc-client-secret", "",
 		"Secret whose key 'client-secret' is the secret of --ui-oidc-client-id")
 	f.StringVar(&o.UI.ReviewSecret, "review-secret", "",
@@ -55,7 +56,7 @@ func (o *installFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.UI.GroupsClaim, "ui-oidc-groups-claim", "", "claim with the groups (default: groups)")
 	f.StringVar(&o.UI.GroupsPrefix, "ui-oidc-groups-prefix", "", "prefix of groups, as of kube-apiserver")
 	f.VarPF(negated{&o.UI.NoTokenLogin}, "ui-token-login", "",
-		"let people log in to the web UI with the token of a ServiceAccount").NoOptDefVal = "true"
+		"let people log in to the web UI and to the hub with the token of a ServiceAccount").NoOptDefVal = "true"
 	f.StringVar(&o.Hub.URL, "hub-url", "",
 		"run a hub that other clusters report to, at this URL that an Ingress leads from; see docs/fleet.md")
 	f.StringVar(&o.Hub.TLSSecret, "hub-tls-secret", "",

@@ -168,7 +168,7 @@ func (x *rendererTest) keep(t *testing.T, containers any) {
 func (x *rendererTest) login(t *testing.T) {
 	t.Helper()
 	x.server = x.artifactServer(t)
-	x.config = x.kubeconfig(t, "renderer")
+	x.config = accountKubeconfig(t, x.namespace, "renderer")
 	for name, words := range x.commands {
 		x.commands[name] = append(words, "--kubeconfig", x.config, "--artifact-server", x.server)
 	}
@@ -190,15 +190,15 @@ func (x *rendererTest) artifactServer(t *testing.T) string {
 	return server
 }
 
-// kubeconfig returns a file with a token of an account.
-func (x *rendererTest) kubeconfig(t *testing.T, account string) string {
+// accountKubeconfig returns a file with a token of an account.
+func accountKubeconfig(t *testing.T, namespace, account string) string {
 	t.Helper()
 	admin := testenv.Cluster(t)
 	clients, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := clients.CoreV1().ServiceAccounts(x.namespace).CreateToken(t.Context(), account,
+	request, err := clients.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -236,13 +236,14 @@ func (x *rendererTest) stays(t *testing.T) {
 	}
 	base := []string{"render", "web", "-n", x.namespace, "--once", "--exec", "cat jsonnet/main.jsonnet",
 		"--artifact-server", x.server}
-	runWith(t.Context(), "", append(base, "--as", "theirs", "--kubeconfig", x.kubeconfig(t, "stranger"))...).
+	stranger := accountKubeconfig(t, x.namespace, "stranger")
+	runWith(t.Context(), "", append(base, "--as", "theirs", "--kubeconfig", stranger)...).
 		wants(t, exitFailed, "cannot watch GitRepository", "forbidden")
 	runWith(t.Context(), "", append(base, "--as", "theirs", "--kubeconfig", x.config)...).
 		wants(t, exitFailed, "belongs to an ArtifactGenerator")
 	// The rights to read and to create are not enough.
 	x.refused(t, "", http.StatusUnauthorized)
-	x.refused(t, x.token(t, x.kubeconfig(t, "stranger")), http.StatusForbidden)
+	x.refused(t, x.token(t, stranger), http.StatusForbidden)
 }
 
 func (x *rendererTest) token(t *testing.T, file string) string {

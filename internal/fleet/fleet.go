@@ -26,7 +26,8 @@
 // good for reads as well, if its Secret says so: other clusters are then shown without their problems and changes, so
 // that gates can ask how far a revision has come.
 //
-// Requests through a stream are not authenticated by the hub: the cluster does that, by the token in the request.
+// Requests through a stream are not authenticated by the hub: the cluster does that, by the token in the request. For
+// people who are logged in at the hub by OIDC, that is their ID token, if the Secret of the cluster says so.
 package fleet
 
 import (
@@ -41,6 +42,10 @@ const (
 	ClusterLabel = "sluice.dev/cluster" // of the Secrets that say whom the hub trusts; its value is the cluster's name
 
 	ClusterHeader = "Sluice-Cluster" // the name of a cluster that sends a request
+	// TokenHeader has the token of a user instead of Authorization, which an API server that proxies removes.
+	TokenHeader = "Sluice-Token"
+
+	Service = "sluice-hub" // of an installation, with port 443
 
 	ReportsPath  = "/fleet/v1/reports"
 	StreamPath   = "/fleet/v1/stream"
@@ -55,6 +60,7 @@ const (
 	KeysKey     = "jwks"   // the public keys of the issuer, for one that the hub cannot reach
 	LabelsKey   = "labels" // region=eu,stage=production
 	ReadsKey    = "reads"  // true: the cluster may read how far the others are
+	SSOKey      = "sso"    // true: the cluster gets the ID tokens of people who use it by the hub
 )
 
 // DefaultSubject is the user that reports without another subject: the ServiceAccount of an installation.

@@ -18,11 +18,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/guard"
@@ -69,7 +71,10 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	if err := addStreams(ctx, h, o); err != nil {
 		return err
 	}
-	server := &hub.Server{Hub: h, Pages: web.Pages(), IsSecure: strings.HasPrefix(o.ExternalURL, "https:")}
+	server := &hub.Server{Hub: h, Pages: web.Pages(), TokenLogin: o.TokenLogin}
+	if server.Login, err = hubLogin(ctx, cfg, o); err != nil {
+		return fmt.Errorf("cannot serve the pages of the hub: %w", err)
+	}
 	if server.Access, err = hub.NewAccess(cfg, o.GetAudience()); err != nil {
 		return err
 	}
@@ -103,6 +108,32 @@ func RunHub(ctx context.Context, cfg *rest.Config, o options.HubOptions) error {
 	run(func(ctx context.Context) error { return server.Serve(ctx, listener) })
 	guard.AfterDone(ctx, "stopping the hub", func() { health.Set("controllers", "the hub is stopping") })
 	return services.Wait()
+}
+
+// hubLogin returns the logins to the pages.
+func hubLogin(ctx context.Context, cfg *rest.Config, o options.HubOptions) (*login.Sessions, error) {
+	external, err := o.External()
+	if err != nil {
+		return nil, err
+	}
+	key, err := hubSessionKey(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	return login.New(login.Options{Site: "sluice-hub", About: "the hub", ExternalURL: external, Key: key,
+		TTL: o.Session, OIDC: o.OIDC(), KeepToken: true, Log: log.Log.WithName("hub"), Now: time.Now})
+}
+
+// hubSessionKey returns the secret that protects sessions.
+func hubSessionKey(ctx context.Context, cfg *rest.Config, o options.HubOptions) ([]byte, error) {
+	if o.SessionKeyFile != "" {
+		return sessionKeyFile(o.SessionKeyFile)
+	}
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return kubeclient.HubSessionKey(ctx, c, o.Namespace)
 }
 
 // newHub returns a hub with its storage.

@@ -87,8 +87,8 @@ func newMeasuredHub(t *testing.T, clusters int) *measuredHub {
 	_ = free.Close()
 	h := &measuredHub{T: t, tokens: make([]string, clusters), kubeconfig: testenv.Kubeconfig(t), url: "https://" + addr,
 		options: options.HubOptions{Addr: addr, ExternalURL: "https://" + addr, TLSCertFile: cert, TLSKeyFile: key,
-			Namespace: namespace, StoragePath: t.TempDir(), LogLevel: "info", LogEncoding: "json", MetricsAddr: "0",
-			HealthAddr: "0"}}
+			Namespace: namespace, LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true},
+			StoragePath: t.TempDir(), LogLevel: "info", LogEncoding: "json", MetricsAddr: "0", HealthAddr: "0"}}
 	group := guard.NewGroup("registering clusters")
 	group.SetLimit(20)
 	for n := range clusters {

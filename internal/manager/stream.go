@@ -32,7 +32,7 @@ func (p *process) addStream(ctx context.Context, cfg *rest.Config, server *ui.Se
 	if err != nil {
 		return fmt.Errorf("--report-to: %w", err)
 	}
-	if err := p.letIn(ctx, cfg, server, external.JoinPath(stream.Prefix(p.Report.As))); err != nil {
+	if err := p.letIn(ctx, cfg, server, external.JoinPath(stream.Prefix(p.Report.As)), true); err != nil {
 		return err
 	}
 	client, err := p.hubClient()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
@@ -82,7 +83,7 @@ func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Ser
 	if err != nil {
 		return fmt.Errorf("--ui-external-url: %w", err)
 	}
-	if err := p.letIn(ctx, cfg, server, external); err != nil {
+	if err := p.letIn(ctx, cfg, server, external, false); err != nil {
 		return err
 	}
 	listener, err := p.listenUI("--ui-addr", p.UI.Addr)
@@ -97,14 +98,14 @@ func (p *process) addPages(ctx context.Context, cfg *rest.Config, server *ui.Ser
 	return nil
 }
 
-// letIn sets who may use the web UI that browsers reach by a URL.
-func (p *process) letIn(ctx context.Context, cfg *rest.Config, server *ui.Server, external *url.URL) error {
+// letIn sets who may use the web UI that browsers reach by a URL, of a hub or of the UI itself.
+func (p *process) letIn(ctx context.Context, cfg *rest.Config, server *ui.Server, external *url.URL, byHub bool) error {
 	key, err := p.sessionKey(ctx)
 	if err != nil {
 		return err
 	}
 	server.Log = log.Log.WithName("ui")
-	if server.Login, err = p.uiLogin(cfg, external, key, server.Log); err != nil {
+	if server.Login, err = p.uiLogin(cfg, external, key, byHub, server.Log); err != nil {
 		return fmt.Errorf("cannot serve the web UI: %w", err)
 	}
 	return nil
@@ -122,7 +123,7 @@ func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, reviews *review.Se
 	cfg.UserAgent = ui.MCPAgent
 	reader.Log, reader.IsMCP, reader.Cluster = log.Log.WithName("mcp"), true, external.Host
 	unused := []byte(rand.Text() + rand.Text()) // as nothing is stored in cookies
-	login, err := p.uiLogin(cfg, external, unused, reader.Log)
+	agents, err := p.uiLogin(cfg, external, unused, false, reader.Log)
 	if err != nil {
 		return fmt.Errorf("cannot serve the MCP server: %w", err)
 	}
@@ -135,7 +136,7 @@ func (p *process) addMCP(cfg *rest.Config, reader *ui.Server, reviews *review.Se
 		tools.Changes = mcp.NewReviewed(reviews)
 	}
 	server := mcp.New(tools)
-	o := mcp.HTTPOptions{Login: login, External: external, Issuer: p.UI.Issuer}
+	o := mcp.HTTPOptions{Login: agents, External: external, Issuer: p.UI.Issuer}
 	p.serve("serving the MCP server", func(ctx context.Context) error {
 		watch(ctx)
 		return server.Serve(ctx, listener, o)
@@ -153,14 +154,12 @@ func (p *process) listenUI(flag, addr string) (net.Listener, error) {
 }
 
 // uiLogin returns who lets people or agents in.
-func (p *process) uiLogin(cfg *rest.Config, external *url.URL, key []byte, log logr.Logger) (*incluster.Login, error) {
-	o := incluster.Options{Config: cfg, Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(), ExternalURL: external,
-		SessionKey: key, Session: p.UI.Session, TokenLogin: p.UI.TokenLogin, Log: log, Now: p.GetClock().Now}
-	if u := p.UI; u.Issuer != "" {
-		o.OIDC = &incluster.OIDC{Issuer: u.Issuer, ClientID: u.ClientID, ClientSecretFile: u.ClientSecretFile,
-			CAFile: u.CAFile, Scopes: u.Scopes, UsernameClaim: u.UsernameClaim, UsernamePrefix: u.UsernamePrefix,
-			GroupsClaim: u.GroupsClaim, GroupsPrefix: u.GroupsPrefix}
-	}
+func (p *process) uiLogin(cfg *rest.Config, external *url.URL, key []byte, byHub bool, log logr.Logger) (
+	*incluster.Login, error) {
+
+	o := incluster.Options{Config: cfg, Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(), ByHub: byHub,
+		TokenLogin: p.UI.TokenLogin, Options: login.Options{ExternalURL: external, Key: key, TTL: p.UI.Session,
+			OIDC: p.UI.OIDC(), Log: log, Now: p.GetClock().Now}}
 	return incluster.New(o)
 }
 
@@ -169,7 +168,11 @@ func (p *process) sessionKey(ctx context.Context) ([]byte, error) {
 	if p.UI.SessionKeyFile == "" {
 		return kubeclient.SessionKey(ctx, p.mgr, p.RuntimeNamespace)
 	}
-	key, err := os.ReadFile(p.UI.SessionKeyFile)
+	return sessionKeyFile(p.UI.SessionKeyFile)
+}
+
+func sessionKeyFile(file string) ([]byte, error) {
+	key, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--ui-session-key-file: %w", err)
 	}

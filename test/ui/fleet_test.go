@@ -28,6 +28,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/fleet/hub"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
@@ -65,8 +66,8 @@ func TestFleetScale(t *testing.T) {
 // anyCluster is the access of the one user of the hub.
 type anyCluster struct{}
 
-func (anyCluster) MayRead(_ context.Context, token, _ string) error {
-	if token != hubToken {
+func (anyCluster) MayRead(_ context.Context, who hub.Visitor, _ string) error {
+	if who.Token != hubToken {
 		return hub.Refuse(http.StatusUnauthorized, "the token is not valid, or it has expired",
 			"Send a token of the hub's cluster")
 	}
@@ -109,8 +110,16 @@ func newFleet(t testing.TB, count int, streams *linked) *httptest.Server {
 	if streams != nil {
 		h.Streams = streams
 	}
-	serves := &hub.Server{Hub: h, Access: anyCluster{}, Pages: web.Pages()}
-	server := httptest.NewServer(serves.Handler())
+	server := httptest.NewUnstartedServer(nil)
+	sessions, err := login.New(login.Options{Site: "sluice-hub", About: "the hub", TTL: time.Hour, Now: clock,
+		ExternalURL: &url.URL{Scheme: "http", Host: server.Listener.Addr().String()}, Log: logr.Discard(),
+		Key: []byte(strings.Repeat("k", 32))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := &hub.Server{Hub: h, Access: anyCluster{}, Pages: web.Pages(), Login: sessions, TokenLogin: true}
+	server.Config.Handler = serves.Handler()
+	server.Start()
 	t.Cleanup(server.Close)
 	for n := range count {
 		name := fleetName(n)

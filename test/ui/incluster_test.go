@@ -29,9 +29,9 @@ func newInCluster(t *testing.T) *inCluster {
 		t.Fatal(err)
 	}
 	return &inCluster{provider: provider, options: options.UIOptions{Addr: addr, ExternalURL: "http://" + addr,
-		Session: time.Hour, TokenLogin: true, Issuer: provider.URL, ClientID: oidcprovider.ClientID,
-		ClientSecretFile: secret, Scopes: []string{"profile"}, UsernameClaim: "sub", UsernamePrefix: "-",
-		GroupsClaim: "groups"}}
+		LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true, Issuer: provider.URL,
+			ClientID: oidcprovider.ClientID, ClientSecretFile: secret, Scopes: []string{"profile"},
+			UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "groups"}}}
 }
 
 // people are alice, whose team may read the namespace shop and write its gates, and bob, who may do nothing.

@@ -582,6 +582,11 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return data;
 }
 
+// hubMethods are the ways to log in at the hub and with that at a cluster.
+export function hubMethods(cluster: string): Promise<Methods> {
+  return request('/api/v1/login?cluster=' + encodeURIComponent(cluster), {});
+}
+
 function post(address: string, body: unknown): Promise<unknown> {
   return request(address, {
     method: 'POST',

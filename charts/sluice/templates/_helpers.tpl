@@ -80,12 +80,9 @@
 {{- .Values.maxReplicas }}
 {{- end }}
 
-{{- /* Arguments of the web UI, as sluice install sets them. */}}
-{{- define "sluice.uiArgs" -}}
+{{- /* Arguments of logins to the web UI and to the hub, as sluice install sets them. */}}
+{{- define "sluice.loginArgs" -}}
 {{- $oidc := .Values.ui.oidc }}
-{{- if .Values.ui.url }}
-- --ui-addr=:9095
-- {{ printf "--ui-external-url=%s" .Values.ui.url | quote }}
 {{- if $oidc.issuer }}
 - {{ printf "--ui-oidc-issuer=%s" $oidc.issuer | quote }}
 - {{ printf "--ui-oidc-client-id=%s" (required "ui.oidc.clientID is needed with ui.oidc.issuer" $oidc.clientID) | quote }}
@@ -103,6 +100,15 @@
 {{- if not .Values.ui.tokenLogin }}
 - --ui-token-login=false
 {{- end }}
+{{- end }}
+
+{{- /* Arguments of the web UI, as sluice install sets them. */}}
+{{- define "sluice.uiArgs" -}}
+{{- $oidc := .Values.ui.oidc }}
+{{- if .Values.ui.url }}
+- --ui-addr=:9095
+- {{ printf "--ui-external-url=%s" .Values.ui.url | quote }}
+{{- include "sluice.loginArgs" . }}
 {{- if .Values.ui.mcpURL }}
 - --mcp-addr=:9096
 - {{ printf "--mcp-external-url=%s" .Values.ui.mcpURL | quote }}
@@ -111,8 +117,10 @@
 - --review-addr=:9097
 - --review-config=/etc/sluice-review/review.yaml
 {{- end }}
-{{- else if or $oidc.issuer $oidc.clientID $oidc.clientSecret .Values.ui.mcpURL .Values.ui.reviewSecret }}
-{{- fail "ui.oidc, ui.mcpURL and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
+{{- else if or .Values.ui.mcpURL .Values.ui.reviewSecret }}
+{{- fail "ui.mcpURL and ui.reviewSecret need ui.url, the URL by which browsers reach the web UI" }}
+{{- else if and (or $oidc.issuer $oidc.clientID $oidc.clientSecret) (not .Values.hub.url) }}
+{{- fail "ui.oidc needs ui.url or hub.url, the URL by which browsers reach the pages" }}
 {{- end }}
 {{- end }}
 
@@ -133,6 +141,7 @@
 {{- if ne .Values.logLevel "info" }}
 - --log-level={{ .Values.logLevel }}
 {{- end }}
+{{- include "sluice.loginArgs" . }}
 {{- if .Values.hub.tlsSecret }}
 - --tls-cert-file=/etc/sluice-hub/tls.crt
 - --tls-key-file=/etc/sluice-hub/tls.key

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -166,8 +167,8 @@ func (r request) spec() authorizationv1.SubjectAccessReviewSpec {
 
 // right is the key of a cached SubjectAccessReview.
 type right struct {
-	user, uid string
-	request   request
+	user, uid, groups string
+	request           request
 }
 
 func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, key artifact.Key) error {
@@ -180,7 +181,7 @@ func (r *Reviewer) mayGet(ctx context.Context, user *authenticationv1.UserInfo, 
 
 // may returns nil if a user may do what is requested, else [artifact.ErrForbidden] or the error of the review.
 func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, what request) error {
-	cacheKey := right{user: user.Username, uid: user.UID, request: what}
+	cacheKey := right{user: user.Username, uid: user.UID, groups: strings.Join(user.Groups, "\x00"), request: what}
 	if allowed, ok := r.rights.Get(cacheKey); ok {
 		if allowed.(bool) {
 			return nil
@@ -206,6 +207,14 @@ func (r *Reviewer) MayDo(ctx context.Context, token, verb string, resource schem
 	if err != nil {
 		return err
 	}
+	return r.UserMayDo(ctx, user, verb, resource, name)
+}
+
+// UserMayDo returns nil if a user may do what [Reviewer.MayDo] is about. The error is [ErrForbidden], or that of a
+// review.
+func (r *Reviewer) UserMayDo(ctx context.Context, user *authenticationv1.UserInfo, verb string,
+	resource schema.GroupResource, name string) error {
+
 	return r.may(ctx, user, request{verb: verb, resource: resource, name: name})
 }
 

@@ -23,6 +23,8 @@ const (
 	hubName   = "sluice-hub"
 	hubPeers  = hubName + "-peers" // the headless Service of its replicas
 	hubTLSDir = "/etc/sluice-hub"
+	// hubSession is the Secret with the key of sessions.
+	hubSession = hubName + "-session"
 )
 
 // Hub says how a hub runs in the cluster. Without a URL there is none.
@@ -54,7 +56,7 @@ func (h Hub) validate() error {
 	if problems := validation.IsDNS1123Subdomain(h.TLSSecret); h.TLSSecret != "" && len(problems) > 0 {
 		return fmt.Errorf("invalid --hub-tls-secret %q: %s", h.TLSSecret, problems[0])
 	}
-	o := options.HubOptions{Addr: ":0", ExternalURL: h.URL}
+	o := options.HubOptions{Addr: ":0", ExternalURL: h.URL, LoginOptions: UI{}.login()}
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("--hub-url: %w", err)
 	}
@@ -77,11 +79,13 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 	if o.LogLevel != defaultLogLevel {
 		c.Args = append(c.Args, "--log-level="+o.LogLevel)
 	}
+	c.Args = append(c.Args, o.UI.loginArgs()...)
 	if o.Hub.TLSSecret != "" {
 		c.Args = append(c.Args, "--tls-cert-file="+path.Join(hubTLSDir, corev1.TLSCertKey),
 			"--tls-key-file="+path.Join(hubTLSDir, corev1.TLSPrivateKeyKey))
 		mountSecret(pod, "tls", o.Hub.TLSSecret, hubTLSDir)
 	}
+	o.UI.mountClientSecret(pod)
 	if o.Backend.Secret != "" {
 		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: o.Backend.Secret}}})
@@ -95,5 +99,5 @@ func (o Options) hubDeployment(u *unstructured.Unstructured) (*unstructured.Unst
 
 // isHub reports whether an object belongs to the hub.
 func isHub(u *unstructured.Unstructured) bool {
-	return u.GetName() == hubName || u.GetName() == hubPeers
+	return slices.Contains([]string{hubName, hubPeers, hubSession}, u.GetName())
 }

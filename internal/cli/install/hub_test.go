@@ -28,15 +28,16 @@ func TestHub(t *testing.T) {
 	o.Hub = Hub{URL: "https://hub.example.com", TLSSecret: "hub-tls"}
 	_, beside := of(o)
 	own := slices.DeleteFunc(slices.Clone(beside), func(name string) bool { return slices.Contains(without, name) })
-	want := []string{"ServiceAccount/sluice-hub", "Role/sluice-hub", "RoleBinding/sluice-hub",
-		"ClusterRoleBinding/sluice-hub", "ClusterRole/sluice-fleet-viewer", "Service/sluice-hub",
-		"Service/sluice-hub-peers", "NetworkPolicy/sluice-hub", "PodDisruptionBudget/sluice-hub",
+	want := []string{"ServiceAccount/sluice-hub", "Role/sluice-hub", "Secret/sluice-hub-session",
+		"RoleBinding/sluice-hub", "ClusterRoleBinding/sluice-hub", "ClusterRole/sluice-fleet-viewer",
+		"Service/sluice-hub", "Service/sluice-hub-peers", "NetworkPolicy/sluice-hub", "PodDisruptionBudget/sluice-hub",
 		"Deployment/sluice-hub"}
 	if !slices.Equal(own, want) || len(beside) != len(without)+len(want) {
 		t.Errorf("a hub adds %v", own)
 	}
 	o.Components, o.Namespace = []string{HubComponent}, "fleet"
 	o.Backend = Backend{Endpoint: "https://s3.example.com", Bucket: "b", Secret: "s"}
+	o.UI = UI{Issuer: "https://login.example.com", ClientID: "sluice", ClientSecret: "login", NoTokenLogin: true}
 	all, only := of(o)
 	if !slices.Equal(only, append([]string{"Namespace/fleet"}, want...)) {
 		t.Errorf("a hub alone is %v", only)
@@ -59,6 +60,8 @@ func TestHub(t *testing.T) {
 		if got := strings.Join(args, " "); replicas != sharedReplicas || got != "hub --peers=sluice-hub-peers "+
 			"--external-url=https://hub.example.com "+
 			"--storage-backend-s3-endpoint=https://s3.example.com --storage-backend-s3-bucket=b "+
+			"--ui-oidc-issuer=https://login.example.com --ui-oidc-client-id=sluice "+
+			"--ui-oidc-client-secret-file=/etc/sluice-ui/client-secret --ui-token-login=false "+
 			"--tls-cert-file=/etc/sluice-hub/tls.crt --tls-key-file=/etc/sluice-hub/tls.key" {
 			t.Errorf("%d replicas run %s", replicas, got)
 		}
@@ -68,6 +71,9 @@ func TestHub(t *testing.T) {
 		"--hub-tls-secret needs --hub-url": {Hub: Hub{TLSSecret: "a"}},
 		"--hub-url":                        {Hub: Hub{URL: "http://hub.example.com"}},
 		"invalid --hub-tls-secret":         {Hub: Hub{URL: "https://hub.example.com", TLSSecret: "A"}},
+		"--ui-oidc-issuer and --ui-oidc-client-id": {Hub: Hub{URL: "https://hub.example.com"},
+			UI: UI{Issuer: "https://login.example.com"}},
+		"need --ui-url": {Hub: Hub{URL: "https://hub.example.com"}, UI: UI{MCPURL: "https://mcp.example.com"}},
 	} {
 		if _, err := o.Complete(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q, got %v", says, err)

@@ -134,7 +134,7 @@ func (o Options) validate() error {
 	if o.RegistryLogin != "" && o.PullSecret == "" {
 		return errors.New("--registry-creds needs --image-pull-secret, the name of the Secret to store them in")
 	}
-	return errors.Join(o.validateReplicas(), o.UI.validate(), o.validateArgs())
+	return errors.Join(o.validateReplicas(), o.UI.validate(o.Hub.URL != ""), o.validateArgs())
 }
 
 // validateArgs checks the further arguments: with an invalid one, no controller would start.

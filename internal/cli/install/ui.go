@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 )
 
-// UI says how the web UI is served in the cluster. Without a URL it is not.
+// UI says how the web UI is served in the cluster. Without a URL it is not. The pages of a hub have the same logins.
 type UI struct {
 	URL           string `json:"url,omitempty"` // by which browsers reach it
 	Issuer        string `json:"issuer,omitempty"`
@@ -43,12 +43,12 @@ const (
 	reviewFile  = "review.yaml" // key of the Secret with the configuration of reviews
 )
 
-// validate reports the flag that is wrong.
-func (u UI) validate() error {
+// validate reports the flag that is wrong. The pages of a hub have the same logins.
+func (u UI) validate(hasHub bool) error {
 	if u == (UI{}) {
 		return nil
 	}
-	if u.URL == "" {
+	if u.URL == "" && (!hasHub || u.MCPURL != "" || u.ReviewSecret != "") {
 		return errors.New("--ui-oidc-issuer and other flags of the web UI need --ui-url, the URL by which browsers " +
 			"reach it")
 	}
@@ -64,10 +64,11 @@ func (u UI) validate() error {
 	if u.Issuer == "" && u.NoTokenLogin {
 		return errors.New("--ui-token-login=false needs --ui-oidc-issuer, as a way to log in")
 	}
-	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, Session: time.Hour,
-		TokenLogin: !u.NoTokenLogin, Issuer: u.Issuer, ClientID: u.ClientID,
-		UsernameClaim: cmp.Or(u.UsernameClaim, "sub"), UsernamePrefix: u.UsernamePrefix,
-		GroupsClaim: cmp.Or(u.GroupsClaim, "groups"), GroupsPrefix: u.GroupsPrefix}
+	login := u.login()
+	if u.URL == "" {
+		return login.Check() // its flags have the same names here
+	}
+	o := options.UIOptions{Addr: fmt.Sprintf(":%d", uiPort), ExternalURL: u.URL, LoginOptions: login}
 	if _, err := o.External(); err != nil {
 		return fmt.Errorf("--ui-url: %w", err)
 	}
@@ -78,6 +79,13 @@ func (u UI) validate() error {
 		}
 	}
 	return o.Check() // its other flags have the same names here
+}
+
+// login returns the flags of logins, which have the same names in all commands.
+func (u UI) login() options.LoginOptions {
+	return options.LoginOptions{Session: time.Hour, TokenLogin: !u.NoTokenLogin, Issuer: u.Issuer, ClientID: u.ClientID,
+		UsernameClaim: cmp.Or(u.UsernameClaim, "sub"), UsernamePrefix: u.UsernamePrefix,
+		GroupsClaim: cmp.Or(u.GroupsClaim, "groups"), GroupsPrefix: u.GroupsPrefix}
 }
 
 // needIssuer reports the flag that makes no sense without a login provider.
@@ -122,28 +130,33 @@ func (o Options) uiDeployment() string {
 	return ""
 }
 
-// uiArgs returns the arguments of the process that serves the web UI.
-func (o Options) uiArgs() []string {
-	args := []string{fmt.Sprintf("--ui-addr=:%d", uiPort), "--ui-external-url=" + o.UI.URL}
-	if o.UI.Issuer != "" {
-		args = append(args, "--ui-oidc-issuer="+o.UI.Issuer, "--ui-oidc-client-id="+o.UI.ClientID)
+// loginArgs returns the arguments of logins.
+func (u UI) loginArgs() (args []string) {
+	if u.Issuer != "" {
+		args = append(args, "--ui-oidc-issuer="+u.Issuer, "--ui-oidc-client-id="+u.ClientID)
 	}
-	if o.UI.ClientSecret != "" {
+	if u.ClientSecret != "" {
 		args = append(args, "--ui-oidc-client-secret-file="+path.Join(uiDir, uiSecretKey))
 	}
 	for _, f := range []struct{ flag, value string }{
-		{flag: "--ui-oidc-username-claim=", value: o.UI.UsernameClaim},
-		{flag: "--ui-oidc-username-prefix=", value: o.UI.UsernamePrefix},
-		{flag: "--ui-oidc-groups-claim=", value: o.UI.GroupsClaim},
-		{flag: "--ui-oidc-groups-prefix=", value: o.UI.GroupsPrefix},
+		{flag: "--ui-oidc-username-claim=", value: u.UsernameClaim},
+		{flag: "--ui-oidc-username-prefix=", value: u.UsernamePrefix},
+		{flag: "--ui-oidc-groups-claim=", value: u.GroupsClaim},
+		{flag: "--ui-oidc-groups-prefix=", value: u.GroupsPrefix},
 	} {
 		if f.value != "" {
 			args = append(args, f.flag+f.value)
 		}
 	}
-	if o.UI.NoTokenLogin {
+	if u.NoTokenLogin {
 		args = append(args, "--ui-token-login=false")
 	}
+	return args
+}
+
+// uiArgs returns the arguments of the process that serves the web UI.
+func (o Options) uiArgs() []string {
+	args := append([]string{fmt.Sprintf("--ui-addr=:%d", uiPort), "--ui-external-url=" + o.UI.URL}, o.UI.loginArgs()...)
 	if o.UI.MCPURL != "" {
 		args = append(args, fmt.Sprintf("--mcp-addr=:%d", mcpPort), "--mcp-external-url="+o.UI.MCPURL)
 	}
@@ -159,15 +172,20 @@ func (o Options) addUI(pod *corev1.PodSpec) {
 	c := &pod.Containers[0]
 	c.Args = append(c.Args, o.uiArgs()...)
 	c.Ports = append(c.Ports, corev1.ContainerPort{Name: "ui", ContainerPort: uiPort})
-	if o.UI.ClientSecret != "" {
-		mountSecret(pod, "ui", o.UI.ClientSecret, uiDir)
-	}
+	o.UI.mountClientSecret(pod)
 	if o.UI.MCPURL != "" {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "mcp", ContainerPort: mcpPort})
 	}
 	if o.UI.ReviewSecret != "" {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "review", ContainerPort: reviewPort})
 		mountSecret(pod, "review", o.UI.ReviewSecret, reviewDir)
+	}
+}
+
+// mountClientSecret mounts the secret of the OIDC client, if there is one.
+func (u UI) mountClientSecret(pod *corev1.PodSpec) {
+	if u.ClientSecret != "" {
+		mountSecret(pod, "ui", u.ClientSecret, uiDir)
 	}
 }
 

@@ -3,8 +3,11 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -33,31 +36,33 @@ func NewAccess(cfg *rest.Config, audience string) (Access, error) {
 }
 
 // MayRead implements [Access].
-func (a clusterAccess) MayRead(ctx context.Context, token, cluster string) error {
-	if token == "" {
-		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create "+
-			"token",
-			"the request has no bearer token")
-	}
-	verb := "get"
+func (a clusterAccess) MayRead(ctx context.Context, who Visitor, cluster string) error {
+	verb, subject := "get", "you"
 	if cluster == "" {
 		verb = "list"
 	}
+	clusters := schema.GroupResource{Group: fleet.Group, Resource: fleet.Resource}
 	err := accessreview.ErrUnauthenticated
+	if who.User != "" {
+		subject = fmt.Sprintf("user '%s'", who.User)
+		user := &authenticationv1.UserInfo{Username: who.User, Groups: append(slices.Clone(who.Groups),
+			"system:authenticated")}
+		err = a[0].UserMayDo(ctx, user, verb, clusters, cluster)
+	}
 	for _, r := range a {
-		if err = r.MayDo(ctx, token, verb, schema.GroupResource{Group: fleet.Group, Resource: fleet.Resource},
-			cluster); !errors.Is(err, accessreview.ErrUnauthenticated) {
+		if who.Token == "" || !errors.Is(err, accessreview.ErrUnauthenticated) {
 			break
 		}
+		err = r.MayDo(ctx, who.Token, verb, clusters, cluster)
 	}
 	switch {
+	case errors.Is(err, accessreview.ErrUnauthenticated) && who.Token == "":
+		return refuse(http.StatusUnauthorized, tokenHint, "the request has no bearer token")
 	case errors.Is(err, accessreview.ErrUnauthenticated):
-		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster, such as that of kubectl create "+
-			"token",
-			"the token is not valid, or it has expired")
+		return refuse(http.StatusUnauthorized, tokenHint, "the token is not valid, or it has expired")
 	case errors.Is(err, accessreview.ErrForbidden):
-		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "you may not %s clusters of %s",
-			verb, fleet.Group)
+		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "%s may not %s clusters of %s",
+			subject, verb, fleet.Group)
 	case err != nil:
 		refused := refuse(http.StatusServiceUnavailable, "Try again", "the hub's cluster cannot check your rights now")
 		refused.cause, refused.retryAfter = err, retryWhenTooFew
@@ -65,3 +70,5 @@ func (a clusterAccess) MayRead(ctx context.Context, token, cluster string) error
 	}
 	return nil
 }
+
+const tokenHint = "Send a token of the hub's cluster, such as that of kubectl create token"

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 )
@@ -103,6 +105,21 @@ func newTestHub(t testing.TB, clock *testClock, backend artifact.Backend) *Serve
 		h.Store = NewStore(backend, "r", log, clock.Now)
 	}
 	return &Server{Hub: h}
+}
+
+// sessions returns the sessions of a hub that browsers reach by a URL.
+func (s *Server) sessions(t *testing.T, external string, provider *login.OIDC) *login.Sessions {
+	t.Helper()
+	u, err := url.Parse(external)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := login.New(login.Options{Site: "sluice-hub", About: "the hub", ExternalURL: u, TTL: time.Hour,
+		Key: []byte(strings.Repeat("k", 32)), OIDC: provider, KeepToken: true, Log: s.Hub.Log, Now: s.Hub.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sessions
 }
 
 func (s *Server) register(secret *corev1.Secret) {

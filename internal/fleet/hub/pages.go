@@ -1,21 +1,21 @@
 package hub
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/web"
 )
 
 const (
-	// cookie has the token of a user who reads the pages.
-	cookie = "sluice-hub"
-	// maxCookie is the bytes of a token that fits into a cookie.
-	maxCookie = 3500
-	maxLogin  = 8 << 10 // bytes of a request
+	maxKept  = 2500    // bytes of a token, so that a session fits into a cookie
+	maxLogin = 8 << 10 // bytes of a request
 )
 
 // Refuse returns the error of an [Access] that refuses a request: with a status of [net/http], a text for people, and
@@ -26,52 +26,60 @@ func Refuse(status int, text, hint string) error { return refuse(status, hint, "
 // /clusters/NAME; what they show comes through the stream of the cluster, with a login there.
 type site struct {
 	server *Server
-	next   http.Handler // of the API
 }
 
 // withPages returns a handler that serves the pages as well as the API.
 func (s *Server) withPages(api http.Handler) http.Handler {
-	p := &site{server: s, next: api}
+	p := &site{server: s}
 	mux := http.NewServeMux()
+	s.Login.Routes(mux)
+	mux.HandleFunc("GET /api/v1/login", p.methods)
 	mux.HandleFunc("POST /login/token", p.logIn)
 	mux.HandleFunc("POST /logout", p.logOut)
-	mux.HandleFunc("/fleet/", p.api)
+	mux.Handle("/fleet/", api)
 	mux.Handle("/healthz", api)
 	mux.Handle("/", web.Handler(s.Pages, "hub"))
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// api serves the API. Reads of a browser have the token of its login.
-func (p *site) api(w http.ResponseWriter, r *http.Request) {
-	name, isCluster := strings.CutPrefix(r.URL.Path, fleet.ClustersPath+"/")
-	isRead := r.URL.Path == fleet.ClustersPath || isCluster && !strings.Contains(name, "/")
-	if isRead && r.Method == http.MethodGet {
-		for _, name := range []string{"__Host-" + cookie, cookie} {
-			if c, err := r.Cookie(name); err == nil && r.Header.Get("Authorization") == "" {
-				r = r.Clone(r.Context())
-				r.Header.Set("Authorization", "Bearer "+c.Value)
-			}
-		}
+// visitor returns who reads: who has the bearer token of the request, or else who has the session of its browser.
+func (s *Server) visitor(r *http.Request) Visitor {
+	if token := cmp.Or(listen.Bearer(r.Header), r.Header.Get(fleet.TokenHeader)); token != "" || s.Login == nil {
+		return Visitor{Token: token}
 	}
-	p.next.ServeHTTP(w, r)
+	who, err := s.Login.Get(r)
+	if err != nil {
+		return Visitor{}
+	}
+	return Visitor{Token: who.Token, User: who.User, Groups: who.Groups}
 }
 
-// logIn sets the cookie of a user who may list clusters.
+// addIDToken logs in who is logged in at the hub at a cluster, by the ID token of the session.
+func (s *Server) addIDToken(r *http.Request) {
+	if s.Login == nil || r.Header.Get("Authorization") != "" {
+		return
+	}
+	if token := s.Login.IDToken(r); token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+}
+
+// methods answers how people may log in to the hub, or with the parameter cluster also to that cluster.
+func (p *site) methods(w http.ResponseWriter, r *http.Request) {
+	hasOIDC, hasToken := p.server.Login.OIDC != nil, p.server.TokenLogin
+	if name := r.FormValue("cluster"); name != "" {
+		m := p.server.Hub.Registry.member(name)
+		hasOIDC, hasToken = hasOIDC && m != nil && m.hasSSO, false
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]bool{"oidc": hasOIDC, "token": hasToken}) // the client is gone
+}
+
+// logIn starts a session of who has a token and may list clusters.
 func (p *site) logIn(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	var body struct {
-		Token string `json:"token"`
-	}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&body)
-	switch {
-	case err != nil:
-		err = refuse(http.StatusBadRequest, "Send JSON with a token", "the body cannot be read")
-	case len(body.Token) > maxCookie || strings.ContainsFunc(body.Token, isNoToken):
-		err = refuse(http.StatusBadRequest, "Create one with kubectl create token", "this is not a token")
-	default:
-		err = p.server.Access.MayRead(r.Context(), body.Token, "")
-	}
-	if err != nil {
+	if err := p.byToken(w, r); err != nil {
 		var refused *refusal
 		if errors.As(err, &refused) { // the form shows one text
 			refused.body.Error += ". " + refused.body.Hint
@@ -79,9 +87,27 @@ func (p *site) logIn(w http.ResponseWriter, r *http.Request) {
 		p.server.fail(w, r, err)
 		return
 	}
-	http.SetCookie(w, p.cookie(r, body.Token, 0))
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte("{}"))
+}
+
+func (p *site) byToken(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Token string `json:"token"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&body)
+	switch {
+	case !p.server.TokenLogin:
+		return refuse(http.StatusForbidden, "Log in with your organization", "this hub takes no tokens")
+	case err != nil:
+		return refuse(http.StatusBadRequest, "Send JSON with a token", "the body cannot be read")
+	case len(body.Token) > maxKept || strings.ContainsFunc(body.Token, isNoToken):
+		return refuse(http.StatusBadRequest, "Create one with kubectl create token", "this is not a token")
+	}
+	if err := p.server.Access.MayRead(r.Context(), Visitor{Token: body.Token}, ""); err != nil {
+		return err
+	}
+	return p.server.Login.Begin(w, login.Session{Token: body.Token}, "the owner of a token")
 }
 
 // isNoToken reports whether a letter is in no token.
@@ -89,19 +115,8 @@ func isNoToken(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.~+/=", c)
 }
 
-func (p *site) logOut(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, p.cookie(r, "", -1))
+func (p *site) logOut(w http.ResponseWriter, _ *http.Request) {
+	p.server.Login.End(w)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte("{}"))
-}
-
-// cookie returns the cookie of a login. Without HTTPS, as with port-forward, it cannot be a secure one.
-func (p *site) cookie(r *http.Request, token string, age int) *http.Cookie {
-	isSecure := r.TLS != nil || p.server.IsSecure
-	c := &http.Cookie{Name: cookie, Value: token, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure,
-		SameSite: http.SameSiteStrictMode}
-	if isSecure {
-		c.Name = "__Host-" + cookie
-	}
-	return c
 }

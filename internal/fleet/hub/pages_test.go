@@ -14,8 +14,8 @@ import (
 // oneUser is the access of a user with a token.
 type oneUser string
 
-func (u oneUser) MayRead(_ context.Context, token, _ string) error {
-	if token != string(u) {
+func (u oneUser) MayRead(_ context.Context, who Visitor, _ string) error {
+	if who.Token != string(u) {
 		return refuse(http.StatusUnauthorized, "Send a token of the hub's cluster", "the token is not valid")
 	}
 	return nil
@@ -23,7 +23,8 @@ func (u oneUser) MayRead(_ context.Context, token, _ string) error {
 
 func TestPagesLetWhoHasATokenRead(t *testing.T) {
 	s := newTestHub(t, &testClock{now: start}, nil)
-	s.Access, s.IsSecure = oneUser("alice.token-1"), true
+	s.Access, s.TokenLogin = oneUser("alice.token-1"), true
+	s.Login = s.sessions(t, "https://hub.example.com", nil)
 	s.Pages = fstest.MapFS{"index.html": {Data: []byte(`<meta name="sluice-server" content="" />`)},
 		"assets/a.js": {Data: []byte("1")}}
 	s.register(newIssuer(t).secret("edge-7"))
@@ -49,7 +50,7 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 		len(w.Result().Cookies()) != 0 || !strings.Contains(w.Body.String(), "Send a token of the hub's cluster") {
 		t.Errorf("a wrong token: %d %s", w.Code, w.Body)
 	}
-	long := `{"token": "` + strings.Repeat("a", maxCookie+1) + `"}`
+	long := `{"token": "` + strings.Repeat("a", maxKept+1) + `"}`
 	for body, hint := range map[string]string{"": "Send JSON with a token", "[]": "Send JSON with a token",
 		`{"token": "a; b"}`: "Create one with kubectl create token", long: "Create one with kubectl create token"} {
 		w := do("POST", "/login/token", body, nil)
@@ -60,7 +61,7 @@ func TestPagesLetWhoHasATokenRead(t *testing.T) {
 	w := do("POST", "/login/token", `{"token": "alice.token-1"}`, nil)
 	cookies := w.Result().Cookies()
 	if w.Code != http.StatusOK || len(cookies) != 1 || !cookies[0].HttpOnly || !cookies[0].Secure ||
-		cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Name != "__Host-sluice-hub" {
+		cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Name != "__Host-sluice-hub-session" {
 		t.Fatalf("%d %+v", w.Code, cookies)
 	}
 	with := func(r *http.Request) { r.AddCookie(cookies[0]) }

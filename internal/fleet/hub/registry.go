@@ -44,6 +44,7 @@ type member struct {
 	created      time.Time
 	labels       map[string]string
 	mayRead      bool
+	hasSSO       bool   // it gets the ID tokens of people who use it by the hub
 	identity     string // differs from that of all other members
 	trust        *trust
 	limit        *rate.Limiter // of its reports and of the streams that it opens
@@ -144,7 +145,8 @@ func (g *Registry) member(name string) *member {
 func (g *Registry) parse(s *corev1.Secret) *member {
 	get := func(key string) string { return strings.TrimSpace(string(s.Data[key])) }
 	m := &member{name: s.Labels[fleet.ClusterLabel], secret: s.Name, created: s.CreationTimestamp.Time,
-		mayRead: get(fleet.ReadsKey) == "true", limit: rate.NewLimiter(rate.Every(reportInterval), reportBurst)}
+		mayRead: get(fleet.ReadsKey) == "true", hasSSO: get(fleet.SSOKey) == "true",
+		limit: rate.NewLimiter(rate.Every(reportInterval), reportBurst)}
 	var err error
 	if m.labels, err = parseLabels(get(fleet.LabelsKey)); err == nil {
 		if err = fleet.CheckName(m.name); err == nil {

@@ -81,7 +81,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 // failingAccess is an API server that does not answer.
 type failingAccess struct{}
 
-func (failingAccess) MayRead(context.Context, string, string) error {
+func (failingAccess) MayRead(context.Context, Visitor, string) error {
 	return errors.New("secret cause")
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/listen"
@@ -37,18 +38,27 @@ const (
 
 // Access decides which users may read.
 type Access interface {
-	// MayRead returns nil if the user with a token may read a cluster, or with an empty name the list of all. The error
-	// may be shown; it is a [net/http] status and a text.
-	MayRead(ctx context.Context, token, cluster string) error
+	// MayRead returns nil if a visitor may read a cluster, or with an empty name the list of all. The error may be
+	// shown; it is a [net/http] status and a text.
+	MayRead(ctx context.Context, who Visitor, cluster string) error
+}
+
+// Visitor is who reads: who has a token, or a user whom the login provider named.
+type Visitor struct {
+	Token  string
+	User   string
+	Groups []string
 }
 
 // Server serves the API of a hub. See package fleet.
 type Server struct {
 	Hub    *Hub
 	Access Access
-	// Pages is the front end; nil if only the API is served. IsSecure is true if browsers reach the hub by HTTPS.
-	Pages    fs.FS
-	IsSecure bool
+	// Pages is the front end; nil if only the API is served. Login has the sessions of people who see it, and
+	// TokenLogin lets people in who have a token of the hub's cluster.
+	Pages      fs.FS
+	Login      *login.Sessions
+	TokenLogin bool
 
 	once    sync.Once
 	reports chan struct{}
@@ -222,9 +232,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) error {
 // forward sends the request of a user to the UI of a cluster.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	if s.Hub.Streams == nil || s.Hub.Registry.member(name) == nil {
+	m := s.Hub.Registry.member(name)
+	if s.Hub.Streams == nil || m == nil {
 		return refuse(http.StatusNotFound, "List the clusters", "the hub has no stream of cluster '%s'", name[:min(
 			len(name), fleet.MaxText)])
+	}
+	if m.hasSSO {
+		s.addIDToken(r)
 	}
 	prefix := fleet.ClustersPath + "/" + name + "/ui"
 	http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,7 +250,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) error {
 // mayRead returns who reads: a registered cluster, or nil for a user with the right.
 func (s *Server) mayRead(r *http.Request, cluster string) (*member, error) {
 	if r.Header.Get(fleet.ClusterHeader) == "" {
-		return nil, s.Access.MayRead(r.Context(), listen.Bearer(r.Header), cluster)
+		return nil, s.Access.MayRead(r.Context(), s.visitor(r), cluster)
 	}
 	m, err := s.Hub.Registry.authenticate(r.Context(), r)
 	if err != nil {

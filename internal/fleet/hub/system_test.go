@@ -140,10 +140,18 @@ func TestReaders(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace}, RoleRef: rbacv1.RoleRef{
 		APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace}, Subjects: []rbacv1.Subject{
 		{Kind: "ServiceAccount", Name: "viewer", Namespace: namespace},
-		{Kind: "ServiceAccount", Name: "gate", Namespace: namespace}}}
+		{Kind: "ServiceAccount", Name: "gate", Namespace: namespace},
+		{Kind: "Group", APIGroup: rbacv1.GroupName, Name: namespace}}}
 	_, err = clients.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := access.MayRead(t.Context(), hub.Visitor{User: "alice", Groups: []string{namespace}}, ""); err != nil {
+		t.Errorf("a user whose group may read: %v", err)
+	}
+	if err := access.MayRead(t.Context(), hub.Visitor{User: "alice"}, ""); err == nil ||
+		!strings.Contains(err.Error(), "user 'alice' may not list clusters") {
+		t.Errorf("the same user without the group: %v", err)
 	}
 	const another = "Send a token of the hub's cluster, such as that of kubectl create token"
 	for name, test := range map[string]struct{ token, says string }{
@@ -155,7 +163,7 @@ func TestReaders(t *testing.T) {
 		"for the hub": {token: token("gate", "https://hub.example.com")},
 	} {
 		for _, cluster := range []string{"", "edge-7"} {
-			err := access.MayRead(t.Context(), test.token, cluster)
+			err := access.MayRead(t.Context(), hub.Visitor{Token: test.token}, cluster)
 			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s, cluster %q: want %q, got %v", name, cluster, test.says, err)
 			}

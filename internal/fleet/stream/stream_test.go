@@ -157,7 +157,8 @@ func TestRequestsReachTheCluster(t *testing.T) {
 			"Origin": "https://hub.example.com", "X-Forwarded-Access-Token": "of a proxy", "X-Other": "x"} {
 			r.Header.Set(name, value)
 		}
-		r.Header.Set("Cookie", "__Host-sluice-session=hub; __Secure-sluice-at.edge-7.sluice-session=own; "+
+		r.Header.Set("Cookie", "__Host-sluice-session=hub; __Host-sluice-hub-session=hub; "+
+			"__Host-sluice-hub-token=hub; sluice-hub-login=hub; __Secure-sluice-at.edge-7.sluice-session=own; "+
 			"sluice-at.edge-7.sluice-login=l; __Secure-sluice-at.edge-8.sluice-session=other; sluice-at.edge-7.x=y; "+
 			"z=1")
 	})

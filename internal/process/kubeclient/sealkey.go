@@ -27,8 +27,10 @@ const (
 	sealEntry  = "key"                // of the Secret
 	// sessionSecret contains the key of sessions of the web UI, as sealSecret does.
 	sessionSecret = "sluice-ui-session"
-	sealFile      = "status-seal.key" // in --storage-path
-	sealTimeout   = 30 * time.Second  // for all requests
+	// hubSessionSecret contains the key of sessions of the pages of a hub.
+	hubSessionSecret = "sluice-hub-session"
+	sealFile         = "status-seal.key" // in --storage-path
+	sealTimeout      = 30 * time.Second  // for all requests
 )
 
 // SealKey returns the key that seals status fields. All processes and replicas share it by a Secret in the namespace of
@@ -38,7 +40,8 @@ func SealKey(ctx context.Context, mgr manager.Manager, namespace, dir string) (*
 	file := filepath.Join(dir, sealFile)
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	secret, err := sharedSeal(ctx, mgr, client.ObjectKey{Namespace: namespace, Name: sealSecret}, file)
+	ref := client.ObjectKey{Namespace: namespace, Name: sealSecret}
+	secret, err := sharedSeal(ctx, mgr.GetAPIReader(), mgr.GetClient(), ref, file)
 	if err == nil {
 		return seal.New(secret), nil
 	}
@@ -61,9 +64,11 @@ func SealKey(ctx context.Context, mgr manager.Manager, namespace, dir string) (*
 }
 
 // sharedSeal reads the Secret, and creates it if it does not exist, with the key in the file if there is one.
-func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, file string) ([]byte, error) {
+func sharedSeal(ctx context.Context, api client.Reader, c client.Client, key client.ObjectKey, file string) (
+	[]byte, error) {
+
 	s := &corev1.Secret{}
-	err := mgr.GetAPIReader().Get(ctx, key, s)
+	err := api.Get(ctx, key, s)
 	if apierrors.IsNotFound(err) {
 		ctx = OnStandby(ctx)
 		own, readErr := readSeal(file)
@@ -72,8 +77,8 @@ func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, 
 		}
 		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 			Data: map[string][]byte{sealEntry: own}}
-		if err = mgr.GetClient().Create(ctx, s); apierrors.IsAlreadyExists(err) { // by another replica
-			err = mgr.GetAPIReader().Get(ctx, key, s)
+		if err = c.Create(ctx, s); apierrors.IsAlreadyExists(err) { // by another replica
+			err = api.Get(ctx, key, s)
 		}
 	}
 	if err != nil {
@@ -91,11 +96,31 @@ func sharedSeal(ctx context.Context, mgr manager.Manager, key client.ObjectKey, 
 func SessionKey(ctx context.Context, mgr manager.Manager, namespace string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	key, err := sharedSeal(ctx, mgr, client.ObjectKey{Namespace: namespace, Name: sessionSecret}, "")
+	ref := client.ObjectKey{Namespace: namespace, Name: sessionSecret}
+	return explainSession(sharedSeal(ctx, mgr.GetAPIReader(), mgr.GetClient(), ref, ""))
+}
+
+func explainSession(key []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the key of sessions in a Secret, set --ui-session-key-file: %w", err)
 	}
 	return key, nil
+}
+
+// HubSessionKey returns the key of the sessions of the pages of a hub, which all replicas share. An installation has an
+// empty Secret for it: a right to create Secrets would let a hub get the tokens of all accounts of its namespace.
+func HubSessionKey(ctx context.Context, c client.Client, namespace string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	ref := client.ObjectKey{Namespace: namespace, Name: hubSessionSecret}
+	s := &corev1.Secret{}
+	if err := c.Get(ctx, ref, s); err == nil && len(s.Data) == 0 {
+		s.Data = map[string][]byte{sealEntry: newSeal()}
+		if err := c.Update(ctx, s); err != nil && !apierrors.IsConflict(err) { // with another replica
+			return explainSession(nil, err)
+		}
+	}
+	return explainSession(sharedSeal(ctx, c, c, ref, ""))
 }
 
 func newSeal() []byte {

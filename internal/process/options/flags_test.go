@@ -93,7 +93,8 @@ func TestExternalURLOfTheUI(t *testing.T) {
 	}
 	for _, text := range []string{"", "sluice.example.com", "http://sluice.example.com", "https://a/b", "https://u@a",
 		"https://a?b", "ftp://a", "https://a#b", "%"} {
-		o := UIOptions{Addr: ":1", ExternalURL: text, TokenLogin: true, Session: time.Hour}
+		o := UIOptions{Addr: ":1", ExternalURL: text,
+			LoginOptions: LoginOptions{TokenLogin: true, Session: time.Hour}}
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), "--ui-external-url") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -164,8 +165,11 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		"--custom-apply-stage-kinds": func(o *Options) {
 			o.CustomStage = []string{"deployments"}
 		},
-		"--ui-addr is not set, but":         func(o *Options) { o.UI.Issuer = "https://i" },
-		"--ui-addr needs --ui-external-url": func(o *Options) { o.UI = UIOptions{Addr: ":1", TokenLogin: true} },
+		"--ui-addr is not set, but": func(o *Options) { o.UI.Issuer = "https://i" },
+		"--ui-addr needs --ui-external-url": func(o *Options) {
+			o.UI = UIOptions{Addr: ":1",
+				LoginOptions: LoginOptions{TokenLogin: true}}
+		},
 		"--ui-addr is \"1\"": func(o *Options) {
 			o.UI = UIOptions{Addr: "1", ExternalURL: "https://u"}
 		},
@@ -173,34 +177,44 @@ func TestValidateRejectsInvalidFlags(t *testing.T) {
 		"--review-addr needs --review-config": func(o *Options) { o.UI.ReviewAddr = ":1" },
 		"--review-addr is \"x\"":              func(o *Options) { o.UI.ReviewAddr = "x" },
 		"--mcp-addr is not set, but":          func(o *Options) { o.UI.MCPAllowWrite = true },
-		"--mcp-addr needs --mcp-external-url": func(o *Options) { o.UI = UIOptions{MCPAddr: ":1", TokenLogin: true} },
-		"--mcp-external-url: ": func(o *Options) {
-			o.UI = UIOptions{MCPAddr: ":1", MCPExternalURL: "http://a", TokenLogin: true}
+		"--mcp-addr needs --mcp-external-url": func(o *Options) {
+			o.UI = UIOptions{MCPAddr: ":1",
+				LoginOptions: LoginOptions{TokenLogin: true}}
 		},
-		"the MCP server have no way to log in": func(o *Options) {
+		"--mcp-external-url: ": func(o *Options) {
+			o.UI = UIOptions{MCPAddr: ":1", MCPExternalURL: "http://a",
+				LoginOptions: LoginOptions{TokenLogin: true}}
+		},
+		"agents have no way to log in": func(o *Options) {
 			o.UI = UIOptions{MCPAddr: ":1", MCPExternalURL: "https://u"}
 		},
-		"the web UI and the MCP server have no way to log in": func(o *Options) {
+		"people and agents have no way to log in": func(o *Options) {
 			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u"}
 		},
 		"--ui-tls-cert-file and --ui-tls-key-file": func(o *Options) {
 			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TLSCertFile: "c"}
 		},
 		"--ui-session-duration is 25h": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", Session: 25 * time.Hour}
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u",
+				LoginOptions: LoginOptions{Session: 25 * time.Hour}}
 		},
 		"--ui-oidc-issuer and --ui-oidc-client-id": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", Issuer: "https://i"}
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u",
+				LoginOptions: LoginOptions{Issuer: "https://i"}}
 		},
 		"--ui-oidc-client-secret-file and": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u", TokenLogin: true, ClientSecretFile: "s"}
+			o.UI = UIOptions{Addr: ":1", ExternalURL: "https://u",
+				LoginOptions: LoginOptions{TokenLogin: true, ClientSecretFile: "s"}}
 		},
 		"must not start with 'system:'": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", Issuer: "https://i", ClientID: "c", UsernameClaim: "sub",
-				GroupsClaim: "groups", GroupsPrefix: "system:"}
+			o.UI = UIOptions{Addr: ":1",
+				LoginOptions: LoginOptions{Issuer: "https://i", ClientID: "c", UsernameClaim: "sub",
+					GroupsClaim: "groups", GroupsPrefix: "system:"}}
 		},
 		"--ui-oidc-issuer is \"http://i\"": func(o *Options) {
-			o.UI = UIOptions{Addr: ":1", Issuer: "http://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "groups"}
+			o.UI = UIOptions{Addr: ":1",
+				LoginOptions: LoginOptions{Issuer: "http://i", ClientID: "c", UsernameClaim: "sub",
+					GroupsClaim: "groups"}}
 		},
 		"--concurrent is":          func(o *Options) { o.Concurrent = 0 },
 		"--rate-limit-interval is": func(o *Options) { o.RateLimit = -1 },
@@ -249,6 +263,9 @@ func TestFlagsOfTheReport(t *testing.T) {
 		"--tls-cert-file and":       {Addr: ":1", ExternalURL: "https://hub.example.com", TLSKeyFile: "x"},
 		"--storage-backend-s3-endpoint and": {Addr: ":1", ExternalURL: "https://hub.example.com",
 			Backend: artifact.S3Options{Bucket: "b"}},
+		"--ui-session-duration is": {Addr: ":1", ExternalURL: "https://hub.example.com"},
+		"no way to log in": {Addr: ":1", ExternalURL: "https://hub.example.com",
+			LoginOptions: LoginOptions{Session: time.Hour}},
 		"set one of them": {Addr: ":1", ExternalURL: "https://hub.example.com", StoragePath: "/data",
 			Backend: artifact.S3Options{Bucket: "b", Endpoint: "https://s3.example.com"}},
 	} {

@@ -95,6 +95,7 @@ type HubOptions struct {
 	Namespace               string // of the Secrets that register clusters
 	LoginHosts              []string
 	Peers                   string
+	LoginOptions            // to the pages
 
 	StoragePath string
 	Backend     artifact.S3Options
@@ -120,6 +121,7 @@ func (o *HubOptions) BindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Peers, "peers", "",
 		"DNS name of all replicas, that of a headless Service: a cluster has a stream to one of them, to which the "+
 			"others send the requests for it")
+	o.LoginOptions.bindFlags(f)
 	f.StringVar(&o.StoragePath, "storage-path", "",
 		"directory that keeps summaries for a restart of one replica (default: they are in memory, and come again)")
 	bindBackend(f, &o.Backend)
@@ -140,7 +142,7 @@ func (o *HubOptions) Validate() error {
 		return errors.New("--external-url is not set: it is the URL by which clusters reach the hub, and the " +
 			"audience of their tokens")
 	}
-	if _, err := externalURL(o.ExternalURL); err != nil {
+	if _, err := o.External(); err != nil {
 		return fmt.Errorf("--external-url: %w", err)
 	}
 	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
@@ -154,8 +156,11 @@ func (o *HubOptions) Validate() error {
 			return errors.New("--storage-path and --storage-backend-s3-*: set one of them")
 		}
 	}
-	return nil
+	return o.LoginOptions.Check()
 }
+
+// External returns the address by which browsers reach the pages: its scheme and host.
+func (o *HubOptions) External() (*url.URL, error) { return externalURL(o.ExternalURL) }
 
 // Certificate returns the certificate of the hub, which is optional.
 func (o *HubOptions) Certificate() Certificate {

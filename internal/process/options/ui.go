@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -23,25 +22,8 @@ type UIOptions struct {
 	Addr                    string // "" and "0" disable the UI
 	ExternalURL             string
 	TLSCertFile, TLSKeyFile string
-	SessionKeyFile          string
-	Session                 time.Duration
-	TokenLogin              bool
-
-	Issuer           string
-	ClientID         string
-	ClientSecretFile string
-	CAFile           string
-	Scopes           []string
-	UsernameClaim    string
-	UsernamePrefix   string
-	GroupsClaim      string
-	GroupsPrefix     string
+	LoginOptions
 }
-
-const (
-	minSession = time.Minute
-	maxSession = 24 * time.Hour
-)
 
 func (o *UIOptions) bindFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.MCPAddr, "mcp-addr", "",
@@ -64,29 +46,7 @@ func (o *UIOptions) bindFlags(f *pflag.FlagSet) {
 		"certificate of the web UI and the MCP server, reloaded when it changes; without one, a proxy must provide "+
 			"HTTPS")
 	f.StringVar(&o.TLSKeyFile, "ui-tls-key-file", "", "private key of --ui-tls-cert-file")
-	f.StringVar(&o.SessionKeyFile, "ui-session-key-file", "",
-		"file with a secret of at least 32 bytes that protects sessions, the same for all replicas (default: Secret "+
-			"sluice-ui-session of --runtime-namespace, which is created)")
-	f.DurationVar(&o.Session, "ui-session-duration", 8*time.Hour, "how long a login to the web UI lasts, at most 24h")
-	f.BoolVar(&o.TokenLogin, "ui-token-login", true,
-		"let people log in to the web UI, and agents to the MCP server, with the token of a ServiceAccount")
-	f.StringVar(&o.Issuer, "ui-oidc-issuer", "", "URL of the OIDC provider by which people log in to the web UI")
-	f.StringVar(&o.ClientID, "ui-oidc-client-id", "", "ID of the web UI at --ui-oidc-issuer")
-	f.StringVar(&o.ClientSecretFile, "ui-oidc-client-secret-file", "",
-		"file with the secret of --ui-oidc-client-id, read at each login; empty for a public client")
-	f.StringVar(&o.CAFile, "ui-oidc-ca-file", "",
-		"PEM file of the certificate authorities of --ui-oidc-issuer (default: those of the system)")
-	f.StringSliceVar(&o.Scopes, "ui-oidc-scopes", []string{"profile", "email"},
-		"scopes to request from --ui-oidc-issuer, besides openid")
-	f.StringVar(&o.UsernameClaim, "ui-oidc-username-claim", "sub",
-		"claim of the ID token with the user name, as --oidc-username-claim of kube-apiserver")
-	f.StringVar(&o.UsernamePrefix, "ui-oidc-username-prefix", "",
-		"prefix of user names, as --oidc-username-prefix of kube-apiserver: by default the issuer and # unless the "+
-			"claim is email; - for none")
-	f.StringVar(&o.GroupsClaim, "ui-oidc-groups-claim", "groups",
-		"claim of the ID token with the groups, as --oidc-groups-claim of kube-apiserver")
-	f.StringVar(&o.GroupsPrefix, "ui-oidc-groups-prefix", "",
-		"prefix of groups, as --oidc-groups-prefix of kube-apiserver")
+	o.LoginOptions.bindFlags(f)
 }
 
 // IsEnabled reports whether the web UI is served.
@@ -179,35 +139,7 @@ func (o *UIOptions) checkServing() error {
 	if err := o.checkCertificate(); err != nil {
 		return err
 	}
-	if o.Session < minSession || o.Session > maxSession {
-		return fmt.Errorf("--ui-session-duration is %s: choose %s to %s", o.Session, minSession, maxSession)
-	}
-	return nil
-}
-
-func (o *UIOptions) checkLogin() error {
-	switch {
-	case o.Issuer == "" && !o.TokenLogin:
-		return errors.New("the web UI and the MCP server have no way to log in: set --ui-oidc-issuer, or " +
-			"--ui-token-login")
-	case (o.Issuer == "") != (o.ClientID == ""):
-		return errors.New("--ui-oidc-issuer and --ui-oidc-client-id: set both or none")
-	case o.Issuer == "" && (o.ClientSecretFile != "" || o.CAFile != ""):
-		return errors.New("--ui-oidc-client-secret-file and --ui-oidc-ca-file need --ui-oidc-issuer")
-	case o.Issuer == "":
-		return nil
-	case o.UsernameClaim == "" || o.GroupsClaim == "":
-		return errors.New("--ui-oidc-username-claim and --ui-oidc-groups-claim must not be empty")
-	case strings.HasPrefix(o.UsernamePrefix, "system:") || strings.HasPrefix(o.GroupsPrefix, "system:"):
-		return errors.New("--ui-oidc-username-prefix and --ui-oidc-groups-prefix must not start with 'system:', " +
-			"which Kubernetes reserves")
-	}
-	u, err := url.Parse(o.Issuer)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-		u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-		return fmt.Errorf("--ui-oidc-issuer is %q: set a URL that starts with https://", u.Redacted())
-	}
-	return nil
+	return o.checkSession()
 }
 
 // External returns the address by which browsers reach the UI: its scheme and host.

@@ -1,6 +1,8 @@
 package incluster
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 )
 
 // TestBearerOfTheProvider has ID tokens as a program gets them from the login provider.
@@ -24,7 +28,7 @@ func TestBearerOfTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, func(o *Options) {
-		o.OIDC = &OIDC{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecretFile: secret,
+		o.OIDC = &login.OIDC{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecretFile: secret,
 			UsernameClaim: "email", GroupsClaim: "groups"}
 	})
 	sign := func(changes jwt.MapClaims) string {
@@ -40,6 +44,7 @@ func TestBearerOfTheProvider(t *testing.T) {
 		}
 		return token
 	}
+	s.asOfHub(sign(nil))
 	u, err := s.login.Bearer(t.Context(), sign(nil))
 	if err != nil || u.Name != "anna@example.com" || !slices.Equal(u.Groups, []string{"shop"}) || u.Client == nil {
 		t.Errorf("got %+v, %v", u, err)
@@ -58,5 +63,38 @@ func TestBearerOfTheProvider(t *testing.T) {
 		if u, err := s.login.Bearer(t.Context(), token); err == nil {
 			t.Errorf("%s: logged in as %s", name, u.Name)
 		}
+	}
+}
+
+// asOfHub checks requests with a token that a hub took from a cookie. Only a login for a hub accepts them, and writes
+// need a secret.
+func (s *site) asOfHub(token string) {
+	s.Helper()
+	b := s.browser()
+	with := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	if r := b.do(http.MethodGet, "/api/v1/me", "", with); r.status != http.StatusUnauthorized {
+		s.Errorf("a UI of its own takes a token: %d %s", r.status, r.body)
+	}
+	s.login.ByHub = true
+	defer func() { s.login.ByHub = false }()
+	r := b.do(http.MethodGet, "/api/v1/me", "", with)
+	var m me
+	if err := json.Unmarshal([]byte(r.body), &m); err != nil || m.User != "anna@example.com" || m.CSRF == "" ||
+		m.Logout || b.cookie(sessionCookie) != nil {
+		s.Errorf("a user of the hub: %d %s", r.status, r.body)
+	}
+	const act = "/api/v1/objects/Kustomization/default/none/reconcile"
+	if r := b.do(http.MethodPost, act, "{}", with); r.status != http.StatusForbidden ||
+		!strings.Contains(r.body, "of another session") {
+		s.Errorf("a write without the secret: %d %s", r.status, r.body)
+	}
+	b.csrf = m.CSRF
+	if r := b.do(http.MethodPost, act, "{}", with); strings.Contains(r.body, "of another session") {
+		s.Errorf("a write with the secret: %d %s", r.status, r.body)
+	}
+	if r := b.do(http.MethodGet, "/api/v1/me", "", func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token+"x")
+	}); r.status != http.StatusUnauthorized || !strings.Contains(r.body, "neither a valid ID token") {
+		s.Errorf("a changed token: %d %s", r.status, r.body)
 	}
 }

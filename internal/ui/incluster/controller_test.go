@@ -22,7 +22,8 @@ import (
 func TestControllersServeTheUI(t *testing.T) {
 	addr := system.FreeAddress(t)
 	s := system.New(t, func(o *options.Options) {
-		o.UI = options.UIOptions{Addr: addr, ExternalURL: "http://" + addr, Session: time.Hour, TokenLogin: true}
+		o.UI = options.UIOptions{Addr: addr, ExternalURL: "http://" + addr,
+			LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true}}
 	})
 	s.GrantAll("viewer")
 	token := s.ServiceAccountToken("viewer")

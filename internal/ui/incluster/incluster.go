@@ -1,22 +1,19 @@
 // Package incluster is the login of the web UI in a cluster: by OIDC, or by the token of a ServiceAccount. Every read
-// and write is made as the user who logged in, so that Kubernetes decides what is seen and done. It keeps no state: a
-// session is a sealed cookie.
+// and write is made as the user who logged in, so that Kubernetes decides what is seen and done. It keeps no state.
 package incluster
 
 import (
-	"errors"
+	"encoding/json"
 	"net/http"
-	"net/url"
-	"strings"
-	"time"
 
-	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
+	"github.com/sluice-gitops/sluice/internal/network/listen"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
 
@@ -26,21 +23,16 @@ type Options struct {
 	Scheme *runtime.Scheme
 	Mapper apimeta.RESTMapper
 
-	ExternalURL *url.URL      // by which browsers reach the UI: scheme and host
-	SessionKey  []byte        // secret that all replicas share
-	Session     time.Duration // how long a login lasts
-	TokenLogin  bool          // people may log in with the token of a ServiceAccount
-	OIDC        *OIDC         // nil: people cannot log in by OIDC
-
-	Log logr.Logger // audit lines and errors
-	Now func() time.Time
+	TokenLogin bool // people may log in with the token of a ServiceAccount
+	// ByHub accepts tokens as [Login.Bearer] does, of people who are logged in at a hub.
+	ByHub bool
+	login.Options
 }
 
 // Login lets people in by sessions. It implements [ui.Login].
 type Login struct {
 	Options
-	seal     *sealer
-	provider *provider              // nil without OIDC
+	sessions *login.Sessions
 	reviewer *accessreview.Reviewer // of users with a session
 	logins   *accessreview.Reviewer // of tokens without one, which must not use up the requests of the former
 	people   *people
@@ -54,13 +46,9 @@ const reviewQPS = 200
 func New(o Options) (*Login, error) {
 	l := &Login{Options: o}
 	var err error
-	if l.seal, err = newSealer(o.SessionKey); err != nil {
+	l.Site, l.About = "sluice", "the UI"
+	if l.sessions, err = login.New(l.Options.Options); err != nil {
 		return nil, err
-	}
-	if o.OIDC != nil {
-		if l.provider, err = newProvider(o.OIDC, o.ExternalURL, o.Now); err != nil {
-			return nil, err
-		}
 	}
 	if l.reviewer, err = accessreview.NewWithLimit(o.Config, "", reviewQPS); err != nil {
 		return nil, err
@@ -75,37 +63,26 @@ func New(o Options) (*Login, error) {
 // Routes implements [ui.Login].
 func (l *Login) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/v1/login", l.methods)
-	if l.provider != nil {
-		mux.HandleFunc("GET "+oidcPath, l.startOIDC)
-		mux.HandleFunc("GET "+callbackPath, l.finishOIDC)
-	}
+	l.sessions.Routes(mux)
 	if l.TokenLogin {
 		mux.HandleFunc("POST /login/token", l.byToken)
 	}
 	mux.HandleFunc("POST /logout", l.logout)
 }
 
-// Paths of the login.
-const (
-	oidcPath     = "/login/oidc"
-	callbackPath = "/login/callback"
-)
-
 // methods answers how people may log in.
 func (l *Login) methods(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]bool{"oidc": l.provider != nil, "token": l.TokenLogin})
+	answer(w, http.StatusOK, map[string]bool{"oidc": l.OIDC != nil, "token": l.TokenLogin})
 }
 
-var errNoSession = errors.New("log in to see this page")
-
-// User implements [ui.Login].
+// User implements [ui.Login]. A session takes precedence over a token of the hub.
 func (l *Login) User(r *http.Request) (*ui.User, error) {
-	s, err := l.session(r)
+	s, err := l.sessions.Get(r)
+	if token := listen.Bearer(r.Header); err != nil && l.ByHub && token != "" {
+		return l.byHub(r.Context(), token)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if s.Token == "" && (l.provider == nil || checkName(s.User) != nil) {
-		return nil, errNoSession // the flags have changed since
 	}
 	who := &authenticationv1.UserInfo{Username: s.User, Groups: s.Groups}
 	if s.Token != "" {
@@ -123,31 +100,25 @@ func (l *Login) User(r *http.Request) (*ui.User, error) {
 
 // logout ends the session of the browser.
 func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
-	s, err := l.session(r)
+	s, err := l.sessions.Get(r)
 	if err == nil && !ui.CheckCSRF(s.CSRF, r) {
 		answer(w, http.StatusForbidden, failure{Error: "this page is of another session. Load it again."})
 		return
 	}
-	l.clear(w, sessionCookie)
+	l.sessions.End(w)
 	answer(w, http.StatusOK, map[string]string{"done": "logout"})
 }
 
-// isSystem reports whether a name is reserved for parts of Kubernetes, such as the group system:masters.
-func isSystem(name string) bool { return strings.HasPrefix(name, "system:") }
-
-// maxReturn bounds the address that a login leads back to, in bytes.
-const maxReturn = 1000
-
-// ownPath returns the address to show after a login: the given one if it is a path of this site, else the first page.
-func ownPath(next string) string {
-	u, err := url.Parse(next)
-	if err != nil || len(next) > maxReturn || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||
-		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, isUnsafe) ||
-		strings.HasPrefix(u.Path, "//") || strings.HasPrefix(u.Path, "/login") {
-		return "/"
-	}
-	return next
+// failure is the answer to a request that failed, as of the API.
+type failure struct {
+	Error string `json:"error"`
 }
 
-// isUnsafe reports characters that browsers treat as "/" or remove.
-func isUnsafe(r rune) bool { return r == '\\' || r <= ' ' || r == 0x7f }
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone if this fails
+}
+
+var _ ui.Login = (*Login)(nil)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 )
 
 // TestLoginAtAnotherProvider logs in at mockoidc, which has no code in common with the provider of the other tests.
@@ -25,7 +27,7 @@ func TestLoginAtAnotherProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, func(o *Options) {
-		o.OIDC = &OIDC{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecretFile: secret,
+		o.OIDC = &login.OIDC{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecretFile: secret,
 			Scopes: []string{"profile", "email", "groups"}, UsernameClaim: "email", GroupsClaim: "groups"}
 	})
 	provider.QueueUser(&mockoidc.MockUser{Subject: "1", Email: "anna@example.com", EmailVerified: true,

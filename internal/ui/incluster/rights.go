@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/limits/lru"
 	"github.com/sluice-gitops/sluice/internal/model/kind"
@@ -98,7 +99,7 @@ func (p *people) newPerson(who *authenticationv1.UserInfo) (*person, error) {
 	cfg := rest.CopyConfig(p.Config)
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = userQPS, 2*userQPS, nil
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: who.Username}
-	if !isSystem(who.Username) { // the API server knows the groups of a ServiceAccount
+	if !login.IsReserved(who.Username) { // the API server knows the groups of a ServiceAccount
 		cfg.Impersonate.Groups = who.Groups
 		one.user.Groups = append(slices.Clone(who.Groups), authenticated)
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
@@ -45,6 +46,13 @@ type site struct {
 }
 
 var installed sync.Once
+
+const (
+	sessionCookie = "sluice-session"
+	loginCookie   = "sluice-login"
+	oidcPath      = login.OIDCPath
+	callbackPath  = login.CallbackPath
+)
 
 // sessionTTL is long, as tests move the clock until the API server knows a right.
 const sessionTTL = 1000 * time.Hour
@@ -74,9 +82,9 @@ func newSite(t *testing.T, change ...func(*Options)) *site {
 		defer s.mu.Unlock()
 		s.log = append(s.log, line)
 	}, funcr.Options{})
-	o := Options{Config: s.config, Scheme: kubeclient.Scheme(), Mapper: s.client.RESTMapper(), ExternalURL: external,
-		SessionKey: []byte(strings.Repeat("k", minKey)), Session: sessionTTL, TokenLogin: true, Log: log, Now: s.now,
-		OIDC: &OIDC{Issuer: s.provider.URL, ClientID: oidcprovider.ClientID, ClientSecretFile: secret,
+	o := Options{Config: s.config, Scheme: kubeclient.Scheme(), Mapper: s.client.RESTMapper(), TokenLogin: true}
+	o.Options = login.Options{ExternalURL: external, Key: []byte(strings.Repeat("k", 32)), TTL: sessionTTL, Log: log,
+		Now: s.now, OIDC: &login.OIDC{Issuer: s.provider.URL, ClientID: oidcprovider.ClientID, ClientSecretFile: secret,
 			Scopes: []string{"profile"}, UsernameClaim: "sub", UsernamePrefix: "-", GroupsClaim: "groups"}}
 	for _, f := range change {
 		f(&o)
@@ -169,6 +177,19 @@ func (b *browser) do(method, path, body string, edit ...func(*http.Request)) rep
 }
 
 func (b *browser) get(path string) reply { b.Helper(); return b.do(http.MethodGet, path, "") }
+
+// attempt starts a login at the provider, and returns its state.
+func (b *browser) attempt() string {
+	b.Helper()
+	once := *b.http
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	r := (&browser{site: b.site, http: &once}).get(oidcPath)
+	at, err := url.Parse(r.header.Get("Location"))
+	if err != nil || at.Query().Get("state") == "" {
+		b.Fatalf("a login leads to %s (%v)", at, err)
+	}
+	return at.Query().Get("state")
+}
 
 // requestID finds the request in the form of the provider.
 var requestID = regexp.MustCompile(`name="id" value="([^"]+)"`)

@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/ui"
 )
 
@@ -38,7 +39,7 @@ func (l *Login) byToken(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(body.Token)
 	who, err := l.account(r.Context(), l.logins, token)
 	if err == nil {
-		err = l.begin(w, session{Token: token}, who.Username)
+		err = l.sessions.Begin(w, login.Session{Token: token}, who.Username)
 	}
 	var status *loginError
 	switch {

@@ -38,9 +38,10 @@ func (s *site) serve() string {
 	s.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	external := &url.URL{Scheme: "http", Host: server.Listener.Addr().String()}
-	login, err := incluster.New(incluster.Options{Config: s.config, Scheme: kubeclient.Scheme(),
-		Mapper: s.client.RESTMapper(), ExternalURL: external, SessionKey: []byte(strings.Repeat("k", 32)),
-		TokenLogin: true, Log: logr.Discard(), Now: time.Now})
+	o := incluster.Options{Config: s.config, Scheme: kubeclient.Scheme(), Mapper: s.client.RESTMapper(),
+		TokenLogin: true}
+	o.ExternalURL, o.Key, o.Log, o.Now = external, []byte(strings.Repeat("k", 32)), logr.Discard(), time.Now
+	login, err := incluster.New(o)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 import { GitCommitHorizontal, LogOut, Server, ShieldCheck } from 'lucide-preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Failure, logIn, logOut } from '../api';
+import { Failure, get, logIn, logOut, Methods } from '../api';
 import { useTitle } from '../hooks';
 import { Icon } from '../icons';
 import { Loading, plural, Problem } from '../parts';
@@ -182,11 +182,15 @@ function Side({ place, clusters }: { place: Place; clusters?: Cluster[] }) {
   );
 }
 
-// LogIn takes the token of a user of the hub's cluster.
+// LogIn offers what the hub offers: a login provider, and the token of a user of the hub's cluster.
 function LogIn({ error }: { error: Error }) {
   useTitle('Log in');
+  const [methods, setMethods] = useState<Methods>();
   const [failed, setFailed] = useState<Error>();
   const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    get<Methods>('login').then(setMethods, setFailed);
+  }, []);
   const submit = async (e: SubmitEvent) => {
     e.preventDefault();
     try {
@@ -200,23 +204,32 @@ function LogIn({ error }: { error: Error }) {
   return (
     <div class="login card pad">
       <h1>Log in to the hub</h1>
-      <p>You see the summaries of clusters. In a cluster you log in again, and do what your rights there allow.</p>
-      <form onSubmit={(e) => void submit(e)} class="ask">
-        <label>
-          Token of a ServiceAccount of the hub's cluster
-          <input ref={field} name="token" type="password" autoComplete="off" required maxLength={2500} />
-        </label>
-        <p class="quiet">
-          Create one with <code>kubectl create token NAME --namespace NAMESPACE</code>. It needs the right to list clusters: see ClusterRole <code>sluice-fleet-viewer</code>.
+      <p>You see the summaries of clusters. In a cluster you do what your rights there allow, and some ask you to log in again.</p>
+      {methods?.oidc && (
+        <p>
+          <a class="button primary" href={'/login/oidc?next=' + encodeURIComponent(location.pathname + location.search)}>
+            Log in with your organization
+          </a>
         </p>
-        <Problem error={failed} />
-        {!failed && <p class="visually-hidden">{error.message}</p>}
-        <div class="buttons">
-          <button type="submit" class="primary">
-            Log in
-          </button>
-        </div>
-      </form>
+      )}
+      {methods?.token && (
+        <form onSubmit={(e) => void submit(e)} class="ask">
+          <label>
+            Token of a ServiceAccount of the hub's cluster
+            <input ref={field} name="token" type="password" autoComplete="off" required maxLength={2500} />
+          </label>
+          <p class="quiet">
+            Create one with <code>kubectl create token NAME --namespace NAMESPACE</code>. It needs the right to list clusters: see ClusterRole <code>sluice-fleet-viewer</code>.
+          </p>
+          <div class="buttons">
+            <button type="submit" class={methods.oidc ? undefined : 'primary'}>
+              Log in
+            </button>
+          </div>
+        </form>
+      )}
+      <Problem error={failed} />
+      {!failed && <p class="visually-hidden">{error.message}</p>}
     </div>
   );
 }

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { get, logIn, Methods } from '../api';
+import { get, hubMethods, logIn, Methods } from '../api';
 import { base, inside } from '../base';
 import { useTitle } from '../hooks';
 import { Problem } from '../parts';
@@ -8,15 +8,19 @@ import { Problem } from '../parts';
 export function Login({ error }: { error?: Error }) {
   useTitle('Log in');
   const [methods, setMethods] = useState<Methods>();
+  const [hub, setHub] = useState<Methods>({});
   const [failed, setFailed] = useState<Error>();
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     get<Methods>('login').then(setMethods, () => setMethods({}));
+    if (base.cluster) {
+      hubMethods(base.cluster).then(setHub, () => {}); // the cluster has its own
+    }
   }, []);
   if (!methods) {
     return <p class="quiet">Loading…</p>;
   }
-  if (!methods.oidc && !methods.token) {
+  if (!methods.oidc && !methods.token && !hub.oidc) {
     return <Problem error={error} />;
   }
   const here = inside(location.pathname, base.pages) + location.search;
@@ -36,9 +40,19 @@ export function Login({ error }: { error?: Error }) {
     <div class="login card pad">
       <h1>Log in</h1>
       <p>You see and do what your rights in the cluster allow.</p>
+      {hub.oidc && (
+        <>
+          <p>
+            <a class="button primary" href={'/login/oidc?next=' + encodeURIComponent(location.pathname + location.search)}>
+              Log in at the hub
+            </a>
+          </p>
+          {error && <p class="quiet">This cluster says: {error.message}</p>}
+        </>
+      )}
       {methods.oidc && (
         <p>
-          <a class="button primary" href={base.api + '/login/oidc?next=' + encodeURIComponent(here)}>
+          <a class={hub.oidc ? 'button' : 'button primary'} href={base.api + '/login/oidc?next=' + encodeURIComponent(here)}>
             Log in with your organization
           </a>
         </p>

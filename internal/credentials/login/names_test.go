@@ -1,4 +1,4 @@
-package incluster
+package login
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ func TestNamesArriveAsTheyAre(t *testing.T) {
 		"al\u202eice", "ålice", "愛麗絲", "alice@example.com", "a:b/c#d", "alice\x00", "alice\xff",
 		"system:admin ", " system:admin",
 		"al\u00a0ice", "", " "} {
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			refused++
 			continue
 		}

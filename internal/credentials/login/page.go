@@ -1,7 +1,6 @@
-package incluster
+package login
 
 import (
-	"encoding/json"
 	"html/template"
 	"net/http"
 
@@ -28,24 +27,12 @@ var refused = template.Must(template.New("refused").Parse(`<!doctype html>
 `))
 
 // refuse answers with a page. The cause goes to the log.
-func (l *Login) refuse(w http.ResponseWriter, status int, text string, cause error) {
-	l.Log.Info("login to the UI failed", "reason", text, "cause", describe(cause))
+func (s *Sessions) refuse(w http.ResponseWriter, status int, text string, cause error) {
+	s.Log.Info("login to "+s.About+" failed", "reason", text, "cause", describe(cause))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = refused.Execute(w, text) // the client is gone if this fails
-}
-
-// failure is the answer to a request that failed, as of the API.
-type failure struct {
-	Error string `json:"error"`
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone if this fails
 }
 
 // describe returns the cause for the log. Errors of the exchange can contain the answer of the provider, which is cut.

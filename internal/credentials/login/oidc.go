@@ -1,4 +1,4 @@
-package incluster
+package login
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
-	"github.com/sluice-gitops/sluice/internal/ui"
 )
 
 // OIDC describes the login provider. User names and groups follow the settings of kube-apiserver of the same names.
@@ -72,7 +71,7 @@ func newProvider(o *OIDC, external *url.URL, now func() time.Time) (*provider, e
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
 	client := &http.Client{Timeout: providerTimeout, Transport: egress.Bounded{Next: transport, Bytes: maxDocument}}
-	return &provider{OIDC: o, redirect: external.String() + callbackPath, now: now, client: client}, nil
+	return &provider{OIDC: o, redirect: external.String() + CallbackPath, now: now, client: client}, nil
 }
 
 // discover returns the provider with its configuration, which is read once. After a failure it is tried again, but not
@@ -116,21 +115,21 @@ type attempt struct {
 }
 
 // startOIDC leads to the login provider. Parameter: next, the address to show after the login.
-func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
-	found, err := l.provider.discover(r.Context())
+func (s *Sessions) startOIDC(w http.ResponseWriter, r *http.Request) {
+	found, err := s.provider.discover(r.Context())
 	if err != nil {
-		l.away(w, err)
+		s.away(w, err)
 		return
 	}
-	config, err := l.provider.config(found)
+	config, err := s.provider.config(found)
 	if err != nil {
-		l.away(w, err)
+		s.away(w, err)
 		return
 	}
 	a := attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
-		Next: ownPath(r.URL.Query().Get("next")), Ends: l.Now().Add(loginTTL).Unix()}
-	if err := l.set(w, loginCookie, a, loginTTL); err != nil {
-		l.refuse(w, http.StatusBadRequest, "The login cannot be started.", err)
+		Next: ownPath(r.URL.Query().Get("next")), Ends: s.Now().Add(loginTTL).Unix()}
+	if err := s.set(w, loginCookie, a, loginTTL); err != nil {
+		s.refuse(w, http.StatusBadRequest, "The login cannot be started.", err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -138,61 +137,62 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 		http.StatusFound)
 }
 
-func (l *Login) away(w http.ResponseWriter, err error) {
-	l.refuse(w, http.StatusServiceUnavailable, "The login provider cannot be reached. Try again in a few seconds. If "+
+func (s *Sessions) away(w http.ResponseWriter, err error) {
+	s.refuse(w, http.StatusServiceUnavailable, "The login provider cannot be reached. Try again in a few seconds. If "+
 		"this stays, an administrator finds the reason in the log of Sluice.", err)
 }
 
 // finishOIDC starts a session for a person who comes back from the login provider.
-func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
-	l.clear(w, loginCookie)
+func (s *Sessions) finishOIDC(w http.ResponseWriter, r *http.Request) {
+	s.clear(w, loginCookie)
 	w.Header().Set("Cache-Control", "no-store")
-	a, err := l.attempt(r)
+	a, err := s.attempt(r)
 	if err != nil {
-		l.refuse(w, http.StatusBadRequest, "This login was not started in this browser, or it took too long. Start "+
+		s.refuse(w, http.StatusBadRequest, "This login was not started in this browser, or it took too long. Start "+
 			"again.", err)
 		return
 	}
 	q := r.URL.Query()
 	if reason := q.Get("error"); reason != "" {
-		l.refuse(w, http.StatusForbidden, "The login provider refused the login: "+
+		s.refuse(w, http.StatusForbidden, "The login provider refused the login: "+
 			excerpt.Bytes(reason+" "+q.Get("error_description"), 300), nil)
 		return
 	}
-	who, err := l.exchange(r.Context(), a, q.Get("code"))
-	var refused *refusal
+	who, raw, err := s.exchange(r.Context(), a, q.Get("code"))
+	var refused *Refusal
 	switch {
 	case errors.As(err, &refused):
-		l.refuse(w, http.StatusForbidden, "The login is refused: "+refused.Error()+".", err)
+		s.refuse(w, http.StatusForbidden, "The login is refused: "+refused.Error()+".", err)
 		return
 	case err != nil:
-		l.refuse(w, http.StatusBadGateway, "The login provider did not confirm the login. Start again. If this stays, "+
+		s.refuse(w, http.StatusBadGateway, "The login provider did not confirm the login. Start again. If this stays, "+
 			"an administrator finds the reason in the log of Sluice.", err)
 		return
 	}
-	if err := l.begin(w, session{User: who.User, Groups: who.Groups}, who.User); err != nil {
-		l.refuse(w, http.StatusForbidden, fmt.Sprintf("The login is refused: %d groups are too many for a session. "+
+	if err := s.Begin(w, Session{User: who.User, Groups: who.Groups}, who.User); err != nil {
+		s.refuse(w, http.StatusForbidden, fmt.Sprintf("The login is refused: %d groups are too many for a session. "+
 			"Let the login provider send fewer.", len(who.Groups)), err)
 		return
 	}
+	s.keepToken(w, who, raw)
 	http.Redirect(w, r, ownPath(a.Next), http.StatusFound)
 }
 
 // attempt returns the attempt to log in that a request from the login provider belongs to.
-func (l *Login) attempt(r *http.Request) (*attempt, error) {
-	c, err := r.Cookie(l.cookieName(loginCookie))
+func (s *Sessions) attempt(r *http.Request) (*attempt, error) {
+	c, err := r.Cookie(s.cookieName(loginCookie))
 	if err != nil {
 		return nil, err
 	}
 	a := &attempt{}
-	if err := l.seal.open(loginCookie, c.Value, a); err != nil {
+	if err := s.seal.open(loginCookie, c.Value, a); err != nil {
 		return nil, err
 	}
 	state := r.URL.Query().Get("state")
 	switch {
 	case a.State == "" || subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1:
 		return nil, errors.New("the state is another one")
-	case !l.Now().Before(time.Unix(a.Ends, 0)):
+	case !s.Now().Before(time.Unix(a.Ends, 0)):
 		return nil, errors.New("the attempt has expired")
 	case len(r.URL.Query().Get("code")) > maxParameter:
 		return nil, errors.New("the code is too long")
@@ -200,55 +200,66 @@ func (l *Login) attempt(r *http.Request) (*attempt, error) {
 	return a, nil
 }
 
-// refusal is an error in what the provider says about a person.
-type refusal struct{ error }
+// Refusal is an error in what the provider says about a person. It may be shown.
+type Refusal struct{ error }
 
 // exchange gets the ID token for a code, and returns who it is for.
-func (l *Login) exchange(ctx context.Context, a *attempt, code string) (*identity, error) {
-	found, err := l.provider.discover(ctx)
+func (s *Sessions) exchange(ctx context.Context, a *attempt, code string) (who *Identity, raw string, err error) {
+	found, err := s.provider.discover(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	config, err := l.provider.config(found)
+	config, err := s.provider.config(found)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, l.provider.client), providerTimeout)
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.provider.client), providerTimeout)
 	defer cancel()
 	tokens, err := config.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	raw, ok := tokens.Extra("id_token").(string)
 	if !ok {
-		return nil, errors.New("the answer contains no ID token")
+		return nil, "", errors.New("the answer contains no ID token")
 	}
-	token, err := found.VerifierContext(ctx, &oidc.Config{ClientID: l.provider.ClientID, Now: l.Now}).Verify(ctx, raw)
+	who, err = s.provider.verify(ctx, raw, a.Nonce)
+	return who, raw, err
+}
+
+// maxIDToken bounds an ID token, in bytes.
+const maxIDToken = 7 << 10
+
+// Verify returns who an ID token is for. The error is a [Refusal] if the token is valid, and its claims are not.
+func (s *Sessions) Verify(ctx context.Context, raw string) (*Identity, error) {
+	if s.provider == nil || len(raw) > maxIDToken {
+		return nil, errors.New("this is not an ID token of the login provider")
+	}
+	return s.provider.verify(ctx, raw, "")
+}
+
+// verify returns who an ID token is for. A nonce must be that of the token.
+func (p *provider) verify(ctx context.Context, raw, nonce string) (*Identity, error) {
+	found, err := p.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
+	ctx = oidc.ClientContext(ctx, p.client)
+	token, err := found.VerifierContext(ctx, &oidc.Config{ClientID: p.ClientID, Now: p.now}).Verify(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if nonce != "" && subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(nonce)) != 1 {
 		return nil, errors.New("the ID token has another nonce")
 	}
 	var claims map[string]json.RawMessage
 	if err := token.Claims(&claims); err != nil {
 		return nil, err
 	}
-	who, err := l.provider.identity(claims)
+	who, err := p.identity(claims)
 	if err != nil {
-		return nil, &refusal{err}
+		return nil, &Refusal{err}
 	}
+	who.ends = token.Expiry
 	return who, nil
 }
-
-// begin starts a session, and writes the audit line of the login.
-func (l *Login) begin(w http.ResponseWriter, s session, user string) error {
-	s.CSRF, s.Ends = rand.Text(), l.Now().Add(l.Session).Unix()
-	if err := l.set(w, sessionCookie, s, l.Session); err != nil {
-		return err
-	}
-	l.Log.Info("login to the UI", "user", user, "groups", s.Groups)
-	return nil
-}
-
-var _ ui.Login = (*Login)(nil)

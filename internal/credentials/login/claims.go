@@ -1,4 +1,4 @@
-package incluster
+package login
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,15 +19,17 @@ const (
 	maxGroups = 100
 )
 
-// identity is who logged in, as Kubernetes knows them.
-type identity struct {
+// Identity is who logged in, as Kubernetes knows them.
+type Identity struct {
 	User   string
 	Groups []string // sorted
+
+	ends time.Time // of the ID token
 }
 
 // identity maps claims to a user and groups, as the API server does with the same settings. Names that Kubernetes
 // reserves are refused: a provider must not make anybody a part of the cluster.
-func (o *OIDC) identity(claims map[string]json.RawMessage) (*identity, error) {
+func (o *OIDC) identity(claims map[string]json.RawMessage) (*Identity, error) {
 	var user string
 	if err := json.Unmarshal(claims[o.UsernameClaim], &user); err != nil || user == "" {
 		return nil, fmt.Errorf("the claim '%s' of the ID token is missing or is not text", o.UsernameClaim)
@@ -39,13 +42,13 @@ func (o *OIDC) identity(claims map[string]json.RawMessage) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the claim '%s' of the ID token %w", o.GroupsClaim, err)
 	}
-	who := &identity{User: o.usernamePrefix() + user, Groups: []string{}}
-	if err := checkName(who.User); err != nil {
+	who := &Identity{User: o.usernamePrefix() + user, Groups: []string{}}
+	if err := CheckName(who.User); err != nil {
 		return nil, fmt.Errorf("the user %w", err)
 	}
 	for _, g := range groups {
 		name := o.GroupsPrefix + g
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			return nil, fmt.Errorf("a group %w", err)
 		}
 		who.Groups = append(who.Groups, name)
@@ -98,8 +101,8 @@ func groupsOf(raw json.RawMessage) ([]string, error) {
 	return groups, nil
 }
 
-// checkName refuses names that must not be impersonated.
-func checkName(name string) error {
+// CheckName refuses names that must not be impersonated.
+func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("has no name")
@@ -108,13 +111,16 @@ func checkName(name string) error {
 	case strings.TrimSpace(name) != name:
 		return fmt.Errorf("'%s' has a name that starts or ends with a space, which HTTP does not keep",
 			excerpt.Bytes(name, 100))
-	case isSystem(name):
+	case IsReserved(name):
 		return fmt.Errorf("'%s' has a name that Kubernetes reserves", excerpt.Bytes(name, 100))
 	case !utf8.ValidString(name), strings.ContainsFunc(name, isUnprintable):
 		return errors.New("has control characters or invisible characters in its name")
 	}
 	return nil
 }
+
+// IsReserved reports whether a name is reserved for parts of Kubernetes, such as the group system:masters.
+func IsReserved(name string) bool { return strings.HasPrefix(name, "system:") }
 
 // isUnprintable reports whether a name with this character can look like another name, or be changed on its way to the
 // API server: control characters, and those without a width or a shape of their own.
