@@ -91,7 +91,7 @@ func TestIDTokensBelongToTheSession(t *testing.T) {
 		"own":             {session: alice, token: of, want: "a.b.c"},
 		"of another user": {session: bob, token: of},
 		"without session": {token: of},
-		"forged":          {session: alice, token: "a.b.c"},
+		"not sealed":      {session: alice, token: "a.b.c"},
 		"a session":       {session: alice, token: alice},
 		"too large":       {session: alice, token: keep("alice", strings.Repeat("x", maxCookie))},
 	} {

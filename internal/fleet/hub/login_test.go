@@ -246,6 +246,6 @@ func TestForgedLogins(t *testing.T) {
 	if status, _, _ := s.browser().do(http.MethodGet, fleet.ClustersPath, "", func(r *http.Request) {
 		r.AddCookie(&http.Cookie{Name: "sluice-hub-session", Value: `{"u":"mona","g":["platform"]}`})
 	}); status != http.StatusUnauthorized {
-		t.Errorf("a forged session: %d", status)
+		t.Errorf("a session of our own making: %d", status)
 	}
 }
