@@ -32,7 +32,8 @@ func TestReplicasOfAHubShareAKey(t *testing.T) {
 	own.ResourceNames = []string{name}
 	for _, o := range []client.Object{&corev1.Secret{ObjectMeta: in},
 		&rbacv1.Role{ObjectMeta: in, Rules: []rbacv1.PolicyRule{secrets("get", "list", "watch"), own}},
-		&rbacv1.RoleBinding{ObjectMeta: in, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		&rbacv1.RoleBinding{ObjectMeta: in,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: namespace}}}} {
 		if err := admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
