@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Site        string        // what the names of its cookies start with, such as sluice
 	About       string        // the site, in lines of the log: "the UI"
-	ExternalURL *url.URL      // by which browsers reach the site: scheme and host, and the path of the login if it has one
+	ExternalURL *url.URL      // by which browsers reach the site, with the path before those of the login
 	Key         []byte        // secret that all replicas share
 	TTL         time.Duration // of a session
 	OIDC        *OIDC         // nil: people cannot log in by OIDC

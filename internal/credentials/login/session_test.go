@@ -54,8 +54,9 @@ func TestForgedSessionsAreRefused(t *testing.T) {
 	noSecret, _ := s.seal.seal(sessionCookie, Session{User: "admin", Ends: ends})
 	for name, value := range map[string]string{"empty": "", "changed": good[:len(good)-4] + "AAAA",
 		"cut": good[:len(good)/2], "not base64": "!!!", "large": strings.Repeat("A", 16<<10), "plain": `{"u":"admin"}`,
-		"with another key": newSessions(t, "x", s.Now).sent(t, Session{User: "admin"}), "of another purpose": otherPurpose,
-		"without a secret": noSecret, "of a reserved name": s.sent(t, Session{User: "system:admin"}),
+		"with another key":   newSessions(t, "x", s.Now).sent(t, Session{User: "admin"}),
+		"of another purpose": otherPurpose,
+		"without a secret":   noSecret, "of a reserved name": s.sent(t, Session{User: "system:admin"}),
 	} {
 		if who, err := s.Get(request(map[string]string{sessionCookie: value})); err == nil {
 			t.Errorf("a cookie that is %s: %+v", name, who)
@@ -90,7 +91,7 @@ func TestIDTokensBelongToTheSession(t *testing.T) {
 		"own":             {session: alice, token: of, want: "a.b.c"},
 		"of another user": {session: bob, token: of},
 		"without session": {token: of},
-		"forged":          {session: alice, token: "a.b.c"},
+		"not sealed":      {session: alice, token: "a.b.c"},
 		"a session":       {session: alice, token: alice},
 		"too large":       {session: alice, token: keep("alice", strings.Repeat("x", maxCookie))},
 	} {

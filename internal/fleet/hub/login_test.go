@@ -39,7 +39,8 @@ func (platform) MayRead(_ context.Context, who Visitor, _ string) error {
 	case who.User == "":
 		return refuse(http.StatusUnauthorized, "Log in", "the request has no login")
 	case !slices.Contains(who.Groups, "platform"):
-		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "user '%s' may not list", who.User)
+		return refuse(http.StatusForbidden, "Ask for ClusterRole sluice-fleet-viewer", "user '%s' may not list",
+			who.User)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func TestLoginByOIDC(t *testing.T) {
 	mona.wants("GET", "/api/v1/login", 200, `{"oidc":true,"token":false}`)
 	mona.wants("GET", "/api/v1/login?cluster=edge-7", 200, `{"oidc":true,"token":false}`)
 	mona.wants("GET", "/api/v1/login?cluster=edge-8", 200, `{"oidc":false,"token":false}`)
-	mona.wants("POST", "/login/token", 403, "this hub takes no tokens")
+	mona.wants("POST", "/login/token", 403, "this hub takes no tokens. Log in with your organization")
 	mona.wants("GET", fleet.ClustersPath, 401, "no login")
 	if got := mona.forwards("edge-7"); got != "" {
 		t.Errorf("without a login, the cluster gets %q", got)
@@ -233,7 +234,7 @@ func TestForgedLogins(t *testing.T) {
 		"another site":   func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
 		"another origin": func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
 	} {
-		for _, path := range []string{"/logout", "/login/token", fleet.ClustersPath + "/edge-7/ui/api/v1/objects/a/approve"} {
+		for _, path := range []string{"/logout", "/login/token", fleet.ClustersPath + "/edge-7/ui/api/v1/objects/a/b"} {
 			*s.streams = seen{}
 			if status, body, _ := mona.do(http.MethodPost, path, "{}", edit); status != http.StatusForbidden ||
 				s.streams.cluster != "" {
@@ -245,6 +246,6 @@ func TestForgedLogins(t *testing.T) {
 	if status, _, _ := s.browser().do(http.MethodGet, fleet.ClustersPath, "", func(r *http.Request) {
 		r.AddCookie(&http.Cookie{Name: "sluice-hub-session", Value: `{"u":"mona","g":["platform"]}`})
 	}); status != http.StatusUnauthorized {
-		t.Errorf("a forged session: %d", status)
+		t.Errorf("a session of our own making: %d", status)
 	}
 }
