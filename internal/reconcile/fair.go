@@ -74,8 +74,8 @@ func (q *fairQueue) Add(r ctrl.Request) {
 	q.TypedRateLimitingInterface.Add(r)
 }
 
-// wake is no request of an object: it wakes a worker that waits for requests. The end of the last change lets several
-// notes start, but only the worker that is done asks for more work.
+// wake belongs to no object. Its only effect is that a worker that waits for requests asks for one again: the end of
+// the last change lets several notes start, but only the worker that ends it asks for more work.
 var wake ctrl.Request
 
 // GetWithPriority returns the next request and its priority, and lets another worker go on if a further note may start.
@@ -104,7 +104,7 @@ type fairOrder struct {
 	changes          *atomic.Int64
 
 	mu         sync.Mutex
-	wakes      bool // a worker is to be woken
+	wakes      bool // wake is in the queue
 	running    int
 	notes      int // of those that run, passes that only note a change
 	waiting    int
