@@ -64,16 +64,15 @@ func (h *host) admit(ctx context.Context, owner, caller string) (*Request, error
 
 // owner returns the state of an owner. Unused ones are forgotten if there are too many.
 func (h *host) owner(name string) *owner {
-	now := h.now()
 	o := h.owners[name]
 	if o == nil {
 		if len(h.owners) >= maxOwners {
+			now := h.now()
 			maps.DeleteFunc(h.owners, func(_ string, o *owner) bool { return o.isIdle(now) })
 		}
 		o = &owner{host: h, name: name, rateLimits: map[string]time.Time{}}
 		h.owners[name] = o
 	}
-	o.lastUsed = now
 	return o
 }
 

@@ -73,7 +73,6 @@ type Route struct {
 // Guard holds the state of all hosts. It is safe for concurrent use.
 type Guard struct {
 	options Options
-	epoch   time.Time
 
 	mu        sync.Mutex
 	hosts     map[Route]*host
@@ -85,7 +84,7 @@ func New(o Options) *Guard {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Guard{options: o, epoch: o.Clock.Now(), hosts: map[Route]*host{}}
+	return &Guard{options: o, hosts: map[Route]*host{}}
 }
 
 // Admit waits for a free slot of the host and returns the admitted request, which the caller must release.

@@ -7,7 +7,6 @@ import "time"
 type owner struct {
 	host     *host
 	name     string
-	lastUsed time.Time
 	inFlight int // requests that hold a slot
 
 	lastReceived time.Time // or the start of the wait, if nothing was received since

@@ -47,3 +47,11 @@ func FuzzExcerpts(f *testing.F) {
 		}
 	})
 }
+
+func TestNounsAgreeWithNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0 input sets", 1: "1 input set", 2: "2 input sets"} {
+		if got := Count(n, "input set"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
