@@ -100,7 +100,7 @@ func newObject(kind string) client.Object {
 	if s := sourcev1.NewSource(kind); s != nil {
 		return s
 	}
-	return nil // not a nil Source, which is no nil object
+	return nil // as an object: s is a Source
 }
 
 // managers are the kinds that apply objects and label them with their own name.
