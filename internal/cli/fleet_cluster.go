@@ -55,7 +55,8 @@ func newJoinCommand(e *env) *cobra.Command {
 		Use: "join", Short: "Register the cluster at a hub, and let it report",
 		Long: `Register the cluster at a hub: a Secret in the hub's cluster says by which keys
 the tokens of this cluster are signed. Then let the controllers of this cluster
-report to the hub. The command again with the same flags changes nothing.
+report to the hub. Running the command again with the same flags changes
+nothing.
 
 --context and --namespace are for the controllers of the cluster that joins,
 --hub-context and --hub-namespace for the hub.`,

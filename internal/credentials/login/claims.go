@@ -122,6 +122,10 @@ func CheckName(name string) error {
 // IsReserved reports whether a name is reserved for parts of Kubernetes, such as the group system:masters.
 func IsReserved(name string) bool { return strings.HasPrefix(name, "system:") }
 
+// AllGroups returns the groups of a user as the API server counts them: with that of everybody who is authenticated. It
+// adds that one itself only to users that are impersonated.
+func AllGroups(groups []string) []string { return append(slices.Clone(groups), "system:authenticated") }
+
 // isUnprintable reports whether a name with this character can look like another name, or be changed on its way to the
 // API server: control characters, and those without a width or a shape of their own.
 func isUnprintable(r rune) bool {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/login"
 	"github.com/sluice-gitops/sluice/internal/fleet"
 )
 
@@ -45,8 +45,7 @@ func (a clusterAccess) MayRead(ctx context.Context, who Visitor, cluster string)
 	err := accessreview.ErrUnauthenticated
 	if who.User != "" {
 		subject = fmt.Sprintf("user '%s'", who.User)
-		user := &authenticationv1.UserInfo{Username: who.User, Groups: append(slices.Clone(who.Groups),
-			"system:authenticated")}
+		user := &authenticationv1.UserInfo{Username: who.User, Groups: login.AllGroups(who.Groups)}
 		err = a[0].UserMayDo(ctx, user, verb, clusters, cluster)
 	}
 	for _, r := range a {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -92,7 +91,7 @@ func (o *LoginOptions) checkLogin() error {
 		return nil
 	case o.UsernameClaim == "" || o.GroupsClaim == "":
 		return errors.New("--ui-oidc-username-claim and --ui-oidc-groups-claim must not be empty")
-	case strings.HasPrefix(o.UsernamePrefix, "system:") || strings.HasPrefix(o.GroupsPrefix, "system:"):
+	case login.IsReserved(o.UsernamePrefix) || login.IsReserved(o.GroupsPrefix):
 		return errors.New("--ui-oidc-username-prefix and --ui-oidc-groups-prefix must not start with 'system:', " +
 			"which Kubernetes reserves")
 	}

@@ -31,9 +31,6 @@ const (
 	userQPS     = 50          // requests of one user
 )
 
-// authenticated is the group of everybody who is logged in. The API server adds it to users that are impersonated.
-const authenticated = "system:authenticated"
-
 // people keeps the clients and the rights of the people who use the UI.
 type people struct {
 	Options
@@ -101,7 +98,7 @@ func (p *people) newPerson(who *authenticationv1.UserInfo) (*person, error) {
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: who.Username}
 	if !login.IsReserved(who.Username) { // the API server knows the groups of a ServiceAccount
 		cfg.Impersonate.Groups = who.Groups
-		one.user.Groups = append(slices.Clone(who.Groups), authenticated)
+		one.user.Groups = login.AllGroups(who.Groups)
 	}
 	one.config = cfg
 	var err error
