@@ -2,17 +2,102 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
+	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/network/hostguard"
 	"github.com/sluice-gitops/sluice/internal/network/sshkey"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+// silentSSH logs clients in, and does not answer their requests. With hangUp it closes the connection instead.
+func silentSSH(t *testing.T, l net.Listener, private []byte, hangUp bool) {
+	signer, err := ssh.ParsePrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(signer)
+	guard.Go("serving SSH", func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			inner, channels, requests, err := ssh.NewServerConn(conn, config)
+			if err != nil {
+				continue
+			}
+			guard.Go("discarding requests", func() { ssh.DiscardRequests(requests) })
+			for c := range channels {
+				_, of, err := c.Accept()
+				if err != nil {
+					break
+				}
+				for r := range of {
+					_ = r.Reply(true, nil)
+					if hangUp {
+						_ = inner.Close()
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestConnectionsThatEndAreNoRefusals has hosts that log in and then hang, or hang up.
+func TestConnectionsThatEndAreNoRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		hangUp bool
+		says   string
+	}{
+		"hangs":    {says: "does not answer. Check the network path to it, and the port of spec.url"},
+		"hangs up": {hangUp: true, says: "was interrupted: unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			private, public := testenv.SSHKey(t)
+			silentSSH(t, l, private, test.hangUp)
+			identity, err := sshkey.Parse(private, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Remote{URL: "ssh://git@" + l.Addr().String() + "/x.git", Egress: &egress.Policy{},
+				Credentials: auth.GitCredentials{Identity: identity, KnownHosts: fmt.Appendf(nil, "[127.0.0.1]:%d %s",
+					l.Addr().(*net.TCPAddr).Port, public)}}
+			u, err := ParseURL(r.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := newSSH(r, uploadPack, u, &counts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.within = time.Second
+			_, err = s.open(t.Context())
+			if explained := r.explain(t.Context(), err, listing); !strings.Contains(explained.Error(), test.says) {
+				t.Errorf("%q is not in %q", test.says, explained)
+			}
+			if isTimeout(err) == test.hangUp {
+				t.Errorf("it is a timeout: %t", isTimeout(err))
+			}
+		})
+	}
+}
 
 // TestShortTimeoutsDoNotPauseSSHHosts has sources whose timeout is shorter than any host needs: the host is not paused,
 // for them or for others.

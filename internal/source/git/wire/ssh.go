@@ -26,7 +26,7 @@ import (
 
 const (
 	dialTimeout  = 30 * time.Second
-	beginTimeout = 30 * time.Second // for the login and the first answer of the service
+	beginTimeout = 30 * time.Second
 )
 
 // overSSH is a conversation over SSH. It ignores the SSH configuration of the machine.
@@ -47,8 +47,9 @@ type overSSH struct {
 	in      io.WriteCloser
 	out     *bufio.Reader
 	stderr  *excerpt.Head
-	began   atomic.Bool // the host answered
-	release func() bool // unbinds the conversation from its context
+	began   atomic.Bool   // the host answered
+	within  time.Duration // for the login and the first answer of the service
+	release func() bool   // unbinds the conversation from its context
 }
 
 func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH, error) {
@@ -92,7 +93,7 @@ func newSSH(remote Remote, service string, u *url.URL, counts *counts) (*overSSH
 	dialer := out.Dialer()
 	dialer.Timeout = dialTimeout
 	return &overSSH{service: service, address: address, proxy: remote.ProxyURL, path: path, counts: counts,
-		egress: out, guard: out.Guard(), dialer: dialer,
+		egress: out, guard: out.Guard(), dialer: dialer, within: beginTimeout,
 		config: &ssh.ClientConfig{
 			User:              user,
 			Auth:              []ssh.AuthMethod{ssh.PublicKeys(c.Identity.Signer())},
@@ -181,7 +182,7 @@ func (s *overSSH) begin(ctx context.Context) error {
 	}
 	s.conn = guardedConn{conn, s}
 	s.bind(ctx)
-	if err := conn.SetDeadline(time.Now().Add(beginTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(s.within)); err != nil {
 		return err
 	}
 	inner, channels, requests, err := ssh.NewClientConn(s.conn, s.address, s.config)
@@ -204,11 +205,22 @@ func (s *overSSH) begin(ctx context.Context) error {
 	if err := s.session.Start(s.service + " " + quote(s.path)); err != nil {
 		return err
 	}
-	if _, err := s.out.Peek(1); err != nil { // the service ended without an answer
-		_ = s.session.Wait() // until stderr is complete
-		return &sshRefusal{s.stderr.String()}
+	if _, err := s.out.Peek(1); err != nil {
+		return s.unanswered(inner)
 	}
 	return nil
+}
+
+// unanswered returns why the service ended without an answer: it refused the request, or the connection ended, of which
+// the session says only that it ended.
+func (s *overSSH) unanswered(inner ssh.Conn) error {
+	var status *ssh.ExitError
+	ended := s.session.Wait() // until stderr is complete
+	if text := s.stderr.String(); text != "" || ended == nil || errors.As(ended, &status) {
+		return &sshRefusal{text}
+	}
+	_ = s.conn.Close() // in case that only the session ended
+	return inner.Wait()
 }
 
 // bind closes the connection when ctx ends, which ends reads and writes in progress.
