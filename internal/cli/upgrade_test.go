@@ -56,10 +56,11 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 	at(t, "upgrade", "--version", "v3", "--registry", "unavailable.example.com", "--timeout", "20s",
 		"--components", "unknown").wants(t, exitUsage, "--components")
 	d.Spec.Template.Annotations = map[string]string{"playground.sluice.dev/fail": "image-pull"}
+	d.Spec.ProgressDeadlineSeconds = ptr.To(int32(5))
 	if err := c.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	at(t, "upgrade", "--version", "v3", "--timeout", "15s").wants(t, exitFailed, "ImagePullBackOff",
+	at(t, "upgrade", "--version", "v3").wants(t, exitFailed, "ImagePullBackOff",
 		"applying the former manifests")
 	if image := running().Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
 		t.Errorf("after a failed upgrade, %s runs", image)

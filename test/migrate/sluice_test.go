@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,12 +94,13 @@ func (r result) lacks(t testing.TB, texts ...string) {
 	}
 }
 
-// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container.
+// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container. It restarts a
+// process that ended, as one does that lost its lease while the machine stood still.
 type kubelet struct {
 	*flux
 	storage string
-	mu      sync.Mutex
 	process *exec.Cmd
+	ended   chan error // receives once, when process has ended
 }
 
 // runSluice starts a kubelet until the test ends.
@@ -133,10 +133,13 @@ func (k *kubelet) look(ctx context.Context) {
 	if client.IgnoreNotFound(err) != nil {
 		return
 	}
-	wanted := err == nil && *d.Spec.Replicas > 0
-	k.mu.Lock()
-	running := k.process != nil
-	k.mu.Unlock()
+	select {
+	case why := <-k.ended:
+		k.Logf("the controllers ended: %v", why)
+		k.process = nil
+	default:
+	}
+	wanted, running := err == nil && *d.Spec.Replicas > 0, k.process != nil
 	switch {
 	case wanted && !running:
 		k.start(d.Spec.Template.Spec.Containers[0].Args)
@@ -155,25 +158,24 @@ func (k *kubelet) start(args []string) {
 		"--runtime-namespace", k.namespace, "--storage-path", k.storage, "--storage-addr", "127.0.0.1:0",
 		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
 		"--min-retry-delay", "50ms", "--log-level", "error")
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.process = exec.Command(binary, args...)
-	k.process.Stderr = os.Stderr
-	if err := k.process.Start(); err != nil {
+	process := exec.Command(binary, args...)
+	process.Stderr = os.Stderr
+	if err := process.Start(); err != nil {
 		k.Error(fmt.Errorf("the controllers do not start: %w", err))
+		return
 	}
+	k.process, k.ended = process, make(chan error, 1)
+	go func(ended chan error) { ended <- process.Wait() }(k.ended)
 }
 
 func (k *kubelet) stop() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.process == nil {
 		return
 	}
 	process := k.process.Process
 	_ = process.Signal(syscall.SIGTERM) // it may have ended already
 	kill := time.AfterFunc(stopLimit, func() { _ = process.Kill() })
-	_ = k.process.Wait()
+	<-k.ended
 	if !kill.Stop() {
 		k.Errorf("the controllers did not end within %s of SIGTERM", stopLimit)
 	}

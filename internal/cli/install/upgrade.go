@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +39,7 @@ func Upgrade(ctx context.Context, cfg *rest.Config, o Options, req Request) erro
 			return fmt.Errorf("the upgrade failed, and so did the way back: %w. Run sluice upgrade --version with the "+
 				"former version", undo)
 		}
-		return fmt.Errorf("the new version is not available after %s: the former manifests are applied again",
-			req.Timeout)
+		return errors.New("the new version does not become available: the former manifests are applied again")
 	}
 	if req.DryRun {
 		return nil

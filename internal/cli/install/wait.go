@@ -27,7 +27,7 @@ func (i *installer) wait(ctx context.Context) error {
 			targets = append(targets, health.Target(refOf(u)))
 		}
 	}
-	w := &waiter{installer: i, changed: make(chan struct{}, 1), warned: map[string]bool{}}
+	w := &waiter{installer: i, since: time.Now(), changed: make(chan struct{}, 1), warned: map[string]bool{}}
 	w.watcher = health.NewWatcher(i.Dynamic(), i.Mapper(), func(string) {
 		select {
 		case w.changed <- struct{}{}:
@@ -53,6 +53,7 @@ func (i *installer) wait(ctx context.Context) error {
 // waiter waits for the health of objects.
 type waiter struct {
 	*installer
+	since   time.Time
 	watcher *health.Watcher
 	changed chan struct{}
 	warned  map[string]bool
@@ -105,12 +106,12 @@ const explainTimeout = 10 * time.Second
 func (w *waiter) explain(ctx context.Context, pending []health.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
+	after := time.Since(w.since).Round(time.Second) // less than the timeout if an object cannot become healthy
 	var problems []error
 	for _, r := range pending {
 		message := w.watcher.Explain(ctx, r)
 		hint := cmp.Or(w.hint(r.Target, message), timeoutHint(r.Target))
-		problems = append(problems, fmt.Errorf("%s is not available after %s: %s. %s", r.Target, w.Timeout, message,
-			hint))
+		problems = append(problems, fmt.Errorf("%s is not available after %s: %s. %s", r.Target, after, message, hint))
 	}
 	return unavailableError{errors.Join(problems...)}
 }
