@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -48,16 +49,20 @@ func TestClientsLoseNothing(t *testing.T) {
 		testenv.Eventually(t, name+" is created", func() error { return typed.Create(t.Context(), example.DeepCopy()) })
 		versions := []schema.GroupVersion{gvk.GroupVersion()}
 		for _, version := range append(versions, typed.Scheme().VersionsForGroupKind(gvk.GroupKind())...) {
-			var o client.Object = &unstructured.Unstructured{}
-			if obj, err := typed.Scheme().New(version.WithKind(gvk.Kind)); err == nil {
-				o = obj.(client.Object)
-			}
-			o.GetObjectKind().SetGroupVersionKind(version.WithKind(gvk.Kind))
-			if err := typed.Get(t.Context(), client.ObjectKeyFromObject(example), o); err != nil {
-				t.Fatal(err)
-			}
-			before := spec(gvk.GroupKind().WithVersion(stored[gvk.Kind]), example.GetName())
-			if err := typed.Update(t.Context(), o); err != nil {
+			var before any
+			// controllers that other packages test on the same cluster write their status in between
+			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+				var o client.Object = &unstructured.Unstructured{}
+				if obj, err := typed.Scheme().New(version.WithKind(gvk.Kind)); err == nil {
+					o = obj.(client.Object)
+				}
+				o.GetObjectKind().SetGroupVersionKind(version.WithKind(gvk.Kind))
+				if err := typed.Get(t.Context(), client.ObjectKeyFromObject(example), o); err != nil {
+					return err
+				}
+				before = spec(gvk.GroupKind().WithVersion(stored[gvk.Kind]), example.GetName())
+				return typed.Update(t.Context(), o)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			after := spec(gvk.GroupKind().WithVersion(stored[gvk.Kind]), example.GetName())
