@@ -49,7 +49,7 @@ func startProcess(tb testing.TB, kubeconfig, namespace, storage string, flags ..
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &process{tb: tb, metrics: freeAddress(tb), bytes: &atomic.Int64{}}
+	p := &process{tb: tb, metrics: testenv.FreeAddress(tb), bytes: &atomic.Int64{}}
 	args := append([]string{"controller", "--kubeconfig", kubeconfig, "-n", namespace, "--watch-all-namespaces=false",
 		"--storage-path", storage,
 		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0",
@@ -152,16 +152,6 @@ func cpuTime(tb testing.TB, pid int) time.Duration {
 		ticks += n
 	}
 	return time.Duration(ticks) * time.Second / clockTicks
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close() // its port is free again
-	return l.Addr().String()
 }
 
 // countedKubeconfig is access to the cluster by way of a forwarder that counts bytes, as they are on the wire.

@@ -114,7 +114,7 @@ func newNotified(b *testing.B) *notified {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := &notified{b: b, client: c, namespace: testenv.Namespace(b), address: freeAddress(b)}
+	n := &notified{b: b, client: c, namespace: testenv.Namespace(b), address: testenv.FreeAddress(b)}
 	create := func(o client.Object) {
 		if err := c.Create(b.Context(), o); err != nil {
 			b.Fatal(err)

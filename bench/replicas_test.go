@@ -108,7 +108,7 @@ func sharedBucket(b *testing.B) []string {
 // startReplica runs bin/sluice with an address for artifacts of its own.
 func startReplica(b *testing.B, kubeconfig, namespace string, flags ...string) *process {
 	b.Helper()
-	address := freeAddress(b)
+	address := testenv.FreeAddress(b)
 	return startProcess(b, kubeconfig, namespace, b.TempDir(),
 		append([]string{"--storage-addr", address, "--storage-adv-addr", address}, flags...)...)
 }

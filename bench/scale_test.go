@@ -65,7 +65,7 @@ func newScale(b *testing.B) *scale {
 		shared = append(sharedBucket(b), "--auto-shards")
 	}
 	for range *scaleReplicas {
-		address := freeAddress(b)
+		address := testenv.FreeAddress(b)
 		s.storage = append(s.storage, b.TempDir())
 		s.flags = append(s.flags, append([]string{"--storage-addr", address, "--storage-adv-addr", address}, shared...))
 	}

@@ -50,7 +50,7 @@ type simulation struct {
 func newSimulation(b *testing.B, apps, sources int, delay time.Duration) *simulation {
 	b.Helper()
 	s := &simulation{b: b, cluster: stubapi.Start(b, 0), git: testenv.NewGit(b), apps: apps,
-		sources: min(sources, apps), address: freeAddress(b)}
+		sources: min(sources, apps), address: testenv.FreeAddress(b)}
 	s.heads = make([]string, s.sources)
 	var err error
 	if s.client, err = client.New(s.cluster.Config(), client.Options{Scheme: kubeclient.Scheme()}); err != nil {

@@ -44,7 +44,7 @@ func newPushes(b *testing.B) *pushes {
 		b.Fatal(err)
 	}
 	p := &pushes{b: b, client: c, git: testenv.NewGit(b), namespace: testenv.Namespace(b)}
-	address := freeAddress(b)
+	address := testenv.FreeAddress(b)
 	p.url = "http://" + address + hook.Path(webhookToken, "push", p.namespace)
 	first := p.commit("0")
 	name := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: p.namespace, Name: name} }

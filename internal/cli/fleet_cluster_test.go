@@ -55,14 +55,7 @@ func newFleetSite(t *testing.T) *fleetSite {
 // startHub runs two replicas of `sluice hub`, which share summaries. The first one knows the second one.
 func (s *fleetSite) startHub() {
 	s.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	if err := free.Close(); err != nil {
-		s.Fatal(err)
-	}
+	_, port, _ := net.SplitHostPort(testenv.FreeAddress(s))
 	var key string
 	s.ca, key = certificate(s.T)
 	s.url, s.other = "https://127.0.0.1:"+port, "https://127.0.0.2:"+port

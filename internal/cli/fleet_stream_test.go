@@ -23,7 +23,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/fleet/stream"
 	"github.com/sluice-gitops/sluice/internal/testenv"
-	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // user is a ServiceAccount of the cluster that uses the hub in a browser.
@@ -128,7 +127,7 @@ func (s *fleetSite) joinWithoutInstallation() (stop func() error) {
 	if err := errors.Join(s.client.Create(s.Context(), account), s.hub.Create(s.Context(), registered)); err != nil {
 		s.Fatal(err)
 	}
-	ui := system.FreeAddress(s.T)
+	ui := testenv.FreeAddress(s.T)
 	return controllers(s.T, "--report-to", s.other, "--report-as", "edge-7", "--report-ca-file", s.ca,
 		"--report-token-file", file(s.T, "token", s.token(s.url)), "--ui-addr", ui, "--ui-external-url", "http://"+ui)
 }

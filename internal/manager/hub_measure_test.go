@@ -79,12 +79,7 @@ func newMeasuredHub(t *testing.T, clusters int) *measuredHub {
 		t.Fatal(err)
 	}
 	cert, key := certificate(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	_ = free.Close()
+	addr := testenv.FreeAddress(t)
 	h := &measuredHub{T: t, tokens: make([]string, clusters), kubeconfig: testenv.Kubeconfig(t), url: "https://" + addr,
 		options: options.HubOptions{Addr: addr, ExternalURL: "https://" + addr, TLSCertFile: cert, TLSKeyFile: key,
 			Namespace: namespace, LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true},

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/metrics"
 	"github.com/sluice-gitops/sluice/internal/receiver"
 	"github.com/sluice-gitops/sluice/internal/review"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/ui"
 	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 	"github.com/sluice-gitops/sluice/internal/ui/view"
@@ -72,17 +73,13 @@ var endpoints = []endpoint{
 		return metrics.NewProfiler()
 	})},
 	{name: "health", path: "/healthz", serve: func(t *testing.T) string {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = free.Close()
-		health, err := kubeclient.NewHealth(free.Addr().String())
+		address := testenv.FreeAddress(t)
+		health, err := kubeclient.NewHealth(address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(health.Close)
-		return free.Addr().String()
+		return address
 	}},
 	{name: "ui", path: "/", serve: func(t *testing.T) string {
 		l, err := listen.TCP("127.0.0.1:0")

@@ -10,11 +10,12 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 func TestWebhookReconcilesImageRepository(t *testing.T) {
-	address := system.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	s := system.NewImages(t, func(o *options.Options) { o.ReceiverAddr = address })
 	h := &hooks{s.System, "http://" + address}
 	s.Push("app", time.Now(), "1.0.0")

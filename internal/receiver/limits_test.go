@@ -292,7 +292,7 @@ func TestReplayedWebhook(t *testing.T) {
 
 // An Ingress may send a webhook to a replica that is not the leader.
 func TestWebhookOnReplicaThatIsNotLeader(t *testing.T) {
-	address := system.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	s := system.Prepare(t, func(o *options.Options) {
 		o.ReceiverAddr, o.LeaderElection = address, true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = time.Hour, time.Minute, time.Second

@@ -36,7 +36,7 @@ type hooks struct {
 
 func newHooks(t *testing.T, configure ...func(*options.Options)) *hooks {
 	t.Helper()
-	address := system.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	s := system.New(t, append(configure, func(o *options.Options) { o.ReceiverAddr = address })...)
 	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "webhook-token"},
 		StringData: map[string]string{"token": webhookToken}})

@@ -29,7 +29,7 @@ func TestControllersReview(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	t.Cleanup(host.Close)
-	dir, addr := t.TempDir(), system.FreeAddress(t)
+	dir, addr := t.TempDir(), testenv.FreeAddress(t)
 	for name, content := range map[string]string{"token": "tok-3n", "secret": "a-secret-of-the-webhook",
 		"review.yaml": fmt.Sprintf("repositories: [{name: fleet, url: '%s/org/fleet', type: gitlab, "+
 			"tokenFile: token, webhookSecretFile: secret}]\n", host.URL)} {

@@ -170,7 +170,7 @@ func TestBucketOverTLS(t *testing.T) {
 func TestBucketOutage(t *testing.T) {
 	t.Parallel()
 	s, root := newHarness(t), t.TempDir()
-	address := system.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	server := testenv.ServeS3(t, root, "--addr", address)
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	s.Bucket(server)

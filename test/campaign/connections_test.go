@@ -40,7 +40,7 @@ func TestCampaignConnections(t *testing.T) {
 	var flags []string
 	for _, flag := range []string{"storage-addr", "health-addr", "receiverAddr", "events-addr", "images-addr",
 		"pprof-addr", "ui-addr", "mcp-addr", "review-addr"} {
-		ports[flag] = freeAddress(t)
+		ports[flag] = testenv.FreeAddress(t)
 		flags = append(flags, "--"+flag, ports[flag])
 	}
 	flags = append(flags, "--ui-external-url", "http://"+ports["ui-addr"], "--mcp-external-url",

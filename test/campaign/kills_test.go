@@ -72,7 +72,7 @@ type killed struct {
 func newKilled(t *testing.T, e *experiment, storage string) *killed {
 	t.Helper()
 	k := &killed{tenant: newTenant(t, testenv.NewGit(t)), registry: testenv.NewRegistry(t), inbox: newInbox(t),
-		events: freeAddress(t), wanted: map[string]string{}, posted: map[string]bool{}, held: -1}
+		events: testenv.FreeAddress(t), wanted: map[string]string{}, posted: map[string]bool{}, held: -1}
 	k.commit(e.random(-1))
 	k.push()
 	k.git.Commit(k.images(), map[string]string{"app.yaml": fmt.Sprintf(

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -64,7 +63,7 @@ func start(t *testing.T, s settings) *controller {
 		group := newCgroup(t)
 		s.group = &group
 	}
-	c := &controller{T: t, settings: s, metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
+	c := &controller{T: t, settings: s, metrics: testenv.FreeAddress(t), log: filepath.Join(t.TempDir(), "log")}
 	c.launch()
 	t.Cleanup(func() {
 		c.stop(syscall.SIGTERM)
@@ -207,14 +206,4 @@ func (c *controller) scrape() (map[string]float64, error) {
 		}
 	}
 	return found, lines.Err()
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() // its port is free again
-	return l.Addr().String()
 }

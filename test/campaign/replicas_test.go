@@ -96,8 +96,8 @@ func newTrio(t *testing.T) *trio {
 // join starts a process with addresses.
 func (tr *trio) join() *member {
 	tr.Helper()
-	m := &member{health: freeAddress(tr.T), artifacts: freeAddress(tr.T), webhooks: freeAddress(tr.T),
-		events: freeAddress(tr.T), pprof: freeAddress(tr.T)}
+	free := func() string { return testenv.FreeAddress(tr.T) }
+	m := &member{health: free(), artifacts: free(), webhooks: free(), events: free(), pprof: free()}
 	m.replica = tr.start("--health-addr", m.health, "--storage-addr", m.artifacts, "--receiverAddr", m.webhooks,
 		"--events-addr", m.events, "--pprof-addr", m.pprof)
 	return m

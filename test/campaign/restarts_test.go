@@ -216,7 +216,7 @@ func newMortalCluster(t *testing.T) *mortalCluster {
 	m := &mortalCluster{T: t, dir: filepath.Join(dir, "state"), kubeconfig: filepath.Join(dir, "kubeconfig"),
 		audit: filepath.Join(dir, "audit")}
 	var err error
-	if _, m.port, err = net.SplitHostPort(freeAddress(t)); err != nil {
+	if _, m.port, err = net.SplitHostPort(testenv.FreeAddress(t)); err != nil {
 		t.Fatal(err)
 	}
 	m.launch()

@@ -21,9 +21,7 @@ import (
 
 // openSSH is a server of the Debian package openssh-server.
 type openSSH struct {
-	dir  string
-	port int
-	user string
+	dir, user, address, port string
 }
 
 // startOpenSSH starts a server for the user of the test, with a key of a type as host key and another as user key. It
@@ -55,18 +53,12 @@ func startOpenSSH(t *testing.T, kind string) *openSSH {
 	if err := os.Rename(filepath.Join(s.dir, "user.pub"), filepath.Join(s.dir, "authorized")); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.port = free.Addr().(*net.TCPAddr).Port
-	config := fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %s/host\nAuthorizedKeysFile %[2]s/authorized\n"+
+	s.address = testenv.FreeAddress(t)
+	_, s.port, _ = net.SplitHostPort(s.address)
+	config := fmt.Sprintf("ListenAddress 127.0.0.1:%s\nHostKey %s/host\nAuthorizedKeysFile %[2]s/authorized\n"+
 		"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"+
 		"LogLevel VERBOSE\nPermitUserEnvironment no\n", s.port, s.dir)
 	if err := os.WriteFile(filepath.Join(s.dir, "config"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
 	server := exec.Command(program, "-D", "-e", "-f", filepath.Join(s.dir, "config"))
@@ -83,7 +75,7 @@ func startOpenSSH(t *testing.T, kind string) *openSSH {
 		}
 	})
 	testenv.Eventually(t, "sshd answers", func() error {
-		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", s.port), time.Second)
+		conn, err := net.DialTimeout("tcp", s.address, time.Second)
 		if err == nil {
 			err = conn.Close()
 		}
@@ -105,9 +97,9 @@ func (s *openSSH) remote(t *testing.T, repository, key string) git.Remote {
 	if err := errors.Join(errKey, errHost); err != nil {
 		t.Fatal(err)
 	}
-	url := fmt.Sprintf("ssh://%s@127.0.0.1:%d%s", s.user, s.port, repository)
+	url := fmt.Sprintf("ssh://%s@%s%s", s.user, s.address, repository)
 	login, err := auth.Git(url, map[string][]byte{"identity": private,
-		"known_hosts": fmt.Appendf(nil, "[127.0.0.1]:%d %s", s.port, host)})
+		"known_hosts": fmt.Appendf(nil, "[127.0.0.1]:%s %s", s.port, host)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -117,12 +116,7 @@ func newCosts(t *testing.T) *costs {
 		t.Fatal(err)
 	}
 	for _, address := range []*string{&c.hooks, &c.artifacts} {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		*address = free.Addr().String()
-		_ = free.Close()
+		*address = testenv.FreeAddress(t)
 	}
 	c.registry.Push("app", "1.0.0", nil)
 	c.commit()

@@ -94,8 +94,8 @@ func (r result) lacks(t testing.TB, texts ...string) {
 	}
 }
 
-// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container. It restarts a
-// process that ended, as one does that lost its lease while the machine stood still.
+// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container. It restarts
+// a process that ended, for example because it lost its lease while the machine stood still.
 type kubelet struct {
 	*flux
 	storage string

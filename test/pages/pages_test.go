@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
-	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // playground is the page whose first two blocks a guide starts from, and whose last one ends it. A guide says so by a
@@ -287,9 +286,9 @@ func binary(t *testing.T) string {
 // run runs commands in one shell, in an empty directory, and returns what they print.
 func run(t *testing.T, steps string) string {
 	t.Helper()
-	receiver := system.FreeAddress(t)
-	steps = strings.NewReplacer("127.0.0.1:8088", system.FreeAddress(t), "127.0.0.1:5050", system.FreeAddress(t),
-		"127.0.0.1:8089", system.FreeAddress(t), "127.0.0.1:9097", system.FreeAddress(t), "127.0.0.1:9292", receiver,
+	receiver := testenv.FreeAddress(t)
+	steps = strings.NewReplacer("127.0.0.1:8088", testenv.FreeAddress(t), "127.0.0.1:5050", testenv.FreeAddress(t),
+		"127.0.0.1:8089", testenv.FreeAddress(t), "127.0.0.1:9097", testenv.FreeAddress(t), "127.0.0.1:9292", receiver,
 		"--storage-path storage", "--storage-path storage --storage-addr 127.0.0.1:0 --metrics-addr 0 "+
 			"--health-addr 0 --receiverAddr "+receiver+" --events-addr 0 --images-addr 0").Replace(steps)
 	const limit = 5 * time.Minute // of a guide on a loaded machine; most take half a minute

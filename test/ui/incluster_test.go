@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/oidcprovider"
-	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // inCluster is the UI that the controllers serve, with a login provider.
@@ -22,7 +22,7 @@ type inCluster struct {
 
 func newInCluster(t *testing.T) *inCluster {
 	t.Helper()
-	addr := system.FreeAddress(t)
+	addr := testenv.FreeAddress(t)
 	provider := oidcprovider.New(t, "http://"+addr+"/login/callback")
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(oidcprovider.ClientSecret), 0o600); err != nil {

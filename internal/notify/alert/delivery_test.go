@@ -162,7 +162,7 @@ func eventIsAccepted(t *testing.T, address, token, body string) {
 
 func TestEventDelivery(t *testing.T) {
 	t.Parallel()
-	in, address := newInbox(t), system.FreeAddress(t)
+	in, address := newInbox(t), testenv.FreeAddress(t)
 	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
 	token := s.ServiceAccountToken("flagger")
 	s.GrantAll("flagger")
@@ -237,7 +237,7 @@ func postEvent(t *testing.T, address, token, body string) (*http.Response, error
 // A sender speaks only for the objects of namespaces in which it may create events.
 func TestSendersOfEventsAreAuthorized(t *testing.T) {
 	t.Parallel()
-	address := system.FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	s := newHarness(t, func(o *options.Options) { o.EventsAddr = address })
 	none, own := s.ServiceAccountToken("none"), s.ServiceAccountToken("own")
 	bound := s.ServiceAccountToken("bound", accessreview.EventsAudience)

@@ -72,7 +72,7 @@ func TestConnectNamesMissingDefinitions(t *testing.T) {
 func TestReadyzNamesMissingDefinitions(t *testing.T) {
 	t.Parallel()
 	s := system.Prepare(t)
-	addr := system.FreeAddress(t)
+	addr := testenv.FreeAddress(t)
 	s.Configure = append(s.Configure, func(o *options.Options) { o.HealthAddr = addr })
 	connect, _ := connectWithoutKustomizations(s, 1<<60)
 	ctx, cancel := context.WithCancel(t.Context())

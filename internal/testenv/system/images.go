@@ -29,7 +29,7 @@ type Images struct {
 // NewImages starts the controllers with the image tag API, and a registry.
 func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	t.Helper()
-	address := FreeAddress(t)
+	address := testenv.FreeAddress(t)
 	s := New(t, append(configure, func(o *options.Options) { o.ImagesAddr = address })...)
 	return &Images{System: s, Registry: testenv.NewRegistry(t), URL: "http://" + address}
 }

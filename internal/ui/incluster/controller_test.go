@@ -20,7 +20,7 @@ import (
 )
 
 func TestControllersServeTheUI(t *testing.T) {
-	addr := system.FreeAddress(t)
+	addr := testenv.FreeAddress(t)
 	s := system.New(t, func(o *options.Options) {
 		o.UI = options.UIOptions{Addr: addr, ExternalURL: "http://" + addr,
 			LoginOptions: options.LoginOptions{Session: time.Hour, TokenLogin: true}}
