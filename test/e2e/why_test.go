@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,19 +105,18 @@ func TestWhyNamesSevenBreakages(t *testing.T) {
 	if b.Client, err = client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()}); err != nil {
 		t.Fatal(err)
 	}
-	process := exec.Command(sluice, "controller", "--kubeconfig", b.kubeconfig, "-n", b.namespace,
-		"--watch-all-namespaces=false", "--storage-path", t.TempDir(), "--storage-addr", "127.0.0.1:0",
-		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
-		"--log-level", "error", "--enable-leader-election", "--leader-election-lease-duration", "4s",
-		"--leader-election-renew-deadline", "3s", "--leader-election-retry-period", "1s")
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = process.Process.Kill() // the last part of the test has killed it
-		_ = process.Wait()
+	storage := t.TempDir()
+	stop := testenv.Supervise(t, func() *exec.Cmd {
+		process := exec.Command(sluice, "controller", "--kubeconfig", b.kubeconfig, "-n", b.namespace,
+			"--watch-all-namespaces=false", "--storage-path", storage, "--storage-addr", "127.0.0.1:0",
+			"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0",
+			"--images-addr", "0", "--log-level", "error", "--enable-leader-election",
+			"--leader-election-lease-duration", "4s", "--leader-election-renew-deadline", "3s",
+			"--leader-election-retry-period", "1s")
+		process.Stderr = os.Stderr
+		return process
 	})
+	t.Cleanup(func() { stop(syscall.SIGKILL) })
 
 	b.gitDown()
 	b.badYAML()
@@ -124,9 +124,7 @@ func TestWhyNamesSevenBreakages(t *testing.T) {
 	b.refusedWebhook()
 	b.quota()
 	b.stuckDeletion()
-	if err := process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	stop(syscall.SIGKILL)
 	b.why("healthy", "have not renewed Lease", "Kustomization/"+b.namespace+"/healthy is live")
 }
 

@@ -3,7 +3,6 @@ package migrate
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,11 +16,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// Limits of processes, so that one that hangs fails its test.
-const (
-	commandLimit = 10 * time.Minute
-	stopLimit    = time.Minute
-)
+// commandLimit is how long a command may take, so that one that hangs fails its test.
+const commandLimit = 10 * time.Minute
 
 // result is the outcome of a command.
 type result struct {
@@ -94,13 +90,11 @@ func (r result) lacks(t testing.TB, texts ...string) {
 	}
 }
 
-// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container. It restarts
-// a process that ended, for example because it lost its lease while the machine stood still.
+// kubelet runs the process of our Deployment while that has replicas, with the arguments of its container.
 type kubelet struct {
 	*flux
 	storage string
-	process *exec.Cmd
-	ended   chan error // receives once, when process has ended
+	stop    func(syscall.Signal) // nil if none runs
 }
 
 // runSluice starts a kubelet until the test ends.
@@ -116,7 +110,7 @@ func (f *flux) runSluice() {
 		for {
 			select {
 			case <-ctx.Done():
-				k.stop()
+				k.end()
 				return
 			case <-tick.C:
 				k.look(ctx)
@@ -133,18 +127,12 @@ func (k *kubelet) look(ctx context.Context) {
 	if client.IgnoreNotFound(err) != nil {
 		return
 	}
-	select {
-	case why := <-k.ended:
-		k.Logf("the controllers ended: %v", why)
-		k.process = nil
-	default:
-	}
-	wanted, running := err == nil && *d.Spec.Replicas > 0, k.process != nil
+	wanted, running := err == nil && *d.Spec.Replicas > 0, k.stop != nil
 	switch {
 	case wanted && !running:
 		k.start(d.Spec.Template.Spec.Containers[0].Args)
 	case !wanted && running:
-		k.stop()
+		k.end()
 	}
 }
 
@@ -158,26 +146,16 @@ func (k *kubelet) start(args []string) {
 		"--runtime-namespace", k.namespace, "--storage-path", k.storage, "--storage-addr", "127.0.0.1:0",
 		"--metrics-addr", "0", "--health-addr", "0", "--receiverAddr", "0", "--events-addr", "0", "--images-addr", "0",
 		"--min-retry-delay", "50ms", "--log-level", "error")
-	process := exec.Command(binary, args...)
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		k.Error(fmt.Errorf("the controllers do not start: %w", err))
-		return
-	}
-	k.process, k.ended = process, make(chan error, 1)
-	go func(ended chan error) { ended <- process.Wait() }(k.ended)
+	k.stop = testenv.Supervise(k, func() *exec.Cmd {
+		process := exec.Command(binary, args...)
+		process.Stderr = os.Stderr
+		return process
+	})
 }
 
-func (k *kubelet) stop() {
-	if k.process == nil {
-		return
+func (k *kubelet) end() {
+	if k.stop != nil {
+		k.stop(syscall.SIGTERM)
 	}
-	process := k.process.Process
-	_ = process.Signal(syscall.SIGTERM) // it may have ended already
-	kill := time.AfterFunc(stopLimit, func() { _ = process.Kill() })
-	<-k.ended
-	if !kill.Stop() {
-		k.Errorf("the controllers did not end within %s of SIGTERM", stopLimit)
-	}
-	k.process = nil
+	k.stop = nil
 }
