@@ -6,22 +6,22 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/source/bucket"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // BenchmarkBucket checks a bucket of 1,000 objects of a KiB on a real S3 server: as it was, and with one
 // object changed.
 func BenchmarkBucket(b *testing.B) {
 	const objects = 1000
-	server := testenv.NewS3(b)
+	server := s3server.New(b)
 	content := func(i, version int) string { return fmt.Sprintf("%-1023d\n", i*1_000_000+version) }
 	all := map[string]string{}
 	for i := range objects {
 		all[fmt.Sprintf("dir-%02d/file-%03d.yaml", i%20, i)] = content(i, 0)
 	}
 	server.Put("bench", all)
-	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
-		"secretkey": []byte(testenv.S3SecretKey)})
+	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(s3server.AccessKey),
+		"secretkey": []byte(s3server.SecretKey)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func BenchmarkBucket(b *testing.B) {
 }
 
 // reportRequests reports the requests since start.
-func reportRequests(b *testing.B, server *testenv.S3, start map[string]int64) {
+func reportRequests(b *testing.B, server *s3server.Server, start map[string]int64) {
 	end, n := server.Stats(), float64(b.N)
 	b.ReportMetric(float64(end["lists"]-start["lists"])/n, "listings/op")
 	b.ReportMetric(float64(end["gets"]-start["gets"])/n, "gets/op")

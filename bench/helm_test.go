@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 )
 
 // writeIndex writes an index of at least size bytes, laid out as Helm writes it: charts of 100 versions, of
@@ -108,7 +108,7 @@ func BenchmarkHelmIndex(b *testing.B) {
 	for _, megabytes := range []int64{50, 100} {
 		for _, format := range []string{"yaml", "json"} {
 			b.Run(fmt.Sprintf("size=%dMB/%s", megabytes, format), func(b *testing.B) {
-				server := testenv.NewHelm(b)
+				server := chartrepo.New(b)
 				file := filepath.Join(server.Dir, "index.yaml")
 				writeIndex(b, file, megabytes*1_000_000, format == "json")
 				info, err := os.Stat(file)
@@ -118,7 +118,7 @@ func BenchmarkHelmIndex(b *testing.B) {
 				size := float64(info.Size()) / (1 << 20)
 				limits := helm.DefaultLimits
 				limits.Index = 200 << 20
-				client := &helm.HTTP{URL: server.URL, Username: testenv.HelmUser, Password: testenv.HelmPassword,
+				client := &helm.HTTP{URL: server.URL, Username: chartrepo.User, Password: chartrepo.Password,
 					Transport: server.Transport(), Limits: limits}
 				for b.Loop() {
 					measureIndex(b, server, client, size)
@@ -128,7 +128,7 @@ func BenchmarkHelmIndex(b *testing.B) {
 	}
 }
 
-func measureIndex(b *testing.B, server *testenv.Helm, client *helm.HTTP, size float64) {
+func measureIndex(b *testing.B, server *chartrepo.Server, client *helm.HTTP, size float64) {
 	b.Helper()
 	grown := watchMemory(b)
 	file, err := client.FetchIndex(b.Context(), helm.Validators{})

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 const ociFiles = 2000
@@ -23,7 +23,7 @@ const ociFiles = 2000
 // move, and when it did. For comparison with the latter it unpacks the same layer by tar straight from HTTP,
 // with nothing verified, and gives ratios of time and of bytes.
 func BenchmarkOCI(b *testing.B) {
-	r := testenv.NewRegistry(b)
+	r := ociregistry.New(b)
 	transport, err := (&egress.Policy{}).Transport(egress.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -65,7 +65,7 @@ func BenchmarkOCI(b *testing.B) {
 	benchmarkMovedTag(b, r, follow, pull, store)
 }
 
-func benchmarkMovedTag(b *testing.B, r *testenv.Registry, follow func() oci.Revision,
+func benchmarkMovedTag(b *testing.B, r *ociregistry.Server, follow func() oci.Revision,
 	pull func(revision oci.Revision) *artifact.Tree, store *artifact.Store) {
 	b.Run("changed", func(b *testing.B) {
 		var ours, raw time.Duration
@@ -96,7 +96,7 @@ func benchmarkMovedTag(b *testing.B, r *testenv.Registry, follow func() oci.Revi
 	})
 }
 
-func benchmarkUnchangedTag(b *testing.B, r *testenv.Registry, follow func() oci.Revision) {
+func benchmarkUnchangedTag(b *testing.B, r *ociregistry.Server, follow func() oci.Revision) {
 	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()
 		before := r.Stats()
@@ -110,7 +110,7 @@ func benchmarkUnchangedTag(b *testing.B, r *testenv.Registry, follow func() oci.
 }
 
 // pushFiles pushes new files as the tag latest, and returns the digest of their layer.
-func pushFiles(b *testing.B, r *testenv.Registry) string {
+func pushFiles(b *testing.B, r *ociregistry.Server) string {
 	b.Helper()
 	files := make(map[string]artifact.File, ociFiles)
 	source := rand.NewChaCha8([32]byte{byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())})

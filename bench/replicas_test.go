@@ -15,6 +15,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 const replicaCount = 3
@@ -98,10 +99,10 @@ func (s *simulation) startReplicas(replicas int) (all []*process) {
 // sharedBucket returns the flags of replicas that have a bucket.
 func sharedBucket(b *testing.B) []string {
 	b.Helper()
-	s3 := testenv.NewS3(b)
+	s3 := s3server.New(b)
 	s3.MakeBucket("artifacts")
-	b.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	b.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	b.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	b.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	return []string{"--storage-backend-s3-endpoint", s3.URL, "--storage-backend-s3-bucket", "artifacts"}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/hack/internal/compile/compiletest"
 	verifycosign "github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // platforms are those of the test: an archive of each kind, and what the machine that runs the test can start.
@@ -100,7 +101,7 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 // TestPushedImageIsSigned verifies the image of a release with the verifier of OCIRepository.
 func TestPushedImageIsSigned(t *testing.T) {
 	testenv.Full(t)
-	registry := testenv.NewRegistry(t)
+	registry := ociregistry.New(t)
 	dir := signed(t, "--repository", registry.Host+"/sluice", "--push", "--insecure-registry")
 	tag, err := name.NewTag(registry.Host+"/sluice:v1.2.3", name.Insecure)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/artifact/backendtest"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 func TestS3BackendContract(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	for name, c := range map[string]struct {
 		prefix string
 		page   int
@@ -23,7 +23,7 @@ func TestS3BackendContract(t *testing.T) {
 		"with a prefix":    {prefix: "clusters/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := testenv.ServeS3(t, t.TempDir())
+			server := s3server.Serve(t, t.TempDir())
 			server.MakeBucket("artifacts")
 			backendtest.Suite{
 				Open: func() artifact.Backend {
@@ -36,7 +36,7 @@ func TestS3BackendContract(t *testing.T) {
 				},
 				Stop:    server.Stop,
 				Page:    c.page,
-				Secrets: []string{testenv.S3SecretKey, "X-Amz-Signature"},
+				Secrets: []string{s3server.SecretKey, "X-Amz-Signature"},
 			}.Run(t)
 		})
 	}
@@ -45,8 +45,8 @@ func TestS3BackendContract(t *testing.T) {
 // TestS3BackendContractOfAnotherServer runs the suite against gofakes3, which has no code in common with the server of
 // the playground.
 func TestS3BackendContractOfAnotherServer(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	storage := s3mem.New()
 	if err := storage.CreateBucket("artifacts"); err != nil {
 		t.Fatal(err)
@@ -64,6 +64,6 @@ func TestS3BackendContractOfAnotherServer(t *testing.T) {
 		},
 		Stop:    server.Close,
 		Page:    1000,
-		Secrets: []string{testenv.S3SecretKey, "X-Amz-Signature"},
+		Secrets: []string{s3server.SecretKey, "X-Amz-Signature"},
 	}.Run(t)
 }

@@ -18,21 +18,22 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 var manifests = Key{Kind: "GitRepository", Namespace: "apps", Name: "manifests"}
 
 // backend is the bucket "artifacts" of a server, with a prefix.
-func backend(t *testing.T, s *testenv.S3) Backend {
+func backend(t *testing.T, s *s3server.Server) Backend {
 	t.Helper()
 	return backendAt(t, s.URL)
 }
 
 func backendAt(t *testing.T, url string) Backend {
 	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	b, err := NewS3Backend(S3Options{Endpoint: url, Bucket: "artifacts", Prefix: "cluster-1", Region: "us-east-1"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ func mustPut(t *testing.T, s *Store, revision, content string, current *meta.Art
 }
 
 // objects lists the objects in the bucket.
-func objects(t *testing.T, s *testenv.S3) []string {
+func objects(t *testing.T, s *s3server.Server) []string {
 	t.Helper()
 	var names []string
 	for o := range s.Client.ListObjectsIter(t.Context(), "artifacts", minio.ListObjectsOptions{Recursive: true}) {
@@ -80,7 +81,7 @@ func fetch(s *Store, path string) *httptest.ResponseRecorder {
 }
 
 func TestAReplicaServesWhatAnotherStored(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	a := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)
@@ -127,7 +128,7 @@ func TestAReplicaServesWhatAnotherStored(t *testing.T) {
 }
 
 func TestALostDiskIsFilledFromTheBackend(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	s := replica(t, backend(t, server))
 	a := mustPut(t, s, "main@sha1:1", "one", nil)
@@ -154,7 +155,7 @@ func TestALostDiskIsFilledFromTheBackend(t *testing.T) {
 }
 
 func TestWhatTheBackendGivesIsCompared(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	a := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)
@@ -184,7 +185,7 @@ func TestWhatTheBackendGivesIsCompared(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, s *testenv.S3, name string) string {
+func read(t *testing.T, s *s3server.Server, name string) string {
 	t.Helper()
 	o, err := s.Client.GetObject(t.Context(), "artifacts", name, minio.GetObjectOptions{})
 	if err != nil {
@@ -200,7 +201,7 @@ func read(t *testing.T, s *testenv.S3, name string) string {
 
 func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	root := t.TempDir()
-	server := testenv.ServeS3(t, root)
+	server := s3server.Serve(t, root)
 	server.MakeBucket("artifacts")
 	proxy := testenv.NewProxy(t, server.Endpoint)
 	s := replica(t, backendAt(t, "http://"+proxy.Address()))
@@ -229,7 +230,7 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 	if _, err := s.Collect(manifests, a); err != nil {
 		t.Errorf("putting an unchanged artifact needs the backend: %v", err)
 	}
-	back := testenv.ServeS3(t, root)
+	back := s3server.Serve(t, root)
 	proxy.SetTarget(back.Endpoint)
 	if second := mustPut(t, s, "main@sha1:2", "two", a); !slices.Contains(objects(t, back), "cluster-1/"+second.Path) {
 		t.Error("it does not recover")
@@ -237,7 +238,7 @@ func TestABackendThatIsDownStopsPuttingNotServing(t *testing.T) {
 }
 
 func TestRetentionActsOnBoth(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	clock := testclock.NewFakePassiveClock(time.Now())
@@ -272,7 +273,7 @@ func TestRetentionActsOnBoth(t *testing.T) {
 }
 
 func TestOrphansAreCollectedFromBoth(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	kept := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)
@@ -317,7 +318,7 @@ func TestTheOptionsOfABackendAreChecked(t *testing.T) {
 }
 
 func TestABackendIsAskedOnceForWhatManyWant(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	b := backend(t, server)
 	a := mustPut(t, replica(t, b), "main@sha1:1", "one", nil)

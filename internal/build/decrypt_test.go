@@ -10,13 +10,13 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/build/decrypt"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // vault encrypts files for one key.
-func vault(t *testing.T) (*testenv.SOPS, *decrypt.Keys) {
+func vault(t *testing.T) (*sopskey.Key, *decrypt.Keys) {
 	t.Helper()
-	s := testenv.NewSOPS(t)
+	s := sopskey.New(t)
 	keys, err := decrypt.FromSecret(map[string][]byte{"a.agekey": []byte(s.PrivateKey)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestNoErrorHoldsWhatWasDecrypted(t *testing.T) {
 
 func TestEveryFileThatCannotBeDecryptedIsNamed(t *testing.T) {
 	ours, keys := vault(t)
-	theirs := testenv.NewSOPS(t)
+	theirs := sopskey.New(t)
 	value := base64.StdEncoding.EncodeToString([]byte(theirs.Encrypt("binary", "hunter2")))
 	files := map[string]string{"a.yaml": theirs.Encrypt("yaml", secretNamed("a")),
 		"b.yaml": ours.Encrypt("yaml", secretNamed("b")), "c.yaml": theirs.Encrypt("yaml", secretNamed("c"))}

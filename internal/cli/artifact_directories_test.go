@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // fluxArchive returns a .tar.gz as `flux push artifact` writes it: with an entry for each directory, also the root.
@@ -59,7 +59,7 @@ func pathsIn(t *testing.T, dir string) (paths []string) {
 
 func TestArtifactsKeepEmptyDirectories(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	files := map[string]string{"a.yaml": "a: 1\n", "base/b.yaml": "b: 2\n", ".sourceignore": "*.md\n/skipped/\n"}
 	dir := write(t, files)
 	for _, empty := range []string{"empty/deep", "base/none", "docs", "skipped/below"} {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // write creates files in a new directory. A content of "symlink:TARGET" creates a symlink.
@@ -70,7 +70,7 @@ var declarations = map[string]string{
 
 func TestPushListTagAndPullArtifacts(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t, "--username", "me", "--password", "secret")
+	r := ociregistry.New(t, "--username", "me", "--password", "secret")
 	dir := write(t, declarations)
 	url := r.OCI + "/org/app"
 	in := []string{"--creds", "me:secret", "--insecure-registry"}
@@ -262,7 +262,7 @@ var invalidArtifactLines = map[string]struct {
 
 func TestArtifactErrors(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t, "--username", "me", "--password", "secret")
+	r := ociregistry.New(t, "--username", "me", "--password", "secret")
 	dir := write(t, map[string]string{"a.yaml": "a"})
 	circle := write(t, map[string]string{"a/b": "symlink:../a"})
 	noArchive := filepath.Join(write(t, map[string]string{"a.tgz": "text"}), "a.tgz")

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 )
 
 // appears waits until the cluster has a ConfigMap that a commit added.
@@ -38,7 +39,7 @@ func appears(t *testing.T, c client.Client, name string) {
 func sshGit(t *testing.T) (*testenv.Git, string) {
 	t.Helper()
 	dir := t.TempDir()
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	key, authorized := filepath.Join(dir, "id"), filepath.Join(dir, "authorized")
 	for file, content := range map[string][]byte{key: private, authorized: public} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {

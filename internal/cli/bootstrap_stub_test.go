@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 )
 
 // gitHost is a git host with the parts of the APIs of GitHub and GitLab that a bootstrap uses. It has one repository,
@@ -52,7 +53,7 @@ func (h *gitHost) environment() environment {
 func newGitHost(t *testing.T, repository, token string) *gitHost {
 	t.Helper()
 	dir := t.TempDir()
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	h := &gitHost{t: t, repository: repository, token: token, public: public,
 		keyFile: filepath.Join(dir, "id_ed25519"), authorized: filepath.Join(dir, "authorized"),
 		caFile: filepath.Join(dir, "ca.crt")}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // fleetFiles is a repository with a Kustomization that applies another one, which has another source.
@@ -124,7 +124,7 @@ func TestBuildFindsRootOfSource(t *testing.T) {
 }
 
 func TestBuildMasksEncryptedValues(t *testing.T) {
-	s := testenv.NewSOPS(t)
+	s := sopskey.New(t)
 	root := write(t, map[string]string{
 		"ks.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app}\n" +
 			"spec: {interval: 1m, prune: true, path: ./deploy, " +

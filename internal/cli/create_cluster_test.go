@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // setReady sets all objects of a namespace Ready, in place of the controllers, until the test ends.
@@ -235,12 +236,12 @@ func TestCreateWaits(t *testing.T) {
 		t.Errorf("later runs print %q and %q, want the same public key", again.out, secret.out)
 	}
 
-	s3 := testenv.NewS3(t)
+	s3 := s3server.New(t)
 	s3.Put("deploy", map[string]string{"app.yaml": configMap + `"1"`})
 	objects := strings.Fields("create source bucket objects --bucket-name deploy --insecure --secret-key - -n " +
 		namespace + " --kubeconfig " + testenv.Kubeconfig(t))
-	objects = append(objects, "--endpoint", s3.Endpoint, "--access-key", testenv.S3AccessKey)
-	runWith(t.Context(), testenv.S3SecretKey+"\n", objects...).
+	objects = append(objects, "--endpoint", s3.Endpoint, "--access-key", s3server.AccessKey)
+	runWith(t.Context(), s3server.SecretKey+"\n", objects...).
 		wants(t, exitOK, "Secret '"+namespace+"/objects' created", "objects' is ready")
 
 	args := []string{"delete", "source", "git", "web", "-n", namespace, "--kubeconfig", testenv.Kubeconfig(t)}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // diffTest is a Kustomization that a controller applied, and a checkout of its files.
@@ -47,7 +48,7 @@ func TestDiffKustomization(t *testing.T) {
 // newDiffTest commits files, and applies them with the controllers.
 func newDiffTest(t *testing.T, c client.Client, namespace string) *diffTest {
 	t.Helper()
-	sops, git := testenv.NewSOPS(t), testenv.NewGit(t)
+	sops, git := sopskey.New(t), testenv.NewGit(t)
 	named := func(name string) string { return strings.Replace(configMap, "name: app", "name: "+name, 1) }
 	files := map[string]string{
 		"deploy/app.yaml": configMap + "${region}-${zone}\n",

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // mirrored is a repository in ./fleet that refers to two images and an artifact of a registry at HOST.
@@ -25,9 +26,9 @@ var mirrored = map[string]string{
 
 // inMirrored starts a registry with the images, writes the repository into a new working directory, and returns the
 // registry.
-func inMirrored(t *testing.T) *testenv.Registry {
+func inMirrored(t *testing.T) *ociregistry.Server {
 	t.Helper()
-	registry := testenv.NewRegistry(t)
+	registry := ociregistry.New(t)
 	t.Chdir(t.TempDir())
 	for file, content := range mirrored {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -93,7 +94,7 @@ func TestAirGapCommands(t *testing.T) {
 }
 
 // checkMirrored checks that an image has the same digest in the mirror.
-func checkMirrored(t *testing.T, registry *testenv.Registry, image string) {
+func checkMirrored(t *testing.T, registry *ociregistry.Server, image string) {
 	t.Helper()
 	var digests []string
 	for _, prefix := range []string{"/", "/mirror/" + strings.ReplaceAll(registry.Host, ":", "-") + "/"} {

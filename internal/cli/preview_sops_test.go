@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // TestPreviewDecrypts checks that a preview without a cluster decrypts with the keys of the environment, and shows
 // neither them nor what it decrypted.
 func TestPreviewDecrypts(t *testing.T) {
-	sops := testenv.NewSOPS(t)
+	sops := sopskey.New(t)
 	declared := strings.Replace(strings.NewReplacer("NAME", "enc", "PATH", "./enc").Replace(previewRoot),
 		"prune: true", "prune: true, decryption: {provider: sops}", 1)
 	files := func(value string) string {

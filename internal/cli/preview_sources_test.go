@@ -21,6 +21,8 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // remoteCharts is a cluster without controllers, whose Kustomization root applies the directory root of GitRepository
@@ -29,23 +31,23 @@ type remoteCharts struct {
 	t         *testing.T
 	client    client.Client
 	namespace string
-	helm      *testenv.Helm
-	registry  *testenv.Registry
+	helm      *chartrepo.Server
+	registry  *ociregistry.Server
 	git       *testenv.Git
 }
 
 func newRemoteCharts(t *testing.T) *remoteCharts {
 	t.Helper()
-	r := &remoteCharts{t: t, helm: testenv.NewHelm(t), registry: testenv.NewRegistry(t), git: testenv.NewGit(t)}
+	r := &remoteCharts{t: t, helm: chartrepo.New(t), registry: ociregistry.New(t), git: testenv.NewGit(t)}
 	r.client, r.namespace = withDefinitions(t)
 	for _, version := range []string{"1.0.0", "2.0.0"} {
 		c := versionedChart(version)
 		r.helm.Publish(c)
-		r.registry.Push("charts/app", version, nil, static.NewLayer(testenv.Package(t, c),
+		r.registry.Push("charts/app", version, nil, static.NewLayer(chartrepo.Package(t, c),
 			"application/vnd.cncf.helm.chart.content.v1.tar+gzip"))
 	}
-	r.create("login", &corev1.Secret{Data: map[string][]byte{"username": []byte(testenv.HelmUser),
-		"password": []byte(testenv.HelmPassword)}})
+	r.create("login", &corev1.Secret{Data: map[string][]byte{"username": []byte(chartrepo.User),
+		"password": []byte(chartrepo.Password)}})
 	r.create("ca", &corev1.Secret{Data: map[string][]byte{"ca.crt": r.helm.CA}})
 	r.create("charts", &sourcev1.HelmRepository{Spec: sourcev1.HelmRepositorySpec{URL: r.helm.URL,
 		SecretRef: &meta.LocalObjectReference{Name: "login"}, CertSecretRef: &meta.LocalObjectReference{Name: "ca"}}})
@@ -66,7 +68,7 @@ func newRemoteCharts(t *testing.T) *remoteCharts {
 
 // versionedChart is a chart of a ConfigMap that says the version.
 func versionedChart(version string) *chart.Chart {
-	c := testenv.NewChart("app", version)
+	c := chartrepo.NewChart("app", version)
 	c.Templates = []*common.File{{Name: "templates/c.yaml", Data: []byte("apiVersion: v1\nkind: ConfigMap\n" +
 		"metadata: {name: \"{{ .Release.Name }}\"}\ndata: {chart: \"{{ .Chart.Version }}\", w: " +
 		"\"{{ .Values.size.w }}\"}\n")}}
@@ -213,7 +215,7 @@ func TestPreviewKeepsCredentials(t *testing.T) {
 	got := r.preview(map[string]string{
 		"root/charts.yaml": sourceYAML("HelmRepository", "charts", "url: '"+thief.URL+"'"+login)}).
 		wants(t, exitUsage, "1 preview failed")
-	if asked.Load() == 0 || stolen.Load() > 0 || strings.Contains(got.out+got.err, testenv.HelmPassword) {
+	if asked.Load() == 0 || stolen.Load() > 0 || strings.Contains(got.out+got.err, chartrepo.Password) {
 		t.Errorf("%d requests, %d with the credentials:\n%s%s", asked.Load(), stolen.Load(), got.out, got.err)
 	}
 	r.preview(map[string]string{

@@ -19,6 +19,9 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -72,7 +75,7 @@ type kept struct {
 
 func TestGatesHoldEverySourceKind(t *testing.T) {
 	t.Parallel()
-	s, registry, server, charts := newHarness(t), testenv.NewRegistry(t), testenv.NewS3(t), testenv.NewHelm(t)
+	s, registry, server, charts := newHarness(t), ociregistry.New(t), s3server.New(t), chartrepo.New(t)
 	s.Gate("freeze")
 	s.TurnGate("freeze", gatingv1.Opened)
 	layer := func(value string) {
@@ -82,7 +85,7 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 	}
 	layer("1")
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("s3", "1")})
-	charts.Publish(testenv.NewChart("app", "1.0.0"))
+	charts.Publish(chartrepo.NewChart("app", "1.0.0"))
 	createGatedSources(s, registry, server, charts)
 	all := gatedSources()
 	had := map[string]string{}
@@ -129,7 +132,7 @@ func TestGatesHoldEverySourceKind(t *testing.T) {
 }
 
 // createGatedSources creates an object of each kind of source that the gates hold.
-func createGatedSources(s *harness, registry *testenv.Registry, server *testenv.S3, charts *testenv.Helm) {
+func createGatedSources(s *harness, registry *ociregistry.Server, server *s3server.Server, charts *chartrepo.Server) {
 	s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1")})
 	gates := meta.Gated{Gates: system.GateRefs("freeze")}
 	s.GitRepository("app")
@@ -170,10 +173,11 @@ func gatedSources() []kept {
 }
 
 // changeSources publishes new content of all sources and requests a fetch.
-func changeSources(layer func(value string), server *testenv.S3, charts *testenv.Helm, s *harness, all []kept) {
+func changeSources(layer func(value string), server *s3server.Server, charts *chartrepo.Server, s *harness,
+	all []kept) {
 	layer("2")
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("s3", "2")})
-	charts.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "1.1.0"))
+	charts.Publish(chartrepo.NewChart("app", "1.0.0"), chartrepo.NewChart("app", "1.1.0"))
 	moved := s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "2")})
 	s.RequestFetch("app")
 	s.StoredArtifact("app", moved)

@@ -12,7 +12,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -25,7 +25,7 @@ type person struct {
 
 func newPerson(t *testing.T) person {
 	t.Helper()
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	key, _, _, _, err := ssh.ParseAuthorizedKey(public)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/sshkey"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -107,7 +107,7 @@ func TestResponseErrors(t *testing.T) {
 
 func sshKey(t *testing.T) *sshkey.Private {
 	t.Helper()
-	private, _ := testenv.SSHKey(t)
+	private, _ := sshkeys.New(t)
 	key, err := sshkey.Parse(private, "")
 	if err != nil {
 		t.Fatal(err)

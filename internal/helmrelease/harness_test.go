@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 // harness adds a repository of charts, and helpers for releases.
 type harness struct {
 	*system.System
-	repository *testenv.Helm
+	repository *chartrepo.Server
 }
 
 func newHarness(t *testing.T, configure ...func(*options.Options)) *harness {
@@ -57,7 +58,7 @@ func sharedHarness(t *testing.T) *harness {
 
 func withRepository(t *testing.T, s *system.System) *harness {
 	t.Helper()
-	h := &harness{s, testenv.NewHelm(t)}
+	h := &harness{s, chartrepo.New(t)}
 	h.repository.Publish()
 	h.HelmRepository(h.repository)
 	return h

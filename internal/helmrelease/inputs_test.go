@@ -18,6 +18,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -76,7 +77,7 @@ func TestValuesFromFiles(t *testing.T) {
 	t.Parallel()
 	h := sharedHarness(t)
 	h.publish("1.0.0", nil)
-	sops := testenv.NewSOPS(t)
+	sops := sopskey.New(t)
 	h.System.Secret("keys", map[string]string{"age.agekey": sops.PrivateKey})
 	files := map[string]string{"envs/prod.yaml": "color: red\n", "README.md": "one",
 		"envs/secret.yaml": sops.Encrypt("yaml", "color: hidden-blue\n")}

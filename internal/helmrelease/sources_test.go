@@ -16,12 +16,13 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 const chartMediaType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 
 // push pushes the chart app 1.0.0 with a value to a registry, and returns its digest.
-func (h *harness) push(r *testenv.Registry, color string) name.Digest {
+func (h *harness) push(r *ociregistry.Server, color string) name.Digest {
 	h.Helper()
 	archive := testenv.ChartArchive(h, "app", "1.0.0", map[string]string{"templates/config.yaml": configTemplate,
 		"values.yaml": "color: " + color + "\n"})
@@ -29,7 +30,7 @@ func (h *harness) push(r *testenv.Registry, color string) name.Digest {
 }
 
 // inRegistry changes a HelmRelease to a chart in a registry.
-func inRegistry(r *testenv.Registry) func(*helmv2.HelmReleaseSpec) {
+func inRegistry(r *ociregistry.Server) func(*helmv2.HelmReleaseSpec) {
 	return func(s *helmv2.HelmReleaseSpec) {
 		s.ChartRef = nil
 		s.Chart = &helmv2.HelmChartTemplate{Kind: sourcev1.OCIRepositoryKind, Spec: helmv2.HelmChartTemplateSpec{
@@ -42,7 +43,7 @@ func inRegistry(r *testenv.Registry) func(*helmv2.HelmReleaseSpec) {
 func TestAChartOfARegistryIsTrackedByItsDigest(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	digest := h.push(r, "red").DigestStr()
 	h.release("app", inRegistry(r))
 	hr := h.ready("app", 1)
@@ -77,7 +78,7 @@ func TestDigestsOfChartsCanBeIgnored(t *testing.T) {
 	h := newHarness(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"DisableChartDigestTracking": "true"}
 	})
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	h.push(r, "red")
 	h.release("app", inRegistry(r))
 	if hr := h.ready("app", 1); hr.Status.LastAttemptedRevision != "1.0.0" {
@@ -141,7 +142,7 @@ func TestAChartIsReferenced(t *testing.T) {
 func TestWhatIsNoChartIsRefused(t *testing.T) {
 	t.Parallel()
 	h := sharedHarness(t)
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	r.Push("manifests", "latest", nil, static.NewLayer(archiveOf(t, "a.yaml", "a: 1\n"), "application/gzip"))
 	h.OCIRepository(r, "manifests")
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {

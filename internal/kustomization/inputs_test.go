@@ -14,6 +14,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -103,8 +104,8 @@ func TestUnreadableVariables(t *testing.T) {
 func TestDecryption(t *testing.T) {
 	t.Parallel()
 	s := newHarness(t)
-	team, all := testenv.NewSOPS(t), testenv.NewSOPS(t)
-	secret := func(by *testenv.SOPS, name, value string) string {
+	team, all := sopskey.New(t), sopskey.New(t)
+	secret := func(by *sopskey.Key, name, value string) string {
 		return by.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: "+name+
 			"\nstringData:\n  password: "+value+"\n")
 	}
@@ -113,7 +114,7 @@ func TestDecryption(t *testing.T) {
 	s.GitRepository("app")
 	// the Secret of --sops-age-secret
 	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age")
-	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": testenv.NewSOPS(t).PrivateKey}}, "keys")
+	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": sopskey.New(t).PrivateKey}}, "keys")
 	decryption := func(secretRef string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Spec.Decryption = &kustomizev1.Decryption{Provider: "sops"}

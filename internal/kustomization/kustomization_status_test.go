@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -44,7 +45,7 @@ func (s *harness) annotated(kind, name, key, value string) {
 
 func TestOriginRevision(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}
 	first := r.Push("app", "latest", annotations,
 		static.NewLayer(system.Archive(t, map[string]string{"a.yaml": system.ConfigMap("oci", "1")}),

@@ -15,7 +15,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/source/access"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // secrets is a reader of Secrets.
@@ -38,7 +38,7 @@ func (secrets) List(context.Context, client.ObjectList, ...client.ListOption) er
 func TestVaultTokensHaveAnAudience(t *testing.T) {
 	const home, evil = "https://vault.example.org", "https://evil.example.org"
 	shared := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "keys"},
-		Data: map[string][]byte{"age.agekey": []byte(testenv.NewSOPS(t).PrivateKey),
+		Data: map[string][]byte{"age.agekey": []byte(sopskey.New(t).PrivateKey),
 			"sops.vault-token": []byte("shared"), "sops.vault-address": []byte(evil),
 			"sops.aws-kms": []byte("aws_access_key_id: a\naws_secret_access_key: b")}}
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "own"},

@@ -8,12 +8,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/stubsecrets"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestHintsOfSecrets(t *testing.T) {
-	plans := &Plans{Secrets: testenv.Secrets{"empty": nil, "token": {"token": []byte("x")}}}
+	plans := &Plans{Secrets: stubsecrets.Reader{"empty": nil, "token": {"token": []byte("x")}}}
 	for _, c := range []struct{ kind, secret, want string }{
 		{kind: "generic", want: "Set it to a Secret with the key token"},
 		{kind: "generic", secret: "none", want: "Create it with the key token or correct spec.secretRef"},

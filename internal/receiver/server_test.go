@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/receiver/hook"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/stubsecrets"
 )
 
 // TestRequestBeforeCacheIsSynced checks that a starting replica returns a status that senders retry, not 404.
@@ -79,7 +80,7 @@ func TestFiltersAreCompiledForVerifiedRequests(t *testing.T) {
 		Spec: notificationv1.ReceiverSpec{Type: notificationv1.GitHubReceiver, ResourceFilter: "1 +",
 			SecretRef: &meta.LocalObjectReference{Name: "token"},
 			Resources: []notificationv1.ReceiverResource{{Kind: "GitRepository", Name: "app"}}}}
-	s := &Server{Plans: &Plans{Secrets: testenv.Secrets{"token": {"token": []byte(token)}}}, Check: &hook.Checker{},
+	s := &Server{Plans: &Plans{Secrets: stubsecrets.Reader{"token": {"token": []byte(token)}}}, Check: &hook.Checker{},
 		Clock: clock.RealClock{}}
 	NewServer(s)
 	mac := hmac.New(sha256.New, []byte(token))

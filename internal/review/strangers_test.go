@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/review/preview"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // recorder is a server that notes its requests.
@@ -91,7 +91,7 @@ func (s *Service) inCluster(t *testing.T, live, source string) *recorder {
 // reaching are files of a stranger that would read the cluster, keys and other hosts, if anything in a review did.
 func reaching(t *testing.T, trap string) map[string]string {
 	t.Helper()
-	sops := testenv.NewSOPS(t)
+	sops := sopskey.New(t)
 	t.Setenv("SOPS_AGE_KEY", sops.PrivateKey)
 	t.Setenv("VAULT_ADDR", trap)
 	t.Setenv("VAULT_TOKEN", "tok-of-vault")

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -45,14 +46,14 @@ func (s *harness) syncBucket() {
 }
 
 // since returns the number of objects fetched and listed since earlier stats.
-func since(server *testenv.S3, before map[string]int64) (gets, lists int64) {
+func since(server *s3server.Server, before map[string]int64) (gets, lists int64) {
 	now := server.Stats()
 	return now["gets"] - before["gets"], now["lists"] - before["lists"]
 }
 
 func TestBucket(t *testing.T) {
 	t.Parallel()
-	s, server := newHarness(t), testenv.NewS3(t)
+	s, server := newHarness(t), s3server.New(t)
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1"),
 		"c.md":   "x",
 		"d.yaml": "not for the cluster"})
@@ -114,9 +115,9 @@ func TestBucket(t *testing.T) {
 
 func TestBucketErrors(t *testing.T) {
 	t.Parallel()
-	server, tls := testenv.NewS3(t), t.TempDir()
+	server, tls := s3server.New(t), t.TempDir()
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
-	secure := testenv.NewS3(t, "--tls-dir", tls)
+	secure := s3server.New(t, "--tls-dir", tls)
 	for what, c := range map[string]struct {
 		change          func(*sourcev1.Bucket)
 		reason, message string
@@ -141,7 +142,7 @@ func TestBucketErrors(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := sharedHarness(t)
 			s.Secret("other", map[string]string{"username": "x"})
-			s.Secret("wrong", map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": "s3cr3t-typo"})
+			s.Secret("wrong", map[string]string{"accesskey": s3server.AccessKey, "secretkey": "s3cr3t-typo"})
 			s.Bucket(server, c.change)
 			b := &sourcev1.Bucket{}
 			s.NotReady(b, "apps", c.reason, c.message)
@@ -158,7 +159,7 @@ func TestBucketErrors(t *testing.T) {
 
 func TestBucketOverTLS(t *testing.T) {
 	t.Parallel()
-	s, server := newHarness(t), testenv.NewS3(t, "--tls-dir", t.TempDir())
+	s, server := newHarness(t), s3server.New(t, "--tls-dir", t.TempDir())
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	s.Secret("ca", map[string]string{"ca.crt": string(server.CA)})
 	s.Bucket(server, func(b *sourcev1.Bucket) {
@@ -171,7 +172,7 @@ func TestBucketOutage(t *testing.T) {
 	t.Parallel()
 	s, root := newHarness(t), t.TempDir()
 	address := testenv.FreeAddress(t)
-	server := testenv.ServeS3(t, root, "--addr", address)
+	server := s3server.Serve(t, root, "--addr", address)
 	server.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1")})
 	s.Bucket(server)
 	first := s.bucketReady("")
@@ -190,24 +191,24 @@ func TestBucketOutage(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status of the last artifact: %s", resp.Status)
 	}
-	elsewhere := testenv.ServeS3(t, root) // writes new objects before the server is back
+	elsewhere := s3server.Serve(t, root) // writes new objects before the server is back
 	elsewhere.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "2")})
 	elsewhere.Stop()
-	testenv.ServeS3(t, root, "--addr", address)
+	s3server.Serve(t, root, "--addr", address)
 	s.bucketReady(first.Status.Artifact.Revision)
 }
 
 func TestBackendSavesFetchesAfterPodLoss(t *testing.T) {
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	s := newHarness(t)
 	s.Stop()
 	s.Backend = artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts", Prefix: "test", Region: "us-east-1"}
 	s.Start()
 
-	apps := testenv.NewS3(t)
+	apps := s3server.New(t)
 	apps.Put("apps", map[string]string{"a.yaml": system.ConfigMap("one", "1"), "b.yaml": system.ConfigMap("two", "1")})
 	s.Bucket(apps)
 	first := s.bucketReady("")

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // TestCleanupOfTheBackendIsTriedAgain has a bucket that does not answer at first. It has the artifact of an object that
@@ -24,9 +25,9 @@ func TestCleanupOfTheBackendIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := testenv.NewS3(t)
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
+	server := s3server.New(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	backend, err := artifact.NewS3Backend(artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts"}, nil)
 	if err != nil {
 		t.Fatal(err)

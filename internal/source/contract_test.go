@@ -23,6 +23,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/helm"
 	"github.com/sluice-gitops/sluice/internal/source/sourcetest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -94,7 +97,7 @@ func TestGitRepositoryContract(t *testing.T) {
 }
 
 func TestOCIRepositoryContract(t *testing.T) {
-	c, server := newContract(t, nil), testenv.NewRegistry(t)
+	c, server := newContract(t, nil), ociregistry.New(t)
 	sourcetest.Suite[*sourcev1.OCIRepository, source.OCIRevision]{
 		Kind: source.OCIRepositoryGroupKind, Store: c.store,
 		Fetcher: &source.OCIRepository{
@@ -117,8 +120,8 @@ func TestOCIRepositoryContract(t *testing.T) {
 
 func TestBucketContract(t *testing.T) {
 	c := newContract(t, map[string][]byte{
-		"accesskey": []byte(testenv.S3AccessKey), "secretkey": []byte(testenv.S3SecretKey)})
-	server := testenv.NewS3(t)
+		"accesskey": []byte(s3server.AccessKey), "secretkey": []byte(s3server.SecretKey)})
+	server := s3server.New(t)
 	sourcetest.Suite[*sourcev1.Bucket, source.BucketRevision]{
 		Kind: source.BucketGroupKind, Store: c.store,
 		Fetcher: &source.Bucket{Access: &access.Buckets{Connector: c.connector}, Store: c.store, Dir: t.TempDir()},
@@ -138,19 +141,19 @@ func (c *contract) charts() *source.HelmCharts {
 }
 
 // helmSecret is the login to a Helm server.
-func helmSecret(server *testenv.Helm) map[string][]byte {
-	return map[string][]byte{"username": []byte(testenv.HelmUser), "password": []byte(testenv.HelmPassword),
+func helmSecret(server *chartrepo.Server) map[string][]byte {
+	return map[string][]byte{"username": []byte(chartrepo.User), "password": []byte(chartrepo.Password),
 		"ca.crt": server.CA}
 }
 
-func (c *contract) helmRepository(server *testenv.Helm) *sourcev1.HelmRepository {
+func (c *contract) helmRepository(server *chartrepo.Server) *sourcev1.HelmRepository {
 	return &sourcev1.HelmRepository{ObjectMeta: c.meta(), Spec: sourcev1.HelmRepositorySpec{
 		URL: server.URL, SecretRef: &meta.LocalObjectReference{Name: "login"},
 	}}
 }
 
 // countGets returns a function that counts the successful requests for files with a suffix.
-func countGets(server *testenv.Helm, suffix string) func() int64 {
+func countGets(server *chartrepo.Server, suffix string) func() int64 {
 	var n int64
 	return func() int64 {
 		for _, request := range server.Requests() {
@@ -163,13 +166,13 @@ func countGets(server *testenv.Helm, suffix string) func() int64 {
 }
 
 func TestHelmRepositoryContract(t *testing.T) {
-	server := testenv.NewHelm(t)
+	server := chartrepo.New(t)
 	c := newContract(t, helmSecret(server))
 	sourcetest.Suite[*sourcev1.HelmRepository, *source.HelmIndexRevision]{
 		Kind: source.HelmRepositoryGroupKind, Store: c.store,
 		Fetcher:             &source.HelmRepository{Charts: c.charts()},
 		Object:              c.helmRepository(server),
-		Publish:             func(n int) { server.Publish(testenv.NewChart("app", fmt.Sprintf("1.%d.0", n))) },
+		Publish:             func(n int) { server.Publish(chartrepo.NewChart("app", fmt.Sprintf("1.%d.0", n))) },
 		Fetches:             countGets(server, "index.yaml"),
 		IsResolvedByContent: true,
 		Stop:                server.Stop,
@@ -177,7 +180,7 @@ func TestHelmRepositoryContract(t *testing.T) {
 }
 
 func TestHelmChartContract(t *testing.T) {
-	server := testenv.NewHelm(t)
+	server := chartrepo.New(t)
 	c := newContract(t, helmSecret(server))
 	charts := c.charts()
 	c.objects.repository = c.helmRepository(server)
@@ -191,7 +194,7 @@ func TestHelmChartContract(t *testing.T) {
 			Chart: "app", SourceRef: sourcev1.LocalHelmChartSourceReference{Kind: "HelmRepository", Name: "app"},
 		}},
 		Publish: func(n int) {
-			server.Publish(testenv.NewChart("app", fmt.Sprintf("1.%d.0", n)))
+			server.Publish(chartrepo.NewChart("app", fmt.Sprintf("1.%d.0", n)))
 			index.Reconcile(t.Context(), &reconcile.Pass[*sourcev1.HelmRepository]{Object: c.objects.repository})
 		},
 		Fetches: countGets(server, ".tgz"),

@@ -19,13 +19,15 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 )
 
 // pushChart pushes a chart to a registry like Helm does.
-func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...v1.Layer) signing.Target {
+func pushChart(t *testing.T, r *ociregistry.Server, name, version string, more ...v1.Layer) signing.Target {
 	t.Helper()
-	chart := static.NewLayer(testenv.Package(t, testenv.NewChart(name, version)),
+	chart := static.NewLayer(chartrepo.Package(t, chartrepo.NewChart(name, version)),
 		"application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 	image := r.Push("charts/"+name, strings.ReplaceAll(version, "+", "_"), nil, append([]v1.Layer{chart}, more...)...)
 	return signing.Target{TB: t, Image: image, Access: r.Access()}
@@ -33,7 +35,7 @@ func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...
 
 func TestHelmChartOfRegistry(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	pushChart(t, r, "app", "1.0.0")
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
@@ -80,7 +82,7 @@ func TestHelmChartOfRegistry(t *testing.T) {
 
 func TestHelmChartVerificationInRegistry(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
 		Spec: sourcev1.HelmRepositorySpec{URL: r.OCI + "/charts", Type: sourcev1.HelmRepositoryTypeOCI,
@@ -146,7 +148,7 @@ func openPGPProvenance(t *testing.T, s *harness) string {
 	}
 	s.Secret("keyring", map[string]string{"pubring.gpg": public.String()})
 	prov, err := (&provenance.Signatory{Entity: pgp}).
-		ClearSign(testenv.Package(t, testenv.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
+		ClearSign(chartrepo.Package(t, chartrepo.NewChart("pgp", "1.0.0")), "pgp-1.0.0.tgz", []byte("name: pgp\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

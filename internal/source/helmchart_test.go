@@ -28,6 +28,8 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 )
 
 // chartReady waits until a HelmChart is Ready at a version, and returns its files by name.
@@ -85,8 +87,8 @@ func (s *harness) updateChart(name string, change func(*sourcev1.HelmChartSpec))
 
 func TestHelmChartOfRepository(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("app", "1.0.0"), testenv.NewChart("app", "2.0.0-rc.1"))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("app", "1.0.0"), chartrepo.NewChart("app", "2.0.0-rc.1"))
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = ">=1.0.0" })
 	s.NotReady(&sourcev1.HelmChart{}, "app", "SourceUnavailable", "HelmRepository '"+s.Namespace+"/charts' not found")
 	s.HelmRepository(h)
@@ -112,7 +114,7 @@ func TestHelmChartOfRepository(t *testing.T) {
 		t.Errorf("requests without a change: %q", got)
 	}
 
-	h.Publish(testenv.NewChart("app", "1.1.0"))
+	h.Publish(chartrepo.NewChart("app", "1.1.0"))
 	s.Reconcile(&sourcev1.HelmRepository{}, "charts")
 	s.chartReady("app", "1.1.0", "pulled 'app' chart with version '1.1.0'")
 	if got := h.Requests(); !slices.Equal(got, []string{"GET /index.yaml 200", "GET /app-1.1.0.tgz 200"}) {
@@ -147,8 +149,8 @@ func TestHelmChartOfRepository(t *testing.T) {
 
 func TestHelmRepositoryOutage(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("app", "1.0.0"))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("app", "1.0.0"))
 	s.HelmRepository(h)
 	s.HelmChart("app")
 	const pulled = "pulled 'app' chart with version '1.0.0'"
@@ -175,9 +177,9 @@ func TestHelmRepositoryOutage(t *testing.T) {
 
 func TestHelmChartWithWrongDigest(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("app", "1.0.0"))
-	h.Write("app-1.0.0.tgz", testenv.Package(t, testenv.NewChart("app", "1.0.1")))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("app", "1.0.0"))
+	h.Write("app-1.0.0.tgz", chartrepo.Package(t, chartrepo.NewChart("app", "1.0.1")))
 	s.HelmRepository(h)
 	s.HelmChart("app")
 	c := &sourcev1.HelmChart{}
@@ -203,9 +205,9 @@ func cosignKey(t *testing.T) string {
 
 func TestHelmProvenanceVerification(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("app", "1.0.0"))
-	data := testenv.Package(t, testenv.NewChart("app", "1.0.0"))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("app", "1.0.0"))
+	data := chartrepo.Package(t, chartrepo.NewChart("app", "1.0.0"))
 	h.Write("app-1.0.0.tgz", data)
 	h.Publish()
 	newKey := func() (*openpgp.Entity, string) {
@@ -265,8 +267,8 @@ func TestHelmProvenanceVerification(t *testing.T) {
 
 func TestHelmChartOfGitRepository(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("db", "1.0.0"), testenv.NewChart("db", "1.4.0"))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("db", "1.0.0"), chartrepo.NewChart("db", "1.4.0"))
 	s.HelmRepository(h)
 	chartYAML := func(version string) string {
 		return fmt.Sprintf("apiVersion: v2\nname: app\nversion: %s\ndependencies:\n"+
@@ -328,8 +330,8 @@ func TestHelmChartOfGitRepository(t *testing.T) {
 // that file makes another version, other commits do not.
 func TestValuesFilesOfOtherSources(t *testing.T) {
 	t.Parallel()
-	s, h := newHarness(t), testenv.NewHelm(t)
-	h.Publish(testenv.NewChart("app", "1.0.0"))
+	s, h := newHarness(t), chartrepo.New(t)
+	h.Publish(chartrepo.NewChart("app", "1.0.0"))
 	s.HelmRepository(h)
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) {
 		c.Chart, c.ValuesFiles = "app", []string{"GitRepository://site/envs/prod.yaml"}
@@ -337,7 +339,7 @@ func TestValuesFilesOfOtherSources(t *testing.T) {
 	c := &sourcev1.HelmChart{}
 	s.NotReady(c, "app", sourcev1.SourceUnavailableReason,
 		"GitRepository '"+s.Namespace+"/site' not found. Create it, or correct spec.valuesFiles")
-	sops := testenv.NewSOPS(t)
+	sops := sopskey.New(t)
 	s.Git.Init("site")
 	files := map[string]string{"envs/prod.yaml": "color: blue\n", "secret.yaml": sops.Encrypt("yaml", "a: b\n")}
 	s.Git.Commit("site", files)

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/source/compose"
 	"github.com/sluice-gitops/sluice/internal/source/helm"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -116,11 +116,11 @@ func TestHintsOfChartSources(t *testing.T) {
 	wantHint(t, "missing source", h.readSource(t.Context(), obj, &sourcev1.HelmRepository{}),
 		"Create it, or correct spec.sourceRef")
 
-	server := testenv.NewHelm(t)
-	server.Publish(testenv.NewChart("app", "1.0.0"))
+	server := chartrepo.New(t)
+	server.Publish(chartrepo.NewChart("app", "1.0.0"))
 	charts := &HelmCharts{Connector: access.Connector{Egress: &egress.Policy{}, Secrets: access.Secrets{
 		Reader: given{&corev1.Secret{ObjectMeta: named("login"), Data: map[string][]byte{"ca.crt": server.CA,
-			"username": []byte(testenv.HelmUser), "password": []byte(testenv.HelmPassword)}}}}},
+			"username": []byte(chartrepo.User), "password": []byte(chartrepo.Password)}}}}},
 		Store: openStore(t), Limits: helm.DefaultLimits}
 	repository := &sourcev1.HelmRepository{ObjectMeta: named("charts"), Spec: sourcev1.HelmRepositorySpec{
 		URL: server.URL, SecretRef: &meta.LocalObjectReference{Name: "login"}}}
@@ -141,7 +141,7 @@ func TestHintsOfChartSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server.Publish(testenv.NewChart("app", "2.0.0"))
+	server.Publish(chartrepo.NewChart("app", "2.0.0"))
 	_, err = fetcher.Fetch(t.Context(), req, unchanged)
 	wantHint(t, "index that changes meanwhile", err, "It is retried automatically")
 }

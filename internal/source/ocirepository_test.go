@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -45,7 +46,7 @@ func (s *harness) served(a *meta.Artifact) []byte {
 
 func TestOCIRepository(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	annotations := map[string]string{"org.opencontainers.image.revision": "main@sha1:abc",
 		"org.opencontainers.image.source": "https://git.example/app"}
 	first := r.Push("app", "latest", annotations,
@@ -105,7 +106,7 @@ func TestOCIRepository(t *testing.T) {
 
 func TestOCILayerCopy(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	chart := system.Archive(t, map[string]string{"app/Chart.yaml": "name: app\n"})
 	const chartType = types.MediaType("application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 	digest := r.Push("app", "latest", nil, static.NewLayer([]byte("other"), system.ContentMediaType),
@@ -148,7 +149,7 @@ func ociVerifications(key *signing.Key, root *signing.Sigstore, notary *signing.
 
 func TestOCIVerification(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	key, stranger, root := signing.NewKey(t), signing.NewKey(t), signing.NewSigstore(t)
 	notary := signing.NewNotary(t, time.Now().Add(time.Hour))
 	s.Secret("keys", map[string]string{"cosign.pub": string(key.Public)})
@@ -244,7 +245,7 @@ var ociLogins = map[string]struct {
 func TestOCILogins(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
-	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
+	r := ociregistry.New(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
 		"secret")
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),
@@ -283,7 +284,7 @@ func TestOCILogins(t *testing.T) {
 
 func TestOCIProxy(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),
 		system.ContentMediaType))
@@ -309,7 +310,7 @@ func TestOCIProxy(t *testing.T) {
 
 func TestInvalidOCILayers(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	good := system.Archive(t, map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	first := r.Push("app", "latest", nil, static.NewLayer(good, system.ContentMediaType))
 	s.OCIRepository(r, "app")
@@ -335,7 +336,7 @@ func TestInvalidOCILayers(t *testing.T) {
 
 func TestOCIRegistryOutage(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := newHarness(t), ociregistry.New(t)
 	digest := r.Push("app", "latest", nil, static.NewLayer(system.Archive(t,
 		map[string]string{"a.yaml": system.ConfigMap("a", "1")}),
 		system.ContentMediaType))

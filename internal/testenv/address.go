@@ -15,7 +15,7 @@ const (
 	portTries = 100
 )
 
-// FreeAddress returns a loopback address that nobody listens on, for a process that the test starts.
+// FreeAddress returns a loopback address with a free port, for a process that the test starts.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	var last error

@@ -1,6 +1,7 @@
-// Package testenv provides tests with real servers: kube-apiserver, git over HTTP and SSH, an OCI registry, S3 and Helm
-// repositories. Only tests may import it. Servers of the playground run as child processes, so that its
-// dependencies are not those of this module.
+// Package testenv provides tests with real servers: kube-apiserver, and git over HTTP and SSH. Packages below it serve
+// what needs large libraries, such as registries, S3, Helm and SOPS, so that most test binaries do not link them. Only
+// tests may import it. Servers of the playground run as child processes, so that its dependencies are not those of
+// this module.
 package testenv
 
 import (
@@ -106,11 +107,11 @@ func startAnother() (*shared, error) {
 	c := &shared{kubeconfig: filepath.Join(os.TempDir(),
 		fmt.Sprintf("sluice-test-%d-%d.kubeconfig", os.Getpid(), started.Add(1)))}
 	audit := c.kubeconfig + ".audit"
-	cluster, err := start("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit)
+	cluster, err := StartPlayground("cluster", "--kubeconfig", c.kubeconfig, "--audit-log", audit)
 	if err != nil {
 		return nil, err
 	}
-	c.pid, c.stop = cluster.pid, cluster.stop
+	c.pid, c.stop = cluster.PID, cluster.Stop
 	if c.audit, err = os.Open(audit); err != nil {
 		return nil, err
 	}

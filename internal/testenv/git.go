@@ -34,14 +34,14 @@ func NewGit(tb testing.TB, args ...string) *Git {
 // ServeGit starts a git server for the repositories of an existing directory.
 func ServeGit(tb testing.TB, root string, args ...string) *Git {
 	tb.Helper()
-	c, err := start(append([]string{"git", "--root", root}, args...)...)
+	c, err := StartPlayground(append([]string{"git", "--root", root}, args...)...)
 	if err != nil {
 		tb.Fatalf("cannot start the git server: %v", err)
 	}
-	tb.Cleanup(c.stop)
-	g := &Git{tb: tb, Root: root, URL: c.printed[0], stop: c.stop}
-	if len(c.printed) > 1 {
-		g.SSHURL = c.printed[1]
+	tb.Cleanup(c.Stop)
+	g := &Git{tb: tb, Root: root, URL: c.Printed[0], stop: c.Stop}
+	if len(c.Printed) > 1 {
+		g.SSHURL = c.Printed[1]
 	}
 	if i := slices.Index(args, "--tls-dir"); i >= 0 {
 		if g.CA, err = os.ReadFile(filepath.Join(args[i+1], "ca.crt")); err != nil {

@@ -16,27 +16,27 @@ import (
 // parentWatch makes a child stop when its standard input is closed.
 const parentWatch = "PLAYGROUND_PARENT_WATCH=1"
 
-// child is a process that stops with this one, even if this one is killed.
-type child struct {
-	printed []string // lines before "ready"
-	pid     int
-	stop    func() // returns when it has stopped
+// Child is a process that stops with this one, even if this one is killed.
+type Child struct {
+	Printed []string // lines before "ready"
+	PID     int
+	Stop    func() // returns when it has stopped
 }
 
 // children holds all children, since garbage collection would close their standard input.
 var children struct {
 	sync.Mutex
-	kept []*child
+	kept []*Child
 }
 
-func keep(c *child) {
+func keep(c *Child) {
 	children.Lock()
 	defer children.Unlock()
 	children.kept = append(children.kept, c)
 }
 
-// start runs the playground and waits until it prints "ready".
-func start(args ...string) (*child, error) {
+// StartPlayground runs a command of the playground and waits until it prints "ready".
+func StartPlayground(args ...string) (*Child, error) {
 	binary, err := Binary("playground")
 	if err != nil {
 		return nil, err
@@ -56,11 +56,11 @@ func start(args ...string) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &child{pid: cmd.Process.Pid, stop: func() {
+	c := &Child{PID: cmd.Process.Pid, Stop: func() {
 		_ = stdin.Close() // asks it to stop
 		_ = cmd.Wait()    // it may have stopped already
 	}}
-	for out := bufio.NewScanner(stdout); out.Scan(); c.printed = append(c.printed, out.Text()) {
+	for out := bufio.NewScanner(stdout); out.Scan(); c.Printed = append(c.Printed, out.Text()) {
 		if out.Text() == "ready" {
 			go func() { _, _ = io.Copy(io.Discard, stdout) }() // until the child stops
 			keep(c)

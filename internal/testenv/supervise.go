@@ -12,7 +12,7 @@ const stopLimit = time.Minute
 
 // Supervise runs a process until stop is called, which sends it a signal and waits. It starts the process again when it
 // ends before, as a kubelet does: controllers end when they lose their lease, for example because the machine stood
-// still. Stop is to be called once at least, and may be called again.
+// still. Callers must call stop, and may do so again.
 func Supervise(tb testing.TB, command func() *exec.Cmd) (stop func(syscall.Signal)) {
 	tb.Helper()
 	signals, done := make(chan syscall.Signal), make(chan struct{})

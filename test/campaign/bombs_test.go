@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // bombs are sizes of the inputs of issue 13, finding 5, and of charts. The short form has smaller ones that are refused
@@ -39,7 +40,7 @@ type bombs struct {
 	chart    int   // MiB that the templates of a chart keep until they are ended
 	count    int   // of objects of each kind
 
-	registry *testenv.Registry
+	registry *ociregistry.Server
 	layers   map[string][]byte
 	pack     string // address
 }
@@ -100,7 +101,7 @@ func TestCampaignBombs(t *testing.T) {
 // prepare starts the servers of the bombs.
 func (n *tenant) prepare(b *bombs) {
 	n.Helper()
-	b.registry = testenv.NewRegistry(n)
+	b.registry = ociregistry.New(n)
 	zeros := func(w *tar.Writer) error {
 		if err := w.WriteHeader(&tar.Header{Name: "zeros", Mode: 0o644, Size: b.unpacked}); err != nil {
 			return err

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // writesOfADay is how many objects others create between a backup and its restore.
@@ -37,7 +38,7 @@ type disaster struct {
 	*tenant
 	cluster    *mortalCluster
 	controller *controller
-	s3         *testenv.S3
+	s3         *s3server.Server
 	storage    string
 	head       string
 	wanted     map[string]string // values of ConfigMaps, by name
@@ -50,7 +51,7 @@ func TestDisasters(t *testing.T) {
 	if !*isFull {
 		testenv.Full(t)
 	}
-	d := &disaster{cluster: newMortalCluster(t), s3: testenv.NewS3(t), storage: t.TempDir()}
+	d := &disaster{cluster: newMortalCluster(t), s3: s3server.New(t), storage: t.TempDir()}
 	d.s3.MakeBucket(disasterBucket)
 	d.tenant = &tenant{T: t, git: testenv.NewGit(t), namespace: "tenant", repo: "tenant"}
 	d.commitFiles(map[string]string{"a": "1", "old": "1", "b": "1"})
@@ -114,7 +115,7 @@ func (d *disaster) build() {
 	}
 	d.controller = start(d.T, settings{namespace: d.namespace, kubeconfig: d.cluster.kubeconfig, storage: d.storage,
 		flags: []string{"--storage-backend-s3-endpoint", d.s3.URL, "--storage-backend-s3-bucket", disasterBucket},
-		env:   []string{"AWS_ACCESS_KEY_ID=" + testenv.S3AccessKey, "AWS_SECRET_ACCESS_KEY=" + testenv.S3SecretKey}})
+		env:   []string{"AWS_ACCESS_KEY_ID=" + s3server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3server.SecretKey}})
 }
 
 // completes waits until the running process has reconciled all objects at the last commit.

@@ -16,6 +16,7 @@ import (
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 const (
@@ -50,7 +51,7 @@ func TestCampaignKills(t *testing.T) {
 type killed struct {
 	*tenant
 	controller *controller
-	registry   *testenv.Registry
+	registry   *ociregistry.Server
 	inbox      *inbox
 	events     string // address
 
@@ -71,7 +72,7 @@ type killed struct {
 
 func newKilled(t *testing.T, e *experiment, storage string) *killed {
 	t.Helper()
-	k := &killed{tenant: newTenant(t, testenv.NewGit(t)), registry: testenv.NewRegistry(t), inbox: newInbox(t),
+	k := &killed{tenant: newTenant(t, testenv.NewGit(t)), registry: ociregistry.New(t), inbox: newInbox(t),
 		events: testenv.FreeAddress(t), wanted: map[string]string{}, posted: map[string]bool{}, held: -1}
 	k.commit(e.random(-1))
 	k.push()

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // TestCampaignPanics runs a binary in which every kind of work that internal/guard starts panics a few times. It is
@@ -35,7 +36,7 @@ func TestCampaignPanics(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	git, registry := testenv.NewGit(t), testenv.NewRegistry(t)
+	git, registry := testenv.NewGit(t), ociregistry.New(t)
 	works := map[string]float64{}
 	e.each(func(i int, random *rand.Rand) {
 		n, inbox := newTenant(t, git), newInbox(t)
@@ -97,7 +98,7 @@ func (n *tenant) insist(c *controller, value string) {
 }
 
 // declareAll creates an object of most kinds: a source, a Kustomization behind an open gate, an image and an alert.
-func (n *tenant) declareAll(registry *testenv.Registry, address string) {
+func (n *tenant) declareAll(registry *ociregistry.Server, address string) {
 	n.Helper()
 	n.create(n.source("app"),
 		&gatingv1.Gate{ObjectMeta: n.named("gate"), Spec: gatingv1.GateSpec{Default: gatingv1.Opened, Interval: hour}},

@@ -21,6 +21,7 @@ import (
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // handoverTime is how long a leader that was asked to stop must serve: the cluster sends requests to it meanwhile.
@@ -62,12 +63,12 @@ type member struct {
 
 func newTrio(t *testing.T) *trio {
 	t.Helper()
-	s3 := testenv.NewS3(t)
+	s3 := s3server.New(t)
 	s3.MakeBucket("artifacts")
 	tr := &trio{leased: &leased{tenant: newTenant(t, testenv.NewGit(t))}, posted: make(chan string, 1000)}
 	tr.flags = []string{"--storage-backend-s3-endpoint", s3.URL, "--storage-backend-s3-bucket", "artifacts",
 		"--insecure-events-unauthenticated"}
-	tr.env = []string{"AWS_ACCESS_KEY_ID=" + testenv.S3AccessKey, "AWS_SECRET_ACCESS_KEY=" + testenv.S3SecretKey}
+	tr.env = []string{"AWS_ACCESS_KEY_ID=" + s3server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3server.SecretKey}
 	provider := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // the test waits for the message
 		tr.posted <- string(body)

@@ -15,6 +15,7 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 const (
@@ -58,12 +59,12 @@ type sharded struct {
 
 func newSharded(t *testing.T) *sharded {
 	t.Helper()
-	s3 := testenv.NewS3(t)
+	s3 := s3server.New(t)
 	s3.MakeBucket("artifacts")
 	s := &sharded{leased: &leased{tenant: newTenant(t, testenv.NewGit(t))}, count: map[string]int{}}
 	s.flags = []string{"--storage-backend-s3-endpoint", s3.URL, "--storage-backend-s3-bucket", "artifacts",
 		"--auto-shards"}
-	s.env = []string{"AWS_ACCESS_KEY_ID=" + testenv.S3AccessKey, "AWS_SECRET_ACCESS_KEY=" + testenv.S3SecretKey}
+	s.env = []string{"AWS_ACCESS_KEY_ID=" + s3server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3server.SecretKey}
 	s.commit(0)
 	s.members(3)
 	s.create(s.source("app"))

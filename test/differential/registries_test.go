@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -26,7 +26,7 @@ func registries(t *testing.T) map[string]string {
 	t.Helper()
 	other := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(other.Close)
-	return map[string]string{"distribution": testenv.NewRegistry(t).OCI,
+	return map[string]string{"distribution": ociregistry.New(t).OCI,
 		"go-containerregistry": oci.Scheme + strings.TrimPrefix(other.URL, "http://")}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/sluice-gitops/sluice/internal/source/bucket"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // objectStore is an S3 server.
@@ -28,12 +28,12 @@ type objectStore struct {
 // objectStores returns two S3 servers that have no code in common: versitygw, which the playground runs, and gofakes3.
 func objectStores(t *testing.T) map[string]objectStore {
 	t.Helper()
-	gateway := testenv.NewS3(t)
+	gateway := s3server.New(t)
 	other := httptest.NewServer(gofakes3.New(s3mem.New()).Server())
 	t.Cleanup(other.Close)
 	endpoint := strings.TrimPrefix(other.URL, "http://")
 	client, err := minio.New(endpoint, &minio.Options{Region: "us-east-1",
-		Creds: credentials.NewStaticV4(testenv.S3AccessKey, testenv.S3SecretKey, "")})
+		Creds: credentials.NewStaticV4(s3server.AccessKey, s3server.SecretKey, "")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func readBucket(t *testing.T, store objectStore, name string, in contents) strin
 // read returns the revision and the files that a source reads, or the reason why it does not.
 func read(t *testing.T, store objectStore, name string, in contents) string {
 	t.Helper()
-	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
-		"secretkey": []byte(testenv.S3SecretKey)})
+	keys, err := bucket.KeysFrom(map[string][]byte{"accesskey": []byte(s3server.AccessKey),
+		"secretkey": []byte(s3server.SecretKey)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // The versions row: ranges over tags of public projects and made-up ones. The result is found by a rule that is
@@ -275,7 +276,7 @@ func TestVersionsOfImagePolicies(t *testing.T) {
 
 func TestVersionsOfOCIRepositories(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	for project, tags := range tagLists(t) {
 		t.Run(project, func(t *testing.T) {
 			t.Parallel()

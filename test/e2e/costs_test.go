@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 const (
@@ -51,7 +52,7 @@ type costs struct {
 	*testing.T
 	client                     client.Client
 	git                        *testenv.Git
-	registry                   *testenv.Registry
+	registry                   *ociregistry.Server
 	sluice, namespace, storage string
 	hooks, artifacts           string // addresses that stay when the process starts again
 	process                    *exec.Cmd
@@ -106,7 +107,7 @@ func linesOf(text string) string {
 func newCosts(t *testing.T) *costs {
 	t.Helper()
 	installDefinitions(t)
-	c := &costs{T: t, git: testenv.NewGit(t), registry: testenv.NewRegistry(t), namespace: testenv.Namespace(t),
+	c := &costs{T: t, git: testenv.NewGit(t), registry: ociregistry.New(t), namespace: testenv.Namespace(t),
 		storage: t.TempDir()}
 	var err error
 	if c.client, err = client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()}); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // imageStory is a registry, a git repository with Deployments of its images, and a team that gets notifications.
@@ -37,7 +38,7 @@ type imageStory struct {
 	*testing.T
 	client            client.Client
 	git               *testenv.Git
-	registry          *testenv.Registry
+	registry          *ociregistry.Server
 	sluice, namespace string
 	author            *openpgp.Entity
 	inbox             inbox
@@ -73,7 +74,7 @@ func newImageStory(t *testing.T) *imageStory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &imageStory{T: t, client: c, git: testenv.NewGit(t), registry: testenv.NewRegistry(t),
+	s := &imageStory{T: t, client: c, git: testenv.NewGit(t), registry: ociregistry.New(t),
 		namespace: testenv.Namespace(t)}
 	if s.sluice, err = testenv.Binary("sluice"); err != nil {
 		t.Fatal(err)

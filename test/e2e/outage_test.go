@@ -32,6 +32,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // charts is a Helm repository with one chart.
@@ -91,7 +93,7 @@ func TestSourcesDuringNetworkOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	git, registry, s3, helm := testenv.NewGit(t), testenv.NewRegistry(t), testenv.NewS3(t), &charts{}
+	git, registry, s3, helm := testenv.NewGit(t), ociregistry.New(t), s3server.New(t), &charts{}
 	web := httptest.NewServer(helm)
 	t.Cleanup(web.Close)
 	publish := func(n string) {
@@ -160,7 +162,7 @@ func createSources(t *testing.T, namespace string, sources []source.Object, c cl
 	t.Helper()
 	objects := []client.Object{&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s3"},
-		StringData: map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": testenv.S3SecretKey},
+		StringData: map[string]string{"accesskey": s3server.AccessKey, "secretkey": s3server.SecretKey},
 	}}
 	for _, o := range sources {
 		objects = append(objects, o)

@@ -26,6 +26,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // Settings of the upgrade tests; CONTRIBUTING.md explains them.
@@ -59,11 +62,11 @@ func newUpgrade(t *testing.T) *upgrade {
 		t.Fatal(err)
 	}
 	u := &upgrade{T: t, client: c, git: testenv.NewGit(t), storage: t.TempDir()}
-	registry, bucket, charts := testenv.NewRegistry(t), testenv.NewS3(t), testenv.NewHelm(t)
+	registry, bucket, charts := ociregistry.New(t), s3server.New(t), chartrepo.New(t)
 	registry.Push("app", "1.0.0", nil, static.NewLayer(archive(t, "cm.yaml", configMap("oci")),
 		"application/vnd.cncf.flux.content.v1.tar+gzip"))
 	bucket.Put("app", map[string]string{"cm.yaml": configMap("bucket")})
-	chart := testenv.NewChart("app", "1.0.0")
+	chart := chartrepo.NewChart("app", "1.0.0")
 	chart.Templates[0].Data = []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: from-chart}\n")
 	charts.Publish(chart)
 	u.commit("one")
@@ -73,9 +76,9 @@ func newUpgrade(t *testing.T) *upgrade {
 	}
 	encoded := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	text := strings.NewReplacer("GIT/", u.git.URL+"/", "REGISTRY", registry.Host, "S3HOST", bucket.Endpoint,
-		"S3USER", encoded(testenv.S3AccessKey), "S3PASSWORD", encoded(testenv.S3SecretKey), "HELMCA",
-		encoded(string(charts.CA)), "HELMUSER", encoded(testenv.HelmUser), "HELMPASSWORD",
-		encoded(testenv.HelmPassword), "url: HELM", "url: "+charts.URL).Replace(string(declared))
+		"S3USER", encoded(s3server.AccessKey), "S3PASSWORD", encoded(s3server.SecretKey), "HELMCA",
+		encoded(string(charts.CA)), "HELMUSER", encoded(chartrepo.User), "HELMPASSWORD",
+		encoded(chartrepo.Password), "url: HELM", "url: "+charts.URL).Replace(string(declared))
 	if u.objects, err = manifest.Decode([]byte(text)); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/testenv/fluxlive"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/sopskey"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -38,8 +41,8 @@ type object = map[string]any
 type world struct {
 	*flux
 	git      *testenv.Git
-	registry *testenv.Registry
-	charts   *testenv.Helm
+	registry *ociregistry.Server
+	charts   *chartrepo.Server
 	revision string
 	server   *httptest.Server // of artifacts
 	archives map[string][]byte
@@ -47,7 +50,7 @@ type world struct {
 	recorded *fluxlive.Recording // nil without SLUICE_REALWORLD
 
 	chartDigest string // of the OCI artifact with the chart
-	sops        *testenv.SOPS
+	sops        *sopskey.Key
 }
 
 // Kustomizations with more than plain manifests.
@@ -73,7 +76,7 @@ func builtInKinds(f *flux) string {
 // world starts the servers that objects refer to.
 func (f *flux) world() *world {
 	f.Helper()
-	w := &world{flux: f, git: testenv.NewGit(f), registry: testenv.NewRegistry(f), archives: map[string][]byte{}}
+	w := &world{flux: f, git: testenv.NewGit(f), registry: ociregistry.New(f), archives: map[string][]byte{}}
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write(w.archives[r.URL.Path]) // the client checks the digest
 	}))
@@ -93,7 +96,7 @@ func (f *flux) world() *world {
 		"base/all.yaml": manifests(remote)})
 	delete(files, "apps/"+remote+"/all.yaml")
 	files["apps/"+remote+"/kustomization.yaml"] = "resources: ['" + w.git.URL + "/bases.git//base?ref=main']\n"
-	w.sops = testenv.NewSOPS(f)
+	w.sops = sopskey.New(f)
 	files["apps/"+encrypted+"/kustomization.yaml"] = generatingSecret
 	files["apps/"+encrypted+"/login.env"] = w.sops.Encrypt("dotenv", login)
 	for _, team := range f.teams {

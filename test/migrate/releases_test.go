@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/digest"
 	"github.com/sluice-gitops/sluice/internal/helm/storage"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 )
 
 func init() { helmkube.ManagedFieldsManager = "helm-controller" }
@@ -120,7 +121,7 @@ func (w *world) chartRepositories() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.charts = testenv.NewHelm(w)
+	w.charts = chartrepo.New(w)
 	w.charts.Publish(c)
 	w.chartDigest = w.registry.Push("charts/app", "1.0.0", nil, static.NewLayer(w.archives["/chart.tgz"],
 		"application/vnd.cncf.helm.chart.content.v1.tar+gzip")).DigestStr()
@@ -130,7 +131,7 @@ func (w *world) chartRepositories() {
 func (w *world) chartSourcesOf(team string) {
 	w.Helper()
 	for name, data := range map[string]map[string]string{
-		"login":  {"username": testenv.HelmUser, "password": testenv.HelmPassword},
+		"login":  {"username": chartrepo.User, "password": chartrepo.Password},
 		"ca":     {"ca.crt": string(w.charts.CA)},
 		"values": {"values.yaml": "color: green\ntoken: s3cret\n"},
 	} {

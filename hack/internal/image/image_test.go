@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/hack/internal/compile"
 	"github.com/sluice-gitops/sluice/hack/internal/compile/compiletest"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // build compiles a source for some architectures of Linux and returns its image.
@@ -185,7 +186,7 @@ func TestPushedImageRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := testenv.NewRegistry(t)
+	registry := ociregistry.New(t)
 	repo, err := name.NewRepository(registry.Host+"/sluice", name.Insecure)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +222,7 @@ func TestPushedImageRuns(t *testing.T) {
 }
 
 // refuseOther checks that the tag of a release is not moved.
-func refuseOther(t *testing.T, repo name.Repository, registry *testenv.Registry) {
+func refuseOther(t *testing.T, repo name.Repository, registry *ociregistry.Server) {
 	t.Helper()
 	other := build(t, compiletest.Checkout(t), "amd64")
 	if err := other.Push(context.Background(), repo, registry.Access()...); err == nil ||

@@ -20,7 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/sluice-gitops/sluice/internal/credentials/verify/cosign"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 )
 
@@ -31,12 +32,12 @@ func (k keychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
 	if r.RegistryStr() != k.host {
 		return authn.Anonymous, nil
 	}
-	return &authn.Basic{Username: testenv.HelmUser, Password: testenv.HelmPassword}, nil
+	return &authn.Basic{Username: chartrepo.User, Password: chartrepo.Password}, nil
 }
 
 // setup is a registry with something of each kind, and a Helm repository.
 type setup struct {
-	*testenv.Registry
+	*ociregistry.Server
 	registries *Registries
 	items      []Item
 	image      name.Digest // index of two platforms, which is signed
@@ -46,9 +47,9 @@ type setup struct {
 
 func newSetup(t *testing.T) *setup {
 	t.Helper()
-	charts := testenv.NewHelm(t)
-	charts.Publish(testenv.NewChart("redis", "1.2.3+build.1"), testenv.NewChart("redis", "0.9.0"))
-	s := &setup{Registry: testenv.NewRegistry(t), key: signing.NewKey(t)}
+	charts := chartrepo.New(t)
+	charts.Publish(chartrepo.NewChart("redis", "1.2.3+build.1"), chartrepo.NewChart("redis", "0.9.0"))
+	s := &setup{Server: ociregistry.New(t), key: signing.NewKey(t)}
 	s.fail = &failing{next: charts.Transport()}
 	_, helmHost, _ := strings.Cut(charts.URL, "://")
 	helmHost, _, _ = strings.Cut(helmHost, "/")
@@ -165,7 +166,7 @@ func (s *setup) checkChart(t *testing.T, prefix string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := v1.SHA256(bytes.NewReader(testenv.Package(t, testenv.NewChart("redis", "1.2.3+build.1"))))
+	want, _, err := v1.SHA256(bytes.NewReader(chartrepo.Package(t, chartrepo.NewChart("redis", "1.2.3+build.1"))))
 	if err != nil {
 		t.Fatal(err)
 	}

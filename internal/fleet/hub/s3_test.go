@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // bucketName is the bucket of the replicas of a hub.
@@ -63,7 +64,7 @@ type s3Replica struct {
 }
 
 // startS3Replica starts a replica that shares a bucket with others.
-func startS3Replica(t *testing.T, server *testenv.S3, name string, clusters ...string) *s3Replica {
+func startS3Replica(t *testing.T, server *s3server.Server, name string, clusters ...string) *s3Replica {
 	t.Helper()
 	b, err := artifact.NewS3Backend(artifact.S3Options{Endpoint: server.URL, Bucket: bucketName, Prefix: "hub",
 		Region: "us-east-1"}, nil)
@@ -105,9 +106,9 @@ func s3Report(cluster string, sequence int64) fleet.Report {
 // TestReplicasShareAnS3Bucket has three replicas that get reports of different clusters, a bucket that is away for a
 // while, and replicas that start again from the bucket.
 func TestReplicasShareAnS3Bucket(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
-	server := testenv.NewS3(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
+	server := s3server.New(t)
 	server.MakeBucket(bucketName)
 	clusters := []string{"edge-1", "edge-2", "edge-3"}
 	var replicas []*s3Replica
@@ -136,7 +137,7 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 	replicas[0].await(t, "a report while the bucket is away", "edge-1", "2")
 	replicas[0].await(t, "another cluster while the bucket is away", "edge-2", "1")
 
-	server = testenv.ServeS3(t, server.Dir, "--addr", server.Endpoint)
+	server = s3server.Serve(t, server.Dir, "--addr", server.Endpoint)
 	for i, r := range replicas {
 		r.await(t, fmt.Sprintf("replica %d after the bucket is back", i), "edge-1", "2")
 	}
@@ -158,9 +159,9 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 
 // TestHostileObjectsInTheBucket reads objects that another writer put into the bucket.
 func TestHostileObjectsInTheBucket(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", testenv.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testenv.S3SecretKey)
-	server := testenv.NewS3(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
+	server := s3server.New(t)
 	server.MakeBucket(bucketName)
 	now := time.Now()
 	packed := func(all ...*entry) string {

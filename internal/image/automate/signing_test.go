@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -53,7 +54,7 @@ func armored(t *testing.T) (private, public string) {
 func TestSignedCommitsOverSSH(t *testing.T) {
 	s := prepareHarness(t, system.ImageAutomation)
 	dir := t.TempDir()
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	if err := os.WriteFile(filepath.Join(dir, "authorized"), public, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // imageFor returns an image without layers for a platform.
@@ -37,7 +37,7 @@ func imageFor(t *testing.T, platform v1.Platform, created time.Time, labels map[
 }
 
 // pushImages pushes an image of each kind and an index.
-func pushImages(t *testing.T, write func(tag string, image v1.Image), built time.Time, origin *testenv.Registry) {
+func pushImages(t *testing.T, write func(tag string, image v1.Image), built time.Time, origin *ociregistry.Server) {
 	t.Helper()
 	amd, arm := v1.Platform{OS: "linux", Architecture: "amd64"}, v1.Platform{OS: "linux", Architecture: "arm64"}
 	arm8 := v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}
@@ -63,7 +63,7 @@ func pushImages(t *testing.T, write func(tag string, image v1.Image), built time
 }
 
 func TestReadReturnsImageDetails(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	built := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	write := func(tag string, image v1.Image) {
 		ref, err := name.NewTag(origin.Host+"/"+repo+":"+tag, name.Insecure)
@@ -114,7 +114,7 @@ func TestReadReturnsImageDetails(t *testing.T) {
 
 // TestReadDropsLongPlatforms checks that a registry cannot make the details of a tag large.
 func TestReadDropsLongPlatforms(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	index := v1.ImageIndex(empty.Index)
 	image := imageFor(t, v1.Platform{OS: strings.Repeat("o", 1<<20)}, time.Time{}, nil)
 	for _, p := range []v1.Platform{
@@ -151,7 +151,7 @@ func TestReadDropsLongPlatforms(t *testing.T) {
 
 // TestImagesThatTakeMuchMemoryAreUnreadable checks manifests and configurations that are small, but have many values.
 func TestImagesThatTakeMuchMemoryAreUnreadable(t *testing.T) {
-	f := newProxy(t, testenv.NewRegistry(t))
+	f := newProxy(t, ociregistry.New(t))
 	many := strings.Repeat(`{},`, 300_000) + `{}`
 	contents := map[string]string{} // by digest
 	add := func(content string) string {

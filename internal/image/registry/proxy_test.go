@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/store"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/source/oci"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // proxy is a proxy of a registry with pages of ten tags and ETags. Tests can replace its responses.
@@ -31,7 +31,7 @@ type proxy struct {
 	override func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newProxy(t *testing.T, to *testenv.Registry) *proxy {
+func newProxy(t *testing.T, to *ociregistry.Server) *proxy {
 	t.Helper()
 	address, err := url.Parse(to.URL)
 	if err != nil {
@@ -118,7 +118,7 @@ func open(t *testing.T, host string) *registry.Repository {
 
 func hostOf(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
 
-func push(t *testing.T, r *testenv.Registry, tags ...string) {
+func push(t *testing.T, r *ociregistry.Server, tags ...string) {
 	t.Helper()
 	for _, tag := range tags {
 		r.Push(repo, tag, map[string]string{"tag": tag})

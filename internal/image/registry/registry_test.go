@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 const repo = "shop/web"
 
 func TestScanReadsOnlyChangedPages(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 35)...)
 	f := newProxy(t, origin)
 	r := open(t, hostOf(f.Server))
@@ -54,7 +54,7 @@ func TestScanReadsOnlyChangedPages(t *testing.T) {
 }
 
 func TestScanFindsPageAfterFullLastPage(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 20)...)
 	f := newProxy(t, origin)
 	f.etagOfTags = true // the second page only gets a link to a third
@@ -67,7 +67,7 @@ func TestScanFindsPageAfterFullLastPage(t *testing.T) {
 }
 
 func TestRegistriesWithoutETags(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 12)...)
 	f := newProxy(t, origin)
 	f.etags = false
@@ -79,7 +79,7 @@ func TestRegistriesWithoutETags(t *testing.T) {
 }
 
 func TestExclusions(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, append(numbered(0, 12), "sha256-ab.sig", "pr-1")...)
 	r := open(t, hostOf(newProxy(t, origin).Server))
 	exclusions, err := registry.CompileExclusions([]string{`^.*\.sig$`, "^pr-"})
@@ -137,7 +137,7 @@ func invalidResponses(list func(next string, body string) func(http.ResponseWrit
 }
 
 func TestScanRejectsInvalidResponses(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 25)...)
 	list := func(next, body string) func(http.ResponseWriter, *http.Request) bool {
 		n := 0
@@ -181,7 +181,7 @@ func TestScanRejectsInvalidResponses(t *testing.T) {
 }
 
 func TestScanRespectsRetryAfter(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 35)...)
 	f := newProxy(t, origin)
 	n := 0
@@ -210,7 +210,7 @@ func TestScanRespectsRetryAfter(t *testing.T) {
 }
 
 func TestScanResumesAfterError(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, numbered(0, 35)...)
 	f := newProxy(t, origin)
 	n := 0
@@ -259,7 +259,7 @@ func TestParseName(t *testing.T) {
 }
 
 func TestReadRejectsWrongDigest(t *testing.T) {
-	origin := testenv.NewRegistry(t)
+	origin := ociregistry.New(t)
 	push(t, origin, "a", "b")
 	f := newProxy(t, origin)
 	wrong := "sha256:" + strings.Repeat("0", 64)
@@ -321,7 +321,7 @@ func TestListsThatTakeMuchMemoryAreRefused(t *testing.T) {
 
 // TestScansWithMuchMemoryAreRefused checks tags that are fewer than allowed, but long.
 func TestScansWithMuchMemoryAreRefused(t *testing.T) {
-	f := newProxy(t, testenv.NewRegistry(t))
+	f := newProxy(t, ociregistry.New(t))
 	long, pages := strings.Repeat("x", 118), 0
 	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/tags/list") {

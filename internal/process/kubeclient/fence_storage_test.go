@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/process/options"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // storing is a process that stores files in a bucket, and takes part in the leader election.
@@ -27,7 +27,7 @@ type storing struct {
 
 func newStoring(t *testing.T) *storing {
 	t.Helper()
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	s := &storing{T: t, clock: testclock.NewFakeClock(time.Now())}
 	s.fence = NewFence(options.Options{LeaderElection: true, RenewDeadline: 30 * time.Second, Clock: s.clock})

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -32,7 +33,7 @@ type replicas struct {
 
 func newReplicas(t *testing.T, n int) *replicas {
 	t.Helper()
-	server := testenv.NewS3(t)
+	server := s3server.New(t)
 	server.MakeBucket("artifacts")
 	s := system.Prepare(t, func(o *options.Options) {
 		o.AutoShards, o.StorageAdvAddr = true, "sluice.example"

@@ -20,6 +20,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // pulls is the answer of GitHub with pull requests: number, branch, labels.
@@ -177,7 +178,7 @@ func TestAzureDevOps(t *testing.T) {
 // TestImages reads tags of our registry.
 func TestImages(t *testing.T) {
 	s := newProviders(t)
-	registry := testenv.NewRegistry(t)
+	registry := ociregistry.New(t)
 	digests := map[string]string{}
 	for _, tag := range []string{"1.0.0", "1.2.0", "latest"} {
 		digests[tag] = registry.Push("org/app", tag, map[string]string{"tag": tag}).DigestStr()

@@ -9,6 +9,7 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // TestPage runs the examples of docs/resourcesetinputprovider.md against stubs: the pull request of the page is
@@ -22,7 +23,7 @@ func TestPage(t *testing.T) {
 		{"number":41,"title":"Untested","user":{"login":"x"},"labels":[{"name":"preview"}],
 		"head":{"ref":"x","sha":%q}}]`, commitOf("4"), commitOf("3"))
 	s.Secret("github", map[string]string{"username": "git", "password": "s3cret"})
-	registry := testenv.NewRegistry(t)
+	registry := ociregistry.New(t)
 	digest := registry.Push("org/app", "1.2.0", nil).DigestStr()
 	registry.Push("org/app", "1.1.0", map[string]string{"a": "b"})
 	objects := testenv.Blocks(t, page, "yaml")

@@ -17,7 +17,7 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/stubsecrets"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -124,7 +124,7 @@ func TestHintFitsTheBucket(t *testing.T) {
 }
 
 func TestHintsOfKeys(t *testing.T) {
-	d := Decryption{Reader: testenv.Secrets{"broken": {"a.agekey": []byte("no key")}}}
+	d := Decryption{Reader: stubsecrets.Reader{"broken": {"a.agekey": []byte("no key")}}}
 	for want, of := range map[string]meta.Decryption{
 		"Set it to sops": {Provider: "vault"},
 		"Create it, or correct spec.decryption.secretRef": {Provider: "sops",

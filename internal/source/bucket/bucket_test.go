@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -65,14 +66,14 @@ func files(t testing.TB, tree *artifact.Tree) map[string]string {
 }
 
 // requestsSince returns how many list, get and other requests the server has answered since before.
-func requestsSince(s *testenv.S3, before map[string]int64) (lists, gets, others int64) {
+func requestsSince(s *s3server.Server, before map[string]int64) (lists, gets, others int64) {
 	now := s.Stats()
 	others = now["heads"] + now["others"] + now["puts"] - before["heads"] - before["others"] - before["puts"]
 	return now["lists"] - before["lists"], now["gets"] - before["gets"], others
 }
 
 func TestTreeFetchesOnlyChangedObjects(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir/sub/c.yaml": "c", ".sourceignore": "*.md",
 		"README.md": "no"})
 	c, r := open(t, t.TempDir()), remoteOf(t, s, "apps")
@@ -114,7 +115,7 @@ func TestTreeFetchesOnlyChangedObjects(t *testing.T) {
 }
 
 func TestCacheSurvivesRestart(t *testing.T) {
-	s, dir := testenv.NewS3(t), t.TempDir()
+	s, dir := s3server.New(t), t.TempDir()
 	s.Put("apps", map[string]string{"a.yaml": "a", "b.yaml": "b"})
 	r := remoteOf(t, s, "apps")
 	first, err := Open(dir)
@@ -151,7 +152,7 @@ func TestDamagedContentIsFetchedAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, dir := testenv.NewS3(t), t.TempDir()
+			s, dir := s3server.New(t), t.TempDir()
 			s.Put("apps", map[string]string{"a.yaml": "alpha", "b.yaml": "beta!"})
 			c, r := open(t, dir), remoteOf(t, s, "apps")
 			tree, _ := update(t, c, r, "", nil)
@@ -184,7 +185,7 @@ func indexOf(content string) string {
 }
 
 func TestListAppliesPrefixAndRules(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{
 		".sourceignore": "/dev/secret.yaml\n*.png\n", "dev/a.yaml": "a", "dev/secret.yaml": "s", "dev/logo.png": "p",
 		"development.yaml": "d",
@@ -217,7 +218,7 @@ func TestListAppliesPrefixAndRules(t *testing.T) {
 }
 
 func TestTreeHasTheIDOfItsArchive(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir.d/c": "c", "dir-1/c": "c"})
 	tree, _ := update(t, open(t, t.TempDir()), remoteOf(t, s, "apps"), "", nil)
 	same := artifact.FromMap(map[string]string{"a.yaml": "a", "dir/b.yaml": "b", "dir.d/c": "c", "dir-1/c": "c"})
@@ -227,7 +228,7 @@ func TestTreeHasTheIDOfItsArchive(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a": "12345", "b/c/d": "12345", ".sourceignore": "x"})
 	for message, l := range map[string]limits{
 		"lists more than 2 objects. Set spec.prefix, or use a separate bucket for the files to " +
@@ -248,14 +249,14 @@ func TestLimits(t *testing.T) {
 }
 
 func TestListErrors(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a": "1"})
-	wrong, err := KeysFrom(map[string][]byte{"accesskey": []byte(testenv.S3AccessKey),
+	wrong, err := KeysFrom(map[string][]byte{"accesskey": []byte(s3server.AccessKey),
 		"secretkey": []byte("s3cr3t-typo")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := testenv.NewS3(t)
+	down := s3server.New(t)
 	down.Stop()
 	for name, c := range map[string]struct {
 		remote          Remote
@@ -295,7 +296,7 @@ func (c *counting) Get(ctx context.Context, o Object) (io.ReadCloser, error) {
 }
 
 func TestFailedTreeKeepsFetchedObjects(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a": "1", "b": "2", "c": "3"})
 	c, r := open(t, t.TempDir()), &counting{Remote: remoteOf(t, s, "apps")}
 	l, err := c.List(t.Context(), r, "", nil)
@@ -320,7 +321,7 @@ func TestFailedTreeKeepsFetchedObjects(t *testing.T) {
 }
 
 func TestCanceledListingFails(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a": "1"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/source/ignore"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 func TestIgnoreRulesOfBucketsAreBounded(t *testing.T) {
@@ -27,7 +28,7 @@ func TestIgnoreRulesOfBucketsAreBounded(t *testing.T) {
 			want: "spec.ignore exceeds the limit of 5000 rules for a directory" + hint},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := testenv.NewS3(t)
+			s := s3server.New(t)
 			s.Put("apps", c.files)
 			_, err := open(t, t.TempDir()).List(t.Context(), remoteOf(t, s, "apps"), "", c.spec)
 			if err == nil || err.Error() != "cannot apply the ignore rules of the bucket: "+c.want {

@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // accountKeys is the Secret with the keys of the server's account.
-var accountKeys = map[string][]byte{"accesskey": []byte(testenv.S3AccessKey), "secretkey": []byte(testenv.S3SecretKey)}
+var accountKeys = map[string][]byte{"accesskey": []byte(s3server.AccessKey), "secretkey": []byte(s3server.SecretKey)}
 
-func remoteOf(t testing.TB, s *testenv.S3, bucket string) Remote {
+func remoteOf(t testing.TB, s *s3server.Server, bucket string) Remote {
 	t.Helper()
 	creds, err := KeysFrom(accountKeys)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/network/auth"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -48,7 +48,7 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 			Keys    credentials `xml:"Result>Credentials"`
 		}
 		answer.XMLName = xml.Name{Space: "https://sts.amazonaws.com/doc/2011-06-15/", Local: action + "Response"}
-		answer.Keys = credentials{AccessKeyID: testenv.S3AccessKey, SecretAccessKey: testenv.S3SecretKey,
+		answer.Keys = credentials{AccessKeyID: s3server.AccessKey, SecretAccessKey: s3server.SecretKey,
 			Expiration: time.Now().Add(time.Hour)}
 		text, err := xml.Marshal(answer)
 		if err != nil {
@@ -62,7 +62,7 @@ func tokenService(t *testing.T, action string, want map[string]string) (url stri
 }
 
 func TestTemporaryKeys(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a.yaml": "a"})
 	ldap, ldapAsked := tokenService(t, "AssumeRoleWithLDAPIdentity",
 		map[string]string{"LDAPUsername": "jane", "LDAPPassword": "pa55"})
@@ -120,7 +120,7 @@ func TestTemporaryKeys(t *testing.T) {
 }
 
 func TestKeysAreRenewedBeforeTheyExpire(t *testing.T) {
-	s := testenv.NewS3(t)
+	s := s3server.New(t)
 	s.Put("apps", map[string]string{"a.yaml": "a"})
 	asked := 0
 	r := newS3(t, S3{Endpoint: s.Endpoint, Insecure: true, Bucket: "apps", Region: "us-east-1",
@@ -128,7 +128,7 @@ func TestKeysAreRenewedBeforeTheyExpire(t *testing.T) {
 			if asked++; asked > 2 {
 				return Key{}, fault.New("AuthenticationFailed", "the identity has expired")
 			}
-			return Key{Access: testenv.S3AccessKey, Secret: testenv.S3SecretKey, Expires: time.Now()}, nil
+			return Key{Access: s3server.AccessKey, Secret: s3server.SecretKey, Expires: time.Now()}, nil
 		})})
 	var last error
 	for range 3 {

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -115,7 +116,7 @@ func TestDeadlinesOfCallersDoNotPauseASilentSSHServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	identity, public := testenv.SSHKey(t)
+	identity, public := sshkeys.New(t)
 	remote := Remote{URL: "ssh://git@" + listener.Addr().String() + "/app", Egress: &egress.Policy{}}
 	remote.Credentials, err = auth.Git(remote.URL,
 		map[string][]byte{"identity": identity, "known_hosts": append([]byte("host "), public...)})

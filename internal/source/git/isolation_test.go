@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source/git/packstore"
 	"github.com/sluice-gitops/sluice/internal/source/git/wire"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -98,7 +99,7 @@ func remoteOf(t *testing.T, url string, secret map[string][]byte) Remote {
 // TestForgedKeysReadNoMirror uses the public key of a tenant, which everybody can read, without its private key.
 func TestForgedKeysReadNoMirror(t *testing.T) {
 	dir := t.TempDir()
-	identity, public := testenv.SSHKey(t)
+	identity, public := sshkeys.New(t)
 	write(t, filepath.Join(dir, "authorized"), public)
 	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
 		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -270,7 +271,7 @@ func hostKeyCases(identity []byte, entry func(key ssh.PublicKey) []byte, host ss
 
 func TestSSHChecksHostKey(t *testing.T) {
 	dir := t.TempDir()
-	identity, public := testenv.SSHKey(t)
+	identity, public := sshkeys.New(t)
 	write(t, filepath.Join(dir, "authorized"), public)
 	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
 		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))
@@ -288,12 +289,12 @@ func TestSSHChecksHostKey(t *testing.T) {
 	entry := func(key ssh.PublicKey) []byte {
 		return []byte(fmt.Sprintf("[%s]:%s %s", name, port, ssh.MarshalAuthorizedKey(key)))
 	}
-	_, strangerPublic := testenv.SSHKey(t)
+	_, strangerPublic := sshkeys.New(t)
 	stranger, _, _, _, err := ssh.ParseAuthorizedKey(strangerPublic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _ := testenv.SSHKey(t)
+	other, _ := sshkeys.New(t)
 	for name, c := range hostKeyCases(identity, entry, host, stranger, other) {
 		t.Run(name, func(t *testing.T) {
 			credentials, err := auth.Git(g.SSHURL,

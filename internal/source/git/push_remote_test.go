@@ -17,12 +17,13 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
 func TestPushOverSSH(t *testing.T) {
 	dir := t.TempDir()
-	identity, public := testenv.SSHKey(t)
+	identity, public := sshkeys.New(t)
 	write(t, filepath.Join(dir, "authorized"), public)
 	g := testenv.NewGit(t, "--ssh-addr", "127.0.0.1:0", "--ssh-host-key", filepath.Join(dir, "host"),
 		"--ssh-authorized-keys", filepath.Join(dir, "authorized"))

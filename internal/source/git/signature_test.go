@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -208,7 +209,7 @@ type signer struct {
 
 func newSigner(t *testing.T) signer {
 	t.Helper()
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	s := signer{sshPublic: public}
 	var err error
 	if s.signer, err = ssh.ParsePrivateKey(private); err != nil {

@@ -13,20 +13,20 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
-var newChart = testenv.NewChart
+var newChart = chartrepo.NewChart
 
-func packaged(t *testing.T, c *chart.Chart) []byte { return testenv.Package(t, c) }
+func packaged(t *testing.T, c *chart.Chart) []byte { return chartrepo.Package(t, c) }
 
 // chartServer is a chart repository over HTTPS that requires a login.
-type chartServer struct{ *testenv.Helm }
+type chartServer struct{ *chartrepo.Server }
 
-const user, password = testenv.HelmUser, testenv.HelmPassword
+const user, password = chartrepo.User, chartrepo.Password
 
-func newChartServer(t *testing.T) chartServer { return chartServer{testenv.NewHelm(t)} }
+func newChartServer(t *testing.T) chartServer { return chartServer{chartrepo.New(t)} }
 
 func (s chartServer) client() *HTTP {
 	return &HTTP{URL: s.URL, Username: user, Password: password, Transport: s.Transport(), Limits: DefaultLimits}

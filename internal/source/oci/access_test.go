@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sluice-gitops/sluice/internal/network/egress"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -58,7 +58,7 @@ func TestParseURL(t *testing.T) {
 
 func TestResolveChecksTheLogin(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
+	r := ociregistry.New(t, "--tls-dir", t.TempDir(), "--client-certificates", "--username", "me", "--password",
 		"secret")
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
 	anonymous := r.Transport()
@@ -105,7 +105,7 @@ func TestResolveChecksTheLogin(t *testing.T) {
 // A registry without TLS is refused, except a loopback host that the transport may reach.
 func TestPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.OCI, Scheme))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 func TestHintsOfRegistries(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHintsOfRegistries(t *testing.T) {
 }
 
 func TestHintsOfLayers(t *testing.T) {
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	repo := open(t, r, "app")
 	_, err := repo.Pull(t.Context(), push(t, r, "app", "notes", map[string]string{"notes": strings.Repeat("x",
 		maxAnnotations)}, static.NewLayer([]byte("x"), contentType)))

@@ -12,11 +12,12 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 func TestIgnoreRulesOfLayersAreBounded(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	many := strings.Repeat("a\n", 5001)
 	for name, c := range map[string]struct {
 		files   map[string]string

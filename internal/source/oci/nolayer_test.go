@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/static"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // TestArtifactWithoutLayers checks the message about an artifact that has nothing to apply, for each layer selector.
 func TestArtifactWithoutLayers(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	digest := push(t, r, "app", "1.0.0", nil)
 	image, err := open(t, r, "app").Pull(t.Context(), digest)
 	if err != nil {

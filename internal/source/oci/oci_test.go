@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
@@ -49,7 +49,7 @@ func archive(t testing.TB, files map[string]string, more ...tar.Header) []byte {
 }
 
 // push pushes an artifact and returns its digest.
-func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[string]string,
+func push(t testing.TB, r *ociregistry.Server, repo, tag string, annotations map[string]string,
 	layers ...v1.Layer) v1.Hash {
 	t.Helper()
 	digest, err := v1.NewHash(r.Push(repo, tag, annotations, layers...).DigestStr())
@@ -59,7 +59,7 @@ func push(t testing.TB, r *testenv.Registry, repo, tag string, annotations map[s
 	return digest
 }
 
-func open(t testing.TB, r *testenv.Registry, repo string) *Repository {
+func open(t testing.TB, r *ociregistry.Server, repo string) *Repository {
 	t.Helper()
 	opened, err := Open(r.OCI+"/"+repo, Access{Transport: r.Transport(), Insecure: r.CA == nil})
 	if err != nil {
@@ -78,7 +78,7 @@ func requireFault(t *testing.T, err error, reason, message string) {
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	digests := map[string]v1.Hash{}
 	for _, tag := range []string{"latest", "1.0.0", "1.2.0", "1.10.0", "2.0.0-rc.1", "v1.3.0-prod", "1.9.0-dev",
 		"nightly"} {
@@ -117,7 +117,7 @@ func TestResolve(t *testing.T) {
 
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	push(t, r, "app", "1.0.0", nil, static.NewLayer([]byte("a"), contentType))
 	for name, c := range map[string]struct {
 		repo    string
@@ -155,7 +155,7 @@ func TestResolveRefuses(t *testing.T) {
 
 func TestResolveSendsOneHead(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	push(t, r, "app", "latest", nil, static.NewLayer([]byte("a"), contentType))
 	kept := open(t, r, "app")
 	if _, err := kept.Resolve(t.Context(), Reference{}); err != nil {

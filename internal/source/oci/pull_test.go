@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 func TestPull(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	annotations := map[string]string{RevisionAnnotation: "main@sha1:0", SourceAnnotation: "https://git.example/app"}
 	content := archive(t, map[string]string{
 		"deploy.yaml": "a: 1\n", "dir/b": "2", "dir/.sourceignore": "*.tmp\n", "dir/c.tmp": "3", "pic.jpg": "4",
@@ -113,7 +113,7 @@ func filesOf(t *testing.T, tree fs.FS) []string {
 
 func TestPullRefusesBadLayers(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	good := archive(t, map[string]string{"a": "1"})
 	for name, c := range map[string]struct {
 		layer   []byte
@@ -174,7 +174,7 @@ func bomb(t testing.TB, size int64) []byte {
 // TestPullVerifiesDigests modifies the responses of the registry.
 func TestPullVerifiesDigests(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	digest := push(t, r, "app", "latest", nil, static.NewLayer(archive(t, map[string]string{"a": "1"}), contentType))
 	for name, c := range map[string]struct {
 		resource string

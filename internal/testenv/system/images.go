@@ -17,12 +17,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // Images is a system with a registry.
 type Images struct {
 	*System
-	Registry *testenv.Registry
+	Registry *ociregistry.Server
 	URL      string // of the API
 }
 
@@ -31,7 +32,7 @@ func NewImages(t *testing.T, configure ...func(*options.Options)) *Images {
 	t.Helper()
 	address := testenv.FreeAddress(t)
 	s := New(t, append(configure, func(o *options.Options) { o.ImagesAddr = address })...)
-	return &Images{System: s, Registry: testenv.NewRegistry(t), URL: "http://" + address}
+	return &Images{System: s, Registry: ociregistry.New(t), URL: "http://" + address}
 }
 
 // Push pushes one image per tag, with a creation time and a label that holds the tag.

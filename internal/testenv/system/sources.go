@@ -18,6 +18,9 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
+	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
 )
 
 // GitRepository creates a GitRepository for the repository of the same name.
@@ -75,9 +78,9 @@ func (s *System) StoredArtifact(name, commit string) *meta.Artifact {
 }
 
 // Bucket creates a Bucket for the bucket "apps" of a server, with a Secret of the server's keys.
-func (s *System) Bucket(server *testenv.S3, change ...func(*sourcev1.Bucket)) {
+func (s *System) Bucket(server *s3server.Server, change ...func(*sourcev1.Bucket)) {
 	s.Helper()
-	s.Secret("keys", map[string]string{"accesskey": testenv.S3AccessKey, "secretkey": testenv.S3SecretKey})
+	s.Secret("keys", map[string]string{"accesskey": s3server.AccessKey, "secretkey": s3server.SecretKey})
 	b := &sourcev1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "apps"},
 		Spec: sourcev1.BucketSpec{
@@ -93,9 +96,9 @@ func (s *System) Bucket(server *testenv.S3, change ...func(*sourcev1.Bucket)) {
 }
 
 // HelmRepository creates the HelmRepository "charts" of a server, with Secrets for its login and authority.
-func (s *System) HelmRepository(h *testenv.Helm, change ...func(*sourcev1.HelmRepositorySpec)) {
+func (s *System) HelmRepository(h *chartrepo.Server, change ...func(*sourcev1.HelmRepositorySpec)) {
 	s.Helper()
-	s.Secret("login", map[string]string{"username": testenv.HelmUser, "password": testenv.HelmPassword})
+	s.Secret("login", map[string]string{"username": chartrepo.User, "password": chartrepo.Password})
 	s.Secret("authority", map[string]string{"ca.crt": string(h.CA)})
 	r := &sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
@@ -131,7 +134,7 @@ func (s *System) HelmChart(name string, change ...func(*sourcev1.HelmChartSpec))
 const ContentMediaType = types.MediaType("application/vnd.cncf.flux.content.v1.tar+gzip")
 
 // OCIRepository creates an OCIRepository for a repository of a registry.
-func (s *System) OCIRepository(r *testenv.Registry, name string, change ...func(*sourcev1.OCIRepositorySpec)) {
+func (s *System) OCIRepository(r *ociregistry.Server, name string, change ...func(*sourcev1.OCIRepositorySpec)) {
 	s.Helper()
 	o := &sourcev1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
@@ -163,7 +166,7 @@ func (s *System) OCIRepositoryReady(name string, digest name.Digest) *sourcev1.O
 }
 
 // RequestsSince returns the difference of a registry's request counts to earlier ones.
-func RequestsSince(r *testenv.Registry, before map[string]int64) map[string]int64 {
+func RequestsSince(r *ociregistry.Server, before map[string]int64) map[string]int64 {
 	diff := map[string]int64{}
 	for what, n := range r.Stats() {
 		if n -= before[what]; n != 0 && what != "bytesSent" {

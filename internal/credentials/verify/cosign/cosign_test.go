@@ -15,8 +15,8 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
@@ -27,7 +27,7 @@ const (
 )
 
 // target pushes an artifact without signatures.
-func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
+func target(t *testing.T, r *ociregistry.Server, repo string) signing.Target {
 	t.Helper()
 	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, layer.NewLayer([]byte(repo), "text/plain")),
 		Access: r.Access()}
@@ -61,7 +61,7 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	for kind, args := range map[string][]string{"with a referrers API": nil, "without one": {"--no-referrers"}} {
 		t.Run(kind, func(t *testing.T) {
-			r := testenv.NewRegistry(t, args...)
+			r := ociregistry.New(t, args...)
 			key, old, stranger := signing.NewKey(t), signing.NewKey(t), signing.NewKey(t)
 			trusted := keys(t, map[string][]byte{"cosign.pub": key.Public, "old.pub": old.Public,
 				"README": []byte("no key")})
@@ -136,7 +136,7 @@ func TestKeysRejects(t *testing.T) {
 
 func TestKeyless(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	ours, theirs := signing.NewSigstore(t), signing.NewSigstore(t)
 	other := target(t, r, "other")
 	release := []Identity{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@"}}

@@ -13,11 +13,12 @@ import (
 	"github.com/sluice-gitops/sluice/internal/guard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/largekey"
+	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
 
-func target(t *testing.T, r *testenv.Registry, repo string) signing.Target {
+func target(t *testing.T, r *ociregistry.Server, repo string) signing.Target {
 	t.Helper()
 	return signing.Target{TB: t, Image: r.Push(repo, "latest", nil, static.NewLayer([]byte(repo), "text/plain")),
 		Access: r.Access()}
@@ -30,7 +31,7 @@ func TestVerify(t *testing.T) {
 	const release = "'CN=Release,O=Sluice,ST=BE,C=DE'"
 	for kind, args := range map[string][]string{"with a referrers API": nil, "without one": {"--no-referrers"}} {
 		t.Run(kind, func(t *testing.T) {
-			r := testenv.NewRegistry(t, args...)
+			r := ociregistry.New(t, args...)
 			other := target(t, r, "other")
 			for what, c := range map[string]struct {
 				sign            func(signing.Target)
@@ -83,7 +84,7 @@ func TestVerify(t *testing.T) {
 
 func TestVerifyRejectsExpiredSignature(t *testing.T) {
 	t.Parallel()
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	n := signing.NewNotary(t, time.Now().Add(time.Hour))
 	v, err := New(map[string][]byte{"trustpolicy.json": n.Policy("strict"), "ca.crt": n.CA}, http.DefaultTransport)
 	if err != nil {
@@ -102,7 +103,7 @@ func TestVerifyRejectsExpiredSignature(t *testing.T) {
 
 // The certificate of a signature says where lists of revoked ones are, and anyone who can push can sign.
 func TestListsOfRevokedCertificatesTakeMemory(t *testing.T) {
-	r := testenv.NewRegistry(t)
+	r := ociregistry.New(t)
 	var list []byte
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := w.Write(list); err != nil {

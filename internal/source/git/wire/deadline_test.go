@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/network/hostguard"
 	"github.com/sluice-gitops/sluice/internal/network/sshkey"
-	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 )
 
 // silentSSH logs clients in, and does not answer their requests. With hangUp it closes the connection instead.
@@ -70,7 +70,7 @@ func TestConnectionsThatEndAreNoRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = l.Close() })
-			private, public := testenv.SSHKey(t)
+			private, public := sshkeys.New(t)
 			silentSSH(t, l, private, test.hangUp)
 			identity, err := sshkey.Parse(private, "")
 			if err != nil {
@@ -107,7 +107,7 @@ func TestShortTimeoutsDoNotPauseSSHHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close() // connections wait in its backlog, and get no answer
-	private, public := testenv.SSHKey(t)
+	private, public := sshkeys.New(t)
 	identity, err := sshkey.Parse(private, "")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
-package testenv
+// Package chartrepo provides tests with a Helm repository and with charts.
+package chartrepo
 
 import (
 	"crypto/sha256"
@@ -21,15 +22,15 @@ import (
 	repo "helm.sh/helm/v4/pkg/repo/v1"
 )
 
-// The login of a Helm repository.
+// The login of a repository.
 const (
-	HelmUser     = "user"
-	HelmPassword = "pa55"
+	User     = "user"
+	Password = "pa55"
 )
 
-// Helm is a chart repository over HTTPS with basic authentication. Helm's library writes its index. It serves
+// Server is a chart repository over HTTPS with basic authentication. Helm's library writes its index. It serves
 // files with ETags.
-type Helm struct {
+type Server struct {
 	tb     testing.TB
 	URL    string
 	CA     []byte // PEM of the certificate authority
@@ -40,9 +41,9 @@ type Helm struct {
 	requests []string
 }
 
-// NewHelm starts an empty repository.
-func NewHelm(tb testing.TB) *Helm {
-	h := &Helm{tb: tb, Dir: tb.TempDir()}
+// New starts an empty repository.
+func New(tb testing.TB) *Server {
+	h := &Server{tb: tb, Dir: tb.TempDir()}
 	h.server = httptest.NewTLSServer(http.HandlerFunc(h.serve))
 	tb.Cleanup(h.server.Close)
 	h.URL = h.server.URL
@@ -50,9 +51,9 @@ func NewHelm(tb testing.TB) *Helm {
 	return h
 }
 
-func (h *Helm) serve(w http.ResponseWriter, r *http.Request) {
+func (h *Server) serve(w http.ResponseWriter, r *http.Request) {
 	response := &statusWriter{w, http.StatusOK}
-	if user, password, _ := r.BasicAuth(); user != HelmUser || password != HelmPassword {
+	if user, password, _ := r.BasicAuth(); user != User || password != Password {
 		response.WriteHeader(http.StatusUnauthorized)
 	} else {
 		response.Header().Set("ETag", etag(filepath.Join(h.Dir, filepath.Base(r.URL.Path))))
@@ -88,7 +89,7 @@ func (w *statusWriter) WriteHeader(status int) {
 }
 
 // Requests returns the requests since the last call, as method, path and status.
-func (h *Helm) Requests() []string {
+func (h *Server) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	requests := h.requests
@@ -97,13 +98,13 @@ func (h *Helm) Requests() []string {
 }
 
 // Transport returns a transport that trusts the server's certificate.
-func (h *Helm) Transport() http.RoundTripper { return h.server.Client().Transport }
+func (h *Server) Transport() http.RoundTripper { return h.server.Client().Transport }
 
 // Stop stops the server.
-func (h *Helm) Stop() { h.server.Close() }
+func (h *Server) Stop() { h.server.Close() }
 
 // Publish adds packaged charts and updates the index.
-func (h *Helm) Publish(charts ...*chart.Chart) {
+func (h *Server) Publish(charts ...*chart.Chart) {
 	h.tb.Helper()
 	for _, c := range charts {
 		if _, err := chartutil.Save(c, h.Dir); err != nil {
@@ -120,7 +121,7 @@ func (h *Helm) Publish(charts ...*chart.Chart) {
 }
 
 // Write writes a file next to the charts.
-func (h *Helm) Write(name string, content []byte) {
+func (h *Server) Write(name string, content []byte) {
 	h.tb.Helper()
 	if err := os.WriteFile(filepath.Join(h.Dir, name), content, 0o600); err != nil {
 		h.tb.Fatal(err)

@@ -1,4 +1,5 @@
-package testenv
+// Package stubsecrets provides tests of functions with Secrets, without a cluster.
+package stubsecrets
 
 import (
 	"context"
@@ -9,11 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Secrets is a reader of Secrets, by name in any namespace. It lists nothing.
-type Secrets map[string]map[string][]byte
+// Reader is a reader of Secrets, by name in any namespace. It lists nothing.
+type Reader map[string]map[string][]byte
 
 // Get implements [client.Reader].
-func (s Secrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (s Reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	data, found := s[key.Name]
 	if !found {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
@@ -23,4 +24,4 @@ func (s Secrets) Get(_ context.Context, key client.ObjectKey, into client.Object
 }
 
 // List implements [client.Reader].
-func (Secrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (Reader) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }

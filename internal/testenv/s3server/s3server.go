@@ -1,4 +1,5 @@
-package testenv
+// Package s3server provides tests with an S3 server.
+package s3server
 
 import (
 	"bytes"
@@ -15,16 +16,18 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // Keys of the only account of an S3 server.
 const (
-	S3AccessKey = "playground"
-	S3SecretKey = "playground-secret"
+	AccessKey = "playground"
+	SecretKey = "playground-secret"
 )
 
-// S3 is an S3 server.
-type S3 struct {
+// Server is an S3 server.
+type Server struct {
 	tb       testing.TB
 	Dir      string
 	URL      string // http(s)://host:port
@@ -35,21 +38,21 @@ type S3 struct {
 	stop     func()
 }
 
-// NewS3 starts an S3 server without buckets. args are further flags of `playground s3`.
-func NewS3(tb testing.TB, args ...string) *S3 {
+// New starts an S3 server without buckets. args are further flags of `playground s3`.
+func New(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return ServeS3(tb, tb.TempDir(), args...)
+	return Serve(tb, tb.TempDir(), args...)
 }
 
-// ServeS3 starts an S3 server for the buckets of an existing directory.
-func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
+// Serve starts an S3 server for the buckets of an existing directory.
+func Serve(tb testing.TB, dir string, args ...string) *Server {
 	tb.Helper()
-	c, err := start(append([]string{"s3", "--dir", dir}, args...)...)
+	c, err := testenv.StartPlayground(append([]string{"s3", "--dir", dir}, args...)...)
 	if err != nil {
 		tb.Fatalf("cannot start the S3 server: %v", err)
 	}
-	tb.Cleanup(c.stop)
-	s := &S3{tb: tb, Dir: dir, URL: c.printed[0], stop: c.stop}
+	tb.Cleanup(c.Stop)
+	s := &Server{tb: tb, Dir: dir, URL: c.Printed[0], stop: c.Stop}
 	roots := x509.NewCertPool()
 	if i := slices.Index(args, "--tls-dir"); i >= 0 {
 		if s.CA, err = os.ReadFile(filepath.Join(args[i+1], "ca.crt")); err != nil {
@@ -63,7 +66,7 @@ func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
 	scheme, endpoint, _ := strings.Cut(s.URL, "://")
 	s.Endpoint = endpoint
 	s.Client, err = minio.New(endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(S3AccessKey, S3SecretKey, ""), Secure: scheme == "https", Transport: transport,
+		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Secure: scheme == "https", Transport: transport,
 		Region: "us-east-1",
 	})
 	if err != nil {
@@ -73,19 +76,19 @@ func ServeS3(tb testing.TB, dir string, args ...string) *S3 {
 }
 
 // Stop stops the server.
-func (s *S3) Stop() { s.stop() }
+func (s *Server) Stop() { s.stop() }
 
 // MakeBucket creates a bucket.
-func (s *S3) MakeBucket(name string) {
+func (s *Server) MakeBucket(name string) {
 	s.tb.Helper()
 	if err := s.Client.MakeBucket(s.tb.Context(), name, minio.MakeBucketOptions{}); err != nil {
 		s.tb.Fatal(err)
 	}
 }
 
-// Put writes objects of a bucket, or deletes those with the content [Delete]. It creates the bucket if it
+// Put writes objects of a bucket, or deletes those with the content [testenv.Delete]. It creates the bucket if it
 // does not exist.
-func (s *S3) Put(bucket string, objects map[string]string) {
+func (s *Server) Put(bucket string, objects map[string]string) {
 	s.tb.Helper()
 	exists, err := s.Client.BucketExists(s.tb.Context(), bucket)
 	if err != nil {
@@ -101,8 +104,8 @@ func (s *S3) Put(bucket string, objects map[string]string) {
 	}
 }
 
-func (s *S3) put(ctx context.Context, bucket, name, content string) error {
-	if content == Delete {
+func (s *Server) put(ctx context.Context, bucket, name, content string) error {
+	if content == testenv.Delete {
 		return s.Client.RemoveObject(ctx, bucket, name, minio.RemoveObjectOptions{})
 	}
 	_, err := s.Client.PutObject(ctx, bucket, name, bytes.NewReader([]byte(content)), int64(len(content)),
@@ -111,7 +114,7 @@ func (s *S3) put(ctx context.Context, bucket, name, content string) error {
 }
 
 // Stats returns the server's counters: lists, gets, heads, puts, deletes, others and bytesSent.
-func (s *S3) Stats() map[string]int64 {
+func (s *Server) Stats() map[string]int64 {
 	s.tb.Helper()
 	resp, err := s.http.Get(s.URL + "/-/stats")
 	if err != nil {

@@ -1,4 +1,5 @@
-package testenv
+// Package sopskey encrypts files of tests with SOPS.
+package sopskey
 
 import (
 	"crypto/rand"
@@ -17,28 +18,28 @@ import (
 	"github.com/getsops/sops/v3/stores/yaml"
 )
 
-// SOPS encrypts files for an age key, like the sops command.
-type SOPS struct {
+// Key encrypts files for an age key, like the sops command.
+type Key struct {
 	tb         testing.TB
 	PrivateKey string // for a Secret
 	Recipient  string // for encrypted files
 }
 
-// NewSOPS generates a key.
-func NewSOPS(tb testing.TB) *SOPS {
+// New generates a key.
+func New(tb testing.TB) *Key {
 	tb.Helper()
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &SOPS{tb: tb, PrivateKey: identity.String(), Recipient: identity.Recipient().String()}
+	return &Key{tb: tb, PrivateKey: identity.String(), Recipient: identity.Recipient().String()}
 }
 
 var object = regexp.MustCompile(`(?m)^kind: `)
 
 // Encrypt encrypts a text of the format yaml, json, dotenv, ini or binary. It encrypts only data and stringData of
 // Kubernetes objects.
-func (s *SOPS) Encrypt(format, plain string) string {
+func (s *Key) Encrypt(format, plain string) string {
 	s.tb.Helper()
 	stores := config.NewStoresConfig()
 	store := map[string]interface {
@@ -74,7 +75,7 @@ func (s *SOPS) Encrypt(format, plain string) string {
 	return string(b)
 }
 
-func (s *SOPS) must(err error) {
+func (s *Key) must(err error) {
 	s.tb.Helper()
 	if err != nil {
 		s.tb.Fatal(err)

@@ -1,4 +1,5 @@
-package testenv
+// Package sshkeys generates SSH keys for tests.
+package sshkeys
 
 import (
 	"testing"
@@ -6,8 +7,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/network/sshkey"
 )
 
-// SSHKey generates a key: the private key in PEM without a passphrase, and the public key as a line of authorized_keys.
-func SSHKey(tb testing.TB) (private, public []byte) {
+// New generates a key: the private key in PEM without a passphrase, and the public key as a line of authorized_keys.
+func New(tb testing.TB) (private, public []byte) {
 	tb.Helper()
 	private, err := sshkey.Generate(sshkey.Spec{Algorithm: "ed25519"})
 	if err != nil {

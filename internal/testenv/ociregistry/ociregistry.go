@@ -1,4 +1,5 @@
-package testenv
+// Package ociregistry provides tests with an OCI registry.
+package ociregistry
 
 import (
 	"crypto/tls"
@@ -18,10 +19,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// Registry is an OCI registry.
-type Registry struct {
+// Server is an OCI registry.
+type Server struct {
 	tb   testing.TB
 	Host string // host:port
 	URL  string // http(s)://host:port
@@ -32,16 +35,16 @@ type Registry struct {
 	stop                      func()
 }
 
-// NewRegistry starts a registry. args are further flags of `playground registry`.
-func NewRegistry(tb testing.TB, args ...string) *Registry {
+// New starts a registry. args are further flags of `playground registry`.
+func New(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	c, err := start(append([]string{"registry"}, args...)...)
+	c, err := testenv.StartPlayground(append([]string{"registry"}, args...)...)
 	if err != nil {
 		tb.Fatalf("cannot start the registry: %v", err)
 	}
-	tb.Cleanup(c.stop)
-	_, host, _ := strings.Cut(c.printed[0], "://")
-	r := &Registry{tb: tb, Host: host, URL: c.printed[0], OCI: "oci://" + host, stop: c.stop}
+	tb.Cleanup(c.Stop)
+	_, host, _ := strings.Cut(c.Printed[0], "://")
+	r := &Server{tb: tb, Host: host, URL: c.Printed[0], OCI: "oci://" + host, stop: c.Stop}
 	if i := slices.Index(args, "--tls-dir"); i >= 0 {
 		for name, to := range map[string]*[]byte{"ca.crt": &r.CA, "client.crt": &r.ClientCert,
 			"client.key": &r.ClientKey} {
@@ -59,13 +62,13 @@ func NewRegistry(tb testing.TB, args ...string) *Registry {
 }
 
 // Access returns options for access as an administrator.
-func (r *Registry) Access() []remote.Option {
+func (r *Server) Access() []remote.Option {
 	r.tb.Helper()
 	return []remote.Option{remote.WithTransport(r.Transport()), remote.WithAuth(authn.FromConfig(r.login))}
 }
 
 // Push pushes an artifact of layers and returns its digest.
-func (r *Registry) Push(repo, tag string, annotations map[string]string, layers ...v1.Layer) name.Digest {
+func (r *Server) Push(repo, tag string, annotations map[string]string, layers ...v1.Layer) name.Digest {
 	r.tb.Helper()
 	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
 	if err != nil {
@@ -87,10 +90,10 @@ func (r *Registry) Push(repo, tag string, annotations map[string]string, layers 
 }
 
 // Stop stops the server.
-func (r *Registry) Stop() { r.stop() }
+func (r *Server) Stop() { r.stop() }
 
 // Transport returns a transport that trusts the registry's certificate and presents the client's.
-func (r *Registry) Transport() *http.Transport {
+func (r *Server) Transport() *http.Transport {
 	r.tb.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	config.RootCAs.AppendCertsFromPEM(r.CA)
@@ -106,7 +109,7 @@ func (r *Registry) Transport() *http.Transport {
 
 // Stats returns the server's counters: requests, bytesSent, and requests by method and resource, such as
 // "HEAD manifests".
-func (r *Registry) Stats() map[string]int64 {
+func (r *Server) Stats() map[string]int64 {
 	r.tb.Helper()
 	transport := r.Transport()
 	defer transport.CloseIdleConnections()
