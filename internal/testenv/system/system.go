@@ -3,8 +3,6 @@ package system
 
 import (
 	"context"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -131,20 +129,8 @@ func (s *System) Start() {
 	s.Cleanup(func() { s.Stop() })
 }
 
-// FreeAddress returns an unused host:port of this machine. The host is a random address of 127.0.0.0/8, so that nothing
-// else takes the port before the test does.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	ip := net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
+// FreeAddress is [testenv.FreeAddress].
+func FreeAddress(t *testing.T) string { t.Helper(); return testenv.FreeAddress(t) }
 
 // Options returns the options that the controllers start with.
 func (s *System) Options() options.Options {
