@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // fleetSite is a hub over TLS, and a cluster that joins it as edge-7. The hub is registered in another cluster.
@@ -55,20 +57,14 @@ func newFleetSite(t *testing.T) *fleetSite {
 // startHub runs two replicas of `sluice hub`, which share summaries. The first one knows the second one.
 func (s *fleetSite) startHub() {
 	s.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	if err := free.Close(); err != nil {
-		s.Fatal(err)
-	}
+	first, second := netip.MustParseAddrPort(system.FreeAddress(s.T)), netip.MustParseAddrPort(system.FreeAddress(s.T))
+	second = netip.AddrPortFrom(second.Addr(), first.Port()) // nothing else uses either address
 	var key string
-	s.ca, key = certificate(s.T)
-	s.url, s.other = "https://127.0.0.1:"+port, "https://127.0.0.2:"+port
+	s.ca, key = certificate(s.T, net.IP(first.Addr().AsSlice()), net.IP(second.Addr().AsSlice()))
+	s.url, s.other = "https://"+first.String(), "https://"+second.String()
 	shared := s.TempDir()
-	s.startReplica(key, "127.0.0.1:"+port, "--storage-path", shared, "--peers", "127.0.0.2")
-	s.startReplica(key, "127.0.0.2:"+port, "--storage-path", shared)
+	s.startReplica(key, first.String(), "--storage-path", shared, "--peers", second.Addr().String())
+	s.startReplica(key, second.String(), "--storage-path", shared)
 }
 
 // startReplica runs a replica of the hub until the test ends.
