@@ -46,7 +46,7 @@ func TestBootstrapOCI(t *testing.T) {
 	push := append([]string{"push", "artifact", url + ":production", "--path", dir, "--source", "test",
 		"--revision", "2"}, login...)
 	at(t, push...).wants(t, exitOK)
-	at(t, "reconcile", "source", "oci", cluster.DefaultNamespace, "--timeout", "20s").wants(t, exitFailed, "not signed")
+	at(t, "reconcile", "source", "oci", cluster.DefaultNamespace).wants(t, exitFailed, "not signed")
 	// The next run signs what is there, and keeps its files without --dir.
 	withoutDir := append([]string{"bootstrap", "oci", "--url", url, "--tag", "production", "--path", "clusters/one",
 		"--cosign-key", key}, login...)

@@ -100,7 +100,7 @@ func TestCreateExport(t *testing.T) {
 }
 
 // certificate creates a self-signed certificate, and returns its file and that of its key.
-func certificate(t *testing.T) (cert, key string) {
+func certificate(t *testing.T, addresses ...net.IP) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -108,7 +108,7 @@ func certificate(t *testing.T) (cert, key string) {
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}}
+		IPAddresses: addresses}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // fleetSite is a hub over TLS, and a cluster that joins it as edge-7. The hub is registered in another cluster.
@@ -55,13 +56,15 @@ func newFleetSite(t *testing.T) *fleetSite {
 // startHub runs two replicas of `sluice hub`, which share summaries. The first one knows the second one.
 func (s *fleetSite) startHub() {
 	s.Helper()
-	_, port, _ := net.SplitHostPort(testenv.FreeAddress(s))
+	first := testenv.FreeAddress(s)
+	_, port, _ := net.SplitHostPort(first)
+	second := net.JoinHostPort("127.0.0.2", port)
 	var key string
-	s.ca, key = certificate(s.T)
-	s.url, s.other = "https://127.0.0.1:"+port, "https://127.0.0.2:"+port
+	s.ca, key = certificate(s.T, net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2))
+	s.url, s.other = "https://"+first, "https://"+second
 	shared := s.TempDir()
-	s.startReplica(key, "127.0.0.1:"+port, "--storage-path", shared, "--peers", "127.0.0.2")
-	s.startReplica(key, "127.0.0.2:"+port, "--storage-path", shared)
+	s.startReplica(key, first, "--storage-path", shared, "--peers", "127.0.0.2")
+	s.startReplica(key, second, "--storage-path", shared)
 }
 
 // startReplica runs a replica of the hub until the test ends.

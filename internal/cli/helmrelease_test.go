@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,7 +105,6 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 		"tree hr app":          {"HelmRelease/", "ConfigMap/", "app-config", "Secret/", "app-login"},
 		"trace configmap app-config": {"Managed by: HelmRelease/", "Revision: 1.0.0", "HelmChart/",
 			"GitRepository/"},
-		"events --for HelmRelease/app":              {"InstallSucceeded"},
 		"stats":                                     {"HelmRelease 1 0 0 -"},
 		"export helmrelease app":                    {"kind: HelmRelease", "color: blue"},
 		"debug hr app --show-status":                {"lastAttemptedRevision: 1.0.0"},
@@ -126,6 +126,13 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 			t.Errorf("%s shows a secret:\n%s", command, r.out)
 		}
 	}
+	testenv.Eventually(t, "the event is written", func() error {
+		r := in("events", "--for", "HelmRelease/app").wants(t, exitOK)
+		if !strings.Contains(r.out, "InstallSucceeded") || leaks(r) {
+			return errors.New(r.out + r.err)
+		}
+		return nil
+	})
 	in("debug", "hr", "app").wants(t, exitUsage, "nothing to show")
 }
 

@@ -214,6 +214,7 @@ func serveService(t *testing.T, c client.Client, namespace string, h http.Handle
 		Containers: []corev1.Container{{Name: "hub", Image: "hub"}}}}
 	slice := in
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "sluice-hub"}
+	testenv.AwaitAccount(t, namespace)
 	for _, o := range []client.Object{
 		&corev1.Service{ObjectMeta: in, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone,
 			Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}},

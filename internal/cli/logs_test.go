@@ -78,8 +78,10 @@ func controllerPod(t *testing.T, c client.Client, namespace string, log []string
 		Labels: installedLabels(t)[options.KustomizeController]}}
 	pod.Spec = corev1.PodSpec{NodeName: node.Name,
 		Containers: []corev1.Container{{Name: "sluice", Image: "example.com/sluice"}}}
-	// the service account is created asynchronously
-	testenv.Eventually(t, "the Pod is created", func() error { return c.Create(t.Context(), pod) })
+	testenv.AwaitAccount(t, namespace)
+	if err := c.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
 	return more
 }
 

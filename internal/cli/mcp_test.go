@@ -42,7 +42,7 @@ func agent(t *testing.T, v environment, args ...string) *sdk.ClientSession {
 			if code != exitOK {
 				t.Errorf("sluice mcp ended with %d", code)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Error("sluice mcp does not end with its input")
 		}
 	})

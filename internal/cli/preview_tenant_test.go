@@ -4,8 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // TestPreviewOfOneNamespace previews with the rights of a tenant, who may read one namespace only.
@@ -25,6 +28,9 @@ func TestPreviewOfOneNamespace(t *testing.T) {
 	if err := c.Create(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
+	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{User: "jane",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list",
+			Group: "kustomize.toolkit.fluxcd.io", Resource: "kustomizations"}})
 	from, to := ruledChange(t)
 	args := []string{"--from-dir", from, "--to-dir", to, "--source", "GitRepository/" + namespace + "/fleet", "--as",
 		"jane"}

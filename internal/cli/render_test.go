@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -169,6 +170,10 @@ func (x *rendererTest) login(t *testing.T) {
 	t.Helper()
 	x.server = x.artifactServer(t)
 	x.config = accountKubeconfig(t, x.namespace, "renderer")
+	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + x.namespace + ":renderer",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: x.namespace, Verb: "create",
+			Group: sourcev1.GroupVersion.Group, Resource: "externalartifacts"}})
 	for name, words := range x.commands {
 		x.commands[name] = append(words, "--kubeconfig", x.config, "--artifact-server", x.server)
 	}
@@ -279,7 +284,7 @@ func (x *rendererTest) refused(t *testing.T, token string, status int) {
 func (x *rendererTest) consume(t *testing.T, name string) {
 	t.Helper()
 	at(t, "create", "kustomization", name, "--source", "ExternalArtifact/"+name, "--prune", "--target-namespace",
-		x.namespace, "-n", x.namespace, "--timeout", "1m").wants(t, exitFailed)
+		x.namespace, "-n", x.namespace).wants(t, exitFailed)
 }
 
 // applied waits until a Deployment that was rendered has a number of replicas.

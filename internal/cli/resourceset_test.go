@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -58,7 +59,13 @@ func TestResourceSetCommands(t *testing.T) {
 	shows("get rset tenants -o yaml", "kind: ResourceSet")
 	shows("tree resourceset tenants", "ResourceSet/"+namespace+"/tenants", object)
 	shows("trace cm/app-a", "ResourceSet/"+namespace+"/tenants")
-	shows("events --for ResourceSet/tenants", object+" created")
+	testenv.Eventually(t, "the event is written", func() error {
+		r := in("events --for ResourceSet/tenants").wants(t, exitOK)
+		if !strings.Contains(r.out, object+" created") {
+			return errors.New(r.out + r.err)
+		}
+		return nil
+	})
 	shows("export resourceset tenants", "inputsFrom:")
 	shows("export input-provider sizes", "type: Static")
 	shows("why rset/tenants", "tenants")

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,12 +26,9 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 	at(t, "check", "--pre").wants(t, exitOK, "this account may install")
 	at(t, "check").wants(t, exitOK, "all checks passed")
 	name := client.ObjectKey{Name: "gitrepositories.source.toolkit.fluxcd.io"}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(t.Context(), name, crd); err != nil {
-		t.Fatal(err)
-	}
-	crd.Status.StoredVersions = []string{"v1beta2", "v1"}
-	if err := c.Status().Update(t.Context(), crd); err != nil {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name.Name}}
+	if err := c.Status().Patch(t.Context(), crd, client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"storedVersions":["v1beta2","v1"]}}`))); err != nil {
 		t.Fatal(err)
 	}
 	at(t, "check").wants(t, exitOK, "v1beta2, v1", "sluice upgrade")
@@ -55,9 +54,9 @@ func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
 	// A pod that no node takes: the new version never becomes available.
 	at(t, "upgrade", "--version", "v3", "--registry", "unavailable.example.com", "--timeout", "20s",
 		"--components", "unknown").wants(t, exitUsage, "--components")
-	d.Spec.Template.Annotations = map[string]string{"playground.sluice.dev/fail": "image-pull"}
-	d.Spec.ProgressDeadlineSeconds = ptr.To(int32(5))
-	if err := c.Update(t.Context(), d); err != nil {
+	if err := c.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{
+		"progressDeadlineSeconds":5,
+		"template":{"metadata":{"annotations":{"playground.sluice.dev/fail":"image-pull"}}}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	at(t, "upgrade", "--version", "v3").wants(t, exitFailed, "ImagePullBackOff",
@@ -89,8 +88,8 @@ func TestUpgradeKeepsArguments(t *testing.T) {
 	check("upgrade --log-level debug", true)
 	check("install", true)
 	check("install --controller-arg --concurrent=8", false)
-	d.Annotations = nil
-	if err := c.Update(t.Context(), d); err != nil {
+	if err := c.Patch(t.Context(), d, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 	at(t, "upgrade").wants(t, exitFailed, "the settings of Deployment 'flux-system/sluice' are not known")
@@ -154,12 +153,13 @@ func TestCheckFindsReplacedDefinitions(t *testing.T) {
 		crd); err != nil {
 		t.Fatal(err)
 	}
+	before := crd.DeepCopy()
 	for i := range crd.Spec.Versions {
 		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
 		delete(spec.Properties, "gates")
 		crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 	}
-	if err := c.Update(t.Context(), crd); err != nil {
+	if err := c.Patch(t.Context(), crd, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	at(t, "check").wants(t, exitFailed, "lacks 1 fields, such as spec.gates", "sluice install --force")

@@ -46,7 +46,7 @@ func TestControllersReview(t *testing.T) {
 		}
 		return nil
 	})
-	hook := func(secret string) int {
+	hook := func(secret string) (int, error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+review.HookPath+"fleet",
 			strings.NewReader("{}"))
 		if err != nil {
@@ -56,17 +56,20 @@ func TestControllersReview(t *testing.T) {
 		r.Header.Set("X-Gitlab-Token", secret)
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
-			t.Fatal(err)
+			return 0, err
 		}
-		_ = answer.Body.Close()
-		return answer.StatusCode
+		return answer.StatusCode, answer.Body.Close()
 	}
-	if got := hook("another secret of a webhook"); got != http.StatusUnauthorized {
-		t.Errorf("a webhook with another secret: status %d", got)
-	}
+	testenv.Eventually(t, "the server of the webhooks", func() error {
+		got, err := hook("another secret of a webhook")
+		if err == nil && got != http.StatusUnauthorized {
+			t.Errorf("a webhook with another secret: status %d", got)
+		}
+		return err
+	})
 	before := looks.Load()
-	if got := hook("a-secret-of-the-webhook"); got != http.StatusOK {
-		t.Errorf("a webhook: status %d", got)
+	if got, err := hook("a-secret-of-the-webhook"); err != nil || got != http.StatusOK {
+		t.Errorf("a webhook: status %d, %v", got, err)
 	}
 	testenv.Eventually(t, "a look after the webhook", func() error {
 		if looks.Load() == before {

@@ -303,7 +303,7 @@ func (h *gitHost) start(s *Service) *httptest.Server {
 // await waits for a condition, which is checked after writes to the host.
 func (h *gitHost) await(what string, reached func() bool) time.Duration {
 	h.t.Helper()
-	began, late := time.Now(), time.After(time.Minute)
+	began, late := time.Now(), time.After(5*time.Minute)
 	for !reached() {
 		select {
 		case <-h.updated:

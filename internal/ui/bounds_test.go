@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-gitops/sluice/internal/guard"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 func TestHugeRequestsAreRefused(t *testing.T) {
@@ -54,6 +55,27 @@ func TestRequestsOfOneUserAreBounded(t *testing.T) {
 	}
 }
 
+// openStream opens a stream at a server whose time for a request is so short that a slow machine may miss it.
+func (s *site) openStream(url string) *http.Response {
+	s.Helper()
+	var stream *http.Response
+	testenv.Eventually(s, "a stream", func() error {
+		r, err := http.NewRequestWithContext(s.Context(), http.MethodGet, url+"/api/v1/stream", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		r.AddCookie(&http.Cookie{Name: localCookie, Value: s.login.token})
+		if stream, err = http.DefaultClient.Do(r); err != nil {
+			return err
+		}
+		if _, err := stream.Body.Read(make([]byte, 4096)); err != nil { // the event hello
+			return errors.Join(err, stream.Body.Close())
+		}
+		return nil
+	})
+	return stream
+}
+
 // TestClientsThatSendNothingAreCutOff has a client that never completes the body of a request: it ends, and a stream
 // that is open for longer goes on.
 func TestClientsThatSendNothingAreCutOff(t *testing.T) {
@@ -69,16 +91,7 @@ func TestClientsThatSendNothingAreCutOff(t *testing.T) {
 	server.ReadTimeout, server.WriteTimeout = 100*time.Millisecond, 200*time.Millisecond
 	guard.Go("a server", func() { _ = server.Serve(listener) })
 	t.Cleanup(func() { _ = server.Close() })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+
-		"/api/v1/stream", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.AddCookie(&http.Cookie{Name: localCookie, Value: s.login.token})
-	stream, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := s.openStream("http://" + listener.Addr().String())
 	defer stream.Body.Close()
 	for range 3 {
 		slow, err := net.Dial("tcp", listener.Addr().String())

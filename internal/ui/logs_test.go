@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,7 +22,7 @@ import (
 // logOf returns the events of a stream of logs until one of a name, or until it ends.
 func (s *site) logOf(query, until string, edit ...func(*http.Request)) (events []string, lines []logLine) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+"/api/v1/logs/stream?namespace="+
 		s.namespace+query, nil)
@@ -73,6 +74,7 @@ func (s *site) workload(name string, logs ...string) {
 	s.create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}}})
+	testenv.AwaitAccount(s, s.namespace)
 	for i, text := range logs {
 		s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Labels: labels,
 			Annotations: map[string]string{"playground.sluice.dev/log": text,
@@ -168,7 +170,13 @@ func TestLogsAreBounded(t *testing.T) {
 			t.Errorf("%.60s: %d %s, want %d", query, status, body, want)
 		}
 	}
-	for range maxUserLogStreams {
+	testenv.Eventually(t, "the log that was read is closed", func() error {
+		if !s.ui.logStreams.Open("admin", 1, 1) {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+	for range maxUserLogStreams - 1 {
 		s.ui.logStreams.Open("admin", maxLogStreams, maxUserLogStreams)
 	}
 	if status, _ := s.request(http.MethodGet, at+"&kind=Pod&name=long-0", ""); status != http.StatusTooManyRequests {

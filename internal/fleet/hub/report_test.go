@@ -69,7 +69,7 @@ func TestReporterOverTLS(t *testing.T) {
 	go func() { ended <- r.Start(ctx) }()
 	await := func(what string, want int) {
 		t.Helper()
-		testenv.Within(t, 3*time.Second, what, func() error {
+		testenv.Eventually(t, what, func() error {
 			one, err := current.Load().Hub.Get(ctx, "edge-7")
 			if err == nil && one.Summary != nil && one.Summary.Counts["failed"] == want {
 				return nil
@@ -145,9 +145,13 @@ func TestHubsThatAreWrong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
-			_, err = c.List(ctx, "", 0)
+			ctx := t.Context()
+			if name == "hangs" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
+				defer cancel()
+			}
+			_, err = c.List(ctx, "", time.Minute) // longer than a slow machine needs for an answer
 			if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(),
 				"secret-token") {
 				t.Errorf("want %q, got %v", test.says, err)

@@ -88,12 +88,23 @@ func startS3Replica(t *testing.T, server *s3server.Server, name string, clusters
 // await reads as a user until a replica knows the sequence of a cluster's summary.
 func (r *s3Replica) await(t *testing.T, what, cluster string, version string) {
 	t.Helper()
-	testenv.Within(t, 30*time.Second, what, func() error {
+	testenv.Eventually(t, what, func() error {
 		c, err := r.Get(t.Context(), cluster)
 		if err == nil && c.Summary != nil && c.Summary.Version == version {
 			return nil
 		}
 		return fmt.Errorf("the replica has %+v, %w", c, err)
+	})
+}
+
+// logs waits until the log of a replica has a text so often.
+func (r *s3Replica) logs(t *testing.T, text string, want int) {
+	t.Helper()
+	testenv.Eventually(t, text, func() error {
+		if n := r.log.count(text); n != want {
+			return fmt.Errorf("the log has it %d times, want %d: %q", n, want, r.log.all)
+		}
+		return nil
 	})
 }
 
@@ -108,9 +119,9 @@ func s3Report(cluster string, sequence int64) fleet.Report {
 func TestReplicasShareAnS3Bucket(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
-	server := s3server.New(t)
+	server := s3server.New(t, "--addr", testenv.FreeAddress(t)) // it starts again there
 	server.MakeBucket(bucketName)
-	clusters := []string{"edge-1", "edge-2", "edge-3"}
+	began, clusters := time.Now(), []string{"edge-1", "edge-2", "edge-3"}
 	var replicas []*s3Replica
 	for i, cluster := range clusters {
 		r := startS3Replica(t, server, fmt.Sprint(i), clusters...)
@@ -123,15 +134,11 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 		}
 	}
 	const away, back = "the storage of the hub does not work", "the storage of the hub works again"
+	before := replicas[0].log.count(away) // a slow machine may have missed a time limit
 	server.Stop()
 	replicas[0].mustAccept(t, s3Report("edge-1", 2))
-	testenv.Within(t, 30*time.Second, "the error about the bucket", func() error {
-		if n := replicas[0].log.count(away); n != 1 {
-			return fmt.Errorf("the log says it %d times: %q", n, replicas[0].log.all)
-		}
-		return nil
-	})
-	if replicas[0].log.count("Check --storage-path or --storage-backend-s3-*") != 1 {
+	replicas[0].logs(t, away, before+1)
+	if replicas[0].log.count("Check --storage-path or --storage-backend-s3-*") != before+1 {
 		t.Errorf("the log does not say what to do: %q", replicas[0].log.all)
 	}
 	replicas[0].await(t, "a report while the bucket is away", "edge-1", "2")
@@ -141,17 +148,16 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 	for i, r := range replicas {
 		r.await(t, fmt.Sprintf("replica %d after the bucket is back", i), "edge-1", "2")
 	}
-	if replicas[0].log.count(back) != 1 {
-		t.Errorf("the log does not say that the bucket is back: %q", replicas[0].log.all)
-	}
+	replicas[0].logs(t, back, before+1)
 	replicas[1].mustAccept(t, s3Report("edge-2", 2))
 	for _, r := range replicas { // what was accepted last is written before the process ends
 		r.stop()
 	}
 	again := startS3Replica(t, server, "again", clusters...)
 	for cluster, version := range map[string]string{"edge-1": "2", "edge-2": "2", "edge-3": "1"} {
-		if c, err := again.Get(t.Context(), cluster); err != nil || c.Status != fleet.Reporting ||
-			c.Summary.Version != version {
+		c, err := again.Get(t.Context(), cluster)
+		isLate := time.Since(began) > fleet.SilentAfter // on a slow machine
+		if err != nil || c.Status != fleet.Reporting && !isLate || c.Summary.Version != version {
 			t.Errorf("after a restart, %s is %+v, %v", cluster, c, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,9 +77,9 @@ func TestControllerReports(t *testing.T) {
 		"subject": []byte("system:serviceaccount:" + h.Namespace + ":sluice")}})
 	go func() { _ = s.Hub.Start(t.Context()) }()
 	h.Start()
-	await := func(what string, limit time.Duration, ok func(*fleet.Cluster) bool) {
+	await := func(what string, ok func(*fleet.Cluster) bool) {
 		t.Helper()
-		testenv.Within(t, limit, what, func() error {
+		testenv.Eventually(t, what, func() error {
 			c, err := s.Hub.Get(t.Context(), "edge-7")
 			if err == nil && c.Summary != nil && ok(c) {
 				return nil
@@ -86,7 +87,7 @@ func TestControllerReports(t *testing.T) {
 			return fmt.Errorf("the hub has %+v, %w", c, err)
 		})
 	}
-	await("the start", time.Minute, func(c *fleet.Cluster) bool {
+	await("the start", func(c *fleet.Cluster) bool {
 		return c.Summary.Version == "v9" && c.Labels["region"] == "eu"
 	})
 	h.Requests.Reset()
@@ -96,7 +97,7 @@ func TestControllerReports(t *testing.T) {
 	if err := h.Client.Create(t.Context(), ks); err != nil {
 		t.Fatal(err)
 	}
-	await("a change", 10*time.Second, func(c *fleet.Cluster) bool {
+	await("a change", func(c *fleet.Cluster) bool {
 		return c.Summary.Kinds["Kustomization"]["suspended"] == 1
 	})
 	for _, line := range h.Requests.Matching("GET ") {
@@ -146,6 +147,9 @@ func TestReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{User: "alice", Groups: []string{namespace},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: fleet.Group, Resource: fleet.Resource,
+			Verb: "list"}})
 	if err := access.MayRead(t.Context(), hub.Visitor{User: "alice", Groups: []string{namespace}}, ""); err != nil {
 		t.Errorf("a user whose group may read: %v", err)
 	}

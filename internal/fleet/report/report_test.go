@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -70,5 +71,20 @@ func TestSummaryFits(t *testing.T) {
 		len(small.Problems)+small.Omitted.Problems != fleet.MaxProblems || len(small.Problems) == 0 {
 		t.Errorf("%d changes and %d problems are left, %+v are not", len(small.Changes), len(small.Problems),
 			small.Omitted)
+	}
+}
+
+// TestAChangeIsReportedSoon waits for the next report: a change ends the wait, but not after a failure.
+func TestAChangeIsReportedSoon(t *testing.T) {
+	for failures, most := range []time.Duration{maxDelay, time.Minute + maxDelay} {
+		synctest.Test(t, func(t *testing.T) {
+			r, began := New(), time.Now()
+			r.failures = failures
+			r.Changed()
+			if !r.pause(t.Context(), time.Minute) || time.Since(began) > most ||
+				failures > 0 && time.Since(began) < time.Minute {
+				t.Errorf("after %d failures, a change is reported after %s", failures, time.Since(began))
+			}
+		})
 	}
 }

@@ -98,7 +98,7 @@ func (s *site) cluster(name string, h http.HandlerFunc) (stop func()) {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	testenv.Within(t, 20*time.Second, what, func() error {
+	testenv.Eventually(t, what, func() error {
 		if !f() {
 			return errors.New("this did not come true")
 		}
@@ -231,7 +231,7 @@ func TestEventsArriveAtOnce(t *testing.T) {
 	cancel()
 	select {
 	case <-gone:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Error("the cluster does not see that the user is gone")
 	}
 }
@@ -302,7 +302,7 @@ func TestManyStreamsOfOneCluster(t *testing.T) {
 	c := &Cluster{Client: s.as("evil")}
 	var mu sync.Mutex
 	var opened []net.Conn
-	refused := 0
+	refused, began := 0, time.Now()
 	var all guard.WaitGroup
 	for range 20 {
 		all.Go("a hostile cluster", func() {
@@ -322,9 +322,10 @@ func TestManyStreamsOfOneCluster(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d opened, %d refused", len(opened), refused)
-	if len(opened) > 100 || refused < 100 {
-		t.Errorf("%d streams were opened, %d refused", len(opened), refused)
+	took := time.Since(began)
+	t.Logf("%d opened, %d refused in %s", len(opened), refused, took)
+	if len(opened) > 100+20*int(took/minAge) {
+		t.Errorf("%d streams were opened in %s, %d refused", len(opened), took, refused)
 	}
 	if r := s.do("edge-7", http.MethodGet, "/api/v1/me", ""); r.status != http.StatusOK {
 		t.Errorf("another cluster: %d %s", r.status, r.body)

@@ -1,8 +1,6 @@
 package system
 
 import (
-	"fmt"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,18 +36,10 @@ func (s *System) GrantGet(account, group, resource, object string) {
 	s.Create(&rbacv1.RoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.Namespace, Name: account}}})
-	// the API server's authorizer reads Roles from a cache
-	testenv.Eventually(s, account+" may get "+object, func() error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + s.Namespace + ":" + account,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
-				Namespace: s.Namespace, Name: object},
-		}}
-		if err := s.Client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("%+v, %w", review.Status, err)
-		}
-		return nil
-	})
+	testenv.AwaitRight(s, authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + s.Namespace + ":" + account,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
+			Namespace: s.Namespace, Name: object}})
 }
 
 // ServiceAccountToken creates a service account and returns a token of it.

@@ -74,6 +74,7 @@ func TestCallbackWithErrorOrForgedCode(t *testing.T) {
 
 func TestProviderThatIsAway(t *testing.T) {
 	s := newSite(t)
+	s.stopClock()
 	s.provider.Break(true)
 	s.provider.SetUser("alice", map[string]any{})
 	b := s.browser()

@@ -43,6 +43,7 @@ type site struct {
 	mu     sync.Mutex
 	log    []string
 	offset time.Duration // of the clock
+	still  time.Time     // at which the clock stands; zero if it runs
 }
 
 var installed sync.Once
@@ -56,6 +57,9 @@ const (
 
 // sessionTTL is long, as tests move the clock until the API server knows a right.
 const sessionTTL = 1000 * time.Hour
+
+// requestLimit is for requests of a slow machine.
+const requestLimit = 5 * time.Minute
 
 // newSite starts a server. Users log in with the name that they have at the provider.
 func newSite(t *testing.T, change ...func(*Options)) *site {
@@ -105,7 +109,17 @@ func newSite(t *testing.T, change ...func(*Options)) *site {
 func (s *site) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.still.IsZero() {
+		return s.still.Add(s.offset)
+	}
 	return time.Now().Add(s.offset)
+}
+
+// stopClock makes the clock of the server stand until it is moved.
+func (s *site) stopClock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.still = time.Now()
 }
 
 // advance moves the clock of the server.
@@ -134,7 +148,7 @@ func (s *site) browser() *browser {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return &browser{site: s, http: &http.Client{Jar: jar, Timeout: time.Minute}}
+	return &browser{site: s, http: &http.Client{Jar: jar, Timeout: requestLimit}}
 }
 
 // reply is an answer that was read.
@@ -151,7 +165,7 @@ func (b *browser) do(method, path, body string, edit ...func(*http.Request)) rep
 	if strings.HasPrefix(path, "/") {
 		path = b.url + path
 	}
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.Context(), requestLimit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/ui/mcp"
 )
 
@@ -110,8 +111,8 @@ func TestHostileTextsAreData(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.connect()
-	s.awaitObject(c, ks.Name)
-	s.awaitObject(c, "release")
+	s.awaitText(c, "IGNORE ALL", "list_objects", map[string]any{"namespace": s.namespace})
+	s.awaitText(c, "IGNORE ALL", "gate_status", map[string]any{"namespace": s.namespace})
 	object := map[string]any{"kind": "Kustomization", "namespace": s.namespace, "name": ks.Name}
 	with := func(more map[string]any) map[string]any {
 		all := maps.Clone(object)
@@ -221,12 +222,13 @@ func TestSecretsAreMasked(t *testing.T) {
 	s := newSite(t)
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{
 		"kubectl.kubernetes.io/last-applied-configuration": "hunter2"}}, StringData: map[string]string{"a": "hunter2"}})
+	testenv.AwaitAccount(t, s.namespace)
 	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}},
 			Args: []string{"--token", "hunter2", "https://me:hunter2@host/x"}}}}})
 	s.kustomization("web", "cannot fetch https://me:hunter2@host/x: Authorization: Bearer hunter2hunter2")
 	c := s.connect()
-	s.awaitObject(c, "web")
+	s.awaitText(c, "cannot fetch", "list_objects", map[string]any{"namespace": s.namespace})
 	for tool, arguments := range map[string]map[string]any{
 		"get_kubernetes_resources": {"apiVersion": "v1", "kind": "Secret", "namespace": s.namespace},
 		"events":                   {"kind": "Secret", "namespace": s.namespace, "name": "s"},
@@ -271,11 +273,8 @@ func TestPages(t *testing.T) {
 	if !slices.Equal(got, names) || cursor != "" {
 		t.Errorf("the pages have %q, and the last one the cursor %q", got, cursor)
 	}
-	for state, want := range map[string]float64{"Failed": 5, "ready": 0} {
-		r := s.ok(c, "list_objects", map[string]any{"namespace": s.namespace, "states": []string{state}})
-		if r["total"] != want {
-			t.Errorf("%v objects are %s", r["total"], state)
-		}
+	for state, want := range map[string]string{"Failed": `"total":5`, "ready": `"total":0`} {
+		s.awaitText(c, want, "list_objects", map[string]any{"namespace": s.namespace, "states": []string{state}})
 	}
 	for want, arguments := range map[string]map[string]any{"'limit' must be": {"limit": 1000},
 		"'cursor' must be": {"cursor": "%"}} {
@@ -344,7 +343,7 @@ func TestServerEndsWithItsInput(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Error("the session does not end")
 	}
 }

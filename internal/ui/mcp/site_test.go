@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -195,6 +196,17 @@ func (s *site) awaitObject(c *sdk.ClientSession, name string) {
 	testenv.Eventually(s, "the object "+name, func() error {
 		if r := s.ok(c, "list_objects", map[string]any{"namespace": s.namespace, "search": name}); r["total"] == 0.0 {
 			return fmt.Errorf("total is %v", r["total"])
+		}
+		return nil
+	})
+}
+
+// awaitText waits until the answer of a tool has a text: the server knows the status of an object after the object.
+func (s *site) awaitText(c *sdk.ClientSession, text, tool string, arguments map[string]any) {
+	s.Helper()
+	testenv.Eventually(s, tool+" has "+text, func() error {
+		if r := s.call(c, tool, arguments); r.failed || !strings.Contains(r.raw, text) {
+			return errors.New(r.raw)
 		}
 		return nil
 	})
