@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // pushChart pushes a chart to a registry like Helm does.
@@ -33,7 +34,7 @@ func pushChart(t *testing.T, r *testenv.Registry, name, version string, more ...
 
 func TestHelmChartOfRegistry(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), testenv.NewRegistry(t)
+	s, r := &harness{system.Prepare(t)}, testenv.NewRegistry(t)
 	pushChart(t, r, "app", "1.0.0")
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
@@ -42,6 +43,7 @@ func TestHelmChartOfRegistry(t *testing.T) {
 	})
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = "1.x" })
 	s.HelmChart("exact", func(c *sourcev1.HelmChartSpec) { c.Version = "1.0.0" })
+	s.Start() // the charts find their repository: a retry after a failure would be counted below
 	s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	s.chartReady("exact", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	repository := &sourcev1.HelmRepository{}
