@@ -40,13 +40,14 @@ func listenTo(t *testing.T, server *httptest.Server, query, lastID string) *list
 	return l
 }
 
-// next returns the next event; a comment has no ID and no type.
+// next returns the next event, after heartbeats; another comment has no ID and no type.
 func (l *listener) next() (id, typ string, event Event) {
 	l.t.Helper()
-	for l.lines.Scan() {
-		if l.lines.Text() == "" {
+	for beats := false; l.lines.Scan(); {
+		if l.lines.Text() == "" && !beats {
 			return id, typ, event
 		}
+		beats = l.lines.Text() == ": heartbeat"
 		key, value, _ := strings.Cut(l.lines.Text(), ": ")
 		switch key {
 		case "id":

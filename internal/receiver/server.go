@@ -26,9 +26,11 @@ const (
 	maxRequests   = 480              // at a time
 	maxBodies     = 4 * hook.MaxBody // bytes of all bodies in memory
 	bodyStep      = 64 << 10         // bytes by which the memory of a body grows
-	readTimeout   = 30 * time.Second // for a request with its body
 	handleTimeout = time.Minute      // for a request after reading it
 )
+
+// readTimeout is the time for a request with its body.
+var readTimeout = 30 * time.Second
 
 var requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name:    "gotk_receiver_http_request_duration_seconds",

@@ -1,6 +1,7 @@
 package resourceset_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -50,9 +52,15 @@ resourcesTemplate: |
   data: {value: << inputs.value >>}
   <<- end >>
 `)
-	s.has(fmt.Sprintf("p%d-%d-%d", providers-1, inputs-1, objects-1), `{"value":"a"}`)
-	s.ready("apps")
-	s.Requests.Reset()
+	testenv.Eventually(t, "all inputs are applied", func() error {
+		set := s.ready("apps") // also before all providers are in the cache
+		want := fmt.Sprintf("map[inputs:%d resources:%d]", providers*inputs, providers*inputs*objects)
+		if got := fmt.Sprint(set.Status.History[0].Metadata); got != want {
+			return errors.New(got)
+		}
+		return nil
+	})
+	s.quiet()
 	s.export("p2", exported("b"))
 	s.has("p2-0-4", `{"value":"b"}`)
 	s.ready("apps")
@@ -71,13 +79,20 @@ resourcesTemplate: |
 		t.Errorf("requests for %v", names)
 	}
 
-	time.Sleep(time.Second) // for requests that follow the pass, such as events
-	s.Requests.Reset()
-	time.Sleep(2 * time.Second)
-	idle := slices.DeleteFunc(s.Requests.Matching(""), func(line string) bool {
-		return strings.Contains(line, "watch=")
+	s.quiet()
+}
+
+// quiet waits until nothing was requested for two seconds. Events follow a pass at any time, and end.
+func (s *harness) quiet() {
+	s.Helper()
+	testenv.Eventually(s, "nothing is requested without a change", func() error {
+		s.Requests.Reset()
+		time.Sleep(2 * time.Second)
+		if requests := slices.DeleteFunc(s.Requests.Matching(""), func(line string) bool {
+			return strings.Contains(line, "watch=")
+		}); len(requests) > 0 {
+			return fmt.Errorf("%q", requests)
+		}
+		return nil
 	})
-	if len(idle) > 0 {
-		t.Errorf("requests without a change: %q", idle)
-	}
 }

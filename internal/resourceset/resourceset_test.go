@@ -194,7 +194,7 @@ const stepped = `
 inputs: [{name: x}]
 steps:
 - name: migrate
-  timeout: 1m
+  timeout: 100h
   resources:
   - apiVersion: batch/v1
     kind: Job
@@ -421,12 +421,12 @@ func TestDataOfOtherObjects(t *testing.T) {
 	s.configMap("original", map[string]string{"a": "1"}, watched)
 	s.has("copy", `{"a":"1"}`)
 	s.has("cluster", `{"address":"https://example.com","ca.crt":"ca","provider":"generic"}`)
+	set = s.ready("apps")
 	pull := &corev1.Secret{}
 	if err := s.Get(pull, "pull"); err != nil || pull.Type != registry.Type ||
 		string(pull.Data[".dockerconfigjson"]) != "{}" {
 		t.Errorf("%v %+v", err, pull)
 	}
-	set = s.ready("apps")
 	if got := fmt.Sprint(set.Status.ExternalChecksumRefs); got != "[Secret/"+s.Namespace+"/registry]" {
 		t.Errorf("references %s", got)
 	}

@@ -204,12 +204,10 @@ func prunesNamespaces(t *testing.T, s *harness, a, b *corev1.Namespace, g *exten
 	s.RequestFetch("mono")
 	s.deletesNamespace("a")
 	s.namespaceOf("c", anyNamespace)
+	s.removesArtifact("b")
 	s.settled("all")
 	if b := s.namespaceOf("b", anyNamespace); !b.DeletionTimestamp.IsZero() {
 		t.Error("the protected Namespace was deleted")
-	}
-	if _, err := s.artifactIn("b"); !apierrors.IsNotFound(err) {
-		t.Errorf("the artifact of b remains: %v", err)
 	}
 
 	t.Log("the Namespaces are deleted with the generator")
@@ -225,6 +223,18 @@ func (s *harness) patchNamespace(ns *corev1.Namespace, patch string) {
 	if err := s.Client.Patch(s.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// removesArtifact waits until the ExternalArtifact of a tenant does not exist.
+func (s *harness) removesArtifact(tenant string) {
+	s.Helper()
+	testenv.Eventually(s, "the artifact of "+tenant+" is deleted", func() error {
+		_, err := s.artifactIn(tenant)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it remains"))
+	})
 }
 
 // deletesNamespace waits until the Namespace of a tenant is being deleted.

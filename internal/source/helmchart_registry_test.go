@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/signing"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // pushChart pushes a chart to a registry like Helm does.
@@ -35,7 +36,7 @@ func pushChart(t *testing.T, r *ociregistry.Server, name, version string, more .
 
 func TestHelmChartOfRegistry(t *testing.T) {
 	t.Parallel()
-	s, r := newHarness(t), ociregistry.New(t)
+	s, r := &harness{system.Prepare(t)}, ociregistry.New(t)
 	pushChart(t, r, "app", "1.0.0")
 	s.Create(&sourcev1.HelmRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "charts"},
@@ -44,6 +45,7 @@ func TestHelmChartOfRegistry(t *testing.T) {
 	})
 	s.HelmChart("app", func(c *sourcev1.HelmChartSpec) { c.Version = "1.x" })
 	s.HelmChart("exact", func(c *sourcev1.HelmChartSpec) { c.Version = "1.0.0" })
+	s.Start() // the charts find their repository: a retry after a failure would be counted below
 	s.chartReady("app", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	s.chartReady("exact", "1.0.0", "pulled 'app' chart with version '1.0.0'")
 	repository := &sourcev1.HelmRepository{}

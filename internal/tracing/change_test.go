@@ -37,7 +37,7 @@ func TestChangeIsOneTrace(t *testing.T) {
 	h.GitRepository("fleet")
 	h.Gate("release")
 	h.TurnGate("release", gatingv1.Opened)
-	h.Kustomization("app", "fleet", "app", system.WaitForHealth(time.Minute),
+	h.Kustomization("app", "fleet", "app", system.WaitForHealth(system.NoTimeout),
 		func(k *kustomizev1.Kustomization) { k.Spec.Gates = system.GateRefs("release") })
 	h.Kustomization("other", "fleet", "other")
 	h.Create(release(h.Namespace))

@@ -20,12 +20,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-const (
-	// flushTime bounds how long the end of the process waits for the last spans.
-	flushTime = 3 * time.Second
-	// reportEvery is the interval of log lines while spans cannot be exported.
-	reportEvery = time.Minute
-)
+// flushTime bounds how long the end of the process waits for the last spans.
+var flushTime = 3 * time.Second
+
+// reportEvery is the interval of log lines while spans cannot be exported.
+const reportEvery = time.Minute
 
 // Options are set by flags. The SDK reads the other settings from the environment, such as the headers, the TLS files
 // and the sampler (https://opentelemetry.io/docs/specs/otel/protocol/exporter/).

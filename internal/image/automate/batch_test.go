@@ -182,7 +182,7 @@ func TestAutomationsOfSameValueStop(t *testing.T) {
 
 func TestCommitsOfAPassAreBounded(t *testing.T) {
 	automate.LimitCommits(t, 1)
-	s := newHarness(t, system.ImageAutomation)
+	s := prepareHarness(t, system.ImageAutomation)
 	s.Git.Commit("app", map[string]string{"web.yaml": s.mark("web:1", "web"), "api.yaml": s.mark("api:1", "api")})
 	s.GitRepository("app")
 	s.ChooseImage("web", "web:2")
@@ -190,6 +190,7 @@ func TestCommitsOfAPassAreBounded(t *testing.T) {
 	s.ImageUpdateAutomation("each", "app", func(a *imagev1.ImageUpdateAutomation) {
 		a.Spec.Batch = &imagev1.Batch{PerPolicy: true}
 	})
+	s.Start() // the first pass sees both policies
 	s.HasEvent("each", "UpdateFailed", "more changes are left. The next run commits them")
 	s.BranchHas("app", "main", "web.yaml", s.mark("web:2", "web"))
 	s.BranchHas("app", "main", "api.yaml", s.mark("api:2", "api"))

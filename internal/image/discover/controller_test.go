@@ -14,7 +14,7 @@ import (
 
 // Discovered image objects of an automated workload need neither a marker nor a binding.
 func TestDiscoveredWorkloadIsUpdated(t *testing.T) {
-	s := system.New(t, system.ImageAutomation)
+	s := system.Prepare(t, system.ImageAutomation)
 	of := func(namespace string) string {
 		return strings.Replace(system.DeploymentWithImages("web", "nginx:1", "nginx:1", "redis:1"), "name: web\n",
 			fmt.Sprintf("name: web\n  namespace: %s\n", namespace), 1)
@@ -37,6 +37,7 @@ func TestDiscoveredWorkloadIsUpdated(t *testing.T) {
 		s.ChooseImage(name, "nginx:2")
 	}
 	s.ImageUpdateAutomation("update", "app")
+	s.Start() // the first pass sees all policies
 	s.BranchHas("app", "main", "base/web.yaml", system.DeploymentWithImages("web", "nginx:2", "nginx:1"))
 	s.BranchHas("app", "main", "mine/web.yaml", strings.Replace(of(s.Namespace), "nginx:1", "nginx:2", 1))
 	for file, want := range map[string]string{"theirs/web.yaml": of("theirs"),

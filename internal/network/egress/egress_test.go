@@ -37,9 +37,12 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// client returns a client with the policy's transport.
+// client returns a client with the policy's transport. A policy without timeouts gets long ones.
 func client(t *testing.T, p *Policy, o Options) *http.Client {
 	t.Helper()
+	if p.Timeouts == (Timeouts{}) {
+		p.Timeouts = longTimeouts
+	}
 	rt, err := p.Transport(o)
 	if err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ func newSilentHost(t *testing.T) *silentHost {
 
 func (h *silentHost) url() string { return "http://" + h.Addr().String() }
 
-// shortTimeouts are for hosts that are expected to time out.
-var shortTimeouts = Timeouts{Answer: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
+// shortTimeouts are for hosts that accept connections and are expected to time out.
+var shortTimeouts = Timeouts{Connect: maxTestWait, Answer: 500 * time.Millisecond, Stall: 200 * time.Millisecond}
 
 // routeTo returns the direct route to a test server.
 func routeTo(s *httptest.Server) hostguard.Route {
@@ -272,7 +272,9 @@ func TestSlotIsReleasedWithBodyOrContext(t *testing.T) {
 func TestSlowReaderDoesNotStallHost(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) })
-	c := client(t, &Policy{PerHost: 1, Timeouts: Timeouts{Stall: 20 * time.Millisecond}}, Options{})
+	p := &Policy{PerHost: 1, Timeouts: longTimeouts}
+	p.Timeouts.Stall = 20 * time.Millisecond
+	c := client(t, p, Options{})
 	slow, err := c.Get(s.URL)
 	if err != nil {
 		t.Fatal(err)

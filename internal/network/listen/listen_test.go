@@ -204,12 +204,12 @@ func TestEndsAreCounted(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, request)
 		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 		_, _ = io.Copy(io.Discard, c) // until the server closes it
 		_ = c.Close()
 	}
 	counted := l.(*listener)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
 		counted.mu.Lock()
 		total, waiting, addresses := counted.total, counted.waiting, len(counted.byAddress)
 		counted.mu.Unlock()

@@ -2,8 +2,6 @@ package alert_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -229,10 +227,9 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 
 func TestCorrectedProviderSendsAtOnce(t *testing.T) {
 	t.Parallel()
-	var wrong, right = httptest.NewServer(http.NotFoundHandler()), newInbox(t)
-	wrong.Close()
+	wrong, right := "http://"+system.FreeAddress(t), newInbox(t)
 	s := sharedHarness(t)
-	s.provider("team", wrong.URL)
+	s.provider("team", wrong)
 	s.alert("team", "team")
 	s.known(alertNamed("team"))
 	commit := s.Git.Commit("app", map[string]string{"a/c.yaml": system.ConfigMap("a", "x")})

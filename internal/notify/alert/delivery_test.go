@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,9 @@ func newInbox(t *testing.T) *inbox {
 		if err != nil {
 			t.Error(err)
 		}
-		in.events, in.raw = append(in.events, e), append(in.raw, string(raw))
+		if !slices.Contains(in.raw, string(raw)) { // it is sent again if the answer comes late
+			in.events, in.raw = append(in.events, e), append(in.raw, string(raw))
+		}
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(in.Close)
@@ -206,6 +209,7 @@ func TestEventDelivery(t *testing.T) {
 	in.turn(false)
 	s.Start()
 	arrives("waiting", "Posted")
+	s.known(providerNamed("team"))
 
 	in.turn(true)
 	post("dropped")

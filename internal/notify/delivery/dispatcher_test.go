@@ -42,11 +42,13 @@ func TestEachProviderGetsItsEvents(t *testing.T) {
 func TestProvidersDoNotDelayEachOther(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})
+	var hanging atomic.Int32
 	o := newFakeProviders(func(ctx context.Context, delivery Delivery) error {
 		switch delivery.Provider.Name {
 		case "down":
 			return errors.New("no route to host")
 		case "slow":
+			hanging.Add(1)
 			select {
 			case <-hangs:
 			case <-ctx.Done():
@@ -67,6 +69,7 @@ func TestProvidersDoNotDelayEachOther(t *testing.T) {
 	if p := d.Pending(); p[provider("down")] != n || p[provider("slow")] != n {
 		t.Errorf("Pending() = %v", p)
 	}
+	eventually(t, "the slow provider has an attempt in flight", func() bool { return hanging.Load() > 0 })
 	close(hangs)
 	stop()
 	slow := len(o.received("slow"))

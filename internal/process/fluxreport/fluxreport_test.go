@@ -1,6 +1,7 @@
 package fluxreport_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -105,7 +106,11 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Create(crd)
-	t.Cleanup(func() { _ = s.Client.Delete(s.Context(), crd) }) // the control plane ends with the tests
+	t.Cleanup(func() { // other packages may use the control plane
+		if err := s.Client.Delete(context.Background(), crd); err != nil {
+			t.Error(err)
+		}
+	})
 	report := &unstructured.Unstructured{}
 	report.SetGroupVersionKind(schema.GroupVersionKind{Group: "fluxcd.controlplane.io", Version: "v1",
 		Kind: "FluxReport"})

@@ -20,11 +20,13 @@ import (
 )
 
 const (
-	catchUpPage    = 1000                  // objects in one list
-	catchUpTimeout = 10 * time.Second      // for all lists
-	catchUpWait    = 2 * time.Second       // for the events of objects that are behind
-	catchUpPoll    = 20 * time.Millisecond // between two looks at the caches
+	catchUpPage = 1000                  // objects in one list
+	catchUpWait = 2 * time.Second       // for the events of objects that are behind
+	catchUpPoll = 20 * time.Millisecond // between two looks at the caches
 )
+
+// catchUpTimeout is the time for all lists.
+var catchUpTimeout = 10 * time.Second
 
 // catchUp compares the caches of our kinds with the API server, before a process takes the lease of the leader
 // election. A standby that was cut off may get the lease before its watches are connected again. It would take the

@@ -85,7 +85,7 @@ func (s *storing) mustHold(when, name string, size int64) {
 // put stores a file. It fails the test unless the error is the wanted one.
 func (s *storing) put(when, name string, size int, want error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Minute)
 	defer cancel()
 	err := s.backend.Put(ctx, name, bytes.NewReader(make([]byte, size)), int64(size))
 	if !errors.Is(err, want) || want == nil && err != nil {

@@ -41,6 +41,9 @@ const (
 	maxHostName = 40 // characters of a replica's ID
 )
 
+// removeTimeout is how long a replica that stops waits until its lease is deleted.
+var removeTimeout = 5 * time.Second
+
 // errLost is the error of a replica whose lease is not valid any longer.
 var errLost = errors.New("the lease of this replica ended before it could be renewed")
 

@@ -286,7 +286,7 @@ func (r *replica) bury(id string, o *other, now time.Time) {
 
 // remove deletes the lease, so that others take over at once.
 func (r *replica) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), memberRetry)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	_ = r.leases.Delete(ctx, r.lease.Name, metav1.DeleteOptions{ // else it ends
 		Preconditions: &metav1.Preconditions{UID: &r.lease.UID}})

@@ -2,6 +2,7 @@ package kubeclient_test
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/reconcile/shard"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
@@ -31,14 +34,15 @@ type replicas struct {
 	all []*system.System
 }
 
-func newReplicas(t *testing.T, n int) *replicas {
+func newReplicas(t *testing.T, n int, configure ...func(*options.Options)) *replicas {
 	t.Helper()
 	server := s3server.New(t)
 	server.MakeBucket("artifacts")
-	s := system.Prepare(t, func(o *options.Options) {
+	s := system.Prepare(t, append([]func(*options.Options){func(o *options.Options) {
 		o.AutoShards, o.StorageAdvAddr = true, "sluice.example"
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 30*time.Second, 25*time.Second, 2*time.Second
-	})
+		// no lease ends although the machine stands still
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 20*time.Minute, 15*time.Minute, 2*time.Second
+	}}, configure...)...)
 	s.Backend = artifact.S3Options{Endpoint: server.URL, Bucket: "artifacts", Region: "us-east-1"}
 	r := &replicas{System: s}
 	for range n {
@@ -145,6 +149,21 @@ func (r *replicas) writers(name string) (found []int) {
 	return found
 }
 
+// owned returns how many of the Kustomizations each replica has to reconcile, if it has any, from few to many.
+func (r *replicas) owned(apps int) []int {
+	var ids []string
+	for _, l := range r.leases() {
+		ids = append(ids, *l.Spec.HolderIdentity)
+	}
+	view, owned := shard.NewView(ids...), map[string]int{}
+	for i := range apps {
+		app := reconcile.RefTo(kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind).GroupKind(), r.Namespace,
+			fmt.Sprintf("app-%d", i))
+		owned[view.Owner(app.ShardKey())]++
+	}
+	return slices.Sorted(maps.Values(owned))
+}
+
 // TestReplicasShareAllObjects has three replicas. One is asked to stop, and two more start. Each object is reconciled
 // by exactly one of them, whichever reconciles its source, and one of them has the mirror of a repository.
 func TestReplicasShareAllObjects(t *testing.T) {
@@ -162,8 +181,8 @@ func TestReplicasShareAllObjects(t *testing.T) {
 		}
 		shares[writers[0]]++
 	}
-	if len(shares) != 3 {
-		t.Errorf("%d replicas reconciled objects, want 3: %v", len(shares), shares)
+	if got, want := slices.Sorted(maps.Values(shares)), r.owned(apps); !slices.Equal(got, want) {
+		t.Errorf("the replicas reconciled %v objects, want %v", got, want)
 	}
 	r.GitRepositoryReady("app-again", commit)
 	mirrors := 0
@@ -193,8 +212,8 @@ func TestReplicasShareAllObjects(t *testing.T) {
 		writers := r.writers(fmt.Sprintf("app-%d", i))
 		shares[writers[len(writers)-1]]++
 	}
-	if shares[3] == 0 || shares[4] == 0 || shares[stopped] != 0 {
-		t.Errorf("shares of the replicas: %v; 3 and 4 joined, %d stopped", shares, stopped)
+	if got, want := slices.Sorted(maps.Values(shares)), r.owned(apps); !slices.Equal(got, want) || shares[stopped] != 0 {
+		t.Errorf("shares of the replicas: %v, want %v; 3 and 4 joined, %d stopped", shares, want, stopped)
 	}
 	for i := range apps {
 		r.ConfigMapHas(fmt.Sprintf("app-%d", i), "3")
@@ -340,32 +359,46 @@ func TestReplicaThatLostItsLease(t *testing.T) {
 // does nothing. The other replica leaves them alone while the Lease is renewed, and has them when it ended.
 func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
-	r := newReplicas(t, 1)
+	clock := testclock.NewFakeClock(time.Now().Truncate(time.Second))
+	r := newReplicas(t, 1, func(o *options.Options) {
+		o.Clock = clock
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 30*time.Second, 25*time.Second, 100*time.Millisecond
+	})
 	commit := r.apps(3)
 	r.allReady(3, commit)
 	alive := r.leases()[0]
-	now := metav1.NowMicro()
+	now := metav1.NewMicroTime(clock.Now())
 	dead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: "sluice-replica-dead",
 		Labels: alive.Labels, Annotations: map[string]string{kubeclient.ViewAnnotation: "dead"}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("dead"), RenewTime: &now,
 			LeaseDurationSeconds: ptr.To(int32(1))}} // the replica waits for as long as its own lease lasts
 	r.Create(dead)
-	// renew renews the Lease, and returns once the other replica has renewed its own after that, and so listed this.
-	renew := func() {
-		now := metav1.NowMicro()
-		r.Update(dead, dead.Name, func() { dead.Spec.RenewTime = &now })
+	// tick lets a second pass, and returns once the replica has renewed its own lease after that.
+	tick := func() (view string) {
+		clock.Step(time.Second)
 		testenv.Eventually(t, "the replica does not renew its lease", func() error {
 			l := &coordinationv1.Lease{}
 			if err := r.Get(l, alive.Name); err != nil {
 				return err
 			}
-			view := l.Annotations[kubeclient.ViewAnnotation]
-			if !l.Spec.RenewTime.After(now.Time) || !strings.Contains(view, "dead") {
+			if view = l.Annotations[kubeclient.ViewAnnotation]; l.Spec.RenewTime.Time.Before(clock.Now()) {
 				return fmt.Errorf("renewed at %s for %s", l.Spec.RenewTime, view)
 			}
 			return nil
 		})
+		return view
 	}
+	renew := func() {
+		now := metav1.NewMicroTime(clock.Now())
+		r.Update(dead, dead.Name, func() { dead.Spec.RenewTime = &now })
+		tick()
+	}
+	testenv.Eventually(t, "the replica knows the other one", func() error {
+		if view := tick(); !strings.Contains(view, "dead") {
+			return fmt.Errorf("it acts on %s", view)
+		}
+		return nil
+	})
 	renew()
 	renew()
 	r.all[0].Requests.Reset()
@@ -374,6 +407,9 @@ func TestObjectsOfADeadReplicaMoveWhenItsLeaseEnds(t *testing.T) {
 	renew()
 	if written := r.all[0].Requests.Matching("PATCH "); len(written) > 0 {
 		t.Errorf("the replica wrote objects of another one: %v", written)
+	}
+	for range 35 { // the lease lasts 30 seconds after the replica has seen it renewed
+		tick()
 	}
 	r.allReady(3, commit)
 }

@@ -181,7 +181,7 @@ func TestNothingIsWrittenAfterARestore(t *testing.T) {
 	r.mustWrite("after an outage and a restore", "etcd was restored from a backup")
 	r.set(0, false)
 	r.mustWrite("after a restore was detected", "etcd was restored from a backup")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := r.detector.Start(ctx); !errors.Is(err, ErrRestored) {
 		t.Errorf("the process goes on: %v", err)

@@ -47,11 +47,13 @@ var ClusterGroupKind = schema.GroupKind{Group: inputsv1.GroupVersion.Group, Kind
 const (
 	maxClusters       = 1000 // of a provider
 	maxParallelProbes = 8    // of a provider
-	probeTimeout      = 5 * time.Second
 
 	// clusterNameLabel is the label of Cluster API on the Secret with the kubeconfig of a Cluster.
 	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
 )
+
+// probeTimeout is the time in which a cluster must answer. Otherwise it is not reachable until it is asked again.
+var probeTimeout = 5 * time.Second
 
 // clusterKind is the kind of Cluster API.
 var clusterKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}

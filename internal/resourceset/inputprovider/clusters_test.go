@@ -1,6 +1,7 @@
 package inputprovider_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -169,7 +170,11 @@ spec:
 		t.Fatal(err)
 	}
 	s.Create(definition)
-	t.Cleanup(func() { _ = s.Client.Delete(s.Context(), definition) })
+	t.Cleanup(func() {
+		if err := s.Client.Delete(context.Background(), definition); err != nil {
+			t.Error(err)
+		}
+	})
 	capi := &unstructured.Unstructured{}
 	capi.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta1", Kind: "Cluster"})
 	capi.SetNamespace(s.Namespace)

@@ -294,14 +294,13 @@ func TestSlowServices(t *testing.T) {
 	t.Cleanup(server.Close)
 	names := []string{"stalls", "drips"}
 	for _, name := range names {
-		s.provider(name, "type: ExternalService\ninsecure: true\nurl: "+server.URL+"/"+name,
-			func(p *controlplanev1.ResourceSetInputProvider) {
-				metav1.SetMetaDataAnnotation(&p.ObjectMeta, controlplanev1.ReconcileTimeoutAnnotation, "1s")
-			})
+		s.provider(name, "type: ExternalService\ninsecure: true\nurl: "+server.URL+"/"+name)
 		s.exports(name, "[{id: a}]")
 	}
 	slow.Store(true)
-	for _, name := range names {
+	for _, name := range names { // the timeout is too short for a service that answers on a slow machine
+		s.Patch(&controlplanev1.ResourceSetInputProvider{}, name, fmt.Sprintf(
+			`{"metadata":{"annotations":{%q:"1s"}}}`, controlplanev1.ReconcileTimeoutAnnotation))
 		s.RequestReconcile(&controlplanev1.ResourceSetInputProvider{}, name)
 	}
 	s.provider("fine", "type: Static")
