@@ -38,14 +38,30 @@ func (s *System) GrantGet(account, group, resource, object string) {
 	s.Create(&rbacv1.RoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.Namespace, Name: account}}})
-	// the API server's authorizer reads Roles from a cache
-	testenv.Eventually(s, account+" may get "+object, func() error {
+	s.awaitRight(account, true, authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
+		Name: object})
+}
+
+// Allowed waits until the API server allows a service account everything in the namespace.
+func (s *System) Allowed(account string) {
+	s.Helper()
+	s.awaitRight(account, true, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+}
+
+// Refused waits until the API server does not allow a service account to change ConfigMaps of the namespace.
+func (s *System) Refused(account string) {
+	s.Helper()
+	s.awaitRight(account, false, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps"})
+}
+
+// awaitRight waits for a change of rights in the namespace: the API server's authorizer reads Roles from a cache.
+func (s *System) awaitRight(account string, allowed bool, right authorizationv1.ResourceAttributes) {
+	s.Helper()
+	right.Namespace = s.Namespace
+	testenv.Eventually(s, fmt.Sprintf("%s may %s: %t", account, right.Verb, allowed), func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + s.Namespace + ":" + account,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
-				Namespace: s.Namespace, Name: object},
-		}}
-		if err := s.Client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
+			User: "system:serviceaccount:" + s.Namespace + ":" + account, ResourceAttributes: &right}}
+		if err := s.Client.Create(s.Context(), review); err != nil || review.Status.Allowed != allowed {
 			return fmt.Errorf("%+v, %w", review.Status, err)
 		}
 		return nil
