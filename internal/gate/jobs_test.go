@@ -68,7 +68,7 @@ func TestPageAboutJobs(t *testing.T) {
 	s.ConfigMapHas("app", "1")
 	second := version("2", "job-failed")
 	s.RequestFetch("shop")
-	for _, name := range []string{"shop-migrate", "shop"} { // by events, as the objects have the version only for a moment
+	for _, name := range []string{"shop-migrate", "shop"} { // for a moment only, so by events
 		s.HasEvent(name, meta.ReconciliationSucceededReason, second)
 	}
 	s.ConfigMapHas("app", "1")
