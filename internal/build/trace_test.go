@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 var tracedSource = map[string]string{
@@ -128,7 +129,7 @@ func TestATraceIsComparedWithFewAllocations(t *testing.T) {
 	next := maps.Clone(tracedSource)
 	next["elsewhere.yaml"] = cm("z")
 	tree, most := artifact.FromMap(next), mostOfLook*len(result.Trace.looks)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocation.PerRun(func() {
 		if !result.Trace.Unchanged(tree) {
 			t.Error("the build has changed")
 		}

@@ -29,7 +29,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/fleet"
 	fleetclient "github.com/sluice-gitops/sluice/internal/fleet/client"
 	"github.com/sluice-gitops/sluice/internal/testenv"
-	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 // fleetSite is a hub over TLS, and a cluster that joins it as edge-7. The hub is registered in another cluster.

@@ -30,7 +30,7 @@ func TestPreviewOfOneNamespace(t *testing.T) {
 	}
 	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{User: "jane",
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list",
-			Group: "kustomize.toolkit.fluxcd.io", Resource: "kustomizations"}})
+			Group: "kustomize.toolkit.fluxcd.io", Resource: "kustomizations"}}, true)
 	from, to := ruledChange(t)
 	args := []string{"--from-dir", from, "--to-dir", to, "--source", "GitRepository/" + namespace + "/fleet", "--as",
 		"jane"}

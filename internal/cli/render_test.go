@@ -173,7 +173,7 @@ func (x *rendererTest) login(t *testing.T) {
 	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + x.namespace + ":renderer",
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: x.namespace, Verb: "create",
-			Group: sourcev1.GroupVersion.Group, Resource: "externalartifacts"}})
+			Group: sourcev1.GroupVersion.Group, Resource: "externalartifacts"}}, true)
 	for name, words := range x.commands {
 		x.commands[name] = append(words, "--kubeconfig", x.config, "--artifact-server", x.server)
 	}

@@ -15,6 +15,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/gate/request"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -42,14 +43,17 @@ func (s *harness) reverted(name, from, to string) {
 	})
 }
 
-// revertedFrom prepares two Kustomizations that went back from a commit of which one is unhealthy.
+// revertedFrom prepares two Kustomizations that went back from a commit of which one is unhealthy. That one depends on
+// the other: otherwise it may fail before the other has the commit, which then has nothing to go back from.
 func (s *harness) revertedFrom() (first, second string) {
 	s.Helper()
 	s.WatchingGate("release", gatingv1.OnFailureRevert)
 	first = s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "1"),
 		"app/b.yaml": system.ConfigMap("b", "1"), "other/c.yaml": system.ConfigMap("c", "1")})
 	s.GitRepository("app")
-	s.Kustomization("app", "app", "app", behind("release"))
+	s.Kustomization("app", "app", "app", behind("release"), func(k *kustomizev1.Kustomization) {
+		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "other"}}}
+	})
 	s.Kustomization("other", "app", "other", behind("release"))
 	s.Ready("app", first)
 	s.Ready("other", first)
@@ -102,10 +106,12 @@ func TestFailedRevisionIsReverted(t *testing.T) {
 	s.ConfigMapHas("c", "2")
 
 	t.Log("it fails later, within the soak time: they go back to what was healthy last, which is not the first one")
-	fourth := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "bad")})
+	fourth := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("a", "bad"),
+		"other/c.yaml": system.ConfigMap("c", "4")})
 	s.RequestFetch("app")
 	s.reverted("app", fourth, third)
 	s.reverted("other", fourth, third)
+	s.ConfigMapHas("c", "2")
 
 	t.Log("a person approves the failed revision by its name")
 	s.repair("a") // before it comes again
@@ -172,7 +178,7 @@ func TestRevertNeedsArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Start()
-	s.mergeConfigMap("a", `{"data":{"k":"bad"}}`)
+	s.mergeConfigMap("a", `{"data":{"k":"drifted"}}`) // healthy, as its health may be seen before the drift
 	s.ConfigMapHas("a", "2")
 	third := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "bad")})
 	s.RequestFetch("app")

@@ -102,7 +102,7 @@ func TestProductionFollowsStagingAfterItsSoak(t *testing.T) {
 	s.Stop()
 	s.Start()
 	clock.Step(time.Hour - time.Second)
-	s.AnnotateGate("production", map[string]any{meta.ReconcileRequestAnnotation: "1"})
+	s.Reconcile(&gatingv1.Gate{}, "production")
 	s.gateIs("production", false, "CheckFailed", "soaks until 2026-11-20T12:00:00Z")
 	clock.Step(time.Second)
 	s.promotes("production", first)

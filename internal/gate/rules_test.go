@@ -107,13 +107,16 @@ rules:
 `})
 	s.RequestFetch("app")
 	s.heldBecause("is closed, and none of its rules applies")
-	k := &kustomizev1.Kustomization{}
-	if err := s.Get(k, "app"); err != nil {
-		t.Fatal(err)
-	}
-	if p := k.Status.Pending; p == nil || p.Risk != "medium" || p.Change == "" {
-		t.Errorf("pending is %+v", p)
-	}
+	testenv.Eventually(t, "the change waits", func() error {
+		k := &kustomizev1.Kustomization{}
+		if err := s.Get(k, "app"); err != nil {
+			return err
+		}
+		if p := k.Status.Pending; p == nil || p.Risk != "medium" || p.Change == "" {
+			return fmt.Errorf("pending is %+v", p)
+		}
+		return nil
+	})
 }
 
 func TestRuleRequiresApprovalsOfTheChange(t *testing.T) {

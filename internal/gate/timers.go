@@ -14,12 +14,18 @@ type timers struct {
 	byUID map[types.UID]clock.Timer
 }
 
-// set replaces the timer of a gate. A zero time sets none.
-func (t *timers) set(c clock.WithDelayedExecution, gate types.UID, at, now time.Time, enqueue func()) {
+// set replaces the timer of a gate whose evaluation began at a time. A zero time sets none. A time that came during the
+// evaluation enqueues the gate at once.
+func (t *timers) set(c clock.WithDelayedExecution, gate types.UID, at, began time.Time, enqueue func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.remove(gate)
 	if at.IsZero() {
+		return
+	}
+	now := c.Now()
+	if at.After(began) && !at.After(now) {
+		enqueue()
 		return
 	}
 	if t.byUID == nil {

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,13 +12,20 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// setSoak changes the soak of the first wave.
+// setSoak changes the soak of the first wave, and waits until the controller has observed it.
 func (s *harness) setSoak(d time.Duration) {
 	s.Helper()
 	g := &gatingv1.Gate{}
 	s.Update(g, "release", func() { soak(d)(&g.Spec.Waves[0]) })
+	testenv.Eventually(s, "the soak is observed", func() error {
+		if err := s.Get(g, "release"); err != nil || g.Status.ObservedGeneration == g.Generation {
+			return err
+		}
+		return fmt.Errorf("generation %d, %d observed", g.Generation, g.Status.ObservedGeneration)
+	})
 }
 
 // stays checks, after another pass of a Kustomization, that it waits with the value of a ConfigMap.
@@ -132,6 +140,7 @@ func TestMembersThatHoldAWave(t *testing.T) {
 	s.fleet(map[string]string{"a": "canary", "b": "eu", "c": ""})
 	k := &kustomizev1.Kustomization{}
 	s.Update(k, "a", func() { k.Spec.Suspend = true })
+	s.Suspended(kustomizev1.KustomizationKind, "a")
 	second := s.commitEach(map[string]string{"a": "2", "b": "2", "c": "2"})
 	s.RequestFetch("app")
 	remedy := "Kustomization '" + s.Namespace + "/a' is suspended. Resume it, or change its labels so that it " +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -39,6 +40,7 @@ func TestWavesCostFewWrites(t *testing.T) {
 	}
 	second := s.Git.Commit("app", files)
 	s.Requests.Reset()
+	began := time.Now()
 	s.RequestFetch("app")
 	s.allHave(members, second)
 	s.progress(second, "all objects have revision")
@@ -53,7 +55,7 @@ func TestWavesCostFewWrites(t *testing.T) {
 	gates, objects := count("/gates/release/status"), count("/kustomizations/")
 	reads := len(s.Requests.Matching("/gates")) - gates
 	t.Logf("%d writes of the gate, %d writes of %d objects, %d other requests of gates", gates, objects, members, reads)
-	if gates > members || objects > 6*members || reads > 5 {
+	if gates > members+int(time.Since(began).Seconds()) || objects > 6*members || reads > 5 {
 		t.Error("too many requests")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -49,11 +47,14 @@ func TestAnExhaustedQuotaDoesNotCountAsARetry(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "services"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": resource.MustParse("0")}}}
 	h.Create(quota)
-	testenv.Eventually(t, "the quota is in force", func() error {
-		if err := h.Get(quota, "services"); err != nil || len(quota.Status.Hard) > 0 {
-			return err
+	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "probe"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	testenv.Eventually(t, "the quota is in force", func() error { // the API server reads quotas from a cache
+		if err := h.Client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll); err == nil ||
+			!strings.Contains(err.Error(), "exceeded quota") {
+			return fmt.Errorf("a Service is not refused: %w", err)
 		}
-		return fmt.Errorf("%+v", quota.Status)
+		return nil
 	})
 	h.release("app")
 	h.notCounted("app", "exceeded quota")
@@ -137,7 +138,6 @@ func TestANamespaceThatIsBeingDeletedHoldsNothing(t *testing.T) {
 	})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.TargetNamespace, s.StorageNamespace, s.ReleaseName = target, h.Namespace, "app"
-		s.Timeout = &meta.Duration{Duration: 5 * time.Second}
 	})
 	h.notCounted("app", "terminated")
 	if err := h.Client.Delete(t.Context(), &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace,

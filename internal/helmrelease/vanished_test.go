@@ -54,11 +54,10 @@ func TestReleaseWithoutAccountNamesWhatStays(t *testing.T) {
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.ServiceAccountName = "deployer" })
 	r := h.ready("app", 1)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "deployer"}}
-	for _, o := range []client.Object{binding, account, r} {
-		if err := h.Client.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
+	h.remove(binding, "deployer")
+	h.Refused("deployer") // otherwise the release is uninstalled
+	h.remove(account, "deployer")
+	h.remove(r, "app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 	h.HasEvent("app", helmv2.UninstallFailedReason, "release left in the cluster", "credentials",
 		"ConfigMap/"+h.Namespace+"/app-config")

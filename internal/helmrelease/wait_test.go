@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 const healthy = `{"metadata":{"annotations":{"good":"yes"}}}`
@@ -43,7 +44,7 @@ func TestAWaitHoldsNoWorker(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, func(o *options.Options) { o.Concurrent = 1 })
 	h.publish("1.0.0", nil)
-	h.release("slow", slow)
+	h.release("slow", slow, func(s *helmv2.HelmReleaseSpec) { s.Timeout = &meta.Duration{Duration: system.NoTimeout} })
 	h.waiting("slow", "1 pending-install")
 	h.release("fast")
 	h.ready("fast", 1)

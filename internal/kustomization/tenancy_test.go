@@ -2,6 +2,7 @@ package kustomization_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -44,6 +45,7 @@ func TestRoleInOneNamespaceIsEnough(t *testing.T) {
 	s := prepareHarness(t)
 	s.RunsAs = "controller"
 	s.may(s.RunsAs, rule("*", "*", "*"))
+	s.Allowed(s.RunsAs)
 	s.Start()
 	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"d.yaml": system.WebDeployment("web:1", "")})
@@ -178,9 +180,12 @@ func TestImpersonationInRemoteCluster(t *testing.T) {
 	s.Kustomization("app", "app", "", remote, as("configs"))
 	s.Ready("app", commit)
 	user := "system:serviceaccount:" + s.Namespace + ":configs"
-	if audit.Count(t, testenv.Request{Verb: "patch", Resource: "configmaps", Name: "a", User: user}) == 0 {
-		t.Error("the object was not applied as " + user)
-	}
+	testenv.Eventually(t, "the object is applied as "+user, func() error { // a request is logged after its response
+		if audit.Count(t, testenv.Request{Verb: "patch", Resource: "configmaps", Name: "a", User: user}) == 0 {
+			return errors.New("it was not")
+		}
+		return nil
+	})
 	s.Kustomization("denied", "app", "", remote, as("nothing"))
 	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+
 		s.Namespace+

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 // atRest is a step that finds nothing to do.
@@ -41,7 +42,7 @@ func TestAPassAtRestAllocatesLittle(t *testing.T) {
 	}
 	pass() // writes the status
 	written := c.object
-	if n := testing.AllocsPerRun(100, pass); n > most {
+	if n := allocation.PerRun(pass); n > most {
 		t.Errorf("%.0f allocations, want at most %d", n, most)
 	}
 	if c.object != written || !IsReady(written) {

@@ -1,7 +1,7 @@
 package testenv
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AwaitRight waits until the API server knows of a right that was just granted: its authorizer reads roles and bindings
-// from a cache.
-func AwaitRight(tb testing.TB, right authorizationv1.SubjectAccessReviewSpec) {
+// AwaitRight waits until the API server knows of a right that was just granted or taken away: its authorizer reads roles
+// and bindings from a cache.
+func AwaitRight(tb testing.TB, right authorizationv1.SubjectAccessReviewSpec, allowed bool) {
 	tb.Helper()
 	clients, err := kubernetes.NewForConfig(Cluster(tb))
 	if err != nil {
@@ -20,8 +20,8 @@ func AwaitRight(tb testing.TB, right authorizationv1.SubjectAccessReviewSpec) {
 	Eventually(tb, "the right of '"+right.User+"'", func() error {
 		r, err := clients.AuthorizationV1().SubjectAccessReviews().Create(tb.Context(),
 			&authorizationv1.SubjectAccessReview{Spec: right}, metav1.CreateOptions{})
-		if err == nil && !r.Status.Allowed {
-			err = errors.New("it is not allowed")
+		if err == nil && r.Status.Allowed != allowed {
+			err = fmt.Errorf("allowed is %t", r.Status.Allowed)
 		}
 		return err
 	})

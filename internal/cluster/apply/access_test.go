@@ -48,11 +48,11 @@ subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
 `, "%v", verbs))
 }
 
-// applySoon applies until a right that was just granted takes effect.
+// applySoon applies until the API server allows it: it reads rights, and namespaces that were deleted, from caches.
 func (f *fixture) applySoon(text string) []string {
 	f.t.Helper()
 	var got []string
-	testenv.Eventually(f.t, "right to take effect", func() error {
+	testenv.Eventually(f.t, "the API server to allow the apply", func() error {
 		r, err := f.try(f.request(text))
 		got = describe(r.Changes)
 		return err

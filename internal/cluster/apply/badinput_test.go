@@ -144,7 +144,7 @@ func TestNamespaceBeingDeletedIsCreatedAgain(t *testing.T) {
 		f.client(configMaps, f.ns+"-new"), "held"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
+	if err := <-done; err != nil && !strings.Contains(err.Error(), "because it is being terminated") {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "all objects", func() error {

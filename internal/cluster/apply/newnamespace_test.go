@@ -112,7 +112,7 @@ func TestNewNamespaceIsWhereItsObjectsAreChecked(t *testing.T) {
 	if n := len(f.saved); n == 0 || len(f.saved[n-1]) > 0 {
 		t.Errorf("the saved inventory contains objects that do not exist: %v", f.saved)
 	}
-	assertLines(t, "allowed", f.apply(newSet), []string{"Namespace/" + f.ns + "-new created", "ConfigMap/c created",
+	assertLines(t, "allowed", f.applySoon(newSet), []string{"Namespace/" + f.ns + "-new created", "ConfigMap/c created",
 		"Service/s created", "Job/j created"})
 	for _, line := range f.requests.take() {
 		if strings.Contains(line, "/namespaces/default/") {

@@ -139,7 +139,7 @@ metadata: {name: %s-new}
 		t.Fatalf("the invalid object was not refused, or its namespace was kept: %v", err)
 	}
 	f.waitWithout(f.ns + "-new")
-	assertLines(t, "first", f.apply(text), []string{
+	assertLines(t, "first", f.applySoon(text), []string{
 		"Namespace/" + f.ns + "-new created", "ServiceAccount/a created", "Role/r created", "RoleBinding/b created",
 	})
 }

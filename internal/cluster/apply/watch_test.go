@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sluice-gitops/sluice/internal/cluster/kubewatch"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 // event returns the metadata of an object with fields of two managers.
@@ -256,7 +257,7 @@ func TestAnUnchangedObjectAllocatesLittle(t *testing.T) {
 	const most, mostDryRun = 60, 120
 	m, now := managers{own: DefaultFieldManager}, event("11", "u", "a", "xyz")
 	applied := m.fingerprintOf(event("10", "u", "a", "x"), group)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocation.PerRun(func() {
 		if applied.driftedTo(m.fingerprintOf(now, group)) {
 			t.Error("the object has drifted")
 		}
@@ -267,7 +268,7 @@ func TestAnUnchangedObjectAllocatesLittle(t *testing.T) {
 		"metadata": map[string]any{"namespace": "ns", "name": "c"}, "data": map[string]any{"k": "v"}}}
 	o.SetManagedFields(now.ManagedFields)
 	digest := m.digest(o)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocation.PerRun(func() {
 		if m.digest(o) != digest {
 			t.Error("the object has changed")
 		}

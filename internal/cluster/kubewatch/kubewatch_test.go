@@ -37,6 +37,7 @@ type server struct {
 	mu      sync.Mutex
 	objects []object
 	listErr error
+	refuses int // how many lists are refused before
 	lists   int
 	options []metav1.ListOptions
 	open    []*apiwatch.FakeWatcher
@@ -47,6 +48,10 @@ func (s *server) list(_ context.Context, _ Key, o metav1.ListOptions) (runtime.O
 	defer s.mu.Unlock()
 	s.lists++
 	s.options = append(s.options, o)
+	if s.refuses > 0 {
+		s.refuses--
+		return nil, errForbidden
+	}
 	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"},
 		Items: s.objects}, s.listErr
 }
@@ -66,6 +71,15 @@ func (s *server) set(err error, objects ...object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listErr, s.objects = err, objects
+}
+
+var errForbidden = apierrors.NewForbidden(configMaps.GroupResource(), "", errors.New("roles are not known yet"))
+
+// refuse refuses some lists. Further ones fail otherwise.
+func (s *server) refuse(lists int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses, s.listErr = lists, errors.New("connection refused")
 }
 
 // last returns the newest open watch; nil if there is none.
@@ -304,8 +318,7 @@ func TestWatchSurvivesRefusalsOfAStart(t *testing.T) {
 	f.server.set(nil, object1("7"))
 	w := f.subscribe("a")
 	f.await("watch", func() bool { return w.Live() && f.server.last() != nil })
-	forbidden := apierrors.NewForbidden(configMaps.GroupResource(), "", errors.New("roles are not known yet"))
-	f.server.set(forbidden)
+	f.server.refuse(2) // not more, as the right counts as revoked after some
 	lists := f.server.count()
 	f.server.last().Stop()
 	f.await("refusals", func() bool { return f.server.count() >= lists+2 })
@@ -319,7 +332,7 @@ func TestWatchSurvivesRefusalsOfAStart(t *testing.T) {
 
 	t.Log("the right was revoked")
 	for i := range maxRefusals {
-		if final := w.ended(forbidden); final != (i == maxRefusals-1) {
+		if final := w.ended(errForbidden); final != (i == maxRefusals-1) {
 			t.Fatalf("refusal %d is final: %v", i, final)
 		}
 	}

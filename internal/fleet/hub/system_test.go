@@ -149,7 +149,7 @@ func TestReaders(t *testing.T) {
 	}
 	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{User: "alice", Groups: []string{namespace},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: fleet.Group, Resource: fleet.Resource,
-			Verb: "list"}})
+			Verb: "list"}}, true)
 	if err := access.MayRead(t.Context(), hub.Visitor{User: "alice", Groups: []string{namespace}}, ""); err != nil {
 		t.Errorf("a user whose group may read: %v", err)
 	}

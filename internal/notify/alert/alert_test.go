@@ -227,7 +227,7 @@ func TestInvalidAlertsAndProviders(t *testing.T) {
 
 func TestCorrectedProviderSendsAtOnce(t *testing.T) {
 	t.Parallel()
-	wrong, right := "http://"+system.FreeAddress(t), newInbox(t)
+	wrong, right := "http://"+testenv.FreeAddress(t), newInbox(t)
 	s := sharedHarness(t)
 	s.provider("team", wrong)
 	s.alert("team", "team")

@@ -3,6 +3,7 @@
 package kubeclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -109,7 +110,7 @@ func newManager(cfg *rest.Config, o options.Options, fence *Fence, health *Healt
 		LeaseDuration:                 &o.LeaseDuration,
 		RenewDeadline:                 &o.RenewDeadline,
 		RetryPeriod:                   ptr.To(min(o.RetryPeriod, electionInterval)),
-		GracefulShutdownTimeout:       ptr.To(shutdownGracePeriod),
+		GracefulShutdownTimeout:       ptr.To(cmp.Or(o.GracePeriod, shutdownGracePeriod)),
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 
 		LeaderElectionResourceLockInterface: lock,

@@ -121,6 +121,7 @@ type Options struct {
 	Contention     apply.ContentionOptions
 	EgressTimeouts egress.Timeouts
 	Clock          clock.WithDelayedExecution // use [Options.GetClock]
+	GracePeriod    time.Duration              // how long running passes may take to end; the default is that of users
 }
 
 // GetClock returns the clock, which is the real one unless a test set another.

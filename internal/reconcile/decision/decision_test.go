@@ -9,6 +9,7 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/testenv/allocation"
 )
 
 const good, bad = "main@sha1:good", "main@sha1:bad"
@@ -261,7 +262,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	for name, g := range map[string]Gate{"open": gate(), "closed": gate(closed), "approved": gate(onlyFor(good)),
 		"failed": gate(failed(gatingv1.OnFailureHold, bad))} {
 		object, change := Object{Kind: "Kustomization", Namespace: "apps", Name: "web"}, Change{Revision: good}
-		if n := testing.AllocsPerRun(100, func() { Decide(g, object, change, now) }); n > 0 {
+		if n := allocation.PerRun(func() { Decide(g, object, change, now) }); n > 0 {
 			t.Errorf("%s: %.0f allocations", name, n)
 		}
 	}

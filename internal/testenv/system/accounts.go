@@ -36,10 +36,28 @@ func (s *System) GrantGet(account, group, resource, object string) {
 	s.Create(&rbacv1.RoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.Namespace, Name: account}}})
+	s.awaitRight(account, true, authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
+		Name: object})
+}
+
+// Allowed waits until the API server allows a service account everything in the namespace.
+func (s *System) Allowed(account string) {
+	s.Helper()
+	s.awaitRight(account, true, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+}
+
+// Refused waits until the API server does not allow a service account to change ConfigMaps of the namespace.
+func (s *System) Refused(account string) {
+	s.Helper()
+	s.awaitRight(account, false, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps"})
+}
+
+// awaitRight is [testenv.AwaitRight] of a service account in the namespace.
+func (s *System) awaitRight(account string, allowed bool, right authorizationv1.ResourceAttributes) {
+	s.Helper()
+	right.Namespace = s.Namespace
 	testenv.AwaitRight(s, authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + s.Namespace + ":" + account,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: group, Resource: resource,
-			Namespace: s.Namespace, Name: object}})
+		User: "system:serviceaccount:" + s.Namespace + ":" + account, ResourceAttributes: &right}, allowed)
 }
 
 // ServiceAccountToken creates a service account and returns a token of it.

@@ -138,6 +138,7 @@ func (s *System) Options() options.Options {
 		Backend: s.Backend, MetricsAddr: "0", HealthAddr: "0", RuntimeNamespace: s.Namespace, Concurrent: 4,
 		KubeAPIQPS: 1000, KubeAPIBurst: 1000,
 		Retry: reconcile.Retry{Min: 50 * time.Millisecond, Max: time.Second}, Resync: time.Hour,
+		GracePeriod:         3 * time.Minute, // of a machine that may stand still
 		StrictSubstitutions: true, SOPSAgeSecret: "sops-age", ConfigsSelector: "reconcile.fluxcd.io/watch=Enabled",
 		LogLevel: "error", LogEncoding: "console",
 	}
