@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AwaitRight waits until the API server knows of a right that was just granted or taken away: its authorizer reads roles
-// and bindings from a cache.
+// AwaitRight waits until the API server knows of a right that was just granted or taken away: its authorizer reads
+// roles and bindings from a cache.
 func AwaitRight(tb testing.TB, right authorizationv1.SubjectAccessReviewSpec, allowed bool) {
 	tb.Helper()
 	clients, err := kubernetes.NewForConfig(Cluster(tb))

@@ -156,9 +156,9 @@ func (r *replicas) owned(apps int) []int {
 		ids = append(ids, *l.Spec.HolderIdentity)
 	}
 	view, owned := shard.NewView(ids...), map[string]int{}
+	kind := kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind).GroupKind()
 	for i := range apps {
-		app := reconcile.RefTo(kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind).GroupKind(), r.Namespace,
-			fmt.Sprintf("app-%d", i))
+		app := reconcile.RefTo(kind, r.Namespace, fmt.Sprintf("app-%d", i))
 		owned[view.Owner(app.ShardKey())]++
 	}
 	return slices.Sorted(maps.Values(owned))
@@ -212,7 +212,8 @@ func TestReplicasShareAllObjects(t *testing.T) {
 		writers := r.writers(fmt.Sprintf("app-%d", i))
 		shares[writers[len(writers)-1]]++
 	}
-	if got, want := slices.Sorted(maps.Values(shares)), r.owned(apps); !slices.Equal(got, want) || shares[stopped] != 0 {
+	got, want := slices.Sorted(maps.Values(shares)), r.owned(apps)
+	if !slices.Equal(got, want) || shares[stopped] != 0 {
 		t.Errorf("shares of the replicas: %v, want %v; 3 and 4 joined, %d stopped", shares, want, stopped)
 	}
 	for i := range apps {
