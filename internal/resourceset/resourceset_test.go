@@ -194,7 +194,7 @@ const stepped = `
 inputs: [{name: x}]
 steps:
 - name: migrate
-  timeout: 100h
+  timeout: 1m
   resources:
   - apiVersion: batch/v1
     kind: Job

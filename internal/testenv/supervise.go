@@ -24,8 +24,9 @@ func Supervise(tb testing.TB, command func() *exec.Cmd) (stop func(syscall.Signa
 				tb.Errorf("%s does not start: %v", process.Path, err)
 				return
 			}
-			ended := make(chan error, 1)
-			go func() { ended <- process.Wait() }()
+			var err error
+			ended := make(chan struct{})
+			go func() { defer close(ended); err = process.Wait() }()
 			select {
 			case signal := <-signals:
 				_ = process.Process.Signal(signal) // it may have ended already
@@ -35,7 +36,7 @@ func Supervise(tb testing.TB, command func() *exec.Cmd) (stop func(syscall.Signa
 					tb.Errorf("%s did not end within %s of %s", process.Path, stopLimit, signal)
 				}
 				return
-			case err := <-ended:
+			case <-ended:
 				tb.Logf("%s ended (%v), and starts again", process.Path, err)
 			}
 		}
