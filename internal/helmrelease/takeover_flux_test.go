@@ -13,6 +13,7 @@ import (
 	helmaction "helm.sh/helm/v4/pkg/action"
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	helmrelease "helm.sh/helm/v4/pkg/release/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,6 +81,9 @@ func (h *harness) fluxStatus(t *testing.T, rel *helmrelease.Release, configDiges
 func TestReleasesOfFluxAreTakenOver(t *testing.T) {
 	h := newHarness(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": testTemplate})
+	testenv.Eventually(t, "the controllers have created their key", func() error {
+		return h.Get(&corev1.Secret{}, "sluice-status-seal")
+	})
 	for name, serverSide := range map[string]bool{"client-side": false, "server-side": true} {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{h.For(t), h.repository}
