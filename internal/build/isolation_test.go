@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -79,15 +78,19 @@ func TestConcurrentBuildsDoNotDisturbEachOther(t *testing.T) {
 	wg.Wait()
 }
 
-// TestABuildEndsWithItsContext has a build that would take minutes.
+// TestABuildEndsWithItsContext has a build that would take minutes after it has read its two files.
 func TestABuildEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
+	done, reads := make(chan error), make(chan struct{}, 100)
+	bomb := artifact.FromMap(ofManyParts()["patches of a large object"])
+	bomb = artifact.NewTree(bomb.Root(), observed{contentOf(bomb), func() { reads <- struct{}{} }})
 	go func() {
-		_, err := Build(ctx, Request{Tree: artifact.FromMap(ofManyParts()["patches of a large object"])})
+		_, err := Build(ctx, Request{Tree: bomb})
 		done <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	for range 2 {
+		<-reads
+	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -101,14 +104,14 @@ func TestABuildEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// canceling is content that cancels a context when it is read.
-type canceling struct {
+// observed is content that calls a function when it is read.
+type observed struct {
 	artifact.Content
-	cancel func()
+	read func()
 }
 
-func (c canceling) Read(id string) ([]byte, error) {
-	c.cancel()
+func (c observed) Read(id string) ([]byte, error) {
+	c.read()
 	return c.Content.Read(id)
 }
 
@@ -117,7 +120,7 @@ func TestABuildEndsWhileItReads(t *testing.T) {
 		"b.yaml": cm("b")}
 	ctx, cancel := context.WithCancel(t.Context())
 	tree := artifact.FromMap(files)
-	tree = artifact.NewTree(tree.Root(), canceling{contentOf(tree), cancel})
+	tree = artifact.NewTree(tree.Root(), observed{contentOf(tree), cancel})
 	if _, err := Build(ctx, Request{Tree: tree}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

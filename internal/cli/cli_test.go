@@ -82,6 +82,14 @@ func (r result) check(code int, texts ...string) error {
 	return fmt.Errorf("%w\nstandard output:\n%s\nstandard error:\n%s", errors.Join(problems...), r.out, r.err)
 }
 
+// shows returns an error if standard output lacks a text.
+func (r result) shows(text string) error {
+	if strings.Contains(r.out, text) {
+		return nil
+	}
+	return fmt.Errorf("standard output lacks %q:\n%s\nstandard error:\n%s", text, r.out, r.err)
+}
+
 // varying are texts that differ between runs. Replacements have the same width, which keeps tables aligned.
 var varying = []struct {
 	pattern     *regexp.Regexp

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -237,13 +238,17 @@ func follow(t *testing.T, args ...string) (next func(want ...string), stop func(
 	}
 }
 
-// expires runs a command that must time out, and checks standard error. It retries with longer timeouts, since on
-// a slow machine the command may not reach the wait.
+// expires runs a command that must time out, and checks standard error, where TIMEOUT in a text stands for the timeout.
+// It retries with longer ones, since on a slow machine the command may not reach the wait.
 func expires(t *testing.T, line []string, texts ...string) {
 	t.Helper()
 	timeout := 2 * time.Second
 	testenv.Eventually(t, strings.Join(line, " "), func() error {
 		timeout *= 2
-		return at(t, append(line, "--timeout", timeout.String())...).check(exitFailed, texts...)
+		wanted := slices.Clone(texts)
+		for i := range wanted {
+			wanted[i] = strings.ReplaceAll(wanted[i], "TIMEOUT", timeout.String())
+		}
+		return at(t, append(line, "--timeout", timeout.String())...).check(exitFailed, wanted...)
 	})
 }

@@ -36,8 +36,8 @@ func TestDeleteNamesWhatHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	sluice := func(args ...string) result { return at(t, append(args, "-n", namespace)...) }
-	expires(t, []string{"delete", "ks", "app", "--silent", "-n", namespace}, "still exists after ",
-		": its finalizers ("+finalizer+") were not removed")
+	expires(t, []string{"delete", "ks", "app", "--silent", "-n", namespace},
+		"still exists after TIMEOUT: its finalizers ("+finalizer+") were not removed")
 	if out := sluice("get", "ks").wants(t, exitOK).out; !strings.Contains(out, "Terminating") ||
 		!strings.Contains(out, "held by finalizers: "+finalizer) {
 		t.Errorf("a Kustomization that is being deleted is shown as\n%s", out)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,10 +127,10 @@ func checkReleased(t *testing.T, in func(args ...string) result) {
 	}
 	testenv.Eventually(t, "the event is written", func() error {
 		r := in("events", "--for", "HelmRelease/app").wants(t, exitOK)
-		if !strings.Contains(r.out, "InstallSucceeded") || leaks(r) {
-			return errors.New(r.out + r.err)
+		if leaks(r) {
+			t.Fatalf("the events show a secret:\n%s", r.out)
 		}
-		return nil
+		return r.shows("InstallSucceeded")
 	})
 	in("debug", "hr", "app").wants(t, exitUsage, "nothing to show")
 }

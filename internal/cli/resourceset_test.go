@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -60,11 +59,7 @@ func TestResourceSetCommands(t *testing.T) {
 	shows("tree resourceset tenants", "ResourceSet/"+namespace+"/tenants", object)
 	shows("trace cm/app-a", "ResourceSet/"+namespace+"/tenants")
 	testenv.Eventually(t, "the event is written", func() error {
-		r := in("events --for ResourceSet/tenants").wants(t, exitOK)
-		if !strings.Contains(r.out, object+" created") {
-			return errors.New(r.out + r.err)
-		}
-		return nil
+		return in("events --for ResourceSet/tenants").wants(t, exitOK).shows(object + " created")
 	})
 	shows("export resourceset tenants", "inputsFrom:")
 	shows("export input-provider sizes", "type: Static")

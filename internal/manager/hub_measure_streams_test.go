@@ -110,7 +110,7 @@ func TestMeasureStreams(t *testing.T) {
 
 	cpu, _ := h.usage()
 	const rest = 2 * time.Minute
-	time.Sleep(rest)
+	time.Sleep(rest) // the time of the measurement
 	later, memory := h.usage()
 	t.Logf("without changes: %.1f%% of a core, %s, at load %s", 100*(later-cpu).Seconds()/rest.Seconds(), memory,
 		load())
@@ -154,7 +154,7 @@ func (h *measuredHub) again(what string, clusters int, away time.Duration, opene
 ) {
 	h.Helper()
 	h.kill()
-	time.Sleep(away)
+	time.Sleep(away) // part of what is measured: clusters retry less often the longer the hub is away
 	opened.reset()
 	h.start()
 	h.await("an answer of the hub", time.Minute, func(*fleet.List) bool { return true })

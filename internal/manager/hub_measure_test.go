@@ -193,7 +193,7 @@ func TestMeasureHub(t *testing.T) {
 
 	cpu, _ = h.usage()
 	const rest = 2 * time.Minute
-	time.Sleep(rest)
+	time.Sleep(rest) // the time of the measurement
 	later, memory := h.usage()
 	t.Logf("without changes: %.1f%% of a core, %s", 100*(later-cpu).Seconds()/rest.Seconds(), memory)
 
@@ -230,7 +230,7 @@ func TestMeasureHub(t *testing.T) {
 	t.Logf("a restart is complete after %s", time.Since(began).Round(time.Millisecond))
 
 	h.kill()
-	time.Sleep(2 * time.Minute)
+	time.Sleep(2 * time.Minute) // the outage after which all report again
 	began = h.start()
 	h.await("the start", time.Minute, func(l *fleet.List) bool { return len(l.Clusters) == clusters })
 	ready := time.Now()

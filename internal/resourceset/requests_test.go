@@ -87,7 +87,7 @@ func (s *harness) quiet() {
 	s.Helper()
 	testenv.Eventually(s, "nothing is requested without a change", func() error {
 		s.Requests.Reset()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // what is checked is a rest, which has no end to wait for
 		if requests := slices.DeleteFunc(s.Requests.Matching(""), func(line string) bool {
 			return strings.Contains(line, "watch=")
 		}); len(requests) > 0 {
