@@ -30,8 +30,8 @@ type run struct {
 // flags are those of all runs. DWARF is only for debuggers, and make lint runs vet. Tests of controllers, and whole
 // packages of them, mostly wait: test/e2e has 41 seconds of a processor in four minutes. So more of them run at a time
 // than there are processors.
-var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-p=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0))),
-	"-parallel=" + strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))}
+var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-p=" + strconv.Itoa(max(3, runtime.GOMAXPROCS(0))),
+	"-parallel=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))}
 
 func main() {
 	full := flag.Bool("full", false, "run the tests that only run in full")

@@ -238,9 +238,15 @@ func follow(t *testing.T, args ...string) (next func(want ...string), stop func(
 	}
 }
 
-// expires runs a command that must time out, and checks standard error, where TIMEOUT in a text stands for the timeout.
-// It retries with longer ones, since on a slow machine the command may not reach the wait.
+// expires runs a command that must time out and fail. See [expiresWith].
 func expires(t *testing.T, line []string, texts ...string) {
+	t.Helper()
+	expiresWith(t, exitFailed, line, texts...)
+}
+
+// expiresWith runs a command that must time out, and checks its exit code and standard error, where TIMEOUT in a text
+// stands for the timeout. It retries with longer ones, since on a slow machine the command may not reach the wait.
+func expiresWith(t *testing.T, code int, line []string, texts ...string) {
 	t.Helper()
 	timeout := 2 * time.Second
 	testenv.Eventually(t, strings.Join(line, " "), func() error {
@@ -249,6 +255,6 @@ func expires(t *testing.T, line []string, texts ...string) {
 		for i := range wanted {
 			wanted[i] = strings.ReplaceAll(wanted[i], "TIMEOUT", timeout.String())
 		}
-		return at(t, append(line, "--timeout", timeout.String())...).check(exitFailed, wanted...)
+		return at(t, append(line, "--timeout", timeout.String())...).check(code, wanted...)
 	})
 }

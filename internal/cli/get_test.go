@@ -128,6 +128,6 @@ func TestGetWatchPrintsVisibleChanges(t *testing.T) {
 	change(func(ks *kustomizev1.Kustomization) { ks.Spec.Suspend = false })
 	next("fresh", "False", "Unknown")
 	stop()
-	at(t, "get", "ks", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
-	at(t, "events", "-w", "--timeout", "1s", "-n", namespace).wants(t, exitOK, "stopped after --timeout 1s")
+	expiresWith(t, exitOK, []string{"get", "ks", "-w", "-n", namespace}, "stopped after --timeout TIMEOUT")
+	expiresWith(t, exitOK, []string{"events", "-w", "-n", namespace}, "stopped after --timeout TIMEOUT")
 }

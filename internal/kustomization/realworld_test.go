@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -59,8 +60,9 @@ func TestRealRepositories(t *testing.T) {
 	istiod.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "istiod"}}
 	istiod.Spec.Template.Labels = istiod.Spec.Selector.MatchLabels
 	istiod.Spec.Template.Spec.Containers = []corev1.Container{{Name: "d", Image: "istio"}}
-	testenv.Eventually(t, "the namespace of istiod exists",
-		func() error { return s.Client.Create(t.Context(), istiod) })
+	testenv.Eventually(t, "the namespace of istiod exists", func() error {
+		return client.IgnoreAlreadyExists(s.Client.Create(t.Context(), istiod)) // by an earlier run
+	})
 	for name, repo := range map[string]string{"istio": "gitops-istio", "webapp-common": "podinfo-deploy",
 		"webapp-backend": "podinfo-deploy", "webapp-frontend": "podinfo-deploy"} {
 		s.Ready(name, commits[repo])

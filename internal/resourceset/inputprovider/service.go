@@ -81,7 +81,11 @@ func (p *provider) answer(ctx context.Context) ([]byte, error) {
 		return nil, failed("request to '%s' failed", u.Host).Because(fault.WithoutURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read only
-	if resp.StatusCode/100 != 2 {
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return nil, failed("host '%s' is rate limiting us: status %d", u.Host, resp.StatusCode).
+			WithHint("Requests resume when the limit ends").After(egress.RetryAfter(resp, p.Clock.Now()))
+	case resp.StatusCode/100 != 2:
 		return nil, failed("'%s' refused the request: status %d", u.Host, resp.StatusCode).
 			WithHint("Check spec.url and the login in the Secret of spec.secretRef").
 			After(egress.RetryAfter(resp, p.Clock.Now()))

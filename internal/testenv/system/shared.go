@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -72,20 +73,23 @@ func Shared(t *testing.T) *System {
 	return s
 }
 
-// allGates is the end of the path of the gates of all namespaces.
-const allGates = "/apis/gating.toolkit.fluxcd.io/v1alpha1/gates"
+var (
+	// ourKinds are the paths of all objects of a kind of ours, in all namespaces.
+	ourKinds = regexp.MustCompile(`^/apis/[^/]*\bfluxcd\.(controlplane\.)?io/[^/]+/[^/]+$`)
+	// unlabelled are the kinds whose objects tests, or controllers for them, create without the label.
+	unlabelled = regexp.MustCompile(`/(externalartifacts|resourcesetinputproviders)$`)
+)
 
-// selecting returns a request for the gates with a label, if it is for all gates: controllers reconcile gates of all
-// labels, also those of tests that run controllers of their own.
+// selecting returns a request for objects with a label, if it is for all objects of a kind of ours. Controllers keep
+// also the objects of other shards, and reconcile gates of all labels: those of the tests that run controllers of their
+// own, and of the other packages. What was asked for with another label, or as metadata, is what was applied.
 func selecting(r *http.Request, label string) *http.Request {
-	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, allGates) {
+	query := r.URL.Query()
+	if r.Method != http.MethodGet || !ourKinds.MatchString(r.URL.Path) || unlabelled.MatchString(r.URL.Path) ||
+		query.Get("labelSelector") != "" || strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 		return r
 	}
 	r = r.Clone(r.Context())
-	query := r.URL.Query()
-	if before := query.Get("labelSelector"); before != "" {
-		label = before + "," + label
-	}
 	query.Set("labelSelector", label)
 	r.URL.RawQuery = query.Encode()
 	return r
