@@ -96,7 +96,7 @@ func (c *Cluster) start(ctx context.Context, dir string, o Options) error {
 	if err := server.waitReady(ctx, c.failed); err != nil {
 		return fmt.Errorf("the API server did not become ready: %w", err)
 	}
-	if err := startControllers(run, named(c.admin, "controllers"), certs); err != nil {
+	if err := startControllers(run, named(c.admin, "controllers"), certs, etcd); err != nil {
 		return fmt.Errorf("cannot start the controllers: %w", err)
 	}
 	if err := startSimulator(run, named(c.admin, "nodes"), o.Nodes); err != nil {

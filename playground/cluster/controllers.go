@@ -70,7 +70,7 @@ type manager struct {
 }
 
 // startControllers runs the real controllers of Kubernetes that a delivery is seen through, until the context ends.
-func startControllers(ctx context.Context, cfg *rest.Config, c certs) error {
+func startControllers(ctx context.Context, cfg *rest.Config, c certs, etcd *etcdServer) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func startControllers(ctx context.Context, cfg *rest.Config, c certs) error {
 	m.disruptions(ctx)
 	m.quotas(ctx)
 	m.garbage(ctx)
-	m.errs = append(m.errs, startNamespaces(ctx, client, metadataClient, shared))
+	m.errs = append(m.errs, startNamespaces(ctx, client, metadataClient, shared, etcd))
 	if err := errors.Join(m.errs...); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
 const (
@@ -24,6 +25,7 @@ const socketLength = 100
 // etcdServer is the embedded etcd, reachable over a Unix socket in a directory of its owner only.
 type etcdServer struct {
 	endpoint string
+	kv       mvcc.KV
 	stop     func()
 }
 
@@ -63,7 +65,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	case <-e.Server.ReadyNotify():
 		// The time of an election is also that of a request. It is over; and a machine may stand still for longer.
 		e.Server.Cfg.ElectionTicks = patience
-		return &etcdServer{endpoint: client.String(), stop: stop}, nil
+		return &etcdServer{endpoint: client.String(), kv: e.Server.KV(), stop: stop}, nil
 	case err = <-e.Err():
 	case <-ctx.Done():
 		err = ctx.Err()

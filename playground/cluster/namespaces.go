@@ -2,33 +2,82 @@ package cluster
 
 import (
 	"context"
+	"path"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/kubernetes/pkg/controller/namespace/deletion"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
 )
 
-// emptiers is the number of namespaces emptied concurrently. Each attempt takes a request per kind, so that on a slow
+// emptiers is the number of namespaces emptied concurrently. An attempt waits for several requests, so that on a slow
 // machine a namespace would otherwise wait for all others.
 const emptiers = 16
 
 // startNamespaces empties and removes namespaces that are deleted. It is Kubernetes' own deletion, without
 // the controller around it: that waits 5 s for the API servers to agree, of which there is one here, and 16 s
-// for a pod that is gone.
+// for a pod that is gone. Kinds that etcd has no object of take no requests: of two for each kind, more than a hundred
+// for a namespace, almost all would find nothing.
 func startNamespaces(ctx context.Context, client kubernetes.Interface, meta metadata.Interface,
-	shared informers.SharedInformerFactory) error {
+	shared informers.SharedInformerFactory, etcd *etcdServer) error {
 	core := client.CoreV1()
-	deleter := deletion.NewNamespacedResourcesDeleter(ctx, core.Namespaces(), meta, core,
-		client.Discovery().ServerPreferredNamespacedResources, corev1.FinalizerKubernetes)
 	return loop(ctx, shared.Core().V1().Namespaces().Informer(), emptiers,
 		func(ctx context.Context, ns *corev1.Namespace) (time.Duration, error) {
 			if ns.DeletionTimestamp == nil {
 				return 0, nil
 			}
+			all, unknown := client.Discovery().ServerPreferredNamespacedResources()
+			if len(all) == 0 { // the process would end
+				return 0, unknown
+			}
+			kinds := func() ([]*metav1.APIResourceList, error) { return all, unknown }
+			deleter := deletion.NewNamespacedResourcesDeleter(ctx, core.Namespaces(), meta, core,
+				func() ([]*metav1.APIResourceList, error) { return kinds() }, corev1.FinalizerKubernetes)
+			kinds = func() ([]*metav1.APIResourceList, error) {
+				return stored(all, func(r schema.GroupResource) bool { return etcd.stores(ctx, r, ns.Name) }), unknown
+			}
 			// it is an error that something remains: it is tried again, less and less often
 			return 0, deleter.Delete(ctx, ns.Name)
 		})
+}
+
+// stored returns the resources that isStored reports true for.
+func stored(lists []*metav1.APIResourceList, isStored func(schema.GroupResource) bool) []*metav1.APIResourceList {
+	var result []*metav1.APIResourceList
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue // discovery ignores it as well
+		}
+		l := &metav1.APIResourceList{GroupVersion: l.GroupVersion, APIResources: slices.DeleteFunc(
+			slices.Clone(l.APIResources), func(r metav1.APIResource) bool {
+				return !isStored(schema.GroupResource{Group: gv.Group, Resource: r.Name})
+			})}
+		result = append(result, l)
+	}
+	return result
+}
+
+// stores reports whether there may be an object of a resource in a namespace.
+func (e *etcdServer) stores(ctx context.Context, r schema.GroupResource, namespace string) bool {
+	builtIn := r.Resource
+	if special, ok := kubeapiserver.SpecialDefaultResourcePrefixes[r]; ok {
+		builtIn = special
+	}
+	for _, prefix := range []string{builtIn, path.Join(r.Group, r.Resource)} { // the other one is of definitions
+		// "0" is the byte after "/"
+		key, end := path.Join("/registry", prefix, namespace)+"/", path.Join("/registry", prefix, namespace)+"0"
+		found, err := e.kv.Range(ctx, []byte(key), []byte(end), mvcc.RangeOptions{CountOnly: true})
+		if err != nil || found.Count > 0 {
+			return true
+		}
+	}
+	return false
 }
