@@ -24,6 +24,7 @@ import (
 func afterStaging(staging string, soak time.Duration) gatingv1.GateSpec {
 	return gatingv1.GateSpec{Default: gatingv1.Opened, Checks: []gatingv1.Check{{
 		Name: "staging", Interval: &meta.Duration{Duration: 24 * time.Hour},
+		Timeout: &meta.Duration{Duration: time.Minute}, // the longest: one that fails runs again after a change only
 		Revision: &gatingv1.RevisionCheck{Kind: "Kustomization", Name: staging,
 			Soak: &meta.Duration{Duration: soak}},
 	}}}
@@ -208,6 +209,9 @@ func TestGatesThatWaitForEachOtherAreClosed(t *testing.T) {
 	s.newGate("self", afterStaging("behind-self", 0))
 	for _, name := range []string{"one", "two", "self"} {
 		s.production("behind-"+name, name)
+	}
+	for _, name := range []string{"one", "two", "self"} { // the gates read them from the cache
+		s.NotReady(&kustomizev1.Kustomization{}, "behind-"+name, meta.ArtifactFailedReason, "")
 	}
 	for name, says := range map[string]string{
 		"one": "gate '%[1]s/one' → Kustomization '%[1]s/behind-two' → gate '%[1]s/two' → Kustomization " +

@@ -2,11 +2,9 @@ package source_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,16 +77,6 @@ func TestControllerWritesTheStatusOfOutputs(t *testing.T) {
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "writer"}})
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "reader"}})
 	s.GrantAll("writer")
-	testenv.Eventually(t, "the API server knows the rights of the writer", func() error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + s.Namespace + ":writer",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: sourcev1.GroupVersion.Group,
-				Resource: "externalartifacts", Subresource: "status", Namespace: s.Namespace, Name: o.Name}}}
-		if err := s.Client.Create(t.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("%+v, %w", review.Status, err)
-		}
-		return nil
-	})
 	for account, allowed := range map[string]bool{"writer": true, "reader": false} {
 		c, err := client.NewWithWatch(s.ServiceAccountConfig(testenv.Cluster(t), account),
 			client.Options{Scheme: s.Client.Scheme()})

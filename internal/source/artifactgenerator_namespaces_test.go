@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
+	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
@@ -132,8 +133,9 @@ func (s *harness) settled(name string) *extensionsv1beta1.ArtifactGenerator {
 	s.Helper()
 	g := &extensionsv1beta1.ArtifactGenerator{}
 	testenv.Eventually(s, name+" is Ready", func() error {
-		if err := s.Get(g, name); err != nil || !reconcile.IsReady(g) || g.Status.ObservedGeneration != g.Generation {
-			return errors.Join(err, fmt.Errorf("%+v", g.Status.Conditions))
+		if err := s.Get(g, name); err != nil || !reconcile.IsReady(g) || g.Status.ObservedGeneration != g.Generation ||
+			g.Annotations[meta.ReconcileRequestAnnotation] != g.Status.LastHandledReconcileAt {
+			return errors.Join(err, fmt.Errorf("%+v", g.Status))
 		}
 		return nil
 	})

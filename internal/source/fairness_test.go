@@ -20,7 +20,9 @@ import (
 // More sources of a host that hangs than there are workers do not block the source of another host.
 func TestHangingHostDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, func(o *options.Options) { o.EgressTimeouts.Answer = time.Hour })
+	s := newHarness(t, func(o *options.Options) {
+		o.EgressTimeouts.Connect, o.EgressTimeouts.Answer = time.Hour, time.Hour
+	})
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

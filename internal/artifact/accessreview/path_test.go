@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,9 @@ func accountTokens(t *testing.T) (prometheus, tenant string) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace.Name, Name: "prometheus"}}}, create)
 	must(err)
+	testenv.AwaitRight(t, authorizationv1.SubjectAccessReviewSpec{
+		User:                  "system:serviceaccount:" + namespace.Name + ":prometheus",
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"}}, true)
 	var tokens []string
 	for _, name := range []string{"prometheus", "tenant"} {
 		accounts := c.CoreV1().ServiceAccounts(namespace.Name)

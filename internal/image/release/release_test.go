@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,7 +15,10 @@ import (
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/image/record"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
@@ -177,9 +181,14 @@ func TestReleaseOfLatestChangesOnlySelectedContainers(t *testing.T) {
 // The process stops after the remote accepted the push and before it got the response. Others push before the
 // next process starts.
 func TestReleaseFindsItsCommitAfterRestart(t *testing.T) {
-	s := system.New(t, system.ImageAutomation)
+	s := system.New(t, system.ImageAutomation, func(o *options.Options) {
+		// the push waits for its response until the process stops
+		o.EgressTimeouts = egress.Timeouts{Answer: time.Hour, Idle: time.Hour, Drip: time.Hour}
+	})
 	s.Git.Commit("app", map[string]string{"web.yaml": system.DeploymentWithImages("web", "nginx:1")})
-	s.GitRepository("app")
+	s.GitRepository("app", func(g *sourcev1.GitRepository) {
+		g.Spec.Timeout = &meta.Duration{Duration: 30 * time.Minute}
+	})
 	s.ImageUpdateAutomation("update", "app")
 	s.ImageUpdateAutomationReady("update", metav1.ConditionTrue, "Succeeded", "up-to-date")
 	hook := filepath.Join(s.Git.Root, "app.git", "hooks", "post-receive")

@@ -256,8 +256,11 @@ func TestServices(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	s.RequestReconcile(&controlplanev1.ResourceSetInputProvider{}, "service")
-	// a retry of an earlier failure may already be refused by us, which names the end of the limit
-	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "service", "ReconciliationFailed", "' is rate limiting us")
+	limited := &controlplanev1.ResourceSetInputProvider{}
+	s.NotReady(limited, "service", "ReconciliationFailed", "' is rate limiting us until ")
+	if text := fmt.Sprint(limited.Status.Conditions); !strings.Contains(text, "Z. Requests resume then") {
+		t.Error(text)
+	}
 	paused := h.sent()
 	broken := newHost(t, "")
 	broken.fail(func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
@@ -268,6 +271,8 @@ func TestServices(t *testing.T) {
 		}
 		return nil
 	})
+	s.NotReady(&controlplanev1.ResourceSetInputProvider{}, "broken", "ReconciliationFailed",
+		"status 500. Check spec.url and the login in the Secret of spec.secretRef")
 	if more := h.sent() - paused; more > 0 {
 		t.Errorf("%d requests were sent during a pause", more)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -83,8 +84,10 @@ func (p *provider) answer(ctx context.Context) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }() // read only
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests:
-		return nil, failed("host '%s' is rate limiting us: status %d", u.Host, resp.StatusCode).
-			WithHint("Requests resume when the limit ends").After(egress.RetryAfter(resp, p.Clock.Now()))
+		now := p.Clock.Now()
+		after := egress.RetryAfter(resp, now)
+		return nil, failed("host '%s' is rate limiting us until %s", u.Host, now.Add(after).UTC().Format(time.RFC3339)).
+			WithHint("Requests resume then").After(after) // as each further pass says
 	case resp.StatusCode/100 != 2:
 		return nil, failed("'%s' refused the request: status %d", u.Host, resp.StatusCode).
 			WithHint("Check spec.url and the login in the Secret of spec.secretRef").

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
-// GrantAll lets a service account do everything in the namespace.
+// GrantAll lets a service account do everything in the namespace, and waits until the API server allows it.
 func (s *System) GrantAll(account string) {
 	s.Helper()
 	s.Create(&rbacv1.Role{
@@ -23,6 +23,7 @@ func (s *System) GrantAll(account string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: account},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: s.Namespace}},
 	})
+	s.Allowed(account)
 }
 
 // GrantGet lets a service account get one object, and waits until the API server allows it.

@@ -19,8 +19,19 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/sshkeys"
 )
 
-// silentSSH logs clients in, and does not answer their requests. With hangUp it closes the connection instead.
-func silentSSH(t *testing.T, l net.Listener, private []byte, hangUp bool) {
+// silence is what a server does not do, and all that follows.
+type silence int
+
+const (
+	noLogin silence = iota
+	noSession
+	noService
+	noAnswer
+	hangUp // it closes the connection instead of an answer
+)
+
+// silentSSH serves until its silence begins.
+func silentSSH(t *testing.T, l net.Listener, private []byte, until silence) {
 	signer, err := ssh.ParsePrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
@@ -33,19 +44,29 @@ func silentSSH(t *testing.T, l net.Listener, private []byte, hangUp bool) {
 			if err != nil {
 				return
 			}
+			if until == noLogin {
+				t.Cleanup(func() { _ = conn.Close() })
+				continue
+			}
 			inner, channels, requests, err := ssh.NewServerConn(conn, config)
 			if err != nil {
 				continue
 			}
 			guard.Go("discarding requests", func() { ssh.DiscardRequests(requests) })
 			for c := range channels {
+				if until == noSession {
+					continue
+				}
 				_, of, err := c.Accept()
 				if err != nil {
 					break
 				}
 				for r := range of {
+					if until == noService {
+						continue
+					}
 					_ = r.Reply(true, nil)
-					if hangUp {
+					if until == hangUp {
 						_ = inner.Close()
 					}
 				}
@@ -54,14 +75,18 @@ func silentSSH(t *testing.T, l net.Listener, private []byte, hangUp bool) {
 	})
 }
 
-// TestConnectionsThatEndAreNoRefusals has hosts that log in and then hang, or hang up.
+// TestConnectionsThatEndAreNoRefusals has hosts that hang at any step, or log in and then hang up.
 func TestConnectionsThatEndAreNoRefusals(t *testing.T) {
+	const hangs = "does not answer. Check the network path to it, and the port of spec.url"
 	for name, test := range map[string]struct {
-		hangUp bool
-		says   string
+		until silence
+		says  string
 	}{
-		"hangs":    {says: "does not answer. Check the network path to it, and the port of spec.url"},
-		"hangs up": {hangUp: true, says: "was interrupted: unexpected EOF"},
+		"no login":   {until: noLogin, says: hangs},
+		"no session": {until: noSession, says: hangs},
+		"no service": {until: noService, says: hangs},
+		"no answer":  {until: noAnswer, says: hangs},
+		"hangs up":   {until: hangUp, says: "was interrupted: unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +96,7 @@ func TestConnectionsThatEndAreNoRefusals(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = l.Close() })
 			private, public := sshkeys.New(t)
-			silentSSH(t, l, private, test.hangUp)
+			silentSSH(t, l, private, test.until)
 			identity, err := sshkey.Parse(private, "")
 			if err != nil {
 				t.Fatal(err)
@@ -87,14 +112,14 @@ func TestConnectionsThatEndAreNoRefusals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !test.hangUp { // a host that hangs up needs no deadline
-				s.within = time.Second
+			if test.until != hangUp { // a host that hangs up needs no deadline
+				s.within = time.Second // a slow one has the same words, whichever step it ends at
 			}
 			_, err = s.open(t.Context())
 			if explained := r.explain(t.Context(), err, listing); !strings.Contains(explained.Error(), test.says) {
 				t.Errorf("%q is not in %q", test.says, explained)
 			}
-			if isTimeout(err) == test.hangUp {
+			if isTimeout(err) == (test.until == hangUp) {
 				t.Errorf("it is a timeout: %t", isTimeout(err))
 			}
 		})

@@ -182,9 +182,19 @@ func (s *overSSH) begin(ctx context.Context) error {
 	}
 	s.conn = guardedConn{conn, s}
 	s.bind(ctx)
-	if err := conn.SetDeadline(time.Now().Add(s.within)); err != nil {
+	end := time.Now().Add(s.within)
+	if err := conn.SetDeadline(end); err != nil {
 		return err
 	}
+	err = s.start()
+	if err != nil && !isTimeout(err) && !time.Now().Before(end) { // the session says only that the connection ended
+		return &net.OpError{Op: "read", Net: "tcp", Addr: conn.RemoteAddr(), Err: os.ErrDeadlineExceeded}
+	}
+	return err
+}
+
+// start logs in, starts the service, and waits for its first byte.
+func (s *overSSH) start() error {
 	inner, channels, requests, err := ssh.NewClientConn(s.conn, s.address, s.config)
 	if err != nil {
 		return err
