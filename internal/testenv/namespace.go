@@ -52,7 +52,7 @@ func removeFinalizers(kinds discovery.DiscoveryInterface, objects metadata.Inter
 	}
 	ours := discovery.FilteredBy(discovery.ResourcePredicateFunc(func(groupVersion string, _ *metav1.APIResource) bool {
 		group, _, _ := strings.Cut(groupVersion, "/")
-		return strings.HasSuffix(group, ".fluxcd.io")
+		return strings.HasSuffix(group, ".fluxcd.io") || group == "fluxcd.controlplane.io"
 	}), lists)
 	resources, err := discovery.GroupVersionResources(ours)
 	if err != nil {
