@@ -80,13 +80,15 @@ var (
 	unlabelled = regexp.MustCompile(`/(externalartifacts|resourcesetinputproviders)$`)
 )
 
-// selecting returns a request for objects with a label, if it is for all objects of a kind of ours. Controllers keep
-// also the objects of other shards, and reconcile gates of all labels: those of the tests that run controllers of their
-// own, and of the other packages. What was asked for with another label, or as metadata, is what was applied.
+// selecting returns a request for objects with a label, if there is one and the request is for all objects of a kind of
+// ours. Controllers of all namespaces keep also the objects of other shards, and reconcile gates of all labels: those
+// of the other tests and packages, whose metrics they would delete. What was asked for with another label, or as
+// metadata, is what was applied.
 func selecting(r *http.Request, label string) *http.Request {
 	query := r.URL.Query()
-	if r.Method != http.MethodGet || !ourKinds.MatchString(r.URL.Path) || unlabelled.MatchString(r.URL.Path) ||
-		query.Get("labelSelector") != "" || strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+	if label == "" || r.Method != http.MethodGet || !ourKinds.MatchString(r.URL.Path) ||
+		unlabelled.MatchString(r.URL.Path) || query.Get("labelSelector") != "" ||
+		strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 		return r
 	}
 	r = r.Clone(r.Context())

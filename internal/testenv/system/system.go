@@ -109,17 +109,18 @@ func (s *System) Start() {
 	if s.RunsAs != "" {
 		cfg = s.ServiceAccountConfig(cfg, s.RunsAs)
 	}
+	o := s.Options()
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(r *http.Request) (*http.Response, error) {
 			s.Requests.mu.Lock()
 			s.Requests.lines = append(s.Requests.lines, r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery)
 			s.Requests.mu.Unlock()
-			return next.RoundTrip(r)
+			return next.RoundTrip(selecting(r, o.WatchLabelSelector))
 		})
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- manager.Run(ctx, cfg, s.Options()) }()
+	go func() { result <- manager.Run(ctx, cfg, o) }()
 	s.Stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-result; err != nil {
