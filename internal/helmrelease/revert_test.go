@@ -1,11 +1,13 @@
 package helmrelease_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"helm.sh/helm/v4/pkg/release/common"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
@@ -67,10 +69,18 @@ func TestFailedReleaseIsReverted(t *testing.T) {
 	h.edit("app", values(map[string]any{"color": "bad"}))
 	h.reverted("app", "1.1.0", "1.1.0")
 	h.configMap("app-config", "blue")
+	last := h.stored("app")[0].Version
 	h.AnnotateGate("release", map[string]any{
 		gatingv1.OpenRequestedAtAnnotation: time.Now().UTC().Add(time.Second).Format(time.RFC3339Nano),
 		gatingv1.OpenRevisionAnnotation:    "1.1.0"})
-	h.configMap("app-config", "bad")
+	testenv.Eventually(t, "the bad values are released again", func() error { // they fail again, and are rolled back
+		for _, rel := range h.stored("app") {
+			if rel.Version > last && rel.Config["color"] == "bad" && rel.Info.Status == common.StatusFailed {
+				return nil
+			}
+		}
+		return errors.New(h.statuses("app"))
+	})
 }
 
 func TestRevertKeepsWhatRemediationDid(t *testing.T) {

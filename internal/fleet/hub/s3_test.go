@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,15 +36,16 @@ func (l *lines) add(_, text string) {
 	l.all = append(l.all, text)
 }
 
-func (l *lines) count(text string) (n int) {
+// with returns the lines that contain one of the texts, in order.
+func (l *lines) with(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range l.all {
-		if strings.Contains(line, text) {
-			n++
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			found = append(found, line)
 		}
 	}
-	return n
+	return found
 }
 
 // spaces reads spaces without end.
@@ -97,15 +99,31 @@ func (r *s3Replica) await(t *testing.T, what, cluster string, version string) {
 	})
 }
 
-// logs waits until the log of a replica has a text so often.
-func (r *s3Replica) logs(t *testing.T, text string, want int) {
+// Lines of the log of a replica.
+const (
+	storageAway = "the storage of the hub does not work"
+	storageBack = "the storage of the hub works again"
+)
+
+// awaitStorage waits until the log of a replica says that its storage works, or that it does not.
+func (r *s3Replica) awaitStorage(t *testing.T, works bool) {
 	t.Helper()
-	testenv.Eventually(t, text, func() error {
-		if n := r.log.count(text); n != want {
-			return fmt.Errorf("the log has it %d times, want %d: %q", n, want, r.log.all)
+	testenv.Eventually(t, fmt.Sprintf("the storage works: %t", works), func() error { return r.saysStorage(works) })
+}
+
+// saysStorage returns an error unless the log of a replica says that its storage works, or that it does not. Each
+// outage has one line, and one more when it ends: a slow machine may miss a time limit at any time.
+func (r *s3Replica) saysStorage(works bool) error {
+	all := r.log.with(storageAway, storageBack)
+	for i, line := range all {
+		if strings.Contains(line, storageAway) != (i%2 == 0) {
+			return fmt.Errorf("an outage has several lines: %q", all)
 		}
-		return nil
-	})
+	}
+	if works != (len(all)%2 == 0) {
+		return fmt.Errorf("the log has %q", all)
+	}
+	return nil
 }
 
 func s3Report(cluster string, sequence int64) fleet.Report {
@@ -133,13 +151,13 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 			r.await(t, fmt.Sprintf("replica %d and %s", i, cluster), cluster, "1")
 		}
 	}
-	const away, back = "the storage of the hub does not work", "the storage of the hub works again"
-	before := replicas[0].log.count(away) // a slow machine may have missed a time limit
 	server.Stop()
 	replicas[0].mustAccept(t, s3Report("edge-1", 2))
-	replicas[0].logs(t, away, before+1)
-	if replicas[0].log.count("Check --storage-path or --storage-backend-s3-*") != before+1 {
-		t.Errorf("the log does not say what to do: %q", replicas[0].log.all)
+	replicas[0].awaitStorage(t, false)
+	for _, line := range replicas[0].log.with(storageAway) {
+		if !strings.Contains(line, "Check --storage-path or --storage-backend-s3-*") {
+			t.Errorf("the log does not say what to do: %q", line)
+		}
 	}
 	replicas[0].await(t, "a report while the bucket is away", "edge-1", "2")
 	replicas[0].await(t, "another cluster while the bucket is away", "edge-2", "1")
@@ -148,7 +166,7 @@ func TestReplicasShareAnS3Bucket(t *testing.T) {
 	for i, r := range replicas {
 		r.await(t, fmt.Sprintf("replica %d after the bucket is back", i), "edge-1", "2")
 	}
-	replicas[0].logs(t, back, before+1)
+	replicas[0].awaitStorage(t, true)
 	replicas[1].mustAccept(t, s3Report("edge-2", 2))
 	for _, r := range replicas { // what was accepted last is written before the process ends
 		r.stop()
@@ -221,7 +239,7 @@ func TestHostileObjectsInTheBucket(t *testing.T) {
 		if name == "another-cluster" {
 			says = `"clusters"=1 "one"="edge-9"`
 		}
-		if n := r.log.count(says); n != 1 {
+		if n := len(r.log.with(says)); n != 1 {
 			t.Errorf("the log has %d lines about %s: %q", n, name, r.log.all)
 		}
 	}
