@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -35,7 +36,7 @@ func startCluster(ctx context.Context, root string) (*cluster, error) {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "playground"), "cluster",
 		"--kubeconfig", c.kubeconfig(), "--audit-log", c.audit())
-	cmd.Env = append(environ(), "PLAYGROUND_PARENT_WATCH=1")
+	cmd.Env = append(seldomCollecting(os.Environ()), "PLAYGROUND_PARENT_WATCH=1")
 	stdin, err := cmd.StdinPipe() // the playground stops when it is closed, even if this process is killed
 	if err != nil {
 		return nil, err
@@ -71,18 +72,17 @@ func (c *cluster) audit() string { return filepath.Join(c.dir, "audit") }
 // env returns the environment of tests that use the cluster.
 func (c *cluster) env() []string {
 	if c.dir == "" {
-		return environ()
+		return os.Environ()
 	}
-	return append(environ(), "SLUICE_TEST_KUBECONFIG="+c.kubeconfig(), "SLUICE_TEST_AUDIT_LOG="+c.audit(),
+	return append(os.Environ(), "SLUICE_TEST_KUBECONFIG="+c.kubeconfig(), "SLUICE_TEST_AUDIT_LOG="+c.audit(),
 		"SLUICE_TEST_SHARED=1")
 }
 
-// environ is the environment of control planes and tests. They collect garbage less often than by default: that takes
-// a control plane 16 % less of the processors, which is what make test waits for, and twice the memory, 2 GB at most.
-func environ() []string {
-	env := os.Environ()
-	if os.Getenv("GOGC") == "" {
-		env = append(env, "GOGC=300")
+// seldomCollecting returns an environment in which garbage is collected less often than by default. A control plane
+// then takes 16 % less of the processors, which are what make test waits for, and twice the memory, 2 GB at most.
+func seldomCollecting(env []string) []string {
+	if os.Getenv("GOGC") != "" {
+		return env
 	}
-	return env
+	return append(slices.Clone(env), "GOGC=300")
 }
