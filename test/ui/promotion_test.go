@@ -34,7 +34,7 @@ func (w *world) promotion() {
 	w.WatchingGate("watched", gatingv1.OnFailureRevert)
 	healthy := w.Git.Commit("search", map[string]string{"search.yaml": searchDeployment("")})
 	w.GitRepository("search")
-	w.Kustomization("search", "search", "./", system.WaitForHealth(2*time.Minute),
+	w.Kustomization("search", "search", "./", system.WaitForHealth(3*time.Second),
 		func(k *kustomizev1.Kustomization) { k.Spec.Gated = meta.Gated{Gates: system.GateRefs("watched")} })
 	w.Ready("search", healthy)
 	w.Ready("cart-staging", first)
@@ -43,14 +43,8 @@ func (w *world) promotion() {
 	w.RequestFetch("search")
 }
 
-// searchDeployment is a workload. One that fails ends by its own deadline, which does not bound what is healthy.
 func searchDeployment(fail string) string {
-	deadline := "600"
-	if fail != "" {
-		deadline = "3"
-	}
-	return strings.NewReplacer("{name: web}", "{name: search}", "{app: web}", "{app: search}",
-		"replicas: 1", "replicas: 1\n  progressDeadlineSeconds: "+deadline).Replace(
+	return strings.NewReplacer("{name: web}", "{name: search}", "{app: web}", "{app: search}").Replace(
 		system.WebDeployment("search:1", fail))
 }
 
