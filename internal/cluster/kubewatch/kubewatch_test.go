@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,6 +232,65 @@ func TestObjectsAreDroppedWhenTheyAreDecoded(t *testing.T) {
 		}
 		if m, err := meta.ListAccessor(page); err != nil || m.GetResourceVersion() != "10" {
 			t.Errorf("the list has version %s (%v)", m.GetResourceVersion(), err)
+		}
+	}
+}
+
+// TestBookmarksAreAboutAbsentObjects takes random events and expects that a bookmark tells the subscribers of exactly
+// those objects that do not exist.
+func TestBookmarksAreAboutAbsentObjects(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // not for keys
+	f := newFixture(t)
+	f.mu.Lock()
+	w := f.Watch(Key{Resource: configMaps, Name: "none"}, func(o *object) string { return o.ResourceVersion })
+	f.mu.Unlock()
+	f.await("the list, after which the server says nothing", w.Live)
+	exists, subscribed := map[string]bool{}, map[string]bool{}
+	named := func(name string) *object {
+		return &object{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "1"}}
+	}
+	for round := range 500 {
+		name := fmt.Sprint("o", random.IntN(6))
+		key := types.NamespacedName{Namespace: "ns", Name: name}
+		var err error
+		switch random.IntN(6) {
+		case 0:
+			err, exists[name] = w.Add(named(name)), true
+		case 1:
+			err = w.Delete(named(name))
+			delete(exists, name)
+		case 2:
+			exists = map[string]bool{name: true}
+			err = w.Replace([]any{named(name)}, "2")
+		default:
+			f.mu.Lock()
+			if subscribed[name] {
+				w.Unsubscribe(key, name)
+				delete(subscribed, name)
+			} else {
+				w.Subscribe(key, name)
+				subscribed[name] = true
+			}
+			f.mu.Unlock()
+		}
+		f.mu.Lock()
+		f.log = nil
+		f.mu.Unlock()
+		if err := errors.Join(err, w.Bookmark("3")); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for name := range subscribed {
+			if !exists[name] {
+				want = append(want, fmt.Sprint("changed ", []string{name}))
+			}
+		}
+		f.mu.Lock()
+		got := slices.DeleteFunc(slices.Clone(f.log), func(l string) bool { return !strings.HasPrefix(l, "changed") })
+		f.mu.Unlock()
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Fatalf("round %d: the bookmark says %q, want %q", round, got, want)
 		}
 	}
 }

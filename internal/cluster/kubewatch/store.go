@@ -39,8 +39,8 @@ type Handler[O metav1.Object, V any, S comparable] struct {
 	// Whole reports whether Object is called for the objects of a watch; nil for all watches. The objects of other
 	// watches are dropped as soon as they are decoded. It is called without the lock.
 	Whole func(Key) bool
-	// Changed is called with the subscribers of an object after the watch received an event for it. After a list or a
-	// bookmark it is called for all objects with subscribers.
+	// Changed is called with the subscribers of an object after the watch received an event for it: after a
+	// list for all objects with subscribers, after a bookmark for those that do not exist.
 	Changed func(w *Watch[O, V, S], subscribers []S)
 	// Refused is called after the cluster refused a watch, which has been stopped. [Watch.Refusal] returns the error. A
 	// watch that had a list before is tried again for about a minute first.
@@ -72,7 +72,8 @@ func (s *Store[O, V, S]) Watch(key Key, project func(O) V) *Watch[O, V, S] {
 	w := s.watches[key]
 	if w == nil {
 		w = &Watch[O, V, S]{store: s, key: key, project: project, values: map[types.NamespacedName]V{},
-			subscribers: map[types.NamespacedName][]S{}, settled: make(chan struct{})}
+			subscribers: map[types.NamespacedName][]S{}, absent: map[types.NamespacedName]bool{},
+			settled: make(chan struct{})}
 		s.watches[key] = w
 		w.start()
 	}

@@ -29,6 +29,7 @@ type Watch[O metav1.Object, V any, S comparable] struct {
 	version     string // the newest resource version that was received
 	values      map[types.NamespacedName]V
 	subscribers map[types.NamespacedName][]S
+	absent      map[types.NamespacedName]bool // subscribed objects without a value
 
 	settled   chan struct{} // closed after the first list, or when there will be none
 	isSettled bool
@@ -81,6 +82,16 @@ func (w *Watch[O, V, S]) Resume() {
 // Subscribe adds a subscriber to an object, which does not have to exist.
 func (w *Watch[O, V, S]) Subscribe(name types.NamespacedName, subscriber S) {
 	w.subscribers[name] = append(w.subscribers[name], subscriber)
+	w.noteAbsence(name)
+}
+
+// noteAbsence records whether an object that is subscribed to has no value.
+func (w *Watch[O, V, S]) noteAbsence(name types.NamespacedName) {
+	if _, exists := w.values[name]; exists || len(w.subscribers[name]) == 0 {
+		delete(w.absent, name)
+		return
+	}
+	w.absent[name] = true
 }
 
 // Unsubscribe removes a subscriber. The watch goes on without subscribers until it is removed from its store.
@@ -88,6 +99,7 @@ func (w *Watch[O, V, S]) Unsubscribe(name types.NamespacedName, subscriber S) {
 	rest := slices.DeleteFunc(w.subscribers[name], func(s S) bool { return s == subscriber })
 	if w.subscribers[name] = rest; len(rest) == 0 {
 		delete(w.subscribers, name)
+		delete(w.absent, name)
 	}
 }
 
@@ -140,6 +152,7 @@ func (w *Watch[O, V, S]) event(obj any, deleted bool) error {
 	} else {
 		w.values[name] = i.value
 	}
+	w.noteAbsence(name)
 	w.changed(name)
 	w.object(i, deleted)
 	return nil
@@ -163,18 +176,24 @@ func (w *Watch[O, V, S]) Replace(list []any, version string) error {
 	for _, i := range items {
 		w.object(i, false)
 	}
-	w.allChanged()
+	for name := range w.subscribers {
+		w.noteAbsence(name)
+		w.changed(name)
+	}
 	return nil
 }
 
-// Bookmark records how far the watch has come.
+// Bookmark records how far the watch has come: what it has not seen by then does not exist. It says nothing about other
+// objects.
 func (w *Watch[O, V, S]) Bookmark(version string) error {
 	s := w.store
 	defer s.unlocked()
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	w.version = version
-	w.allChanged()
+	for name := range w.absent {
+		w.changed(name)
+	}
 	return nil
 }
 
@@ -190,12 +209,6 @@ func (w *Watch[O, V, S]) object(i *item[O, V], deleted bool) {
 func (w *Watch[O, V, S]) changed(name types.NamespacedName) {
 	if list := w.subscribers[name]; len(list) > 0 && w.store.handler.Changed != nil {
 		guard.Run("handling a watched object", func() { w.store.handler.Changed(w, list) })
-	}
-}
-
-func (w *Watch[O, V, S]) allChanged() {
-	for name := range w.subscribers {
-		w.changed(name)
 	}
 }
 
