@@ -55,6 +55,10 @@ func (p *process) run(asked context.Context) error {
 			return err
 		})
 	}
+	services.Go(func() error {
+		guard.ReleaseMemory(serving)
+		return nil
+	})
 	p.health.Set("controllers", "")
 	drained := make(chan (<-chan time.Time), 1)
 	guard.AfterDone(ctx, "stopping", func() {

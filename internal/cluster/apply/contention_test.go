@@ -35,7 +35,7 @@ func (f *fixture) drift(change edit, resource schema.GroupVersionResource, name 
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, a := range f.tracked[f.owner] {
-			if a.resource == resource && a.ref.Name == name && a.drifted {
+			if a.watch.Key().Resource == resource && a.ref.Name == name && a.drifted {
 				return nil
 			}
 		}

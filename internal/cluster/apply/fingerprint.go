@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,17 +31,20 @@ type fingerprint struct {
 	uid        types.UID
 	generation int64
 	deleting   bool
-	owner      Owner
+	owner      unique.Handle[Owner]
 	ours       uint64 // hash of the fields that we own or would take over, and of their times
 	others     uint64 // hash of the other managers and their times
 	policy     uint64 // hash of the annotations and labels that control how the object is applied
 }
 
-func (m managers) fingerprintOf(o metav1.Object, group string) fingerprint {
-	f := fingerprint{
+// absent is the fingerprint of an object that does not exist.
+var absent = &fingerprint{owner: unique.Make(Owner{})}
+
+func (m managers) fingerprintOf(o metav1.Object, group string) *fingerprint {
+	f := &fingerprint{
 		version: o.GetResourceVersion(), uid: o.GetUID(), generation: o.GetGeneration(),
 		deleting: o.GetDeletionTimestamp() != nil,
-		owner:    ownerOf(o.GetLabels(), group),
+		owner:    unique.Make(ownerOf(o.GetLabels(), group)),
 	}
 	f.ours, f.others = m.hashFields(o.GetManagedFields())
 	for _, values := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
@@ -55,7 +59,7 @@ func (m managers) fingerprintOf(o metav1.Object, group string) fingerprint {
 
 // driftedTo reports whether an object that had this fingerprint when it was applied has drifted. A fingerprint that is
 // older, such as that of an event before the apply, is not drift.
-func (f fingerprint) driftedTo(now fingerprint) bool {
+func (f *fingerprint) driftedTo(now *fingerprint) bool {
 	switch {
 	case now.version == f.version || resourceversion.Newer(f.version, now.version):
 		return false
@@ -72,13 +76,13 @@ func (f fingerprint) driftedTo(now fingerprint) bool {
 }
 
 // changedTo reports whether any declared part of an object may have changed since it had this fingerprint.
-func (f fingerprint) changedTo(now fingerprint) bool {
+func (f *fingerprint) changedTo(now *fingerprint) bool {
 	return resourceversion.Newer(now.version, f.version) && (now.generation != f.generation || now.generation == 0)
 }
 
 // differs reports whether an object that drifted has changed again, except for fields of other managers. The
-// fingerprint of an object that does not exist is zero.
-func (f fingerprint) differs(now fingerprint) bool {
+// fingerprint of an object that does not exist is [absent].
+func (f *fingerprint) differs(now *fingerprint) bool {
 	if f.uid != now.uid || f.version == now.version {
 		return f.uid != now.uid
 	}

@@ -69,7 +69,7 @@ func newObject(source *unstructured.Unstructured, owner Owner, namespace string,
 		return nil, problem("cannot be encoded as JSON").Because(err)
 	}
 	return &object{
-		manifest: o, source: source, resource: mapping.Resource, hash: sha256.Sum256(b), ref: RefOf(o),
+		manifest: o, source: source, resource: mapping.Resource, hash: sha256.Sum256(b), ref: RefOf(o).interned(),
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -53,6 +54,14 @@ func ownerOf(labels map[string]string, group string) Owner {
 
 // Ref identifies an object.
 type Ref struct{ Group, Version, Kind, Namespace, Name string }
+
+// interned returns the reference with parts that are in memory once for all objects, except the name.
+func (r Ref) interned() Ref {
+	for _, part := range []*string{&r.Group, &r.Version, &r.Kind, &r.Namespace} {
+		*part = unique.Make(*part).Value()
+	}
+	return r
+}
 
 // String returns Kind/namespace/name, or Kind/name without a namespace.
 func (r Ref) String() string {

@@ -66,9 +66,9 @@ func (r *run) recognize(ctx context.Context) {
 	defer r.mu.Unlock()
 	known := true
 	for _, t := range r.tracked[owner] {
-		now, exists := t.watch.Value(t.name())
+		now, exists := t.live()
 		t.applied, t.observed, t.writing = now, now, false
-		known = known && exists && t.watch.Live() && !now.deleting && now.owner == owner
+		known = known && exists && t.watch.Live() && !now.deleting && now.owner.Value() == owner
 	}
 	if known && record(r.tracked[owner]) == r.req.Recorded {
 		return
@@ -91,7 +91,8 @@ func (r *run) subscribe() bool {
 	}
 	for _, s := range r.steps {
 		// events are compared afterwards
-		r.follow(&trackedObject{owner: owner, action: Unchanged, writing: true}, s.object)
+		r.follow(&trackedObject{owner: owner, applied: absent, observed: absent, action: Unchanged, writing: true},
+			s.object)
 	}
 	return true
 }
@@ -115,7 +116,7 @@ type lasting struct {
 	Ours, Policy uint64
 }
 
-func (f fingerprint) lasting() lasting {
+func (f *fingerprint) lasting() lasting {
 	l := lasting{UID: string(f.uid), Generation: f.generation, Ours: f.ours, Policy: f.policy}
 	if f.generation == 0 {
 		l.Version = f.version

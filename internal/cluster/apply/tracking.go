@@ -5,22 +5,20 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // trackedObject is an object that was applied, or found to be up to date. The cluster's lock guards it.
 type trackedObject struct {
-	owner    Owner
-	ref      Ref
-	resource schema.GroupVersionResource
-	hash     [sha256.Size]byte // of the manifest
-	digest   uint64            // of the live object
-	applied  fingerprint       // of the live object, which an event of the watch is compared with
-	watch    *watch
-	action   Action   // result of another apply while the object does not drift: Unchanged or Skipped
-	hasTTL   bool     // its deletion is not drift
-	leftOut  []string // paths of unknown fields
+	owner   Owner
+	ref     Ref
+	hash    [sha256.Size]byte // of the manifest
+	digest  uint64            // of the live object
+	applied *fingerprint      // of the live object, which an event of the watch is compared with
+	watch   *watch
+	action  Action   // result of another apply while the object does not drift: Unchanged or Skipped
+	hasTTL  bool     // its deletion is not drift
+	leftOut []string // paths of unknown fields
 	// isPartial is set if declared fields have their values, but others set them. Our entry of the managed fields does
 	// not show when such a field changes, so any change of the object counts.
 	isPartial bool
@@ -30,11 +28,20 @@ type trackedObject struct {
 	drifted bool
 	// reported is set if the drift was reported, and is not to be corrected. Only a change after it counts as drift.
 	reported bool
-	observed fingerprint // of the live object in the last event; zero if it does not exist
+	observed *fingerprint // of the live object in the last event, or absent
 }
 
 func (t *trackedObject) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: t.ref.Namespace, Name: t.ref.Name}
+}
+
+// live returns the fingerprint of the object as the watch has seen it last; absent if it has not seen it.
+func (t *trackedObject) live() (now *fingerprint, exists bool) {
+	now, exists = t.watch.Value(t.name())
+	if now == nil {
+		now = absent
+	}
+	return now, exists
 }
 
 // knownState is what is known about an object without a request.
@@ -77,8 +84,8 @@ func (r *run) previousOwner(o *object) Owner {
 		if w == nil || !w.Live() {
 			continue
 		}
-		if seen, _ := w.Value(name); seen.owner != owner {
-			return seen.owner
+		if seen, _ := w.Value(name); seen != nil && seen.owner.Value() != owner {
+			return seen.owner.Value()
 		}
 		return Owner{}
 	}
@@ -127,7 +134,7 @@ func (c *Cluster) track(next *trackedObject, o *object, live *unstructured.Unstr
 // follow subscribes to the metadata of an object, and replaces what was tracked of it. The caller holds the lock.
 func (c *Cluster) follow(next *trackedObject, o *object) {
 	owner := next.owner
-	next.ref, next.resource, next.hash = o.ref, o.resource, o.hash
+	next.ref, next.hash = o.ref, o.hash
 	next.hasTTL, next.leftOut = HasTTL(o.manifest), o.unknown
 	c.attach(next, c.watchFor(o.resource, o.ref.Namespace, owner.Group))
 	if old := c.tracked[owner][o.ref.key()]; old != nil {
@@ -144,10 +151,10 @@ func (c *Cluster) trackDrifted(owner Owner, o *object) {
 	if c.tracked[owner][o.ref.key()] != nil {
 		return
 	}
-	t := &trackedObject{owner: owner, ref: o.ref, resource: o.resource, hash: o.hash, action: Unchanged, drifted: true,
+	t := &trackedObject{owner: owner, ref: o.ref, hash: o.hash, applied: absent, action: Unchanged, drifted: true,
 		reported: true}
 	c.attach(t, c.watchFor(o.resource, o.ref.Namespace, owner.Group))
-	t.observed, _ = t.watch.Value(t.name())
+	t.observed, _ = t.live()
 	c.addOwner(owner)
 	c.tracked[owner][o.ref.key()] = t
 }
@@ -158,7 +165,7 @@ func (c *Cluster) markReported(owner Owner) {
 	defer c.mu.Unlock()
 	for _, t := range c.tracked[owner] {
 		t.reported = true
-		t.observed, _ = t.watch.Value(t.name())
+		t.observed, _ = t.live()
 	}
 }
 

@@ -13,13 +13,13 @@ import (
 // The watches cover the metadata of all objects of a resource that carry an owner label of a group. They store a
 // fingerprint of each object.
 type (
-	watchStore = kubewatch.Store[*metav1.PartialObjectMetadata, fingerprint, *trackedObject]
-	watch      = kubewatch.Watch[*metav1.PartialObjectMetadata, fingerprint, *trackedObject]
+	watchStore = kubewatch.Store[*metav1.PartialObjectMetadata, *fingerprint, *trackedObject]
+	watch      = kubewatch.Watch[*metav1.PartialObjectMetadata, *fingerprint, *trackedObject]
 )
 
 func (c *Cluster) newWatches(client kubewatch.Client[*metav1.PartialObjectMetadata]) *watchStore {
 	return kubewatch.New(&c.mu, client,
-		kubewatch.Handler[*metav1.PartialObjectMetadata, fingerprint, *trackedObject]{
+		kubewatch.Handler[*metav1.PartialObjectMetadata, *fingerprint, *trackedObject]{
 			Changed: func(_ *watch, objects []*trackedObject) {
 				for _, t := range objects {
 					c.compare(t)
@@ -42,7 +42,7 @@ func watchKey(resource schema.GroupVersionResource, namespace, group string) kub
 // watchFor returns the watch that covers a resource in a namespace: the one for all namespaces or, if the
 // cluster refused that, the one for the namespace. The caller holds the lock.
 func (c *Cluster) watchFor(resource schema.GroupVersionResource, namespace, group string) *watch {
-	project := func(o *metav1.PartialObjectMetadata) fingerprint { return c.managers.fingerprintOf(o, group) }
+	project := func(o *metav1.PartialObjectMetadata) *fingerprint { return c.managers.fingerprintOf(o, group) }
 	w := c.watches.Watch(watchKey(resource, "", group), project)
 	if w.Refusal() != nil && namespace != "" {
 		w = c.watches.Watch(watchKey(resource, namespace, group), project)
@@ -60,7 +60,7 @@ func (c *Cluster) splitWatch(w *watch) {
 		if name.Namespace == "" {
 			continue
 		}
-		c.move(t, c.watchFor(t.resource, name.Namespace, t.owner.Group))
+		c.move(t, c.watchFor(w.Key().Resource, name.Namespace, t.owner.Group))
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *Cluster) resumeWatches(owner Owner) {
 		if one.Key().Namespace == "" {
 			continue
 		}
-		all := c.watches.Get(watchKey(t.resource, "", owner.Group))
+		all := c.watches.Get(watchKey(t.watch.Key().Resource, "", owner.Group))
 		switch {
 		case all == nil:
 		case all.Live():
@@ -110,7 +110,7 @@ func (c *Cluster) attach(t *trackedObject, w *watch) {
 // detach removes an object from its watch, and stops the watches without objects. The caller holds the lock.
 func (c *Cluster) detach(t *trackedObject) {
 	t.watch.Unsubscribe(t.name(), t)
-	all := c.watches.Get(watchKey(t.resource, "", t.owner.Group))
+	all := c.watches.Get(watchKey(t.watch.Key().Resource, "", t.owner.Group))
 	for _, w := range []*watch{t.watch, all} {
 		if w != nil && !w.HasSubscribers() && !c.isSplit(w) {
 			c.watches.Remove(w)
@@ -135,7 +135,7 @@ func (c *Cluster) isSplit(w *watch) bool {
 
 // compare compares an object with the last event of its watch. The caller holds the lock.
 func (c *Cluster) compare(t *trackedObject) {
-	now, exists := t.watch.Value(t.name())
+	now, exists := t.live()
 	if t.writing || t.drifted && !(t.reported && t.observed.differs(now)) {
 		return
 	}
@@ -150,8 +150,8 @@ func (c *Cluster) compare(t *trackedObject) {
 		c.reportDrift(t) // deleted: the watch has passed the version that was applied
 	case exists && (t.applied.driftedTo(now) || t.isPartial && t.applied.changedTo(now)):
 		c.reportDrift(t)
-	case exists && resourceversion.Newer(now.version, t.applied.version):
-		t.applied = now
+	case exists && (now.version == t.applied.version || resourceversion.Newer(now.version, t.applied.version)):
+		t.applied = now // also if it is equal, so that it is kept once
 	}
 }
 
@@ -160,7 +160,7 @@ func (c *Cluster) compare(t *trackedObject) {
 // paused, the owner is notified when the pause ends.
 func (c *Cluster) reportDrift(t *trackedObject) {
 	t.drifted, t.reported = true, false
-	if now, ok := t.watch.Value(t.name()); ok && now.owner != t.owner && c.tracked[now.owner] != nil {
+	if now, ok := t.live(); ok && now.owner.Value() != t.owner && c.tracked[now.owner.Value()] != nil {
 		return
 	}
 	if delay := c.correctionDelay(t.owner, t.ref, t.hash); delay > 0 {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -98,7 +99,7 @@ func TestDriftIsFoundInAnyOrderOfEvents(t *testing.T) {
 				object := &trackedObject{owner: owner, ref: Ref{Kind: "ConfigMap", Namespace: "ns", Name: "c"},
 					applied: cluster.managers.fingerprintOf(event("10", "u", "a", "x"), group)}
 				cluster.mu.Lock()
-				w := cluster.watchFor(object.resource, "", group)
+				w := cluster.watchFor(schema.GroupVersionResource{}, "", group)
 				cluster.mu.Unlock()
 				if eventsFirst {
 					c.events(w)

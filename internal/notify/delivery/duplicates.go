@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,9 +27,13 @@ type recentEvents struct {
 	objects *lru.Cache // object to *objectEvents
 }
 
-// objectEvents holds when the recent events of an object were accepted, by digest.
-type objectEvents struct {
-	errors, others map[[sha256.Size]byte]time.Time
+// objectEvents holds the recent events of an object, of each severity class.
+type objectEvents struct{ errors, others []acceptedEvent }
+
+// acceptedEvent is when an event was accepted. An object has few of them, for which a map takes several times as much.
+type acceptedEvent struct {
+	digest [sha256.Size]byte
+	at     time.Time
 }
 
 func newRecentEvents(interval time.Duration) *recentEvents {
@@ -43,47 +48,42 @@ func (r *recentEvents) wait(e event.Event, now time.Time) time.Duration {
 	if !ok {
 		return 0
 	}
-	at, ok := known.(*objectEvents).of(e)[digest(e)]
-	if !ok {
+	events, key := *known.(*objectEvents).of(e), digest(e)
+	n := slices.IndexFunc(events, func(a acceptedEvent) bool { return a.digest == key })
+	if n < 0 {
 		return 0
 	}
-	return max(0, at.Add(r.interval).Sub(now))
+	return max(0, events[n].at.Add(r.interval).Sub(now))
 }
 
 // add records an accepted event.
 func (r *recentEvents) add(e event.Event, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	object := objectOf(e)
-	known, ok := r.objects.Get(object)
+	name := objectOf(e)
+	known, ok := r.objects.Get(name)
 	if !ok {
-		known = &objectEvents{
-			errors: map[[sha256.Size]byte]time.Time{}, others: map[[sha256.Size]byte]time.Time{},
-		}
-		r.objects.Add(object, known)
+		known = &objectEvents{}
+		r.objects.Add(name, known)
 	}
-	events := known.(*objectEvents)
+	object := known.(*objectEvents)
 	if reportsSuccess(e) {
-		clear(events.errors)
+		object.errors = nil
 	}
-	times := events.of(e)
-	if len(times) >= maxEventsPerObject {
-		for key, at := range times {
-			if !at.Add(r.interval).After(now) {
-				delete(times, key)
-			}
-		}
-	}
-	if len(times) < maxEventsPerObject { // above the bound, duplicates are sent rather than lost
-		times[digest(e)] = now
+	events, key := object.of(e), digest(e)
+	*events = slices.DeleteFunc(*events, func(a acceptedEvent) bool {
+		return a.digest == key || len(*events) >= maxEventsPerObject && !a.at.Add(r.interval).After(now)
+	})
+	if len(*events) < maxEventsPerObject { // above the bound, duplicates are sent rather than lost
+		*events = append(*events, acceptedEvent{key, now})
 	}
 }
 
-func (o *objectEvents) of(e event.Event) map[[sha256.Size]byte]time.Time {
+func (o *objectEvents) of(e event.Event) *[]acceptedEvent {
 	if e.Severity == event.Error {
-		return o.errors
+		return &o.errors
 	}
-	return o.others
+	return &o.others
 }
 
 // reportsSuccess reports whether the event means that its object is ready, not that it is progressing.
