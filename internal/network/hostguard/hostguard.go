@@ -148,6 +148,12 @@ func (g *Guard) fault(format string, args ...any) *fault.Fault {
 	return fault.New(g.options.Reason, format, args...)
 }
 
+// RateLimited says that a host takes no more requests of ours until a time.
+func RateLimited(reason, host string, now, until time.Time) *fault.Fault {
+	return fault.New(reason, "host '%s' is rate limiting us until %s", host, until.UTC().Format(time.RFC3339)).
+		WithHint("Requests resume then").After(until.Sub(now))
+}
+
 // ClusterHint says what to do about another cluster that does not answer. The messages of all objects that deploy to it
 // contain it.
 const ClusterHint = "Check the address of spec.kubeConfig, and that the controller can reach it"

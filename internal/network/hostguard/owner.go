@@ -52,9 +52,7 @@ func (o *owner) progress() {
 func (o *owner) checkRateLimit(caller string) error {
 	now := o.host.now()
 	if until := o.rateLimits[caller]; now.Before(until) {
-		return o.host.guard.fault("host '%s' is rate limiting us until %s", o.host.name,
-			until.UTC().Format(time.RFC3339)).
-			WithHint("Requests resume then").After(until.Sub(now))
+		return RateLimited(o.host.guard.options.Reason, o.host.name, now, until)
 	}
 	return nil
 }

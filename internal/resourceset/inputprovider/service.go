@@ -6,12 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/network/auth"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/network/hostguard"
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
@@ -85,9 +85,8 @@ func (p *provider) answer(ctx context.Context) ([]byte, error) {
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests:
 		now := p.Clock.Now()
-		after := egress.RetryAfter(resp, now)
-		return nil, failed("host '%s' is rate limiting us until %s", u.Host, now.Add(after).UTC().Format(time.RFC3339)).
-			WithHint("Requests resume then").After(after) // as each further pass says
+		return nil, hostguard.RateLimited(meta.ReconciliationFailedReason, u.Host, now,
+			now.Add(egress.RetryAfter(resp, now)))
 	case resp.StatusCode/100 != 2:
 		return nil, failed("'%s' refused the request: status %d", u.Host, resp.StatusCode).
 			WithHint("Check spec.url and the login in the Secret of spec.secretRef").
