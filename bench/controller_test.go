@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+var sluiceFlags = flag.String("sluice-flags", "", "further flags of bin/sluice, such as --pprof-addr=127.0.0.1:6060")
 
 // clockTicks are those of a second in /proc/<pid>/stat, on every Linux that Go runs on.
 const clockTicks = 100
@@ -54,6 +57,7 @@ func startProcess(tb testing.TB, kubeconfig, namespace, storage string, flags ..
 		"--storage-path", storage,
 		"--storage-addr", "127.0.0.1:0", "--metrics-addr", p.metrics, "--health-addr", "0", "--receiverAddr", "0",
 		"--events-addr", "0", "--images-addr", "0", "--log-level", "error"}, flags...)
+	args = append(args, strings.Fields(*sluiceFlags)...)
 	p.command = exec.Command(sluice, args...)
 	p.command.Stderr = os.Stderr
 	if err := p.command.Start(); err != nil {

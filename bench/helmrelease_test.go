@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,7 @@ func newReleases(b *testing.B, count int) *releases {
 	r := &releases{fleet: newFleet(b, count, nil), count: count}
 	r.publish("1.0.0")
 	for _, o := range []client.Object{
+		r.values("one"),
 		&sourcev1.GitRepository{ObjectMeta: r.named("fleet"), Spec: sourcev1.GitRepositorySpec{
 			URL: r.git.URL + "/fleet", Interval: meta.Duration{Duration: time.Hour},
 			Reference: &sourcev1.GitRepositoryRef{Branch: "main"}}},
@@ -63,6 +65,14 @@ func (r *releases) named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: r.namespace, Name: name}
 }
 
+// values is the ConfigMap that all HelmReleases take their values from.
+func (r *releases) values(tier string) *corev1.ConfigMap {
+	o := &corev1.ConfigMap{ObjectMeta: r.named("values"),
+		Data: map[string]string{"values.yaml": "tier: " + tier + "\n"}}
+	o.Labels = map[string]string{"reconcile.fluxcd.io/watch": "Enabled"}
+	return o
+}
+
 // target is the namespace that an app is deployed to.
 func (r *releases) target(app int) string {
 	if len(r.targets) == 0 {
@@ -71,11 +81,14 @@ func (r *releases) target(app int) string {
 	return r.targets[app%len(r.targets)]
 }
 
-// chartFiles are the files of the chart: four objects whose labels have the version.
+// chartFiles are the files of the chart: four objects whose labels have the version, and a value.
 func chartFiles(version string) map[string]string {
-	text := strings.ReplaceAll(strings.Join(fourObjects(0, version), "\n---\n"), appName(0), "{{ .Release.Name }}")
+	label := fmt.Sprintf("version: %q", version)
+	text := strings.NewReplacer(appName(0), "{{ .Release.Name }}", label, label+", tier: {{ .Values.tier }}").
+		Replace(strings.Join(fourObjects(0, version), "\n---\n"))
 	return map[string]string{
 		"Chart.yaml":         "apiVersion: v2\nname: app\nversion: " + version + "\n",
+		"values.yaml":        "tier: none\n",
 		"templates/all.yaml": text,
 	}
 }
@@ -96,6 +109,7 @@ func (r *releases) create() {
 		err := r.client.Create(r.b.Context(), &helmv2.HelmRelease{ObjectMeta: r.named(appName(app)),
 			Spec: helmv2.HelmReleaseSpec{Interval: meta.Duration{Duration: time.Hour},
 				TargetNamespace: r.target(app),
+				ValuesFrom:      []meta.ValuesReference{{Kind: "ConfigMap", Name: "values"}},
 				ChartRef:        &helmv2.ChartReference{Kind: sourcev1.HelmChartKind, Name: "app"}}})
 		if err != nil {
 			r.b.Error(err)
@@ -108,6 +122,12 @@ func (r *releases) create() {
 
 // follow begins to watch; what it returns waits until all HelmReleases are Ready with a version of the chart.
 func (r *releases) follow(version string) (wait func()) {
+	r.b.Helper()
+	return r.followUntil(version, func(s *helmv2.Snapshot) bool { return s.ChartVersion == version })
+}
+
+// followUntil is follow with a condition of the last release. What says what is waited for.
+func (r *releases) followUntil(what string, isDone func(*helmv2.Snapshot) bool) (wait func()) {
 	b := r.b
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), *patient)
@@ -128,14 +148,14 @@ func (r *releases) follow(version string) (wait func()) {
 		for len(done) < r.count {
 			e, ok := <-w.ResultChan()
 			if !ok {
-				b.Fatalf("%d of %d are Ready with %s within %s; the last said: %s", len(done), r.count, version,
+				b.Fatalf("%d of %d are Ready with %s within %s; the last said: %s", len(done), r.count, what,
 					*patient, last)
 			}
 			hr, ok := e.Object.(*helmv2.HelmRelease)
 			if !ok {
 				b.Fatalf("watch: %v", e)
 			}
-			if h := hr.Status.History; reconcile.IsReady(hr) && len(h) > 0 && h[0].ChartVersion == version {
+			if h := hr.Status.History; reconcile.IsReady(hr) && len(h) > 0 && isDone(&h[0]) {
 				done[hr.Name] = true
 			} else if c := apimeta.FindStatusCondition(hr.Status.Conditions, reconcile.TypeReady); c != nil {
 				last = hr.Name + ": " + c.Message
@@ -145,14 +165,15 @@ func (r *releases) follow(version string) (wait func()) {
 }
 
 // bareReleases runs Helm's install or upgrade action for as many releases, as a program does that has nothing else.
-func (r *releases) bareReleases(namespace, version string, upgrade bool) measured {
+func (r *releases) bareReleases(namespace, version, tier string, upgrade bool) measured {
 	b := r.b
 	b.Helper()
 	quiet(b)
 	archive := testenv.ChartArchive(b, "app", version, chartFiles(version))
 	cpu, server, start := processor(b), cpuTime(b, testenv.ClusterPID(b)), time.Now()
 	inParallel(r.all(), func(app int) {
-		if err := bareRelease(testenv.Kubeconfig(b), namespace, appName(app), archive, upgrade); err != nil {
+		if err := bareRelease(testenv.Kubeconfig(b), namespace, appName(app), archive,
+			map[string]any{"tier": tier}, upgrade); err != nil {
 			b.Error(err)
 		}
 	})
@@ -163,7 +184,7 @@ func (r *releases) bareReleases(namespace, version string, upgrade bool) measure
 		server: cpuTime(b, testenv.ClusterPID(b)) - server}
 }
 
-func bareRelease(kubeconfig, namespace, name string, archive []byte, upgrade bool) error {
+func bareRelease(kubeconfig, namespace, name string, archive []byte, values map[string]any, upgrade bool) error {
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
@@ -177,12 +198,12 @@ func bareRelease(kubeconfig, namespace, name string, archive []byte, upgrade boo
 	if upgrade {
 		u := action.NewUpgrade(cfg)
 		u.Namespace, u.WaitStrategy, u.Timeout = namespace, kube.StatusWatcherStrategy, *patient
-		_, err = u.Run(name, ch, map[string]any{})
+		_, err = u.Run(name, ch, values)
 		return err
 	}
 	i := action.NewInstall(cfg)
 	i.ReleaseName, i.Namespace, i.WaitStrategy, i.Timeout = name, namespace, kube.StatusWatcherStrategy, *patient
-	_, err = i.Run(ch, map[string]any{})
+	_, err = i.Run(ch, values)
 	return err
 }
 
@@ -213,13 +234,14 @@ func (p *process) memoryWithChildren() float64 {
 
 const releaseWorkers = "--concurrent=8" // as many as the bare loop has at once
 
-// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions.
+// BenchmarkReleases installs and upgrades HelmReleases of four objects beside a bare loop of Helm's actions: with a new
+// chart, and with other values from the ConfigMap that all share.
 func BenchmarkReleases(b *testing.B) {
 	r := newReleases(b, *releaseCount)
 	before, after := testenv.Namespace(b), testenv.Namespace(b)
 	t := newTable(fmt.Sprintf("%d HelmReleases of four objects, one chart", r.count), head...)
 	for b.Loop() {
-		theirs := r.bareReleases(before, "1.0.0", false)
+		theirs := r.bareReleases(before, "1.0.0", "one", false)
 		r.create()
 		quiet(b)
 		log, wait := testenv.NewAuditLog(b), r.follow("1.0.0")
@@ -228,11 +250,11 @@ func BenchmarkReleases(b *testing.B) {
 		wait()
 		ours := since(start, p.usage())
 		asked := p.requests(log, testenv.Request{})
-		theirs = mean(theirs, r.bareReleases(after, "1.0.0", false))
+		theirs = mean(theirs, r.bareReleases(after, "1.0.0", "one", false))
 		t.compare(b, "install all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
 		byKind(b, log)
 
-		theirs = r.bareReleases(before, "1.0.1", true)
+		theirs = r.bareReleases(before, "1.0.1", "one", true)
 		r.publish("1.0.1")
 		quiet(b)
 		log, wait = testenv.NewAuditLog(b), r.follow("1.0.1")
@@ -241,8 +263,24 @@ func BenchmarkReleases(b *testing.B) {
 		wait()
 		ours = since(start, p.usage())
 		asked = p.requests(log, testenv.Request{})
-		theirs = mean(theirs, r.bareReleases(after, "1.0.1", true))
+		theirs = mean(theirs, r.bareReleases(after, "1.0.1", "one", true))
 		t.compare(b, "upgrade all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
+		byKind(b, log)
+
+		theirs = r.bareReleases(before, "1.0.1", "two", true)
+		quiet(b)
+		const third = 3 // release
+		log, wait = testenv.NewAuditLog(b), r.followUntil("the new values",
+			func(s *helmv2.Snapshot) bool { return s.Version == third })
+		start = p.usage()
+		if err := r.client.Update(b.Context(), r.values("two")); err != nil {
+			b.Fatal(err)
+		}
+		wait()
+		ours = since(start, p.usage())
+		asked = p.requests(log, testenv.Request{})
+		theirs = mean(theirs, r.bareReleases(after, "1.0.1", "two", true))
+		t.compare(b, "new values for all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
 		byKind(b, log)
 		p.stop()
 	}
@@ -267,7 +305,7 @@ func (r *releases) idle(p *process) {
 	b.Helper()
 	quiet(b)
 	t := newTable(fmt.Sprintf("%d HelmReleases, idle for %s", r.count, *idleFor), "% of a core", "memory, MB",
-		"requests but watches")
+		"without the binary", "most memory, MB", "requests but watches")
 	log, before := testenv.NewAuditLog(b), p.usage()
 	<-time.After(*idleFor)
 	passed := since(before, p.usage())
@@ -278,7 +316,8 @@ func (r *releases) idle(p *process) {
 			b.Logf("while idle: %+v", q)
 		}
 	}
-	t.row(100*passed.cpu.Seconds()/passed.took.Seconds(), p.memory("VmRSS"), requests)
+	t.row(100*passed.cpu.Seconds()/passed.took.Seconds(), p.memory("VmRSS"), p.memory("RssAnon"),
+		p.memory("VmHWM"), requests)
 	b.ReportMetric(float64(requests), "idle-requests")
 }
 

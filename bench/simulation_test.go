@@ -29,7 +29,8 @@ import (
 var (
 	simulated        = flag.Int("simulated", 10_000, "how many Kustomizations BenchmarkSimulation has")
 	simulatedSources = flag.Int("simulated-sources", 20, "how many GitRepositories they share")
-	sluiceFlags      = flag.String("sluice-flags", "", "further flags of the controllers of a simulation")
+	simulatedObjects = flag.Int("simulated-objects", 0, "how many ConfigMaps each applies; 0 for one or two, in turn")
+	simulatedEvery   = flag.Duration("simulated-interval", time.Hour, "the interval of the Kustomizations")
 	latency          = flag.Duration("latency", 0, "what the stub API server adds to each request")
 )
 
@@ -43,8 +44,9 @@ type simulation struct {
 	git     *testenv.Git
 	apps    int
 	sources int
-	heads   []string // of the sources
-	address string   // of artifacts; the same after a restart
+	heads   []string  // of the sources
+	address string    // of artifacts; the same after a restart
+	began   time.Time // when the process was started last
 }
 
 func newSimulation(b *testing.B, apps, sources int, delay time.Duration) *simulation {
@@ -69,15 +71,19 @@ func newSimulation(b *testing.B, apps, sources int, delay time.Duration) *simula
 
 func sourceName(source int) string { return fmt.Sprintf("source-%03d", source) }
 
-// commit sets apps of one source to a version: those of even numbers have one object, others two.
+// commit sets apps of one source to a version. Unless -simulated-objects says how many objects an app has, those of
+// even numbers have one object, others two.
 func (s *simulation) commit(version string, apps ...int) {
 	s.b.Helper()
 	files := map[string]string{}
 	for _, app := range apps {
 		name := fmt.Sprintf("%s-%06d", "app", app)
-		text := configMap(name, version)
-		if app%2 == 1 {
-			text += "---\n" + configMap(name+"-more", version)
+		text, objects := configMap(name, version), *simulatedObjects
+		if objects == 0 {
+			objects = 1 + app%2
+		}
+		for n := 1; n < objects; n++ {
+			text += "---\n" + configMap(fmt.Sprintf("%s-%d", name, n), version)
 		}
 		files[name+"/app.yaml"] = text
 		files[name+"/kustomization.yaml"] = "resources: [app.yaml]\n"
@@ -117,7 +123,7 @@ func (s *simulation) declareApps() {
 		all = append(all, &kustomizev1.Kustomization{
 			ObjectMeta: s.named(fmt.Sprintf("app-%06d", app), app),
 			Spec: kustomizev1.KustomizationSpec{
-				Interval: meta.Duration{Duration: time.Hour}, Prune: true, TargetNamespace: simulatedNamespace,
+				Interval: meta.Duration{Duration: *simulatedEvery}, Prune: true, TargetNamespace: simulatedNamespace,
 				Path: fmt.Sprintf("./app-%06d", app),
 				SourceRef: kustomizev1.SourceReference{Kind: sourcev1.GitRepositoryKind,
 					NamespacedName: meta.NamespacedName{Name: sourceName(app % s.sources)}},
@@ -142,7 +148,8 @@ func (s *simulation) createObjects(all []client.Object) {
 // start runs bin/sluice.
 func (s *simulation) start(storage string, flags ...string) *process {
 	s.b.Helper()
-	flags = slices.Concat([]string{"--storage-addr", s.address}, flags, strings.Fields(*sluiceFlags))
+	s.began = time.Now()
+	flags = slices.Concat([]string{"--storage-addr", s.address}, flags)
 	return startProcess(s.b, s.cluster.Kubeconfig, simulatedNamespace, storage, flags...)
 }
 
@@ -260,6 +267,9 @@ func (s *simulation) create(p *process) {
 	before, empty := s.cluster.Requests(), p.memory("VmRSS")
 	tenth := max(1, s.apps/10)
 	wait(func(done int, _ string) {
+		if done == 1 {
+			b.ReportMetric(time.Since(s.began).Seconds(), "s-from-start-to-first-ready")
+		}
 		if done%tenth != 0 {
 			return
 		}
@@ -280,9 +290,9 @@ func (s *simulation) rest(p *process) {
 	took := time.Since(start)
 	share := 100 * (p.cpu() - cpu).Seconds() / took.Seconds()
 	memory := p.memory("VmRSS")
-	newTable(fmt.Sprintf("%d Kustomizations idle for %s, interval 1 h", s.apps, *idleFor), "% of a core",
-		"memory, MB", "KB each", "most memory, MB", "requests").
-		row(share, memory, 1024*memory/float64(s.apps), p.memory("VmHWM"), s.requestsSince(before))
+	newTable(fmt.Sprintf("%d Kustomizations idle for %s, interval %s", s.apps, *idleFor, *simulatedEvery),
+		"% of a core", "memory, MB", "without the binary", "KB each", "most memory, MB", "requests").
+		row(share, memory, p.memory("RssAnon"), 1024*memory/float64(s.apps), p.memory("VmHWM"), s.requestsSince(before))
 	s.b.ReportMetric(share, "%-idle")
 }
 

@@ -337,8 +337,8 @@ func BenchmarkIdle(b *testing.B) {
 	f.declare()
 	t := newTable(fmt.Sprintf("%d Kustomizations of %d objects, interval 10 min, idle for %s", idleFleet, idleObjects,
 		*idleFor),
-		"passes a minute", "% of a core", "memory, MB", "most memory, MB", "requests for objects", "requests in all",
-		"all Ready after s")
+		"passes a minute", "% of a core", "memory, MB", "without the binary", "most memory, MB",
+		"requests for objects", "requests in all", "all Ready after s")
 	for b.Loop() {
 		wait, start := f.follow(commit), time.Now()
 		p := startController(b, f.namespace)
@@ -351,8 +351,8 @@ func BenchmarkIdle(b *testing.B) {
 		idle := since(before, p.usage())
 		objects := p.requests(log, testenv.Request{Resource: "configmaps"})
 		share := 100 * idle.cpu.Seconds() / idle.took.Seconds()
-		t.row(idleFleet*time.Minute.Seconds()/f.interval.Seconds(), share, p.memory("VmRSS"), p.memory("VmHWM"),
-			objects, p.requests(log, testenv.Request{}), took.Seconds())
+		t.row(idleFleet*time.Minute.Seconds()/f.interval.Seconds(), share, p.memory("VmRSS"), p.memory("RssAnon"),
+			p.memory("VmHWM"), objects, p.requests(log, testenv.Request{}), took.Seconds())
 		b.ReportMetric(share, "%-of-a-core")
 		b.ReportMetric(p.memory("VmRSS"), "MB")
 		b.ReportMetric(float64(objects), "object-requests")
