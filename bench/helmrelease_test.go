@@ -254,34 +254,26 @@ func BenchmarkReleases(b *testing.B) {
 		t.compare(b, "install all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
 		byKind(b, log)
 
-		theirs = r.bareReleases(before, "1.0.1", "one", true)
-		r.publish("1.0.1")
-		quiet(b)
-		log, wait = testenv.NewAuditLog(b), r.follow("1.0.1")
-		start = p.usage()
-		r.pull()
-		wait()
-		ours = since(start, p.usage())
-		asked = p.requests(log, testenv.Request{})
-		theirs = mean(theirs, r.bareReleases(after, "1.0.1", "one", true))
-		t.compare(b, "upgrade all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
-		byKind(b, log)
-
-		theirs = r.bareReleases(before, "1.0.1", "two", true)
-		quiet(b)
-		const third = 3 // release
-		log, wait = testenv.NewAuditLog(b), r.followUntil("the new values",
-			func(s *helmv2.Snapshot) bool { return s.Version == third })
-		start = p.usage()
-		if err := r.client.Update(b.Context(), r.values("two")); err != nil {
-			b.Fatal(err)
+		upgrade := func(name, tier string, isDone func(*helmv2.Snapshot) bool, change func()) {
+			theirs := r.bareReleases(before, "1.0.1", tier, true)
+			quiet(b)
+			log, wait, start := testenv.NewAuditLog(b), r.followUntil(name, isDone), p.usage()
+			change()
+			wait()
+			ours := since(start, p.usage())
+			asked := p.requests(log, testenv.Request{})
+			theirs = mean(theirs, r.bareReleases(after, "1.0.1", tier, true))
+			t.compare(b, name, ours, theirs, 4*r.count, asked, p.memoryWithChildren())
+			byKind(b, log)
 		}
-		wait()
-		ours = since(start, p.usage())
-		asked = p.requests(log, testenv.Request{})
-		theirs = mean(theirs, r.bareReleases(after, "1.0.1", "two", true))
-		t.compare(b, "new values for all", ours, theirs, 4*r.count, asked, p.memoryWithChildren())
-		byKind(b, log)
+		r.publish("1.0.1")
+		upgrade("upgrade all", "one", func(s *helmv2.Snapshot) bool { return s.ChartVersion == "1.0.1" }, r.pull)
+		const third = 3 // release
+		upgrade("new values for all", "two", func(s *helmv2.Snapshot) bool { return s.Version == third }, func() {
+			if err := r.client.Update(b.Context(), r.values("two")); err != nil {
+				b.Fatal(err)
+			}
+		})
 		p.stop()
 	}
 }

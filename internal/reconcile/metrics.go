@@ -132,12 +132,11 @@ func observePass(gk schema.GroupKind, obj Object, took time.Duration) {
 
 // observeSuspended records whether an object is suspended. It is news if a pass of this process found that it was not.
 func observeSuspended(gk schema.GroupKind, obj Object) (isNews bool) {
-	state, _ := infoOf(obj)
 	observed.update(RefTo(gk, obj.GetNamespace(), obj.GetName()), func(s *objectSeries) {
 		s.isSuspended = obj.Schedule().Suspended
 		if s.isSuspended {
 			isNews = s.info.suspended == strconv.FormatBool(false)
-			s.info = state
+			s.info, _ = infoOf(obj)
 		}
 	})
 	return isNews
