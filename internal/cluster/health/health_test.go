@@ -2,10 +2,14 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-gitops/sluice/internal/testenv"
@@ -55,7 +59,10 @@ func TestDeploymentStatusFollowsRollout(t *testing.T) {
 }
 
 func TestExplainNamesReasonOfFailure(t *testing.T) {
-	for name, c := range map[string]struct{ object, kind, want string }{
+	for name, c := range map[string]struct {
+		before             func(*fixture)
+		object, kind, want string
+	}{
 		"missing image": {
 			object: withFailure("image-pull"), kind: "Deployment", want: "ImagePullBackOff",
 		},
@@ -65,14 +72,16 @@ func TestExplainNamesReasonOfFailure(t *testing.T) {
 		"no node with free capacity": {object: withFailure("pending"), kind: "Deployment", want: "0/"},
 		"pod not ready":              {object: withFailure("not-ready"), kind: "Deployment", want: "readiness probe"},
 		"exhausted quota": {
-			object: "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\n" +
-				"spec: {hard: {pods: \"0\"}}\n---\n" + deployment, kind: "Deployment", want: "exceeded quota",
+			before: (*fixture).exhaustQuota, object: deployment, kind: "Deployment", want: "exceeded quota",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			target := f.target("apps", "v1", c.kind, "app")
+			if c.before != nil {
+				c.before(f)
+			}
 			f.apply(c.object)
 			f.setTargets([]Target{target})
 			testenv.Eventually(t, "explanation", func() error {
@@ -84,6 +93,27 @@ func TestExplainNamesReasonOfFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// exhaustQuota creates a quota that allows no pod. It waits until the API server refuses one, since the server learns
+// of new quotas by a watch and admits pods until then.
+func (f *fixture) exhaustQuota() {
+	f.t.Helper()
+	f.apply("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none, namespace: %s}\nspec: {hard: {pods: \"0\"}}")
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "refused"},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}}}
+	testenv.Eventually(f.t, "refusal of a pod", func() error {
+		_, err := f.admin.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(f.ns).
+			Create(context.Background(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errors.New("it is admitted")
+		}
+		if !strings.Contains(err.Error(), "exceeded quota") {
+			return err
+		}
+		return nil
+	})
 }
 
 func TestJobStatus(t *testing.T) {
