@@ -6,6 +6,9 @@
 //	playground.sluice.dev/fail: image-pull | crash-loop | pending | not-ready | job-failed
 //	playground.sluice.dev/delay: 2s    the time until it is ready
 //	playground.sluice.dev/log: text    the log of its containers; endless: one line without an end
+//
+// A namespace with the annotation playground.sluice.dev/abandoned is deleted in spite of the finalizers of custom
+// resources in it, as their controllers are gone.
 package cluster
 
 import (

@@ -1,15 +1,19 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -20,6 +24,10 @@ import (
 // emptiers is the number of namespaces emptied concurrently. An attempt waits for several requests, so that on a slow
 // machine a namespace would otherwise wait for all others.
 const emptiers = 16
+
+// abandoned is an annotation of namespaces whose controllers are gone, for example because their test ended. Nobody
+// would remove the finalizers of custom resources there, so they are removed when the namespace is deleted.
+const abandoned = "playground.sluice.dev/abandoned"
 
 // startNamespaces empties and removes namespaces that are deleted. It is Kubernetes' own deletion, without
 // the controller around it: that waits 5 s for the API servers to agree, of which there is one here, and 16 s
@@ -36,6 +44,11 @@ func startNamespaces(ctx context.Context, client kubernetes.Interface, meta meta
 			all, unknown := client.Discovery().ServerPreferredNamespacedResources()
 			if len(all) == 0 { // the process would end
 				return 0, unknown
+			}
+			if _, ok := ns.Annotations[abandoned]; ok {
+				if err := etcd.removeFinalizers(ctx, meta, all, ns.Name); err != nil {
+					return 0, err
+				}
 			}
 			kinds := func() ([]*metav1.APIResourceList, error) { return all, unknown }
 			deleter := deletion.NewNamespacedResourcesDeleter(ctx, core.Namespaces(), meta, core,
@@ -65,6 +78,47 @@ func stored(lists []*metav1.APIResourceList, isStored func(schema.GroupResource)
 	return result
 }
 
+// removeFinalizers removes the finalizers of the custom resources in a namespace, with a request for each that has some.
+func (e *etcdServer) removeFinalizers(ctx context.Context, objects metadata.Interface, lists []*metav1.APIResourceList,
+	namespace string) error {
+	var errs []error
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue // discovery ignores it as well
+		}
+		for _, r := range l.APIResources {
+			of := objects.Resource(gv.WithResource(r.Name)).Namespace(namespace)
+			names, err := e.finalized(ctx, gv.WithResource(r.Name).GroupResource(), namespace)
+			errs = append(errs, err)
+			for _, name := range names {
+				_, err := of.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+					metav1.PatchOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finalized returns the names of the custom resources of a kind in a namespace that have finalizers.
+func (e *etcdServer) finalized(ctx context.Context, r schema.GroupResource, namespace string) ([]string, error) {
+	key, end := keysOf(path.Join(r.Group, r.Resource), namespace)
+	found, err := e.kv.Range(ctx, key, end, mvcc.RangeOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, kv := range found.KVs {
+		if bytes.Contains(kv.Value, []byte(`"finalizers":[`)) { // custom resources are stored as JSON
+			names = append(names, path.Base(string(kv.Key)))
+		}
+	}
+	return names, nil
+}
+
 // stores reports whether there may be an object of a resource in a namespace.
 func (e *etcdServer) stores(ctx context.Context, r schema.GroupResource, namespace string) bool {
 	builtIn := r.Resource
@@ -72,12 +126,17 @@ func (e *etcdServer) stores(ctx context.Context, r schema.GroupResource, namespa
 		builtIn = special
 	}
 	for _, prefix := range []string{builtIn, path.Join(r.Group, r.Resource)} { // the other one is of definitions
-		// "0" is the byte after "/"
-		key, end := path.Join("/registry", prefix, namespace)+"/", path.Join("/registry", prefix, namespace)+"0"
-		found, err := e.kv.Range(ctx, []byte(key), []byte(end), mvcc.RangeOptions{CountOnly: true})
+		key, end := keysOf(prefix, namespace)
+		found, err := e.kv.Range(ctx, key, end, mvcc.RangeOptions{CountOnly: true})
 		if err != nil || found.Count > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// keysOf returns the first key of the objects of a namespace, and the first after them.
+func keysOf(prefix, namespace string) (first, after []byte) {
+	all := path.Join("/registry", prefix, namespace)
+	return []byte(all + "/"), []byte(all + "0") // the byte after "/"
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -57,23 +58,7 @@ func (a *alive) namespace(t *testing.T) {
 func (a *alive) owners(t *testing.T) {
 	ns := a.newNamespace(t)
 	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(a.config))
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "things.test.example"},
-		"spec": map[string]any{
-			"group": "test.example", "scope": "Namespaced",
-			"names": map[string]any{"plural": "things", "kind": "Thing"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-			}},
-		},
-	}}
-	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions"}
-	must[*unstructured.Unstructured](t)(client.Resource(crds).Create(t.Context(), crd, create))
-	things := client.Resource(schema.GroupVersionResource{Group: "test.example", Version: "v1", Resource: "things"}).
-		Namespace(ns)
+	things := defineThings(t, client).Namespace(ns)
 	thing := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "test.example/v1", "kind": "Thing", "metadata": map[string]any{"name": "owned"},
 	}}
@@ -94,6 +79,62 @@ func (a *alive) owners(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// defineThings makes the API server serve a custom kind that has any fields. It may be defined already.
+func defineThings(t *testing.T, client dynamic.Interface) dynamic.NamespaceableResourceInterface {
+	t.Helper()
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "things.test.example"},
+		"spec": map[string]any{
+			"group": "test.example", "scope": "Namespaced",
+			"names": map[string]any{"plural": "things", "kind": "Thing"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	if _, err := client.Resource(crds).Create(t.Context(), crd, create); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return client.Resource(schema.GroupVersionResource{Group: "test.example", Version: "v1", Resource: "things"})
+}
+
+// abandoned deletes two namespaces with an object that a finalizer holds. Only one of them says that nobody is left to
+// remove it.
+func (a *alive) abandoned(t *testing.T) {
+	things := defineThings(t, must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(a.config)))
+	thing := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "test.example/v1", "kind": "Thing", "metadata": map[string]any{"name": "held"},
+	}}
+	thing.SetFinalizers([]string{"test.example/held"})
+	namespaces := a.client.CoreV1().Namespaces()
+	names := []string{a.newNamespace(t), a.newNamespace(t)}
+	must[*corev1.Namespace](t)(namespaces.Patch(t.Context(), names[1], types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"playground.sluice.dev/abandoned":""}}}`), metav1.PatchOptions{}))
+	for _, ns := range names {
+		eventually(t, func(ctx context.Context) error { // the kind takes a moment to be served
+			_, err := things.Namespace(ns).Create(ctx, thing, create)
+			return err
+		})
+		if err := namespaces.Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func(ctx context.Context) error {
+		if left, err := namespaces.Get(ctx, names[1], get); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %+v, %w", left.Status, err)
+		}
+		return nil
+	})
+	held := must[*unstructured.Unstructured](t)(things.Namespace(names[0]).Get(t.Context(), "held", get))
+	if len(held.GetFinalizers()) != 1 {
+		t.Errorf("the object of another namespace has lost its finalizer: %v", held.GetFinalizers())
+	}
 }
 
 func (a *alive) rbac(t *testing.T) {

@@ -33,6 +33,7 @@ func TestClusterIsAlive(t *testing.T) {
 		"a Service has endpoints, and a load balancer's address": a.service,
 		"a deleted namespace goes with all that is in it":        a.namespace,
 		"a deleted namespace leaves nothing of any kind":         a.everyKind,
+		"an abandoned namespace goes in spite of finalizers":     a.abandoned,
 		"an object goes with its owner, custom ones as well":     a.owners,
 		"a service account may do what its roles say":            a.rbac,
 	} {
