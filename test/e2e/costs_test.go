@@ -32,6 +32,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
@@ -106,7 +107,7 @@ func linesOf(text string) string {
 
 func newCosts(t *testing.T) *costs {
 	t.Helper()
-	installDefinitions(t)
+	definitions.Install(t, testenv.Cluster(t))
 	c := &costs{T: t, git: testenv.NewGit(t), registry: ociregistry.New(t), namespace: testenv.Namespace(t),
 		storage: t.TempDir()}
 	var err error

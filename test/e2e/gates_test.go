@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 )
 
 // story is a namespace with a gate, a source and a Kustomization, under controllers with a fake clock.
@@ -41,7 +42,7 @@ type story struct {
 func newStory(t *testing.T, gate gatingv1.GateSpec) *story {
 	t.Helper()
 	t.Parallel()
-	installDefinitions(t)
+	definitions.Install(t, testenv.Cluster(t))
 	cfg := testenv.Cluster(t)
 	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/notify/event"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
@@ -69,7 +70,7 @@ func (h *inbox) of(commit string) []event.Event {
 
 func newImageStory(t *testing.T) *imageStory {
 	t.Helper()
-	installDefinitions(t)
+	definitions.Install(t, testenv.Cluster(t))
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)

@@ -21,12 +21,13 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 )
 
 // TestLogTellsTheStoryOfAChange runs the binary with its default level through a change, a failure and a gate, and
 // reads the whole log: what operators search for is there once, and nothing else.
 func TestLogTellsTheStoryOfAChange(t *testing.T) {
-	installDefinitions(t)
+	definitions.Install(t, testenv.Cluster(t))
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/offline/manifest"
 	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
 	"github.com/sluice-gitops/sluice/internal/testenv"
+	"github.com/sluice-gitops/sluice/internal/testenv/definitions"
 )
 
 // resumed are the kinds that work from what was recorded. The others are suspended: their servers do not exist.
@@ -22,7 +23,7 @@ var resumed = []string{"Kustomization", "HelmRelease", "ImagePolicy", "ArtifactG
 // TestUpgradeFromRecordedState runs this build on the directory and the statuses that the release before wrote. Sources
 // are suspended, so that only what is recorded can be applied.
 func TestUpgradeFromRecordedState(t *testing.T) {
-	installDefinitions(t)
+	definitions.Install(t, testenv.Cluster(t))
 	c, err := client.New(testenv.Cluster(t), client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
