@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"path"
 	"reflect"
 
@@ -10,6 +11,7 @@ import (
 	kinds "k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/provider"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 )
@@ -52,7 +54,7 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 			if k.Namespace != "" && !movable[kinds.FromAPIVersionAndKind(r.GetApiVersion(), r.GetKind()).GroupKind()] {
 				return nil, false, nil
 			}
-			text, err := r.MarshalJSON()
+			text, err := asJSON(r)
 			named := identity{kind: r.GetKind(), namespace: r.GetNamespace(), name: r.GetName()}
 			object, err := f.object(named, text, err)
 			if err != nil && f.refused != nil {
@@ -73,6 +75,15 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 		return nil, true, found
 	}
 	return nil, true, join(problems)
+}
+
+// asJSON is MarshalJSON of a resource without its detour: that writes the object as YAML first, and parses it again.
+func asJSON(r *resource.Resource) ([]byte, error) {
+	content := map[string]any{}
+	if err := r.YNode().Decode(&content); err != nil {
+		return nil, err
+	}
+	return json.Marshal(content)
 }
 
 // steering is part of the names of annotations that change how kustomize processes an object.

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/kustomize/api/provider"
 
 	"github.com/sluice-gitops/sluice/internal/artifact"
 )
@@ -229,4 +232,59 @@ func TestThousandsOfObjectsAreBuilt(t *testing.T) {
 	if file := result.Origin(result.Objects[n-1]); file != "a.yaml" {
 		t.Errorf("it comes from %q", file)
 	}
+}
+
+// TestJSONOfPlainObjectsIsThatOfKustomize compares the short way from YAML to JSON with kustomize's own, for random
+// documents of scalars that YAML reads in unusual ways.
+func TestJSONOfPlainObjectsIsThatOfKustomize(t *testing.T) {
+	scalars := []string{"1", "-0", "+1", "007", "0o17", "0x1F", "0b11", "1_000", "1e3", "1.", ".5", ".inf", "-.INF", ".nan",
+		"12345678901234567890", "1.7976931348623159e308", "true", "True", "yes", "on", "~", "null", "", "2001-01-01",
+		"2001-12-14t21:59:43.10-05:00", "12:30:45", "a", "a: b", "a #b", "- a", "é", "\u0085", "\u2028", "😀", "\ufeffa",
+		" a ", "a\nb", "a\n\n", "\ta", "a\tb", "'", "\"", "\\", "!a", "&a", "*a", "%a", "@a", "`a`", "<<", "=", "{a", "[a"}
+	tags := []string{"", "", "", "", "", "!!str ", "!!int ", "!!float ", "!!bool ", "!!null ", "!!binary ", "!!timestamp ",
+		"!own "}
+	factory := provider.NewDefaultDepProvider().GetResourceFactory()
+	const seed, documents = 35, 3000
+	random, compared := rand.New(rand.NewPCG(seed, seed)), 0
+	scalar := func() string {
+		text := scalars[random.IntN(len(scalars))]
+		switch random.IntN(4) {
+		case 0:
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(quoted)
+		case 1:
+			text = "'" + strings.ReplaceAll(text, "'", "''") + "'"
+		case 2:
+			text = "|-\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+		}
+		return tags[random.IntN(len(tags))] + text
+	}
+	for range documents {
+		text := cm("a") + "data:\n"
+		for i := range 1 + random.IntN(3) {
+			text += fmt.Sprintf("  k%d: %s\n", i, scalar())
+		}
+		if random.IntN(2) == 0 {
+			text += "x: &x\n- " + scalar() + "\ny: *x\n"
+		}
+		resources, err := factory.SliceFromBytes([]byte(text))
+		if err != nil {
+			continue // it is no YAML
+		}
+		for _, r := range resources {
+			want, refused := r.MarshalJSON()
+			got, err := asJSON(r)
+			if (err == nil) != (refused == nil) || string(got) != string(want) {
+				t.Fatalf("%s\nis %s (%v)\nwant %s (%v)", text, got, err, want, refused)
+			}
+			compared++
+		}
+	}
+	if compared < documents/4 {
+		t.Errorf("%d of %d documents were compared", compared, documents)
+	}
+	t.Logf("%d documents were compared", compared)
 }
