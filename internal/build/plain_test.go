@@ -237,12 +237,13 @@ func TestThousandsOfObjectsAreBuilt(t *testing.T) {
 // TestJSONOfPlainObjectsIsThatOfKustomize compares the short way from YAML to JSON with kustomize's own, for random
 // documents of scalars that YAML reads in unusual ways.
 func TestJSONOfPlainObjectsIsThatOfKustomize(t *testing.T) {
-	scalars := []string{"1", "-0", "+1", "007", "0o17", "0x1F", "0b11", "1_000", "1e3", "1.", ".5", ".inf", "-.INF", ".nan",
-		"12345678901234567890", "1.7976931348623159e308", "true", "True", "yes", "on", "~", "null", "", "2001-01-01",
-		"2001-12-14t21:59:43.10-05:00", "12:30:45", "a", "a: b", "a #b", "- a", "é", "\u0085", "\u2028", "😀", "\ufeffa",
-		" a ", "a\nb", "a\n\n", "\ta", "a\tb", "'", "\"", "\\", "!a", "&a", "*a", "%a", "@a", "`a`", "<<", "=", "{a", "[a"}
-	tags := []string{"", "", "", "", "", "!!str ", "!!int ", "!!float ", "!!bool ", "!!null ", "!!binary ", "!!timestamp ",
-		"!own "}
+	scalars := []string{"1", "-0", "+1", "007", "0o17", "0x1F", "0b11", "1_000", "1e3", "1.", ".5", ".inf",
+		"-.INF", ".nan", "12345678901234567890", "1.7976931348623159e308", "true", "True", "yes", "on", "~",
+		"null", "", "2001-01-01", "2001-12-14t21:59:43.10-05:00", "12:30:45", "a", "a: b", "a #b", "- a", "é",
+		"\u0085", "\u2028", "😀", "\ufeffa", " a ", "a\nb", "a\n\n", "\ta", "a\tb", "'", "\"", "\\", "!a", "&a",
+		"*a", "%a", "@a", "`a`", "<<", "=", "{a", "[a"}
+	tags := []string{"", "", "", "", "", "!!str ", "!!int ", "!!float ", "!!bool ", "!!null ", "!!binary ",
+		"!!timestamp ", "!own "}
 	factory := provider.NewDefaultDepProvider().GetResourceFactory()
 	const seed, documents = 35, 3000
 	random, compared := rand.New(rand.NewPCG(seed, seed)), 0
@@ -272,7 +273,7 @@ func TestJSONOfPlainObjectsIsThatOfKustomize(t *testing.T) {
 		}
 		resources, err := factory.SliceFromBytes([]byte(text))
 		if err != nil {
-			continue // it is no YAML
+			continue // kustomize cannot read it
 		}
 		for _, r := range resources {
 			want, refused := r.MarshalJSON()

@@ -14,6 +14,7 @@ import (
 // TestBootstrapPage runs the commands of docs/bootstrap.md in their order and in one shell. Only the hosts of their
 // URLs and the directory of its files are replaced.
 func TestBootstrapPage(t *testing.T) {
+	testenv.Full(t)
 	blocks := testenv.Blocks(t, "bootstrap.md", "sh")
 	h := newGitHost(t, "my-org/fleet", "s3cret-token")
 	for _, repository := range []string{"org/fleet", "fleet"} {

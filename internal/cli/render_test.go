@@ -48,6 +48,7 @@ type rendererTest struct {
 // TestRenderersPage runs docs/renderers.md with examples/renderers: from a push to the applied objects, with the rights
 // of the page. The commands of its pods run in this process.
 func TestRenderersPage(t *testing.T) {
+	testenv.Full(t)
 	c, namespace := withControllers(t)
 	x := &rendererTest{client: c, namespace: namespace, git: testenv.NewGit(t), tools: buildRenderers(t),
 		commands: map[string][]string{}}

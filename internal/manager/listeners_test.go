@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -166,6 +167,7 @@ func inUse() int64 {
 // TestUnfinishedHeadersOnEachListener floods each server of the process with headers that do not end: they take little
 // memory, and another address as well as the same one are served.
 func TestUnfinishedHeadersOnEachListener(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // as by default: the less often, the more gaps between objects
 	for _, e := range endpoints {
 		for _, bytes := range []int{listen.MaxHeader + 3<<10, floodHeader} {
 			t.Run(fmt.Sprintf("%s/%d", e.name, bytes), func(t *testing.T) {

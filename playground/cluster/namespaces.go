@@ -25,8 +25,8 @@ import (
 // machine a namespace would otherwise wait for all others.
 const emptiers = 16
 
-// abandoned is an annotation of namespaces whose controllers are gone, for example because their test ended. Nobody
-// would remove the finalizers of custom resources there, so they are removed when the namespace is deleted.
+// abandoned is an annotation of namespaces whose controllers are gone, for example because their test ended. They would
+// have removed the finalizers of custom resources there, so the deletion of the namespace does.
 const abandoned = "playground.sluice.dev/abandoned"
 
 // startNamespaces empties and removes namespaces that are deleted. It is Kubernetes' own deletion, without
@@ -78,7 +78,7 @@ func stored(lists []*metav1.APIResourceList, isStored func(schema.GroupResource)
 	return result
 }
 
-// removeFinalizers removes the finalizers of the custom resources in a namespace, with a request for each that has some.
+// removeFinalizers removes the finalizers of the custom resources in a namespace, by a request for each that has any.
 func (e *etcdServer) removeFinalizers(ctx context.Context, objects metadata.Interface, lists []*metav1.APIResourceList,
 	namespace string) error {
 	var errs []error

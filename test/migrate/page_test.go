@@ -52,6 +52,7 @@ func (f *flux) run(command string) {
 // TestPage runs each command of the page but those of Flux that deploys itself, in their order. It goes back between
 // chapters that migrate.
 func TestPage(t *testing.T) {
+	testenv.Full(t)
 	f := newFlux(t)
 	f.small()
 	f.runSluice()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,10 +39,16 @@ var (
 // prepared is what a person has done before pages that say so.
 var prepared = map[string]string{"upgrade-and-backup.md": "sluice install\n"}
 
+// always are the guides that make test runs as well.
+var always = []string{"gates-and-freezes.md"}
+
 // TestGuides runs each guide after the commands of the playground. Only ports differ from the page.
 func TestGuides(t *testing.T) {
 	for _, page := range guides {
 		t.Run(page, func(t *testing.T) {
+			if !slices.Contains(always, page) {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			if strings.Contains(commands(testenv.Page(t, page)), "kubectl ") {
 				kubectl(t)

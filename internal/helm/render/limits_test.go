@@ -26,8 +26,8 @@ func TestLimits(t *testing.T) {
 		want     []string // in the message
 	}{
 		"endless template": {
-			options: render.Options{Timeout: 5 * time.Second}, template: endless,
-			want: []string{"cannot render chart", "did not finish within 5s",
+			options: render.Options{Timeout: 2 * time.Second}, template: endless,
+			want: []string{"cannot render chart", "did not finish within 2s",
 				"Look for a template that loops, or that calls 'lookup' or 'include' very often"},
 		},
 		"allocation bomb": {

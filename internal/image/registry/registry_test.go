@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/image/policy"
 	"github.com/sluice-gitops/sluice/internal/image/registry"
 	"github.com/sluice-gitops/sluice/internal/image/store"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
@@ -321,6 +322,7 @@ func TestListsThatTakeMuchMemoryAreRefused(t *testing.T) {
 
 // TestScansWithMuchMemoryAreRefused checks tags that are fewer than allowed, but long.
 func TestScansWithMuchMemoryAreRefused(t *testing.T) {
+	testenv.Full(t)
 	f := newProxy(t, ociregistry.New(t))
 	long, pages := strings.Repeat("x", 118), 0
 	f.overrideWith(func(w http.ResponseWriter, r *http.Request) bool {

@@ -52,6 +52,7 @@ func images(tag string) Plan {
 
 // TestEditsOfAScanAreBounded checks a small repository whose edited files are large: many names of one large file.
 func TestEditsOfAScanAreBounded(t *testing.T) {
+	testenv.Full(t)
 	large := "image: web:1 " + marker("web") + "\nrest: " + strings.Repeat("x", 2<<20-200) + "\n"
 	files, count := fakeFiles{}, int(MaxEdits()/(2<<20))+8
 	for i := range count {

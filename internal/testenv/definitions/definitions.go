@@ -29,8 +29,8 @@ import (
 // marker is a ConfigMap that says which definitions a cluster has.
 const marker = "test-definitions"
 
-// Install installs the definitions of all kinds and waits until they are served. Those that an earlier call left, and
-// nobody has changed, are not compared again: that takes the API server a second, and each package would do it.
+// Install installs the definitions of all kinds and waits until they are served. It does not compare them again if they
+// are as an earlier call left them: that takes the API server a second, and each package would do it.
 func Install(tb testing.TB, cfg *rest.Config) {
 	tb.Helper()
 	clients, err := kubernetes.NewForConfig(cfg)

@@ -104,8 +104,8 @@ func defineThings(t *testing.T, client dynamic.Interface) dynamic.NamespaceableR
 	return client.Resource(schema.GroupVersionResource{Group: "test.example", Version: "v1", Resource: "things"})
 }
 
-// abandoned deletes two namespaces with an object that a finalizer holds. Only one of them says that nobody is left to
-// remove it.
+// abandoned deletes two namespaces with an object that a finalizer holds. Only one of them says that the controller
+// that would remove it is gone.
 func (a *alive) abandoned(t *testing.T) {
 	things := defineThings(t, must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(a.config)))
 	thing := &unstructured.Unstructured{Object: map[string]any{
