@@ -55,34 +55,8 @@ func TestDiskFailures(t *testing.T) {
 	}
 }
 
-// TestBrokenQueueOfOneProvider has a provider whose queue cannot be written. Neither its notifications nor those of
-// another provider are lost or wait.
-func TestBrokenQueueOfOneProvider(t *testing.T) {
-	t.Parallel()
-	o, dir := newFakeProviders(nil), t.TempDir()
-	unblock := block(t, dir, providersDir, "ns", "broken")
-	d, stop := start(t, options(dir, o))
-	const n = 20
-	for _, m := range messages(n) {
-		post(t, d, newEvent("x", m, "broken well"))
-	}
-	for _, name := range []string{"well", "broken"} {
-		eventually(t, name+" has all events", func() bool { return slices.Equal(o.received(name), messages(n)) })
-	}
-	unblock()
-	eventually(t, "the queue that is not used any more is removed", func() bool {
-		left, err := filepath.Glob(filepath.Join(dir, "*", "ns", "*"))
-		return err == nil && len(left) == 0
-	})
-	post(t, d, newEvent("x", "again", "broken"))
-	eventually(t, "the provider has a queue again", func() bool {
-		return slices.Contains(o.received("broken"), "again")
-	})
-	stop()
-}
-
-// TestSpareQueueSurvivesRestart stops a process while the notifications of a provider are in its spare queue.
-func TestSpareQueueSurvivesRestart(t *testing.T) {
+// TestQueueIsReadAfterAFailure starts a process while the queue of a provider cannot be read, and makes it readable.
+func TestQueueIsReadAfterAFailure(t *testing.T) {
 	t.Parallel()
 	o, dir := newFakeProviders(nil), t.TempDir()
 	down := errors.New("down")
@@ -93,30 +67,31 @@ func TestSpareQueueSurvivesRestart(t *testing.T) {
 	eventually(t, "the first event is in the queue", func() bool { return o.attempts("0") > 0 })
 	stop()
 	hidden := filepath.Join(dir, "hidden")
-	main := filepath.Join(dir, providersDir, "ns", "a")
-	if err := os.Rename(main, hidden); err != nil {
+	own := filepath.Join(dir, providersDir, "ns", "a")
+	if err := os.Rename(own, hidden); err != nil {
 		t.Fatal(err)
 	}
-	unblock := block(t, main)
-	d, stop = start(t, opts)
-	post(t, d, newEvent("x", "1", "a"))
-	eventually(t, "the second event is in the spare queue", func() bool { return o.attempts("1") > 0 })
-	stop()
-	unblock()
-	if err := os.Rename(hidden, main); err != nil {
-		t.Fatal(err)
-	}
+	unblock := block(t, own)
 	o.respond = nil
-	start(t, opts)
+	d, _ = start(t, opts)
+	post(t, d, newEvent("x", "1", "a"))
+	eventually(t, "the router waits", func() bool { return len(d.Pending()) == 1 })
+	unblock()
+	if err := os.Rename(hidden, own); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "both are delivered in order", func() bool { return slices.Equal(o.received("a"), messages(2)) })
+	eventually(t, "the empty queue is removed", func() bool {
+		left, err := filepath.Glob(filepath.Join(dir, providersDir, "ns", "*"))
+		return err == nil && len(left) == 0
+	})
 }
 
-// TestEventsWaitForTheDisk has a provider neither of whose queues can be written. Its events stay in the intake.
+// TestEventsWaitForTheDisk has providers whose queues cannot be written. Events stay in the intake.
 func TestEventsWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	o, dir := newFakeProviders(nil), t.TempDir()
 	unblock := block(t, dir, providersDir)
-	block(t, dir, spareDir)
 	d, stop := start(t, options(dir, o))
 	for _, m := range messages(5) {
 		post(t, d, newEvent("x", m, "a"))

@@ -223,8 +223,8 @@ func (d *Dispatcher) store(ctx, sendCtx context.Context, delivery Delivery, at t
 	return err
 }
 
-// enqueue stores a delivery. While neither queue of the provider can be written, it tries again until ctx is done: the
-// event has been acknowledged and must not be lost.
+// enqueue stores a delivery. While the queue of the provider cannot be written, it tries again until ctx is done: the
+// event has been acknowledged and must not be lost. Other events wait meanwhile, as what fails is the disk of all.
 func (d *Dispatcher) enqueue(ctx, sendCtx context.Context, delivery Delivery, at time.Time, posted bool) {
 	err := d.store(ctx, sendCtx, delivery, at, posted)
 	for tries := 1; isDiskFailure(err); tries++ {
@@ -276,12 +276,10 @@ func (d *Dispatcher) worker(ctx, sendCtx context.Context, provider types.Namespa
 func (d *Dispatcher) resume(ctx, sendCtx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, parent := range []string{providersDir, spareDir} {
-		dirs, _ := filepath.Glob(filepath.Join(d.Dir, parent, "*", "*")) // the pattern is valid
-		for _, dir := range dirs {
-			d.worker(ctx, sendCtx, types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)),
-				Name: filepath.Base(dir)})
-		}
+	dirs, _ := filepath.Glob(filepath.Join(d.Dir, providersDir, "*", "*")) // the pattern is valid
+	for _, dir := range dirs {
+		d.worker(ctx, sendCtx, types.NamespacedName{Namespace: filepath.Base(filepath.Dir(dir)),
+			Name: filepath.Base(dir)})
 	}
 }
 

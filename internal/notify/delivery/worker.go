@@ -27,7 +27,7 @@ const (
 type worker struct {
 	*Dispatcher
 	provider  types.NamespacedName
-	outbox    *outbox
+	outbox    *lazyQueue
 	available chan struct{} // signals deliveries in the queue
 	retryNow  chan struct{} // ends the backoff
 
@@ -139,7 +139,7 @@ func (w *worker) waitForWork(ctx context.Context) (ended bool) {
 	return true
 }
 
-// reopen opens the queues of an earlier process. It reports whether there is none that cannot be opened.
+// reopen opens the queue of an earlier process, and reports whether it can be opened if there is one.
 func (w *worker) reopen(ctx context.Context) bool {
 	err := w.outbox.reopen()
 	if err != nil {
