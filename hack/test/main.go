@@ -52,6 +52,9 @@ func runAll(ctx context.Context, packages []string, full bool, budget time.Durat
 	if err != nil {
 		return err
 	}
+	if err := stamp(root); err != nil {
+		return err
+	}
 	c, err := startCluster(ctx, root)
 	if err != nil {
 		return err
