@@ -12,6 +12,7 @@ import (
 // TestPageAboutSourceKinds does what docs/design/add-a-source-kind.md says to an overlay of the code, generates the
 // definition and the copies of the kind that the page adds, and runs the tests of the page.
 func TestPageAboutSourceKinds(t *testing.T) {
+	testenv.Full(t) // it compiles most packages again
 	const page = "design/add-a-source-kind.md"
 	files := testenv.Blocks(t, page, "go")
 	if len(files) != 3 {
