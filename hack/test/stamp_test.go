@@ -18,7 +18,8 @@ func TestResultsAreCachedUntilABinaryChanges(t *testing.T) {
 	for name, content := range map[string]string{
 		"go.mod": "module example.com/m\n",
 		"x_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n" +
-			"func TestX(t *testing.T) {\n\tif _, err := os.ReadFile(\"bin/sluice\"); err != nil {\n\t\tt.Fatal(err)\n\t}\n}\n",
+			"func TestX(t *testing.T) {\n\tif _, err := os.ReadFile(\"bin/sluice\"); err != nil {\n" +
+			"\t\tt.Fatal(err)\n\t}\n}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -108,7 +108,7 @@ func (l *lazyQueue) size() int64 {
 // takeDropped returns the number of records that were dropped unread since the last call.
 func (l *lazyQueue) takeDropped() int {
 	if q := l.opened(); q != nil {
-		return int(q.TakeDropped())
+		return q.TakeDropped()
 	}
 	return 0
 }
