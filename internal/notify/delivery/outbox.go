@@ -70,13 +70,17 @@ func (l *lazyQueue) opened() *queue.Queue {
 	return l.queue
 }
 
-// next returns up to limit of the oldest records, and the queue that has them.
-func (l *lazyQueue) next(limit int) (*queue.Queue, []queue.Record) {
-	q := l.opened()
-	if q == nil {
-		return nil, nil
+// of returns what do returns of the queue, and the zero value if it is not open.
+func of[T any](l *lazyQueue, do func(*queue.Queue) T) (result T) {
+	if q := l.opened(); q != nil {
+		result = do(q)
 	}
-	return q, q.NextBatch(limit)
+	return result
+}
+
+// next returns up to limit of the oldest records.
+func (l *lazyQueue) next(limit int) []queue.Record {
+	return of(l, func(q *queue.Queue) []queue.Record { return q.NextBatch(limit) })
 }
 
 // reopen opens the queue if it exists on disk and is not open, because it is that of an earlier process or after a
@@ -89,43 +93,13 @@ func (l *lazyQueue) reopen() error {
 	return err
 }
 
-// len returns the number of records.
-func (l *lazyQueue) len() int {
-	if q := l.opened(); q != nil {
-		return q.Len()
-	}
-	return 0
-}
-
-// size returns the bytes of the queue on disk.
-func (l *lazyQueue) size() int64 {
-	if q := l.opened(); q != nil {
-		return q.Size()
-	}
-	return 0
-}
+func (l *lazyQueue) len() int     { return of(l, (*queue.Queue).Len) }
+func (l *lazyQueue) size() int64  { return of(l, (*queue.Queue).Size) }
+func (l *lazyQueue) clear() error { return of(l, (*queue.Queue).Clear) }
+func (l *lazyQueue) close() error { return of(l, (*queue.Queue).Close) }
 
 // takeDropped returns the number of records that were dropped unread since the last call.
-func (l *lazyQueue) takeDropped() int {
-	if q := l.opened(); q != nil {
-		return q.TakeDropped()
-	}
-	return 0
-}
-
-func (l *lazyQueue) clear() error {
-	if q := l.opened(); q != nil {
-		return q.Clear()
-	}
-	return nil
-}
-
-func (l *lazyQueue) close() error {
-	if q := l.opened(); q != nil {
-		return q.Close()
-	}
-	return nil
-}
+func (l *lazyQueue) takeDropped() int { return of(l, (*queue.Queue).TakeDropped) }
 
 // remove deletes the queue, which must be empty. Its next use opens a new one.
 func (l *lazyQueue) remove() error {

@@ -45,7 +45,6 @@ type queuedDelivery struct {
 // attempt is one attempt to send a delivery, and its result.
 type attempt struct {
 	queuedDelivery
-	queue  *queue.Queue // that has the record
 	record queue.Record
 	err    error
 }
@@ -78,14 +77,14 @@ func (w *worker) run(ctx, sendCtx context.Context) {
 		if w.failures > 0 {
 			limit = 1
 		}
-		from, records := w.outbox.next(limit)
+		records := w.outbox.next(limit)
 		if len(records) == 0 {
 			if w.waitForWork(ctx) {
 				return
 			}
 			continue
 		}
-		attempts := w.selectAttempts(ctx, from, records)
+		attempts := w.selectAttempts(ctx, records)
 		var sending guard.WaitGroup
 		for _, a := range attempts {
 			sending.Go("sending a notification", func() { a.err = w.send(sendCtx, a.Delivery) })
@@ -97,13 +96,13 @@ func (w *worker) run(ctx, sendCtx context.Context) {
 
 // selectAttempts returns the deliveries that may be sent in parallel: the oldest one of each object, since the
 // events of an object are sent in order.
-func (w *worker) selectAttempts(ctx context.Context, from *queue.Queue, records []queue.Record) (attempts []*attempt) {
+func (w *worker) selectAttempts(ctx context.Context, records []queue.Record) (attempts []*attempt) {
 	objects := map[string]bool{}
 	for _, r := range records {
-		a := &attempt{queue: from, record: r}
+		a := &attempt{record: r}
 		if err := json.Unmarshal(r.Data, &a.queuedDelivery); err != nil {
 			count(w.provider, "dropped", 1)
-			w.acknowledge(ctx, from, r)
+			w.acknowledge(ctx, w.outbox.opened(), r)
 			continue
 		}
 		if o := objectOf(a.Event); !objects[o] {
@@ -211,7 +210,7 @@ func (w *worker) fail(ctx context.Context, a *attempt) {
 }
 
 func (w *worker) done(ctx context.Context, a *attempt) {
-	w.acknowledge(ctx, a.queue, a.record)
+	w.acknowledge(ctx, w.outbox.opened(), a.record) // only this goroutine removes the queue
 	w.attempts = 0
 }
 
