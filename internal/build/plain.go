@@ -77,7 +77,9 @@ func (f *filesystem) plain(dir string, k *types.Kustomization) (objects []*unstr
 	return nil, true, join(problems)
 }
 
-// asJSON is MarshalJSON of a resource without its detour: that writes the object as YAML first, and parses it again.
+// asJSON is MarshalJSON of a resource without its detour: that writes the object as YAML first, and parses it again. It
+// is for objects as they were parsed: a replacement by kustomize can leave a text with the tag of a number, which this
+// cannot decode, but which the detour reads as a text.
 func asJSON(r *resource.Resource) ([]byte, error) {
 	content := map[string]any{}
 	if err := r.YNode().Decode(&content); err != nil {
