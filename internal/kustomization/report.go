@@ -2,7 +2,6 @@ package kustomization
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -15,9 +14,6 @@ import (
 	"github.com/sluice-gitops/sluice/internal/text/excerpt"
 	"github.com/sluice-gitops/sluice/internal/text/fault"
 )
-
-// maxHistory is the maximum number of entries in status.history.
-const maxHistory = 5
 
 // waitRetry is the delay before a pass that continues a wait for the cluster.
 const waitRetry = time.Second
@@ -113,21 +109,12 @@ func (r *run) recordHistory(err error) {
 		return
 	}
 	history := r.obj.Status.History
-	if len(history) > 0 && history[0].Digest == digest && history[0].LastReconciledStatus == status &&
-		(!r.worked || r.confirmed()) {
+	if len(history) > 0 && history[0].Is(digest, status) && (!r.worked || r.confirmed()) {
 		return
 	}
-	now := meta.TimeOf(r.Clock.Now())
-	snapshot := kustomizev1.Snapshot{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
-	if i := slices.IndexFunc(history, func(s kustomizev1.Snapshot) bool {
-		return s.Digest == digest && s.LastReconciledStatus == status
-	}); i >= 0 {
-		snapshot = history[i]
-		history = slices.Delete(slices.Clone(history), i, i+1)
-	}
-	snapshot.LastReconciled = now
-	snapshot.LastReconciledDuration = meta.Elapsed{Duration: r.Clock.Since(started).Round(time.Microsecond)}
-	snapshot.TotalReconciliations++
+	history = meta.Record(history, func(s *kustomizev1.Snapshot) *meta.Reconciliation { return &s.Reconciliation },
+		digest, status, started, r.Clock.Now())
+	snapshot := &history[0]
 	if times != nil {
 		snapshot.Times = times
 	}
@@ -141,6 +128,5 @@ func (r *run) recordHistory(err error) {
 			snapshot.Metadata[key] = excerpt.Bytes(text, maxHistoryText)
 		}
 	}
-	history = append([]kustomizev1.Snapshot{snapshot}, history...)
-	r.obj.Status.History = history[:min(len(history), maxHistory)]
+	r.obj.Status.History = history
 }

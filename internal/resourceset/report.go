@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +19,6 @@ import (
 
 // applySucceededReason is the reason of the event that lists changed objects.
 const applySucceededReason = "ApplySucceeded"
-
-// maxHistory is the maximum number of entries in status.history.
-const maxHistory = 5
 
 // waitRetry is the delay before a pass that continues a wait for the cluster.
 const waitRetry = time.Second
@@ -111,26 +107,15 @@ func (r *run) recordHistory(err error) {
 		digest = specDigest(r.obj)
 	}
 	history := r.obj.Status.History
-	if digest == "" || len(history) > 0 && history[0].Digest == digest && history[0].LastReconciledStatus == status &&
-		(!r.worked || r.confirmed()) {
+	if digest == "" || len(history) > 0 && history[0].Is(digest, status) && (!r.worked || r.confirmed()) {
 		return
 	}
-	now := meta.TimeOf(r.Clock.Now())
-	entry := controlplanev1.HistoryEntry{Digest: digest, LastReconciledStatus: status, FirstReconciled: now}
-	if i := slices.IndexFunc(history, func(e controlplanev1.HistoryEntry) bool {
-		return e.Digest == digest && e.LastReconciledStatus == status
-	}); i >= 0 {
-		entry = history[i]
-		history = slices.Delete(slices.Clone(history), i, i+1)
-	}
-	entry.LastReconciled = now
-	entry.LastReconciledDuration = meta.Elapsed{Duration: r.Clock.Since(started).Round(time.Microsecond)}
-	entry.TotalReconciliations++
+	history = meta.Record(history, func(e *controlplanev1.HistoryEntry) *meta.Reconciliation { return &e.Reconciliation },
+		digest, status, started, r.Clock.Now())
 	if status != meta.BuildFailedReason {
-		entry.Metadata = r.state.build.counts
+		history[0].Metadata = r.state.build.counts
 	}
-	history = append([]controlplanev1.HistoryEntry{entry}, history...)
-	r.obj.Status.History = history[:min(len(history), maxHistory)]
+	r.obj.Status.History = history
 }
 
 // specDigest identifies a spec that could not be rendered.

@@ -110,10 +110,10 @@ func TestHistoryOfAKustomizationLinksToCommits(t *testing.T) {
 	s.create(ks)
 	a, b := strings.Repeat("a", 40), strings.Repeat("b", 40)
 	for _, revision := range []string{"main@sha1:" + b, "main@sha1:" + a, "latest@sha256:" + strings.Repeat("c", 64)} {
-		ks.Status.History = append(ks.Status.History, kustomizev1.Snapshot{Digest: "sha256:x",
-			FirstReconciled: meta.TimeOf(time.Now()), LastReconciled: meta.TimeOf(time.Now()),
+		ks.Status.History = append(ks.Status.History, kustomizev1.Snapshot{Reconciliation: meta.Reconciliation{
+			Digest: "sha256:x", FirstReconciled: meta.TimeOf(time.Now()), LastReconciled: meta.TimeOf(time.Now()),
 			LastReconciledStatus: "ReconciliationSucceeded", TotalReconciliations: 1,
-			Metadata: map[string]string{"revision": revision}})
+			Metadata: map[string]string{"revision": revision}}})
 	}
 	if err := s.client.Status().Update(t.Context(), ks); err != nil {
 		t.Fatal(err)

@@ -89,10 +89,11 @@ func (w *world) atGitHost() {
 	w.Kustomization("documented", "public", "./", func(k *kustomizev1.Kustomization) { k.Spec.Suspend = true })
 	var history []kustomizev1.Snapshot
 	for _, digit := range []string{"b", "a"} {
-		history = append(history, kustomizev1.Snapshot{Digest: "sha256:" + strings.Repeat(digit, 64),
-			FirstReconciled: meta.TimeOf(time.Now()), LastReconciled: meta.TimeOf(time.Now()), TotalReconciliations: 1,
+		history = append(history, kustomizev1.Snapshot{Reconciliation: meta.Reconciliation{
+			Digest: "sha256:" + strings.Repeat(digit, 64), FirstReconciled: meta.TimeOf(time.Now()),
+			LastReconciled: meta.TimeOf(time.Now()), TotalReconciliations: 1,
 			LastReconciledStatus: meta.ReconciliationSucceededReason,
-			Metadata:             map[string]string{"revision": "main@sha1:" + strings.Repeat(digit, 40)}})
+			Metadata:             map[string]string{"revision": "main@sha1:" + strings.Repeat(digit, 40)}}})
 	}
 	w.setStatus(&kustomizev1.Kustomization{}, "documented", map[string]any{"history": history})
 }

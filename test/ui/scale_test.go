@@ -142,9 +142,10 @@ func scaleObject(namespace, name string) *kustomizev1.Kustomization {
 	o.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue,
 		Reason: "ReconciliationSucceeded", Message: "Applied revision: " + revision, LastTransitionTime: metav1.Now()}}
 	now := meta.TimeOf(time.Now())
-	o.Status.History = []kustomizev1.Snapshot{{Digest: "sha256:" + strings.Repeat("a", 64), FirstReconciled: now,
+	o.Status.History = []kustomizev1.Snapshot{{Reconciliation: meta.Reconciliation{
+		Digest: "sha256:" + strings.Repeat("a", 64), FirstReconciled: now,
 		LastReconciled: now, LastReconciledStatus: "ReconciliationSucceeded", TotalReconciliations: 1,
-		Metadata: map[string]string{"revision": revision}}}
+		Metadata: map[string]string{"revision": revision}}}}
 	o.Status.Inventory = &meta.ResourceInventory{}
 	for n := range scaleEntries {
 		o.Status.Inventory.Entries = append(o.Status.Inventory.Entries, meta.ResourceRef{

@@ -160,23 +160,7 @@ type ResourceSetStep struct {
 
 // HistoryEntry is a build and how it was reconciled.
 type HistoryEntry struct {
-	// Digest of the build.
-	// +required
-	Digest string `json:"digest"`
-	// +required
-	FirstReconciled meta.Time `json:"firstReconciled"`
-	// +required
-	LastReconciled meta.Time `json:"lastReconciled"`
-	// +required
-	LastReconciledDuration meta.Elapsed `json:"lastReconciledDuration"`
-	// LastReconciledStatus is the reason of the Ready condition.
-	// +required
-	LastReconciledStatus string `json:"lastReconciledStatus"`
-	// +required
-	TotalReconciliations int64 `json:"totalReconciliations"`
-	// Metadata holds the numbers of inputs, objects and steps.
-	// +optional
-	Metadata map[string]string `json:"metadata,omitempty"`
+	meta.Reconciliation `json:",inline"`
 }
 
 // ResourceSetStatus is what was observed of the ResourceSet.

@@ -233,22 +233,8 @@ type BuildMetadataOption string
 
 // Snapshot is one entry of the history: a build and how it was reconciled.
 type Snapshot struct {
-	// Digest of the build.
-	// +required
-	Digest string `json:"digest"`
-	// +required
-	FirstReconciled meta.Time `json:"firstReconciled"`
-	// +required
-	LastReconciled meta.Time `json:"lastReconciled"`
-	// +required
-	LastReconciledDuration meta.Elapsed `json:"lastReconciledDuration"`
-	// LastReconciledStatus is the reason of the Ready condition.
-	// +required
-	LastReconciledStatus string `json:"lastReconciledStatus"`
-	// +required
-	TotalReconciliations int64 `json:"totalReconciliations"`
-	// +optional
-	Metadata map[string]string `json:"metadata,omitempty"`
+	meta.Reconciliation `json:",inline"`
+
 	// Times of the steps of the last pass that built and applied it.
 	// +optional
 	Times *StepTimes `json:"times,omitempty"`

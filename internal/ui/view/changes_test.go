@@ -120,9 +120,10 @@ func TestChangesContainWhatFailedAndOlderCommitsKeepTheirSubjects(t *testing.T) 
 func TestHistoryGivesTheSubjectOfTheAppliedRevision(t *testing.T) {
 	d := newDelivery()
 	d.app.Status.History = []kustomizev1.Snapshot{
-		{Metadata: map[string]string{"revision": "main@sha1:later", meta.CommitSubjectKey: "not applied"}},
-		{Metadata: map[string]string{"revision": d.app.Status.LastAppliedRevision,
-			meta.CommitSubjectKey: "Open the shop", meta.CommitAuthorKey: "Bob"}}}
+		{Reconciliation: meta.Reconciliation{Metadata: map[string]string{"revision": "main@sha1:later",
+			meta.CommitSubjectKey: "not applied"}}},
+		{Reconciliation: meta.Reconciliation{Metadata: map[string]string{"revision": d.app.Status.LastAppliedRevision,
+			meta.CommitSubjectKey: "Open the shop", meta.CommitAuthorKey: "Bob"}}}}
 	if i := Of(kind.ByName("Kustomization"), d.app); i.Subject != "Open the shop" || i.Author != "Bob" {
 		t.Errorf("the commit is %q by %q", i.Subject, i.Author)
 	}

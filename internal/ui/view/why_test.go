@@ -54,8 +54,9 @@ func newDelivery() *delivery {
 		NamespacedName: meta.NamespacedName{Name: "repo"}}
 	d.app.Status.LastAppliedRevision, d.app.Status.LastAttemptedRevision = revision, revision
 	applied := meta.TimeOf(at(75))
-	d.app.Status.History = []kustomizev1.Snapshot{{LastReconciledStatus: meta.ReconciliationSucceededReason,
-		Metadata: map[string]string{"revision": revision}, FirstReconciled: meta.TimeOf(at(90)),
+	d.app.Status.History = []kustomizev1.Snapshot{{Reconciliation: meta.Reconciliation{
+		LastReconciledStatus: meta.ReconciliationSucceededReason,
+		Metadata:             map[string]string{"revision": revision}, FirstReconciled: meta.TimeOf(at(90))},
 		Times: &kustomizev1.StepTimes{Started: meta.TimeOf(at(67)), Built: meta.TimeOf(at(70)), Applied: &applied}}}
 	d.app.Status.Conditions = ready(at(90))
 	d.app.Status.Gates = []string{"team/door"}
