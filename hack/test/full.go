@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// last are the packages whose full tests take minutes, the shortest first. Those of all others run before.
+// last are the packages whose full tests take minutes or measure time, the shortest first. Each runs alone, after those
+// of all others, which run at once as those of make test do.
 var last = []string{"hack/release", "test/e2e", "test/campaign"}
 
 // fullTests are the tests of a package that only run in full.
@@ -24,7 +25,7 @@ type fullTests struct {
 	tests []string
 }
 
-// runFull runs the tests that only run in full, package by package, until one fails or end sends that the time ended.
+// runFull runs the tests that only run in full, until one fails or end sends that the time ended.
 func runFull(ctx context.Context, root string, env []string, end <-chan time.Time, s *summary) error {
 	packages, err := findFull(root)
 	if err != nil {
@@ -41,16 +42,22 @@ func runFull(ctx context.Context, root string, env []string, end <-chan time.Tim
 	}()
 	env = append(slices.Clone(env), "SLUICE_TEST_FULL=1", "SLUICE_DIFFERENTIAL=full")
 	s.stopped = func() bool { return limited.Err() != nil }
-	for i, p := range packages {
-		if limited.Err() == nil {
-			err = run{dir: ".", env: env, args: []string{"-count=1", "-timeout", "2h", "-run",
-				"^(" + strings.Join(p.tests, "|") + ")$", "./" + p.dir}}.start(limited, root, s)
+	for _, together := range groups(packages) {
+		args := []string{"-count=1", "-timeout", "2h", "-failfast"}
+		var tests []string
+		for _, p := range together {
+			tests = append(tests, p.tests...)
 		}
+		args = append(args, "-run", "^("+strings.Join(tests, "|")+")$")
+		for _, p := range together {
+			args = append(args, "./"+p.dir)
+		}
+		err = run{dir: ".", env: env, args: args}.start(limited, root, s)
 		if err != nil && len(s.failed) > 0 || ctx.Err() != nil {
 			return err
 		}
 		if limited.Err() != nil {
-			printNotRun(s, packages[i:])
+			printNotRun(s, packages)
 			return nil
 		}
 		if err != nil {
@@ -58,6 +65,18 @@ func runFull(ctx context.Context, root string, env []string, end <-chan time.Tim
 		}
 	}
 	return nil
+}
+
+// groups divides packages into those that run at once.
+func groups(packages []fullTests) [][]fullTests {
+	var divided [][]fullTests
+	for i, p := range packages {
+		if i == 0 || slices.Contains(last, p.dir) {
+			divided = append(divided, nil)
+		}
+		divided[len(divided)-1] = append(divided[len(divided)-1], p)
+	}
+	return divided
 }
 
 // printNotRun prints the tests that did not end in time.

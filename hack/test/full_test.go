@@ -57,8 +57,8 @@ func TestFullRunStopsAtTheFirstFailure(t *testing.T) {
 		"testenv/testenv.go": helper,
 		"a/a_test.go": fullFile + "func TestQuick(t *testing.T) { testenv.Full(t) }\n" +
 			"func TestLeftOut(t *testing.T) { t.Error(\"was run\") }\n",
-		"b/b_test.go": fullFile + "func TestBad(t *testing.T) { testenv.Full(t); t.Error(\"wrong\") }\n",
-		"c/c_test.go": fullFile + "func TestLater(t *testing.T) { testenv.Full(t); t.Error(\"was run\") }\n",
+		"b/b_test.go":            fullFile + "func TestBad(t *testing.T) { testenv.Full(t); t.Error(\"wrong\") }\n",
+		"hack/release/c_test.go": fullFile + "func TestLater(t *testing.T) { testenv.Full(t); t.Error(\"was run\") }\n",
 	})
 	out, err := full(t, dir, nil)
 	if err == nil || strings.Contains(out, "was run") || !strings.Contains(out, "ok  \texample.org/m/a\t") ||
@@ -74,7 +74,7 @@ func TestFullRunEndsWithItsTime(t *testing.T) {
 		"a/a_test.go":        fullFile + "func TestQuick(t *testing.T) { testenv.Full(t) }\n",
 		"b/b_test.go": fullFile + "func TestFirst(t *testing.T) { testenv.Full(t) }\n" +
 			"func TestLong(t *testing.T) { testenv.Full(t); os.Mkdir(\"runs\", 0o700); select {} }\n",
-		"c/c_test.go": fullFile + "func TestLater(t *testing.T) { testenv.Full(t) }\n",
+		"test/e2e/c_test.go": fullFile + "func TestLater(t *testing.T) { testenv.Full(t) }\n",
 	})
 	end := make(chan time.Time)
 	go func() {
@@ -89,7 +89,7 @@ func TestFullRunEndsWithItsTime(t *testing.T) {
 	out, err := full(t, dir, end)
 	_, notRun, _ := strings.Cut(out, "The time ended. Not run")
 	if err != nil || strings.Contains(notRun, "  TestQuick  a\n") || !strings.Contains(notRun, "  TestLong  b\n") ||
-		!strings.Contains(notRun, "  TestLater  c\n") || strings.Contains(out, "FAIL") {
+		!strings.Contains(notRun, "  TestLater  test/e2e\n") || strings.Contains(out, "FAIL") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
