@@ -13,11 +13,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestWavesCostFewWrites counts the requests of a roll-out to 100 objects. Each of them writes its status when it
+// TestWavesCostFewWrites counts the requests of a roll-out to 30 objects, and to 100 in full. Each of them writes its status when it
 // begins to wait, and when it moves. The gate writes its status once per second at most.
 func TestWavesCostFewWrites(t *testing.T) {
 	t.Parallel()
-	const members = 100
+	members := 30
+	if testenv.IsFull() {
+		members = 100
+	}
 	s := newHarness(t)
 	s.wavedGate([]gatingv1.Wave{wave("canary", atMost(5)), wave("eu", atMost(20))})
 	files := map[string]string{}

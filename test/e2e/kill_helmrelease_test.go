@@ -102,7 +102,7 @@ func TestKillAtRandomTimesOfUpgradesLeavesAConsistentRelease(t *testing.T) {
 	case kills == 0 && testenv.IsFull():
 		kills = 8
 	case kills == 0:
-		kills = 4
+		kills = 2
 	}
 	for n := 1; n <= kills; n++ {
 		k.change(n)

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	kills     = 20               // number of kills
+	kills     = 10               // number of kills
 	fullKills = 100              // in make test-full
 	killing   = 10 * time.Minute // maximum duration, for slow machines
 )

@@ -147,7 +147,10 @@ func TestObjectsThatFluxAppliedDoNotChange(t *testing.T) {
 // TestRandomPartsThatFluxAppliedDoNotChange takes over kinds with random fields left out.
 func TestRandomPartsThatFluxAppliedDoNotChange(t *testing.T) {
 	t.Parallel()
-	const rounds = 12
+	rounds := 4
+	if testenv.IsFull() {
+		rounds = 12
+	}
 	random := rand.New(rand.NewPCG(36, 1)) //nolint:gosec // it must repeat
 	f := newFixture(t)
 	t.Cleanup(f.pruneAll)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // recorded returns a request that another process has recorded as applied.
@@ -63,7 +65,10 @@ func TestARestartReadsNothing(t *testing.T) {
 // record must leave them as one that reads them.
 func TestARecordShowsEachChange(t *testing.T) {
 	t.Parallel()
-	const rounds = 60
+	rounds := 20
+	if testenv.IsFull() {
+		rounds = 60
+	}
 	f := newFixture(t)
 	t.Cleanup(func() { removeFinalizer(t, f) })
 	f.apply(usualKinds)

@@ -1,4 +1,4 @@
-package release_test
+package automate_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package fluxreport_test
+package manager_test
 
 import (
 	"context"
@@ -95,7 +95,7 @@ spec:
 `
 
 // TestReport reads the report of controllers that start with one source, in a cluster that has the kind.
-func TestReport(t *testing.T) {
+func TestFluxReport(t *testing.T) {
 	s := system.Prepare(t)
 	s.Configure = append(s.Configure, func(o *options.Options) {
 		o.Controllers = []string{options.SourceController, options.KustomizeController, options.ResourceSetController}

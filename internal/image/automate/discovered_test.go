@@ -1,4 +1,4 @@
-package discover_test
+package automate_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package storage_test
+package manager_test
 
 import (
 	"bufio"
