@@ -10,14 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 
+	controlplanev1 "github.com/sluice-gitops/sluice/api/controlplane/v1"
 	extensionsv1beta1 "github.com/sluice-gitops/sluice/api/extensions/v1beta1"
 	gatingv1alpha1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	imagev1 "github.com/sluice-gitops/sluice/api/image/v1"
 	imagev1alpha1 "github.com/sluice-gitops/sluice/api/image/v1alpha1"
+	inputsv1alpha1 "github.com/sluice-gitops/sluice/api/inputs/v1alpha1"
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	notificationv1 "github.com/sluice-gitops/sluice/api/notification/v1"
@@ -55,10 +58,31 @@ func goTypes() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		extensionsv1beta1.AddToScheme, sourcev1.AddToScheme, gatingv1alpha1.AddToScheme, helmv2.AddToScheme,
 		kustomizev1.AddToScheme, notificationv1.AddToScheme, imagev1.AddToScheme, imagev1alpha1.AddToScheme,
+		controlplanev1.AddToScheme, inputsv1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
 	return s
+}
+
+// TestEachServedVersionHasAnExample fails for a kind or a version that the tests with examples, also those of
+// test/campaign, would leave out.
+func TestEachServedVersionHasAnExample(t *testing.T) {
+	has, types := map[schema.GroupVersionKind]bool{}, goTypes()
+	for _, example := range examples(t) {
+		has[example.GroupVersionKind()] = true
+	}
+	for kind, crd := range definitions(t) {
+		if !types.IsGroupRegistered(crd.Spec.Group) {
+			t.Errorf("the tests have no Go types of %s", crd.Spec.Group)
+		}
+		for _, v := range crd.Spec.Versions {
+			gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: kind}
+			if v.Served && !has[gvk] {
+				t.Errorf("testdata has no example of %s", gvk)
+			}
+		}
+	}
 }
 
 // TestTypesHoldExamples reads every example into its Go type and back: nothing may be unknown, lost or changed.
