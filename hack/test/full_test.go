@@ -36,11 +36,11 @@ func TestFullTestsAreFound(t *testing.T) {
 }
 
 // full runs the full tests of a module.
-func full(t *testing.T, dir string, end <-chan time.Time) (string, error) {
+func full(t *testing.T, dir string, first int, end <-chan time.Time) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	s := newSummary(&out)
-	err := runFull(context.WithoutCancel(t.Context()), dir, os.Environ(), end, s)
+	err := runFull(context.WithoutCancel(t.Context()), dir, os.Environ(), first, end, s)
 	s.print()
 	return out.String(), err
 }
@@ -60,10 +60,32 @@ func TestFullRunStopsAtTheFirstFailure(t *testing.T) {
 		"b/b_test.go":            fullFile + "func TestBad(t *testing.T) { testenv.Full(t); t.Error(\"wrong\") }\n",
 		"hack/release/c_test.go": fullFile + "func TestLater(t *testing.T) { testenv.Full(t); t.Error(\"was run\") }\n",
 	})
-	out, err := full(t, dir, nil)
+	out, err := full(t, dir, 0, nil)
 	if err == nil || strings.Contains(out, "was run") || !strings.Contains(out, "ok  \texample.org/m/a\t") ||
 		!strings.HasSuffix(out, "Failed:\n  example.org/m/b\n  example.org/m/b TestBad\nFAIL\n") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestFullRunBeginsWithAnyPackage(t *testing.T) {
+	dir := write(t, map[string]string{
+		"testenv/testenv.go":     helper,
+		"a/a_test.go":            fullFile + "func TestA(t *testing.T) { testenv.Full(t) }\n",
+		"hack/release/r_test.go": fullFile + "func TestR(t *testing.T) { testenv.Full(t) }\n",
+		"test/e2e/e_test.go":     fullFile + "func TestE(t *testing.T) { testenv.Full(t) }\n",
+	})
+	for first, want := range map[int]string{0: "a hack/release test/e2e", 4: "hack/release test/e2e a",
+		365: "test/e2e a hack/release"} {
+		out, err := full(t, dir, first, nil)
+		var got []string
+		for line := range strings.Lines(out) {
+			if name, isOK := strings.CutPrefix(line, "ok  \texample.org/m/"); isOK {
+				got = append(got, strings.Fields(name)[0])
+			}
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("beginning with %d: ran %v, want %s: %v", first, got, want, err)
+		}
 	}
 }
 
@@ -86,7 +108,7 @@ func TestFullRunEndsWithItsTime(t *testing.T) {
 		}
 		close(end)
 	}()
-	out, err := full(t, dir, end)
+	out, err := full(t, dir, 0, end)
 	_, notRun, _ := strings.Cut(out, "The time ended. Not run")
 	if err != nil || strings.Contains(notRun, "  TestQuick  a\n") || !strings.Contains(notRun, "  TestLong  b\n") ||
 		!strings.Contains(notRun, "  TestLater  test/e2e\n") || strings.Contains(out, "FAIL") {

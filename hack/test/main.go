@@ -65,10 +65,11 @@ func runAll(ctx context.Context, packages []string, full bool, budget time.Durat
 	switch {
 	case full: // it measures the memory of controllers
 		var end <-chan time.Time
+		first := 0
 		if budget > 0 {
-			end = time.After(budget)
+			end, first = time.After(budget), time.Now().YearDay()
 		}
-		err = runFull(ctx, root, c.env(), end, s)
+		err = runFull(ctx, root, c.env(), first, end, s)
 	case len(packages) > 0:
 		err = run{dir: ".", env: env, args: packages}.start(ctx, root, s)
 	default:
