@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestWavesCostFewWrites counts the requests of a roll-out to 30 objects, and to 100 in full. Each of them writes its status when it
-// begins to wait, and when it moves. The gate writes its status once per second at most.
+// TestWavesCostFewWrites counts the requests of a roll-out to 30 objects, and to 100 in full. Each of them writes its
+// status when it begins to wait, and when it moves. The gate writes its status once per second at most.
 func TestWavesCostFewWrites(t *testing.T) {
 	t.Parallel()
 	members := 30

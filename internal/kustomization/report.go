@@ -112,8 +112,8 @@ func (r *run) recordHistory(err error) {
 	if len(history) > 0 && history[0].Is(digest, status) && (!r.worked || r.confirmed()) {
 		return
 	}
-	history = meta.Record(history, func(s *kustomizev1.Snapshot) *meta.Reconciliation { return &s.Reconciliation },
-		digest, status, started, r.Clock.Now())
+	of := func(s *kustomizev1.Snapshot) *meta.Reconciliation { return &s.Reconciliation }
+	history = meta.Record(history, of, digest, status, started, r.Clock.Now())
 	snapshot := &history[0]
 	if times != nil {
 		snapshot.Times = times

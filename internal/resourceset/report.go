@@ -110,8 +110,8 @@ func (r *run) recordHistory(err error) {
 	if digest == "" || len(history) > 0 && history[0].Is(digest, status) && (!r.worked || r.confirmed()) {
 		return
 	}
-	history = meta.Record(history, func(e *controlplanev1.HistoryEntry) *meta.Reconciliation { return &e.Reconciliation },
-		digest, status, started, r.Clock.Now())
+	of := func(e *controlplanev1.HistoryEntry) *meta.Reconciliation { return &e.Reconciliation }
+	history = meta.Record(history, of, digest, status, started, r.Clock.Now())
 	if status != meta.BuildFailedReason {
 		history[0].Metadata = r.state.build.counts
 	}
