@@ -12,14 +12,12 @@ import (
 
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/cli/cluster"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 )
 
 // TestBootstrapOCI bootstraps a cluster from a signed artifact until it manages itself: then a push adds an app, and a
 // second run pushes nothing. A revision without a signature is not applied.
 func TestBootstrapOCI(t *testing.T) {
-	testenv.Full(t)
 	c := withOwnControllers(t)
 	registry := ociregistry.New(t, "--username", "me", "--password", "s3cret-password")
 	url := registry.OCI + "/org/fleet"

@@ -72,7 +72,6 @@ func columns(t *testing.T, c client.Client) string {
 // TestHelmChart installs, upgrades and uninstalls the chart as helm does. The upgrade changes the definitions too, and
 // the uninstallation keeps them with all objects.
 func TestHelmChart(t *testing.T) {
-	testenv.Full(t)
 	c := without(t)
 	cfg := helmConfiguration(t)
 	install := helmaction.NewInstall(cfg)

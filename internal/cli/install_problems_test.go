@@ -97,7 +97,6 @@ func TestInstallDoesNotReplaceFluxSilently(t *testing.T) {
 }
 
 func TestInstallNamesWhyThePodDoesNotStart(t *testing.T) {
-	testenv.Full(t)
 	c := without(t)
 	at(t, "install", "--wait=false").wants(t, exitOK)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultNamespace, Name: "sluice"}}

@@ -20,7 +20,6 @@ import (
 )
 
 func TestUpgradeGoesBackAndMigratesStoredVersions(t *testing.T) {
-	testenv.Full(t)
 	c := without(t)
 	at(t, "upgrade").wants(t, exitFailed, "Sluice is not installed in namespace 'flux-system'")
 	at(t, "install", "--version", "v1", "--log-level", "debug").wants(t, exitOK)

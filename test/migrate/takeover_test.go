@@ -154,7 +154,6 @@ func (f *flux) isSuspended(name string) bool {
 
 // TestSideBySide takes over two controllers, goes back, and takes over two namespaces.
 func TestSideBySide(t *testing.T) {
-	testenv.Full(t)
 	f := newFlux(t)
 	f.small()
 	f.runSluice()
