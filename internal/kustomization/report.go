@@ -113,7 +113,7 @@ func (r *run) recordHistory(err error) {
 		return
 	}
 	of := func(s *kustomizev1.Snapshot) *meta.Reconciliation { return &s.Reconciliation }
-	history = meta.Record(history, of, digest, status, started, r.Clock.Now())
+	history = reconcile.RecordHistory(history, of, digest, status, started, r.Clock.Now())
 	snapshot := &history[0]
 	if times != nil {
 		snapshot.Times = times

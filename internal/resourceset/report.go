@@ -111,7 +111,7 @@ func (r *run) recordHistory(err error) {
 		return
 	}
 	of := func(e *controlplanev1.HistoryEntry) *meta.Reconciliation { return &e.Reconciliation }
-	history = meta.Record(history, of, digest, status, started, r.Clock.Now())
+	history = reconcile.RecordHistory(history, of, digest, status, started, r.Clock.Now())
 	if status != meta.BuildFailedReason {
 		history[0].Metadata = r.state.build.counts
 	}

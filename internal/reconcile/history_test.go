@@ -1,19 +1,21 @@
-package meta
+package reconcile
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/sluice-gitops/sluice/api/meta"
 )
 
-func TestRecordKeepsTheLastFiveOfEachBuildAndStatus(t *testing.T) {
-	var history []Reconciliation
-	self := func(r *Reconciliation) *Reconciliation { return r }
+func TestHistoryKeepsTheLastFiveOfEachBuildAndStatus(t *testing.T) {
+	var history []meta.Reconciliation
+	self := func(r *meta.Reconciliation) *meta.Reconciliation { return r }
 	began := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	for i, digest := range []string{"a", "b", "c", "b", "d", "e", "f"} {
 		started := began.Add(time.Duration(i) * time.Minute)
 		before := fmt.Sprint(history)
-		recorded := Record(history, self, digest, "ok", started, started.Add(1500*time.Nanosecond))
+		recorded := RecordHistory(history, self, digest, "ok", started, started.Add(1500*time.Nanosecond))
 		if got := fmt.Sprint(history); got != before {
 			t.Errorf("the earlier history became %s, want %s", got, before)
 		}
@@ -28,7 +30,7 @@ func TestRecordKeepsTheLastFiveOfEachBuildAndStatus(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("the history is %s, want %s", got, want)
 	}
-	if other := Record(history, self, "f", "failed", began, began); len(other) != 5 || !other[1].Is("f", "ok") ||
+	if other := RecordHistory(history, self, "f", "failed", began, began); len(other) != 5 || !other[1].Is("f", "ok") ||
 		!other[0].Is("f", "failed") {
 		t.Errorf("the history after a failure is %v", other)
 	}
