@@ -9,8 +9,8 @@ import (
 // maxHistory is the maximum number of entries in status.history.
 const maxHistory = 5
 
-// RecordHistory returns a history, newest first, with one more reconciliation of a build, and leaves the given one as it
-// is. The function returns the reconciliation in an entry. An entry of the same build and status becomes the first.
+// RecordHistory returns a history, newest first, with one more reconciliation of a build. The given history is not
+// changed. The function returns the reconciliation in an entry. An entry of the same build and status becomes the first.
 func RecordHistory[E any](history []E, of func(*E) *meta.Reconciliation, digest, status string, started,
 	now time.Time) []E {
 	var first E
