@@ -10,7 +10,7 @@ import (
 const maxHistory = 5
 
 // RecordHistory returns a history, newest first, with one more reconciliation of a build. The given history is not
-// changed. The function returns the reconciliation in an entry. An entry of the same build and status becomes the first.
+// changed. The function returns the reconciliation in an entry. That of the same build and status becomes the first.
 func RecordHistory[E any](history []E, of func(*E) *meta.Reconciliation, digest, status string, started,
 	now time.Time) []E {
 	var first E
