@@ -94,7 +94,7 @@ spec:
             x-kubernetes-preserve-unknown-fields: true
 `
 
-// TestReport reads the report of controllers that start with one source, in a cluster that has the kind.
+// TestFluxReport reads the report of controllers that start with one source, in a cluster that has the kind.
 func TestFluxReport(t *testing.T) {
 	s := system.Prepare(t)
 	s.Configure = append(s.Configure, func(o *options.Options) {
