@@ -355,17 +355,18 @@ func expectContextErrors(t *testing.T, name string, o Options) {
 // TestNATSContract is the contract for the type that does not use HTTP. TestNATSErrors has its faults.
 func TestNATSContract(t *testing.T) {
 	for kind, e := range contractEvents() {
-		s := startNATS(t, &server.Options{})
-		if err := newProvider(t, natsOptions(s.Addr().String())).Send(testContext(t), e); err != nil {
+		address := serveNATS(t, &server.Options{})
+		listener, received := listen(t, address)
+		if err := newProvider(t, natsOptions(address)).Send(testContext(t), e); err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
 		}
-		stats, err := s.Varz(nil)
-		if err != nil {
+		// Send waits for the server's answer to a ping, so that all that it sent is before this one's answer.
+		if err := listener.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if stats.InMsgs != 1 {
-			t.Errorf("%s: got %d messages, want 1", kind, stats.InMsgs)
+		if n, _, err := received.Pending(); err != nil || n != 1 {
+			t.Errorf("%s: got %d messages (%v), want 1", kind, n, err)
 		}
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -374,8 +375,8 @@ func TestNATSContract(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	expectContextErrors(t, "nats", natsOptions(silent.Addr().String()))
-	small := startNATS(t, &server.Options{MaxPayload: 100})
-	err = newProvider(t, natsOptions(small.Addr().String())).Send(testContext(t), failure())
+	small := serveNATS(t, &server.Options{MaxPayload: 100})
+	err = newProvider(t, natsOptions(small)).Send(testContext(t), failure())
 	if f := fault.As(err); f == nil || !f.Terminal || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("event above the maximum payload: got %v, want a terminal fault", err)
 	}

@@ -29,8 +29,8 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// startNATS starts a NATS server in this process.
-func startNATS(t *testing.T, o *server.Options) *server.Server {
+// serveNATS starts a NATS server in this process and returns its address.
+func serveNATS(t *testing.T, o *server.Options) (address string) {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, t.TempDir()
 	s, err := server.NewServer(o)
@@ -42,13 +42,7 @@ func startNATS(t *testing.T, o *server.Options) *server.Server {
 	if !s.ReadyForConnections(testTimeout) {
 		t.Fatal("the server did not start")
 	}
-	return s
-}
-
-// serveNATS starts a NATS server and returns its address.
-func serveNATS(t *testing.T, o *server.Options) (address string) {
-	t.Helper()
-	return startNATS(t, o).Addr().String()
+	return s.Addr().String()
 }
 
 func natsOptions(address string, change ...func(*Options)) Options {
@@ -69,8 +63,8 @@ func withSecret(pairs ...string) func(*Options) {
 	}
 }
 
-// subscribe subscribes to all subjects and returns a function that waits for the next message.
-func subscribe(t *testing.T, address string, options ...nats.Option) func() *nats.Msg {
+// listen subscribes to all subjects.
+func listen(t *testing.T, address string, options ...nats.Option) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	c, err := nats.Connect("nats://"+address, options...)
 	if err != nil {
@@ -84,6 +78,13 @@ func subscribe(t *testing.T, address string, options ...nats.Option) func() *nat
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, sub
+}
+
+// subscribe subscribes to all subjects and returns a function that waits for the next message.
+func subscribe(t *testing.T, address string, options ...nats.Option) func() *nats.Msg {
+	t.Helper()
+	_, sub := listen(t, address, options...)
 	return func() *nats.Msg {
 		t.Helper()
 		m, err := sub.NextMsg(testTimeout)
