@@ -124,8 +124,8 @@ func checkSettings(t *testing.T, b []byte, version string) {
 
 func TestRefusedBuilds(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{
+	s := newSteps(t)
+	s.Commit("app", map[string]string{
 		"alias/a.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &a {x: *a}\n",
 		"helm/Chart.yaml":         "apiVersion: v2\nname: x\nversion: 1.0.0\n",
 		"helm/templates/a.yaml":   "{{- if .Values.x }}\napiVersion: v1\n{{- end }}\n",
@@ -140,7 +140,6 @@ func TestRefusedBuilds(t *testing.T) {
 		"many/b.yaml": system.ConfigMap("twice", "1") + "---\n" + system.ConfigMap("twice", "2"),
 		"many/c.yaml": "kind: X\n",
 	})
-	s.GitRepository("app")
 	for name, message := range map[string][]string{
 		"alias": {"alias/a.yaml, line 4: ", "the alias *a is recursive"},
 		"helm":  {"helm/templates/a.yaml is not valid YAML", "HelmRelease"},
@@ -149,7 +148,7 @@ func TestRefusedBuilds(t *testing.T) {
 		"many": {"many/a.yaml, line 1: ConfigMap has metadata.generateName", "ConfigMap/twice is declared twice",
 			"many/c.yaml, line 1: this is not a Kubernetes object"},
 	} {
-		s.Kustomization(name, "app", name)
+		s.apply(name, "app", name)
 		for _, text := range message {
 			s.NotReady(&kustomizev1.Kustomization{}, name, "BuildFailed", text)
 		}

@@ -192,6 +192,9 @@ type Kind[T Object] struct {
 	Info           *Info[T] // may be nil
 }
 
+// NewPasses returns what [Register] runs for each object, for tests that run the passes themselves.
+func NewPasses[T Object](k *Kernel, kind Kind[T]) ctrl.Reconciler { return newLoop(k, kind) }
+
 // Register starts reconciling a kind under the manager.
 func Register[T Object](mgr manager.Manager, k *Kernel, kind Kind[T]) error {
 	workers := max(1, kind.Concurrent)

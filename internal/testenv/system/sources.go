@@ -29,9 +29,11 @@ func (s *System) GitRepository(name string, change ...func(*sourcev1.GitReposito
 	g := &sourcev1.GitRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
 		Spec: sourcev1.GitRepositorySpec{
-			URL: s.Git.URL + "/" + name, Interval: meta.Duration{Duration: time.Hour},
-			Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
+			Interval: meta.Duration{Duration: time.Hour}, Reference: &sourcev1.GitRepositoryRef{Branch: "main"},
 		},
+	}
+	if s.Git != nil {
+		g.Spec.URL = s.Git.URL + "/" + name
 	}
 	for _, c := range change {
 		c(g)

@@ -82,14 +82,22 @@ func New(t *testing.T, configure ...func(*options.Options)) *System {
 // Prepare creates everything but the controllers, which [System.Start] starts.
 func Prepare(t *testing.T, configure ...func(*options.Options)) *System {
 	t.Helper()
+	s := prepare(t, configure...)
+	s.Git = testenv.NewGit(t)
+	return s
+}
+
+// prepare creates the namespace and the client.
+func prepare(t *testing.T, configure ...func(*options.Options)) *System {
+	t.Helper()
 	cfg := testenv.Cluster(t)
 	install.Do(func() { definitions.Install(t, cfg) })
 	c, err := client.New(cfg, client.Options{Scheme: kubeclient.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &System{T: t, Client: c, Git: testenv.NewGit(t), Namespace: testenv.Namespace(t), Storage: t.TempDir(),
-		Requests: &Requests{}, Configure: configure}
+	return &System{T: t, Client: c, Namespace: testenv.Namespace(t), Storage: t.TempDir(), Requests: &Requests{},
+		Configure: configure}
 }
 
 // For returns the same system for a sub-test, which failures are reported to.

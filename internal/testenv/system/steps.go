@@ -1,0 +1,201 @@
+package system
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"maps"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
+	"github.com/sluice-gitops/sluice/internal/artifact"
+	"github.com/sluice-gitops/sluice/internal/artifact/accessreview"
+	"github.com/sluice-gitops/sluice/internal/credentials/seal"
+	"github.com/sluice-gitops/sluice/internal/process/kubeclient"
+	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/reconcile"
+	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/testenv"
+)
+
+// Steps is a namespace without controllers, in which a test runs the passes of one kind itself. What it reads and
+// applies is on the API server; sources have the artifacts that the test gives them. So a test starts nothing, and
+// waits for nothing.
+type Steps struct {
+	*System
+	Kernel     *reconcile.Kernel
+	Store      *artifact.Store
+	Artifacts  *artifact.Fetcher
+	Applied    *artifact.AppliedStore
+	Promotable *artifact.PromotableStore
+	Clusters   *rollout.Clusters
+
+	passes  ctrlreconcile.Reconciler
+	files   map[string]map[string]string // of the GitRepositories
+	commits int
+
+	mu     sync.Mutex
+	events []emitted
+}
+
+// emitted is an event about an object.
+type emitted struct {
+	object string
+	reconcile.Event
+}
+
+// NewSteps creates a namespace of the test. [RunsPassesOf] says which kind it is for.
+func NewSteps(t *testing.T, configure ...func(*options.Options)) *Steps {
+	t.Helper()
+	s := &Steps{System: prepare(t, configure...), files: map[string]map[string]string{}}
+	o, cfg := s.Options(), testenv.Cluster(t)
+	store, err := artifact.OpenStore(filepath.Join(t.TempDir(), "artifacts"), "127.0.0.1:1",
+		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Store = store
+	s.Artifacts = &artifact.Fetcher{Store: store, WithoutLinks: !o.FollowsSymlinks()}
+	s.Applied = artifact.NewAppliedStore(filepath.Join(t.TempDir(), "applied"), s.Artifacts)
+	s.Promotable = artifact.NewPromotableStore(filepath.Join(t.TempDir(), "promotable"), s.Artifacts)
+	s.Kernel = &reconcile.Kernel{Client: s.Client, Edges: reconcile.NewEdges(), Events: s, Clock: o.GetClock(),
+		Retry: o.Retry, Seals: seal.New(make([]byte, seal.Size)), Live: s.Client}
+	reviewer, err := accessreview.New(cfg, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dependencies, err := rollout.NewDependencyWatch(cfg, s.Kernel.Edges, reviewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Clusters = &rollout.Clusters{Config: cfg, Edges: s.Kernel.Edges, Dependencies: dependencies,
+		Claims: &rollout.Claims{Edges: s.Kernel.Edges}, Apply: o.ApplyOptions()}
+	t.Cleanup(func() {
+		s.Clusters.Close()
+		dependencies.Close()
+	})
+	return s
+}
+
+// RunsPassesOf sets the kind whose passes [Steps.Pass] runs.
+func RunsPassesOf[T reconcile.Object](s *Steps, kind reconcile.Kind[T]) {
+	s.passes = reconcile.NewPasses(s.Kernel, kind)
+}
+
+// Informers is a cache whose informers see nothing, for controllers that observe what others change.
+func (s *Steps) Informers() *informertest.FakeInformers {
+	return &informertest.FakeInformers{Scheme: kubeclient.Scheme()}
+}
+
+// Pass runs one pass of an object.
+func (s *Steps) Pass(name string) ctrl.Result {
+	s.Helper()
+	result, err := s.passes.Reconcile(s.Context(),
+		ctrl.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: name}})
+	if err != nil {
+		s.Fatalf("pass of %s: %v", name, err)
+	}
+	return result
+}
+
+// Commit writes files to a GitRepository, which is created if there is none, as [testenv.Git.Commit] does to a git
+// repository: an empty content deletes. It returns the name of the commit.
+func (s *Steps) Commit(name string, files map[string]string) string {
+	s.Helper()
+	all := s.files[name]
+	if all == nil {
+		all = map[string]string{}
+		s.files[name] = all
+		s.GitRepository(name, func(g *sourcev1.GitRepository) { g.Spec.URL = "https://git.invalid/" + name })
+	}
+	maps.Copy(all, files)
+	maps.DeleteFunc(all, func(_, content string) bool { return content == testenv.Delete })
+	s.commits++
+	sum := sha1.Sum([]byte(name + strconv.Itoa(s.commits)))
+	commit := hex.EncodeToString(sum[:])
+	g := &sourcev1.GitRepository{}
+	if err := s.Get(g, name); err != nil {
+		s.Fatal(err)
+	}
+	s.put(g, artifact.FromMap(all), "main@sha1:"+commit)
+	return commit
+}
+
+// stored is a source with an artifact.
+type stored interface {
+	sourcev1.Source
+	SetArtifact(*meta.Artifact)
+}
+
+// put gives a source an artifact.
+func (s *Steps) put(source stored, tree *artifact.Tree, revision string) {
+	s.Helper()
+	gvk, err := s.Client.GroupVersionKindFor(source)
+	if err != nil {
+		s.Fatal(err)
+	}
+	key := artifact.Key{Kind: gvk.Kind, Namespace: source.GetNamespace(), Name: source.GetName()}
+	a, err := s.Store.Put(s.Context(), key, tree, revision, source.GetArtifact())
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.setArtifact(source, a)
+}
+
+func (s *Steps) setArtifact(source stored, a *meta.Artifact) {
+	s.Helper()
+	base := source.DeepCopyObject().(client.Object)
+	source.SetArtifact(a)
+	status := source.CommonStatus()
+	status.ObservedGeneration = source.GetGeneration()
+	status.Conditions = []metav1.Condition{{Type: reconcile.TypeReady, Status: metav1.ConditionTrue,
+		Reason: meta.SucceededReason, Message: "stored artifact", LastTransitionTime: metav1.Now(),
+		ObservedGeneration: source.GetGeneration()}}
+	if err := s.Client.Status().Patch(s.Context(), source, client.MergeFrom(base)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// Emit implements [reconcile.Events].
+func (s *Steps) Emit(_ string, obj reconcile.Object, e reconcile.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, emitted{obj.GetName(), e})
+}
+
+// HasEvent requires an event about an object whose message contains all texts, and returns the number of events with
+// its reason.
+func (s *Steps) HasEvent(name, reason string, texts ...string) int {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count, found := 0, false
+	var messages []string
+	for _, e := range s.events {
+		if e.object != name || e.Reason != reason {
+			continue
+		}
+		count++
+		messages = append(messages, e.Message)
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(e.Message+e.Summary, text)
+		}
+		found = found || all
+	}
+	if !found {
+		s.Errorf("no event %s about %s contains %q: %q", reason, name, texts, messages)
+	}
+	return count
+}
