@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-gitops/sluice/playground/internal/pki"
 )
@@ -13,7 +16,7 @@ import (
 type certs struct {
 	dir   string
 	ca    []byte
-	admin pki.Pair
+	admin string // a token: the API server would verify the signature of a certificate again for each request
 }
 
 func (c certs) file(name string) string { return filepath.Join(c.dir, name) }
@@ -30,11 +33,26 @@ func loadCerts(dir string) (certs, error) {
 			return c, err
 		}
 	}
-	var errs [3]error
+	var errs [2]error
 	c.ca, errs[0] = os.ReadFile(c.file("ca.crt"))
-	c.admin.Cert, errs[1] = os.ReadFile(c.file("admin.crt"))
-	c.admin.Key, errs[2] = os.ReadFile(c.file("admin.key"))
+	c.admin, errs[1] = loadToken(c.file(tokens))
 	return c, errors.Join(errs[:]...)
+}
+
+// tokens is the file with the token of the administrator, in the format of --token-auth-file.
+const tokens = "tokens.csv"
+
+// loadToken reads the token in a file, or makes one in one step: a directory may be that of an earlier playground,
+// which had a certificate instead.
+func loadToken(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		content = fmt.Appendf(nil, "%s,admin,admin,system:masters\n", rand.Text())
+		unfinished := file + ".new"
+		err = errors.Join(os.WriteFile(unfinished, content, 0o600), os.Rename(unfinished, file))
+	}
+	token, _, _ := strings.Cut(string(content), ",")
+	return token, err
 }
 
 func makeCerts(dir string) error {
@@ -45,11 +63,9 @@ func makeCerts(dir string) error {
 	server, err1 := ca.Server("kube-apiserver", "127.0.0.1", "::1", firstService,
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local")
-	admin, err2 := ca.Client("admin", "system:masters")
-	accounts, err3 := ca.Client("service-account") // its key signs tokens
-	if err := errors.Join(err1, err2, err3); err != nil {
+	accounts, err2 := ca.Client("service-account") // its key signs tokens
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	return errors.Join(ca.Write(dir, "ca"), server.Write(dir, "server"), admin.Write(dir, "admin"),
-		accounts.Write(dir, "service-account"))
+	return errors.Join(ca.Write(dir, "ca"), server.Write(dir, "server"), accounts.Write(dir, "service-account"))
 }

@@ -161,7 +161,6 @@ func (c *Cluster) Stop() {
 
 // WriteKubeconfig writes an admin kubeconfig, readable by the owner only, in one step.
 func (c *Cluster) WriteKubeconfig(file string) error {
-	encode := base64.StdEncoding.EncodeToString
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
@@ -172,13 +171,13 @@ clusters:
 users:
 - name: admin
   user:
-    client-certificate-data: %s
-    client-key-data: %s
+    token: %s
 contexts:
 - name: playground
   context: {cluster: playground, user: admin}
 current-context: playground
-`, c.admin.Host, encode(c.admin.CAData), encode(c.admin.CertData), encode(c.admin.KeyData))
+`, c.admin.Host, base64.StdEncoding.EncodeToString(c.admin.CAData),
+		c.admin.BearerToken)
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".kubeconfig-*") // made with mode 0600
 	if err != nil {
 		return err
