@@ -6,10 +6,10 @@ import (
 	"maps"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,13 +46,7 @@ type Steps struct {
 	commits int
 
 	mu     sync.Mutex
-	events []emitted
-}
-
-// emitted is an event about an object.
-type emitted struct {
-	object string
-	reconcile.Event
+	events []eventsv1.Event
 }
 
 // NewSteps creates a namespace of the test. [RunsPassesOf] says which kind it is for.
@@ -165,37 +159,4 @@ func (s *Steps) setArtifact(source stored, a *meta.Artifact) {
 	if err := s.Client.Status().Patch(s.Context(), source, client.MergeFrom(base)); err != nil {
 		s.Fatal(err)
 	}
-}
-
-// Emit implements [reconcile.Events].
-func (s *Steps) Emit(_ string, obj reconcile.Object, e reconcile.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, emitted{obj.GetName(), e})
-}
-
-// HasEvent requires an event about an object whose message contains all texts, and returns the number of events with
-// its reason.
-func (s *Steps) HasEvent(name, reason string, texts ...string) int {
-	s.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	count, found := 0, false
-	var messages []string
-	for _, e := range s.events {
-		if e.object != name || e.Reason != reason {
-			continue
-		}
-		count++
-		messages = append(messages, e.Message)
-		all := true
-		for _, text := range texts {
-			all = all && strings.Contains(e.Message+e.Summary, text)
-		}
-		found = found || all
-	}
-	if !found {
-		s.Errorf("no event %s about %s contains %q: %q", reason, name, texts, messages)
-	}
-	return count
 }
