@@ -53,14 +53,13 @@ const settings = `
 
 func TestBuildSettings(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{
 		"app/web.yaml": workload, "app/cm.yaml": system.ConfigMap("plain", "1"),
 		"comp/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
 			"patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/component\", " +
 			"\"value\": \"yes\"}]'}]\n",
 	})
-	s.GitRepository("app")
 	legacy := "  patchesStrategicMerge:\n  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: " +
 		"{revisionHistoryLimit: 7}}\n" +
 		"  patchesJson6902:\n  - target: {version: v1, kind: ConfigMap, name: plain}\n" +
@@ -86,6 +85,7 @@ func TestBuildSettings(t *testing.T) {
 		}
 		o.SetNamespace(s.Namespace)
 		s.Create(o)
+		s.Pass(version)
 		s.Ready(version, commit)
 		web := &appsv1.Deployment{}
 		if err := s.Get(web, "pre-web-"+version); err != nil {

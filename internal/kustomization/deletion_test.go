@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
@@ -66,14 +68,14 @@ func TestDeletionPolicies(t *testing.T) {
 		"Orphan of one whose way out is wrong": {policy: kustomizev1.DeletionPolicyOrphan, prune: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sharedHarness(t)
-			commit := s.Git.Commit("app", map[string]string{
+			s := newSteps(t)
+			s.system.Clusters.Apply.WaitTimeout = passWaits
+			commit := s.Commit("app", map[string]string{
 				"a.yaml": system.ConfigMap("a", "1"),
 				"kept.yaml": strings.Replace(system.ConfigMap("kept", "1"), "{name: kept}",
 					`{name: kept, annotations: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
 			})
-			s.GitRepository("app")
-			s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+			s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 				k.Spec.DeletionPolicy,
 					k.Spec.Prune = c.policy, c.prune
 			})
@@ -85,10 +87,11 @@ func TestDeletionPolicies(t *testing.T) {
 			if strings.Contains(name, "way out") {
 				s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"kubeConfig":{"secretRef":{"name":"wrong"}}}}`)
 			}
-			s.remove(&kustomizev1.Kustomization{}, "app")
+			s.removes("app")
 			if wait {
 				s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", finalizer)
 				s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
+				s.Pass("app")
 			}
 			s.Gone(&kustomizev1.Kustomization{}, "app")
 			s.ConfigMapHas("kept", "1")
@@ -103,18 +106,21 @@ func TestDeletionPolicies(t *testing.T) {
 
 func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+	clock := testingclock.NewFakeClock(time.Now())
+	s := newSteps(t, func(o *options.Options) { o.Clock = clock })
+	s.system.Clusters.Apply.WaitTimeout = passWaits
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.DeletionPolicy = kustomizev1.DeletionPolicyWaitForTermination
 	})
 	s.Ready("app", commit)
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":["sluice.test/hold"]}}`)
-	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"timeout":"5s"}}`)
-	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.removes("app")
+	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "sluice.test/hold")
+	clock.Step(time.Hour)
+	s.Pass("app")
 	s.Gone(&kustomizev1.Kustomization{}, "app")
-	s.HasEvent("app", "PruneFailed", "stopped waiting for the deletion of objects after 5s", "ConfigMap/"+
+	s.HasEvent("app", "PruneFailed", "stopped waiting for the deletion of objects after 2m0s", "ConfigMap/"+
 		s.Namespace+"/a")
 	s.edit("holder", &corev1.ConfigMap{}, "a", `{"metadata":{"finalizers":null}}`)
 	s.Gone(&corev1.ConfigMap{}, "a")
@@ -122,20 +128,19 @@ func TestDeletionWaitsForTerminationUntilTimeout(t *testing.T) {
 
 func TestPruneDisabledByAnnotation(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{
 		"a.yaml": system.ConfigMap("a", "1"), "b.yaml": system.ConfigMap("b", "1"),
 		"c.yaml": system.ConfigMap("c", "1"),
 		"labelled.yaml": strings.Replace(system.ConfigMap("labelled", "1"), "{name: labelled}",
 			`{name: labelled, labels: {kustomize.toolkit.fluxcd.io/prune: disabled}}`, 1),
 	})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s.apply("app", "app", "")
 	s.Ready("app", commit)
 	s.edit("kubectl-annotate", &corev1.ConfigMap{}, "b",
 		`{"metadata":{"annotations":{"kustomize.toolkit.fluxcd.io/prune":"Disabled"}}}`)
-	commit = s.Git.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"a.yaml": "", "b.yaml": "", "labelled.yaml": ""})
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.Gone(&corev1.ConfigMap{}, "a")
 	s.ConfigMapHas("b", "1")
@@ -148,49 +153,49 @@ func TestPruneDisabledByAnnotation(t *testing.T) {
 
 func TestDeletionNeedsNoSource(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "")
 	s.Ready("app", commit)
 	s.remove(&sourcev1.GitRepository{}, "app")
 	s.Gone(&sourcev1.GitRepository{}, "app")
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ArtifactFailed", "not found")
 	s.ConfigMapHas("a", "1")
-	s.remove(&kustomizev1.Kustomization{}, "app")
+	s.removes("app")
 	s.Gone(&kustomizev1.Kustomization{}, "app")
 	s.Gone(&corev1.ConfigMap{}, "a")
 }
 
 func TestDeletionWithoutServiceAccount(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1"),
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a/a.yaml": system.ConfigMap("a", "1"),
 		"b/b.yaml": system.ConfigMap("b", "1"),
 		"c/c.yaml": system.ConfigMap("c", "1")})
-	s.GitRepository("app")
 	for _, name := range []string{"a", "b", "c"} {
 		account := "deployer-" + name
 		s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: account}})
 		s.GrantAll(account)
-		s.Kustomization(name, "app", name, func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = account })
+		s.apply(name, "app", name, func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = account })
 		s.Ready(name, commit)
 	}
 
 	t.Log("without permission, deletion waits and reports the missing permission")
 	s.remove(&rbacv1.RoleBinding{}, "deployer-a")
 	s.Refused("deployer-a")
-	s.remove(&kustomizev1.Kustomization{}, "a")
+	s.removes("a")
 	s.NotReady(&kustomizev1.Kustomization{}, "a", "PruneFailed", "system:serviceaccount:"+s.Namespace+":deployer-a")
 	s.ConfigMapHas("a", "1")
 	s.remove(&rbacv1.Role{}, "deployer-a")
 	s.GrantAll("deployer-a")
+	s.Pass("a")
 	s.Gone(&kustomizev1.Kustomization{}, "a")
 	s.Gone(&corev1.ConfigMap{}, "a")
 
 	t.Log("permissions are enough after the service account was deleted")
 	s.remove(&corev1.ServiceAccount{}, "deployer-b")
-	s.remove(&kustomizev1.Kustomization{}, "b")
+	s.removes("b")
 	s.Gone(&kustomizev1.Kustomization{}, "b")
 	s.Gone(&corev1.ConfigMap{}, "b")
 
@@ -198,7 +203,7 @@ func TestDeletionWithoutServiceAccount(t *testing.T) {
 	s.remove(&corev1.ServiceAccount{}, "deployer-c")
 	s.remove(&rbacv1.RoleBinding{}, "deployer-c")
 	s.Refused("deployer-c")
-	s.remove(&kustomizev1.Kustomization{}, "c")
+	s.removes("c")
 	s.Gone(&kustomizev1.Kustomization{}, "c")
 	s.ConfigMapHas("c", "1")
 	s.HasEvent("c", "PruneFailed", "1 object left in the cluster", "deployer-c")
@@ -242,23 +247,19 @@ func TestDeletedNamespace(t *testing.T) {
 
 func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"deploy/a.yaml": system.ConfigMap("a", "1"),
 		"deploy/b.yaml": system.ConfigMap("b", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "deploy")
+	s.apply("app", "app", "deploy")
 	s.Ready("app", commit)
 	whole := s.inventory("app")
 	stands := func() {
 		t.Helper()
 		s.ConfigMapHas("a", "1")
 		s.ConfigMapHas("b", "1")
-		testenv.Eventually(t, "the inventory is as before", func() error { // during a pass, it has new objects, too
-			if got := s.inventory("app"); got != whole {
-				return errors.New(got)
-			}
-			return nil
-		})
+		if got := s.inventory("app"); got != whole {
+			t.Errorf("inventory before: %s, now: %s", whole, got)
+		}
 	}
 	for _, c := range []struct {
 		files   map[string]string
@@ -276,15 +277,15 @@ func TestFailedOrEmptyBuildPrunesNothing(t *testing.T) {
 		{files: map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"},
 			reason: "ReconciliationFailed", message: "Not_A_Name"},
 	} {
-		s.Git.Commit("app", c.files)
-		s.RequestFetch("app")
+		s.Commit("app", c.files)
+		s.Pass("app")
 		s.NotReady(&kustomizev1.Kustomization{}, "app", c.reason, c.message)
 		stands()
 	}
 
 	t.Log("a source that declares to be empty")
-	commit = s.Git.Commit("app", map[string]string{"deploy/a.yaml": "", "deploy/kustomization.yaml": "resources: []\n"})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"deploy/a.yaml": "", "deploy/kustomization.yaml": "resources: []\n"})
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.Gone(&corev1.ConfigMap{}, "a")
 	s.Gone(&corev1.ConfigMap{}, "b")

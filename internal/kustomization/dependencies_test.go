@@ -82,10 +82,9 @@ func TestDependenciesInOtherNamespaces(t *testing.T) {
 
 func TestReferencesToUnwatchedNamespacesAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t)
-	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = "default" })
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = "default" })
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "AccessDenied", "--watch-all-namespaces=false")
 }
 
@@ -111,18 +110,14 @@ func TestAdditiveReadyExpression(t *testing.T) {
 
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	first := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
-	s.Kustomization("witness", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "w-" })
+	s := newSteps(t)
+	first := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "")
 	s.Ready("app", first)
-	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"suspend":true}}`)
-	s.Suspended(kustomizev1.KustomizationKind, "app")
-	second := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
-	s.RequestFetch("app")
+	s.patch("app", `{"spec":{"suspend":true}}`)
+	second := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
 	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
-	s.Ready("witness", second)
+	s.Pass("app")
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "app"); err != nil {
 		t.Fatal(err)
@@ -131,7 +126,7 @@ func TestSuspendAndResume(t *testing.T) {
 		t.Errorf("a suspended Kustomization was reconciled: %+v", k.Status)
 	}
 	s.ConfigMapHas("a", "1")
-	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"suspend":false}}`)
+	s.patch("app", `{"spec":{"suspend":false}}`)
 	k = s.Ready("app", second)
 	if k.Status.LastHandledReconcileAt == "" {
 		t.Error("the reconcile request made while suspended was not handled")

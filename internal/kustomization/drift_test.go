@@ -221,27 +221,26 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"enabled", "warn"} {
 		t.Run(mode, func(t *testing.T) {
-			s := sharedHarness(t)
-			commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
+			s := newSteps(t)
+			commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 				"b.yaml": system.ConfigMap("b", "1")})
-			s.GitRepository("app")
-			s.Kustomization("app", "app", "", driftMode(mode,
+			s.apply("app", "app", "", driftMode(mode,
 				meta.IgnoreRule{Paths: []string{"/data/k"}, Target: &meta.Selector{Kind: "ConfigMap", Name: "a"}}))
 			s.Ready("app", commit)
 			s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
-			s.Reconcile(&kustomizev1.Kustomization{}, "app")
+			s.request("app")
 			s.drifted("app", "")
 
 			t.Log("another object of the Kustomization changes: the drift stays")
-			commit = s.Git.Commit("app", map[string]string{"b.yaml": system.ConfigMap("b", "2")})
-			s.RequestFetch("app")
+			commit = s.Commit("app", map[string]string{"b.yaml": system.ConfigMap("b", "2")})
+			s.Pass("app")
 			s.Ready("app", commit)
 			s.ConfigMapHas("b", "2")
 			s.ConfigMapHas("a", "9")
 
 			t.Log("the object itself changes: the drift is overwritten")
-			commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
-			s.RequestFetch("app")
+			commit = s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2")})
+			s.Pass("app")
 			s.Ready("app", commit)
 			s.ConfigMapHas("a", "2")
 		})
@@ -250,18 +249,17 @@ func TestIgnoredFieldsMayDrift(t *testing.T) {
 
 func TestFieldsOfOtherManagersAreKept(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1"),
 		"b.yaml": system.ConfigMap("b", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Ignore = []meta.IgnoreRule{{Paths: []string{"/data/k"}, Target: &meta.Selector{Name: "a"}}}
 	})
 	s.Ready("app", commit)
 	s.edit("autotuner", &corev1.ConfigMap{}, "a", `{"data":{"k":"9"}}`)
-	commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2"),
+	commit = s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "2"),
 		"b.yaml": system.ConfigMap("b", "2")})
-	s.RequestFetch("app")
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.ConfigMapHas("b", "2")
 	s.ConfigMapHas("a", "9")
@@ -269,12 +267,11 @@ func TestFieldsOfOtherManagersAreKept(t *testing.T) {
 
 func TestObjectDeclaredTwice(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("one", "app", "")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("one", "app", "")
 	s.Ready("one", commit)
-	s.Kustomization("two", "app", "")
+	s.apply("two", "app", "")
 	s.Ready("two", commit)
 	s.HasEvent("two", "AppliedWithWarnings", "ConfigMap/"+s.Namespace+"/a was applied by "+s.Namespace+
 		"/one before, and now by "+s.Namespace+"/two")
@@ -282,17 +279,16 @@ func TestObjectDeclaredTwice(t *testing.T) {
 
 func TestInvalidDriftRules(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", driftMode("enabled", meta.IgnoreRule{Paths: []string{"data.k"}}))
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "", driftMode("enabled", meta.IgnoreRule{Paths: []string{"data.k"}}))
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed",
 		"path 'data.k' of spec.driftDetection.ignore is not a JSON pointer")
 }
 
 func TestDriftDetectionInEveryVersion(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
 		o := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kustomize.toolkit.fluxcd.io/" + version, "kind": "Kustomization",

@@ -17,9 +17,8 @@ import (
 // TestInvalidSpecAppliesNothing has an error in each part of the spec that only steps after the apply, or no step yet,
 // would use.
 func TestInvalidSpecAppliesNothing(t *testing.T) {
-	s := newHarness(t)
-	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	for name, c := range map[string]struct {
 		change          func(*kustomizev1.KustomizationSpec)
 		reason, message string
@@ -53,7 +52,7 @@ func TestInvalidSpecAppliesNothing(t *testing.T) {
 			k.Patches = []kustomizev1.Patch{{Patch: "- op: nothing"}}
 		}, "BuildFailed", ""},
 	} {
-		s.Kustomization(name, "app", "", func(k *kustomizev1.Kustomization) {
+		s.apply(name, "app", "", func(k *kustomizev1.Kustomization) {
 			k.Spec.NamePrefix, k.Spec.Wait = name+"-", true
 			c.change(&k.Spec)
 		})
@@ -113,13 +112,12 @@ func countEvents(s *harness, name, text string) (n int) {
 
 // TestEmptiedDirectoryIsPrunedOnceAllowed follows the message of the refusal.
 func TestEmptiedDirectoryIsPrunedOnceAllowed(t *testing.T) {
-	s := newHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("kept", "1"), "other.md": "x"})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "app")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("kept", "1"), "other.md": "x"})
+	s.apply("app", "app", "app")
 	s.Ready("app", commit)
-	commit = s.Git.Commit("app", map[string]string{"app/a.yaml": "", "app/readme.md": "moved"})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"app/a.yaml": "", "app/readme.md": "moved"})
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "BuildFailed", kustomizev1.AllowEmptyAnnotation+"=")
 	s.ConfigMapHas("kept", "1")
 	k := &kustomizev1.Kustomization{}
@@ -131,6 +129,7 @@ func TestEmptiedDirectoryIsPrunedOnceAllowed(t *testing.T) {
 		k.Annotations = map[string]string{kustomizev1.AllowEmptyAnnotation: revision,
 			meta.ReconcileRequestAnnotation: revision}
 	})
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.Gone(&corev1.ConfigMap{}, "kept")
 }

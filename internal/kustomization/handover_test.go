@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
@@ -70,33 +68,29 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 
 func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("before", "app", "")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("before", "app", "")
 	s.Ready("before", commit)
 	was := &corev1.ConfigMap{}
 	if err := s.Get(was, "a"); err != nil {
 		t.Fatal(err)
 	}
-	s.Kustomization("after", "app", "", func(k *kustomizev1.Kustomization) {
+	s.apply("after", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "slow"}}}
 	})
-	s.remove(&kustomizev1.Kustomization{}, "before")
+	s.removes("before")
 	const waits = "waiting for Kustomization 'after' to adopt 1 object"
 	s.NotReady(&kustomizev1.Kustomization{}, "before", "Progressing", waits)
 	s.HasEvent("before", "Progressing", waits)
-	var events eventsv1.EventList
-	if err := s.Client.List(t.Context(), &events, client.InNamespace(s.Namespace)); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range events.Items {
-		if e.Regarding.Name == "before" && e.Type != corev1.EventTypeNormal {
+	for _, e := range s.events("before") {
+		if e.Type != corev1.EventTypeNormal {
 			t.Errorf("the rename is reported as a problem: %s %s", e.Reason, e.Note)
 		}
 	}
-	s.Patch(&kustomizev1.Kustomization{}, "after", `{"spec":{"dependsOn":null}}`)
+	s.patch("after", `{"spec":{"dependsOn":null}}`)
 	s.Ready("after", commit)
+	s.follow("after")
 	s.Gone(&kustomizev1.Kustomization{}, "before")
 	is := &corev1.ConfigMap{}
 	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {

@@ -29,8 +29,8 @@ func (s *harness) put(o client.Object, name string) {
 
 func TestSubstitutionVariables(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{
 		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" +
 			"data: {k: '${one} ${two} ${three} ${four:=default} $five $${six}'}\n",
 		"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: " +
@@ -39,8 +39,7 @@ func TestSubstitutionVariables(t *testing.T) {
 	})
 	s.put(&corev1.ConfigMap{Data: map[string]string{"one": "cm", "two": "cm", "three": "cm", "port": "8080"}}, "vars")
 	s.put(&corev1.Secret{StringData: map[string]string{"two": "secret\n", "three": "secret"}}, "vars")
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.PostBuild = &kustomizev1.PostBuild{
 			Substitute: map[string]string{"three": "spec"},
 			SubstituteFrom: []meta.SubstituteReference{{Kind: "ConfigMap", Name: "vars"},
@@ -51,17 +50,20 @@ func TestSubstitutionVariables(t *testing.T) {
 	s.ConfigMapHas("a", "cm secret spec default $five ${six}")
 	s.ConfigMapHas("b", "${one}")
 
-	t.Log("a change of the Secret is applied at once")
+	t.Log("a change of the Secret is applied")
 	s.Patch(&corev1.Secret{}, "vars", `{"stringData":{"two":"changed"}}`)
+	s.Pass("app")
 	s.ConfigMapHas("a", "cm changed spec default $five ${six}")
 	s.HasEvent("app", "Progressing", "ConfigMap/"+s.Namespace+"/a configured", "data.k: *** (before) → *** (after)")
 
 	t.Log("the error names the missing variable and its place, but no value of a Secret")
 	s.Patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":null}}`)
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "BuildFailed", "variables are not set: one (data.k of ConfigMap/"+
 		s.Namespace+"/a in a.yaml)")
 	s.Patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":"x"}}`)
 	s.Patch(&corev1.Secret{}, "vars", `{"stringData":{"port":"hunter2hunter2"}}`)
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "***")
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "app"); err != nil {
@@ -73,12 +75,44 @@ func TestSubstitutionVariables(t *testing.T) {
 	}
 }
 
-func TestUnreadableVariables(t *testing.T) {
+// TestChangedInputsReconcile only changes what Kustomizations read: the Kustomization is reconciled at once.
+func TestChangedInputsReconcile(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
+	key := sopskey.New(t)
 	commit := s.Git.Commit("app", map[string]string{
-		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
+		"vars/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${one} ${two}'}\n",
+		"team/s.yaml": key.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: team\n"+
+			"stringData:\n  password: hunter2\n")})
 	s.GitRepository("app")
+	s.put(&corev1.Secret{StringData: map[string]string{"two": "2"}}, "vars")
+	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": sopskey.New(t).PrivateKey}}, "keys")
+	s.Kustomization("vars", "app", "vars", func(k *kustomizev1.Kustomization) {
+		k.Spec.PostBuild = &kustomizev1.PostBuild{SubstituteFrom: []meta.SubstituteReference{
+			{Kind: "ConfigMap", Name: "vars"}, {Kind: "Secret", Name: "vars"}}}
+	})
+	s.Kustomization("team", "app", "team", func(k *kustomizev1.Kustomization) {
+		k.Spec.Decryption = &kustomizev1.Decryption{Provider: "sops",
+			SecretRef: &meta.LocalObjectReference{Name: "keys"}}
+	})
+	s.NotReady(&kustomizev1.Kustomization{}, "vars", "BuildFailed", "not found")
+	s.put(&corev1.ConfigMap{Data: map[string]string{"one": "1"}}, "vars")
+	s.ConfigMapHas("a", "1 2")
+	s.Ready("vars", commit)
+	s.Patch(&corev1.Secret{}, "vars", `{"stringData":{"two":"changed"}}`)
+	s.ConfigMapHas("a", "1 changed")
+	s.Patch(&corev1.ConfigMap{}, "vars", `{"data":{"one":"another"}}`)
+	s.ConfigMapHas("a", "another changed")
+	s.NotReady(&kustomizev1.Kustomization{}, "team", "BuildFailed", "age "+key.Recipient)
+	s.Patch(&corev1.Secret{}, "keys", `{"stringData":{"team.agekey":"`+key.PrivateKey+`"}}`)
+	s.Ready("team", commit)
+}
+
+func TestUnreadableVariables(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '${x:=default}'}\n"})
 	from := func(kind, name string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Spec.PostBuild = &kustomizev1.PostBuild{
@@ -86,32 +120,32 @@ func TestUnreadableVariables(t *testing.T) {
 		}
 	}
 	s.put(&corev1.Secret{StringData: map[string]string{"tls.crt": "hunter2hunter2"}}, "tls")
-	s.Kustomization("none", "app", "", from("ConfigMap", "none"))
-	s.Kustomization("name", "app", "", from("Secret", "tls"))
+	s.apply("none", "app", "", from("ConfigMap", "none"))
+	s.apply("name", "app", "", from("Secret", "tls"))
 	s.NotReady(&kustomizev1.Kustomization{}, "none", "BuildFailed", "ConfigMap '"+s.Namespace+
 		"/none' of spec.postBuild.substituteFrom not found. Create it, or set optional: true")
 	s.NotReady(&kustomizev1.Kustomization{}, "name", "BuildFailed", "is not a valid variable name. Use "+
 		"letters, digits and underscores; the first character cannot be a digit")
 
-	t.Log("creating the missing ConfigMap reconciles; without variables the text is kept by default")
+	t.Log("the missing ConfigMap is created; without variables the text is kept by default")
 	s.put(&corev1.ConfigMap{}, "none")
+	s.Pass("none")
 	s.Ready("none", commit)
 	s.ConfigMapHas("a", "${x:=default}")
-	s.Patch(&kustomizev1.Kustomization{}, "none", `{"spec":{"postBuild":{"substituteStrategy":"Always"}}}`)
+	s.patch("none", `{"spec":{"postBuild":{"substituteStrategy":"Always"}}}`)
 	s.ConfigMapHas("a", "default")
 }
 
 func TestDecryption(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t)
+	s := newSteps(t)
 	team, all := sopskey.New(t), sopskey.New(t)
 	secret := func(by *sopskey.Key, name, value string) string {
 		return by.Encrypt("yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: "+name+
 			"\nstringData:\n  password: "+value+"\n")
 	}
-	commit := s.Git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"),
+	commit := s.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter2"),
 		"all/s.yaml": secret(all, "all", "hunter2")})
-	s.GitRepository("app")
 	// the Secret of --sops-age-secret
 	s.put(&corev1.Secret{StringData: map[string]string{"all.agekey": all.PrivateKey}}, "sops-age")
 	s.put(&corev1.Secret{StringData: map[string]string{"other.agekey": sopskey.New(t).PrivateKey}}, "keys")
@@ -123,9 +157,9 @@ func TestDecryption(t *testing.T) {
 			}
 		}
 	}
-	s.Kustomization("all", "app", "all", decryption(""))
-	s.Kustomization("team", "app", "team", decryption("keys"))
-	s.Kustomization("none", "app", "team")
+	s.apply("all", "app", "all", decryption(""))
+	s.apply("team", "app", "team", decryption("keys"))
+	s.apply("none", "app", "team")
 	holds := func(name, want string) {
 		t.Helper()
 		testenv.Eventually(t, "Secret "+name+" has value "+want, func() error {
@@ -144,21 +178,22 @@ func TestDecryption(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "none", "BuildFailed", "Secret/"+s.Namespace+
 		"/team in team/s.yaml is encrypted with SOPS. Set spec.decryption")
 
-	t.Log("the error names the missing key; adding it to the Secret reconciles")
+	t.Log("the error names the missing key, which is then added to the Secret")
 	s.NotReady(&kustomizev1.Kustomization{}, "team", "BuildFailed", "age "+team.Recipient)
 	s.Patch(&corev1.Secret{}, "keys", `{"stringData":{"team.agekey":"`+team.PrivateKey+`"}}`)
+	s.Pass("team")
 	s.Ready("team", commit)
 	holds("team", "hunter2")
 
 	t.Log("events and status contain no decrypted values")
-	s.Git.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"team/s.yaml": secret(team, "team", "hunter3\n  bad/key: hunter3")})
+	s.Pass("team")
 	s.NotReady(&kustomizev1.Kustomization{}, "team", "ReconciliationFailed", "bad/key")
 	checkNothingRevealed(t, s)
 }
 
 // checkNothingRevealed makes sure that no status and no event contains a decrypted value.
-func checkNothingRevealed(t *testing.T, s *harness) {
+func checkNothingRevealed(t *testing.T, s *steps) {
 	t.Helper()
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "team"); err != nil {
@@ -168,38 +203,37 @@ func checkNothingRevealed(t *testing.T, s *harness) {
 	if err != nil || strings.Contains(string(status), "hunter") {
 		t.Errorf("%s, %v", status, err)
 	}
-	events := &corev1.EventList{}
-	if err := s.Client.List(t.Context(), events, client.InNamespace(s.Namespace)); err != nil {
-		t.Fatal(err)
+	events := s.events("team")
+	if len(events) == 0 {
+		t.Error("no event was emitted")
 	}
-	for _, e := range events.Items {
-		if strings.Contains(e.Message, "hunter") {
-			t.Errorf("an event contains a decrypted value: %s", e.Message)
+	for _, e := range events {
+		if strings.Contains(e.Note, "hunter") {
+			t.Errorf("an event contains a decrypted value: %s", e.Note)
 		}
 	}
 }
 
 func TestEmptyBuildPrunesOnlyIfDeclared(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("kept", "1"), "other.md": "x"})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "app")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"app/a.yaml": system.ConfigMap("kept", "1"), "other.md": "x"})
+	s.apply("app", "app", "app")
 	s.Ready("app", commit)
-	s.Git.Commit("app", map[string]string{"app/a.yaml": "", "app/readme.md": "moved"})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"app/a.yaml": "", "app/readme.md": "moved"})
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "BuildFailed", "pruning would delete all 1")
 	s.ConfigMapHas("kept", "1")
-	commit = s.Git.Commit("app", map[string]string{"app/kustomization.yaml": "resources: []\n"})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"app/kustomization.yaml": "resources: []\n"})
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.Gone(&corev1.ConfigMap{}, "kept")
 }
 
 func TestRefusedObjectsAreNamedWithFile(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{
+	s := newSteps(t)
+	s.Commit("app", map[string]string{
 		"ok.yaml": system.ConfigMap("fine", "1"),
 		"dir/svc.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: svc}\n" +
 			"spec: {ports: [{port: 99999}]}\n",
@@ -209,8 +243,7 @@ func TestRefusedObjectsAreNamedWithFile(t *testing.T) {
 		"port.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: port}\n" +
 			"spec: {ports: [{port: 99999}, {port: -1}]}\n",
 	})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s.apply("app", "app", "")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "3 objects refused, nothing was changed")
 	for _, message := range []string{"/svc in dir/svc.yaml", "/dep in dep.yaml", "replicas",
 		"/port in port.yaml", "spec.ports[0].port", "spec.ports[1].port"} {

@@ -79,10 +79,11 @@ func TestOriginRevision(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
+	setStatus(s.harness, &sourcev1.GitRepository{}, fmt.Sprintf(`{"artifact": {"metadata": {%q: "Begin", %q: "Ann"}}}`,
+		meta.CommitSubjectKey, meta.CommitAuthorKey))
+	s.apply("app", "app", "")
 	start := time.Now().Add(-time.Minute)
 	first := s.Ready("app", commit).Status.History
 	if len(first) != 1 {
@@ -93,8 +94,8 @@ func TestHistory(t *testing.T) {
 		h.TotalReconciliations != 1 ||
 		h.FirstReconciled.Time.Before(start) || h.LastReconciled.Before(h.FirstReconciled.Time) ||
 		h.LastReconciledDuration.Duration <= 0 ||
-		h.Metadata["revision"] != "main@sha1:"+commit || h.Metadata[meta.CommitSubjectKey] == "" ||
-		h.Metadata[meta.CommitAuthorKey] == "" {
+		h.Metadata["revision"] != "main@sha1:"+commit || h.Metadata[meta.CommitSubjectKey] != "Begin" ||
+		h.Metadata[meta.CommitAuthorKey] != "Ann" {
 		t.Errorf("%+v", h)
 	}
 	if s := h.Times; s == nil || s.Applied == nil || s.Started.Before(start) || s.Built.Before(s.Started.Time) ||
@@ -103,11 +104,11 @@ func TestHistory(t *testing.T) {
 	}
 
 	t.Log("a build with an equal result updates its entry, also if another was applied between them")
-	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.Pass("app")
 	s.ConfigMapHas("a", "1")
-	commit = s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "0")})
+	s.Pass("app")
 	again := s.Ready("app", commit).Status.History
 	if len(again) != 2 || again[0].Digest != h.Digest || again[0].TotalReconciliations != 2 ||
 		!again[0].FirstReconciled.Equal(&h.FirstReconciled) ||
@@ -117,8 +118,8 @@ func TestHistory(t *testing.T) {
 
 	t.Log("failures are recorded; the last five entries are kept, newest first")
 	bad := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n"
-	s.Git.Commit("app", map[string]string{"bad.yaml": bad})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"bad.yaml": bad})
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "Not_A_Name")
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "app"); err != nil || len(k.Status.History) != 3 ||
@@ -126,9 +127,9 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%v: %+v", err, k.Status.History)
 	}
 	for n := range 6 {
-		commit = s.Git.Commit("app", map[string]string{"bad.yaml": "",
+		commit = s.Commit("app", map[string]string{"bad.yaml": "",
 			"a.yaml": system.ConfigMap("a", fmt.Sprint("new-", n))})
-		s.RequestFetch("app")
+		s.Pass("app")
 		k = s.Ready("app", commit)
 	}
 	if len(k.Status.History) != 5 || k.Status.History[0].Metadata["revision"] != "main@sha1:"+commit {
@@ -218,27 +219,26 @@ func (s *harness) conditions(name string, want map[string]string) {
 
 func TestEventSummarizesApply(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	files := map[string]string{}
 	for i := range 30 {
 		files[fmt.Sprintf("c%02d.yaml", i)] = system.ConfigMap(fmt.Sprintf("c%02d", i), "1")
 	}
-	commit := s.Git.Commit("app", files)
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	commit := s.Commit("app", files)
+	s.apply("app", "app", "")
 	s.Ready("app", commit)
 	s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit+"\n30 created\n",
 		"ConfigMap/"+s.Namespace+"/c19 created", "and 10 more")
 	onlyOnce := func() {
 		t.Helper()
-		if n := countEvents(s, "app", "Applied revision: main@sha1:"+commit); n != 1 {
+		if n := s.countEvents("app", "Applied revision: main@sha1:"+commit); n != 1 {
 			t.Errorf("%d events of the revision", n)
 		}
 	}
 	onlyOnce()
-	commit = s.Git.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": system.ConfigMap("c01", "2"),
+	commit = s.Commit("app", map[string]string{"c00.yaml": "", "c01.yaml": system.ConfigMap("c01", "2"),
 		"new.yaml": system.ConfigMap("new", "1")})
-	s.RequestFetch("app")
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit+
 		"\n1 created, 1 configured, 1 deleted\n", "ConfigMap/"+s.Namespace+"/new created",
@@ -247,12 +247,12 @@ func TestEventSummarizesApply(t *testing.T) {
 	onlyOnce()
 
 	t.Log("an apply without changes causes an event only for a changed condition")
-	commit = s.Git.Commit("app", map[string]string{"README.md": "-"})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"README.md": "-"})
+	s.Pass("app")
 	s.Ready("app", commit)
 	s.HasEvent("app", "ReconciliationSucceeded", "Applied revision: main@sha1:"+commit)
 	onlyOnce()
-	if n := countEvents(s, "app", "Reconciliation finished in "); n != 3 {
+	if n := s.countEvents("app", "Reconciliation finished in "); n != 3 {
 		t.Errorf("%d events that a reconciliation finished, want one for each commit", n)
 	}
 }

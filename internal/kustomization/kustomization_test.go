@@ -18,31 +18,30 @@ import (
 
 func TestRemoteCluster(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Secret("remote", map[string]string{"config": string(raw)})
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
-	s.GitRepository("app")
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
 	via := func(name, key string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: name,
 				Key: key}}
 		}
 	}
-	s.Kustomization("app", "app", "", via("remote", "config"))
+	s.apply("app", "app", "", via("remote", "config"))
 	s.Ready("app", commit)
 	s.ConfigMapHas("far", "1")
 
 	t.Log("errors of the kubeconfig contain no credentials")
 	s.Secret("exec", map[string]string{"value": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {exec: " +
 		"{command: /bin/true, apiVersion: client.authentication.k8s.io/v1}}}]\n"})
-	s.Kustomization("absent", "app", "", via("absent", ""))
-	s.Kustomization("keyless", "app", "", via("remote", ""))
-	s.Kustomization("runs", "app", "", via("exec", ""))
-	s.Kustomization("denied", "app", "", via("remote", "config"),
+	s.apply("absent", "app", "", via("absent", ""))
+	s.apply("keyless", "app", "", via("remote", ""))
+	s.apply("runs", "app", "", via("exec", ""))
+	s.apply("denied", "app", "", via("remote", "config"),
 		func(k *kustomizev1.Kustomization) { k.Spec.ServiceAccountName = "absent" })
 	s.NotReady(&kustomizev1.Kustomization{}, "absent", "ReconciliationFailed", "not found")
 	s.NotReady(&kustomizev1.Kustomization{}, "keyless", "AuthenticationFailed", "has no key value or value.yaml")
@@ -54,18 +53,15 @@ func TestRemoteCluster(t *testing.T) {
 		Name: "remote"}}); err != nil {
 		t.Fatal(err)
 	}
-	k := &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "app"}}
-	if err := s.Client.Delete(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
-	s.Gone(k, "app")
+	s.removes("app")
+	s.Gone(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("far", "1")
 }
 
 // Without spec.targetNamespace, an object without a namespace is refused unless the kubeconfig gives one.
 func TestObjectWithoutNamespace(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -79,35 +75,33 @@ func TestObjectWithoutNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Secret("remote", map[string]string{"value": string(raw)})
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("near", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = "" })
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("near", "1")})
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.TargetNamespace = "" })
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ConfigMap/near in a.yaml: namespace not "+
 		"specified. Set metadata.namespace, or spec.targetNamespace of the Kustomization")
-	s.Patch(&kustomizev1.Kustomization{}, "app", `{"spec":{"kubeConfig":{"secretRef":{"name":"remote"}}}}`)
+	s.patch("app", `{"spec":{"kubeConfig":{"secretRef":{"name":"remote"}}}}`)
 	s.Ready("app", commit)
 	s.ConfigMapHas("near", "1")
 }
 
 func TestRemoteClusterByServiceAccountToken(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	cfg := testenv.Cluster(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
-	s.GitRepository("app")
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("far", "1")})
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "deployer"}})
 	s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "oidc"},
 		Data: map[string]string{
 			"provider": "generic", "address": cfg.Host, "ca.crt": string(cfg.CAData), "serviceAccountName": "deployer",
 			"audiences": "https://kubernetes.default.svc.cluster.local",
 		}})
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{ConfigMapRef: &meta.LocalObjectReference{Name: "oidc"}}
 	})
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "system:serviceaccount:"+s.Namespace+
 		":deployer")
 	s.GrantAll("deployer")
-	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
+	s.request("app")
 	s.Ready("app", commit)
 }
 
@@ -139,10 +133,9 @@ func TestReadyExpressionReplacesReady(t *testing.T) {
 
 func TestInvalidHealthExpressions(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Wait = true
 		k.Spec.HealthCheckExprs = []kustomizev1.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap",
 			Current: "data.k =="}}

@@ -1,7 +1,6 @@
 package kustomization_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -9,18 +8,17 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
 func TestObjectOfTwoKustomizations(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2")})
-	s.GitRepository("app")
-	s.Kustomization("one", "app", "one")
-	s.Kustomization("two", "app", "two")
+	s.apply("one", "app", "one")
+	s.apply("two", "app", "two")
+	s.follow("two")
 	for _, name := range []string{"one", "two"} {
 		s.Contended(&kustomizev1.Kustomization{}, name, "ConfigMap/"+s.Namespace+
 			"/a is declared by both Kustomization '"+s.Namespace+"/one' and Kustomization '"+s.Namespace+
@@ -29,51 +27,50 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 	}
 
 	t.Log("one of them no longer declares the object")
-	commit := s.Git.Commit("app", map[string]string{"one/a.yaml": ""})
-	s.RequestFetch("app")
+	commit := s.Commit("app", map[string]string{"one/a.yaml": ""})
+	s.Pass("one")
+	s.Pass("two")
+	s.follow("two")
 	for _, name := range []string{"one", "two"} {
 		s.Ready(name, commit)
 		s.Contended(&kustomizev1.Kustomization{}, name)
 	}
 
 	t.Log("one of them is deleted")
-	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1")})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1")})
+	s.Pass("one")
+	s.Pass("two")
+	s.follow("two")
 	s.Contended(&kustomizev1.Kustomization{}, "two", "declared by both")
-	k := &kustomizev1.Kustomization{}
-	if err := s.Get(k, "one"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client.Delete(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	s.removes("one")
+	s.follow("one")
 	s.Contended(&kustomizev1.Kustomization{}, "two")
 }
 
 // TestSharedObjectIsLeftToTheOther removes an object with the labels of one of two owners from that one.
 func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+	s := newSteps(t)
+	s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2"),
 		"two/c.yaml": system.ConfigMap("c", "1")})
-	s.GitRepository("app")
 	keepsLabels := func(k *kustomizev1.Kustomization) {
 		k.Spec.DriftDetection = &meta.DriftDetection{Mode: meta.DriftDisabled}
 	}
 	share := func(version string) {
 		t.Helper()
-		commit := s.Git.Commit("app", map[string]string{"two/a.yaml": system.ConfigMap("a", version)})
-		s.RequestFetch("app")
+		commit := s.Commit("app", map[string]string{"two/a.yaml": system.ConfigMap("a", version)})
+		s.Pass("two")
 		s.Ready("two", commit)
-		commit = s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+		commit = s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 			"one/b.yaml": system.ConfigMap("b", version)})
-		s.RequestFetch("app")
+		s.Pass("one")
 		s.Ready("one", commit)
+		s.follow("one")
 		s.Contended(&kustomizev1.Kustomization{}, "one", "declared by both")
 	}
-	s.Kustomization("two", "app", "two", keepsLabels)
-	s.Kustomization("one", "app", "one", keepsLabels)
+	s.apply("two", "app", "two", keepsLabels)
+	s.apply("one", "app", "one", keepsLabels)
 	share("2")
 	was := &corev1.ConfigMap{}
 	if err := s.Get(was, "a"); err != nil {
@@ -88,25 +85,25 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	}
 
 	t.Log("one no longer declares the object")
-	commit := s.Git.Commit("app", map[string]string{"one/a.yaml": ""})
-	s.RequestFetch("app")
+	commit := s.Commit("app", map[string]string{"one/a.yaml": ""})
+	s.Pass("one")
 	s.Ready("one", commit)
 	kept()
-	commit = s.Git.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "2")})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "2")})
+	s.Pass("two")
 	s.Ready("two", commit)
-	testenv.Eventually(t, "the inventory of one", func() error {
-		if strings.Contains(s.inventory("one"), "_a_") {
-			return errors.New("one retains the object")
-		}
-		return nil
-	})
+	s.follow("two")
+	if got := s.inventory("one"); strings.Contains(got, "_a_") {
+		t.Errorf("one retains the object: %s", got)
+	}
 	kept()
 
 	t.Log("none of them declares the object any longer")
 	share("3")
-	s.Git.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": ""})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": ""})
+	s.Pass("one")
+	s.Pass("two")
+	s.follow("two")
 	s.Gone(&corev1.ConfigMap{}, "a")
 
 	t.Log("one is deleted")
@@ -114,10 +111,11 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	if err := s.Get(was, "a"); err != nil {
 		t.Fatal(err)
 	}
-	s.remove(&kustomizev1.Kustomization{}, "one")
+	s.removes("one")
 	s.NotReady(&kustomizev1.Kustomization{}, "one", "Progressing", "waiting for Kustomization 'two' to adopt 1 object")
-	s.Git.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "3")})
-	s.RequestFetch("app")
+	s.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "3")})
+	s.Pass("two")
+	s.follow("two")
 	s.Gone(&kustomizev1.Kustomization{}, "one")
 	kept()
 }

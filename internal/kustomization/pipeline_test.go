@@ -79,18 +79,16 @@ func TestApplyCorrectAndPrune(t *testing.T) {
 
 func TestDeletedWhileSuspendedKeepsObjects(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("kept", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("kept", "1")})
+	s.apply("app", "app", "")
 	k := s.Ready("app", commit)
 	if err := s.Client.Patch(t.Context(), k, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"suspend":true}}`))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Client.Delete(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	s.Pass("app")
+	s.removes("app")
 	s.Gone(&kustomizev1.Kustomization{}, "app")
 	s.ConfigMapHas("kept", "1")
 }
@@ -172,21 +170,23 @@ func TestHealthChecksWait(t *testing.T) {
 	}
 }
 
-func TestInvalidInputChangesNothing(t *testing.T) {
+// TestInvalidSources has sources that fail, each for another reason, and one with a file that is not in its artifact.
+func TestInvalidSources(t *testing.T) {
 	t.Parallel()
 	s := sharedHarness(t)
-	s.Git.Commit("app", map[string]string{
-		"good/a.yaml":             system.ConfigMap("good", "1"),
-		"yaml/bad.yaml":           "a: b\nc: [\n",
-		"out/kustomization.yaml":  "resources: [../../../etc]\n",
-		"link/kustomization.yaml": "resources: [x.yaml]\n", "link/x.yaml": "symlink:../../../etc/passwd",
-		"refused/a.yaml": system.ConfigMap("refused-a", "1"),
-		"refused/b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: refused-b}\n" +
-			"spec: {ports: [{port: 99999}]}\n",
-		"unknown/a.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\nmetadata: {name: x}\n",
-	})
+	s.Git.Commit("app", map[string]string{"link/kustomization.yaml": "resources: [x.yaml]\n",
+		"link/x.yaml": "symlink:../../../etc/passwd"})
 	s.GitRepository("app")
-	createInvalid(s)
+	branch := func(b string) func(*sourcev1.GitRepository) {
+		return func(g *sourcev1.GitRepository) { g.Spec.URL, g.Spec.Reference.Branch = s.Git.URL+"/app", b }
+	}
+	s.GitRepository("missing-branch", branch("mian"))
+	s.GitRepository("missing-repository")
+	s.GitRepository("missing-secret", branch("main"),
+		func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
+	s.GitRepository("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
+	s.GitRepository("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
+	s.Kustomization("link", "app", "link")
 	for name, c := range map[string]struct{ reason, message string }{
 		"missing-branch":     {reason: "GitOperationFailed", message: "the remote has: main"},
 		"missing-repository": {reason: "GitOperationFailed", message: "not found"},
@@ -197,10 +197,32 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 		s.NotReady(&sourcev1.GitRepository{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)
 	}
+	s.NotReady(&kustomizev1.Kustomization{}, "link", "BuildFailed", "x.yaml")
+	s.HasEvent("link", "BuildFailed")
+}
+
+func TestInvalidInputChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.Commit("app", map[string]string{
+		"good/a.yaml":            system.ConfigMap("good", "1"),
+		"yaml/bad.yaml":          "a: b\nc: [\n",
+		"out/kustomization.yaml": "resources: [../../../etc]\n",
+		"refused/a.yaml":         system.ConfigMap("refused-a", "1"),
+		"refused/b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: refused-b}\n" +
+			"spec: {ports: [{port: 99999}]}\n",
+		"unknown/a.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\nmetadata: {name: x}\n",
+	})
+	for _, dir := range []string{"yaml", "out", "refused", "unknown", "nowhere"} {
+		s.Kustomization(dir, "app", dir)
+	}
+	s.Kustomization("missing-source", "none", "")
+	s.Kustomization("missing-dependency", "app", "good", dependsOn("none"))
+	s.Kustomization("cycle-a", "app", "good", dependsOn("cycle-b"))
+	s.Kustomization("cycle-b", "app", "good", dependsOn("cycle-a"))
 	for name, c := range map[string]struct{ reason, message string }{
 		"yaml":               {reason: "BuildFailed", message: "yaml/bad.yaml is not valid YAML: line 2"},
 		"out":                {reason: "BuildFailed", message: "reaches out of the source"},
-		"link":               {reason: "BuildFailed", message: "x.yaml"},
 		"refused":            {reason: "ReconciliationFailed", message: "Service/" + s.Namespace + "/refused-b"},
 		"unknown":            {reason: "ReconciliationFailed", message: "does not serve kind Nothing"},
 		"nowhere":            {reason: "ArtifactFailed", message: "path not found"},
@@ -208,6 +230,7 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 		"missing-dependency": {reason: "DependencyNotReady", message: "/none' not found"},
 		"cycle-a":            {reason: "DependencyNotReady", message: "dependency cycle"},
 	} {
+		s.Pass(name)
 		s.NotReady(&kustomizev1.Kustomization{}, name, c.reason, c.message)
 		s.HasEvent(name, c.reason)
 	}
@@ -218,44 +241,18 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 	}
 }
 
-// createInvalid creates sources and Kustomizations that fail, each for another reason.
-func createInvalid(s *harness) {
-	branch := func(b string) func(*sourcev1.GitRepository) {
-		return func(g *sourcev1.GitRepository) { g.Spec.URL, g.Spec.Reference.Branch = s.Git.URL+"/app", b }
-	}
-	s.GitRepository("missing-branch", branch("mian"))
-	s.GitRepository("missing-repository")
-	s.GitRepository("missing-secret", branch("main"),
-		func(g *sourcev1.GitRepository) { g.Spec.SecretRef = &meta.LocalObjectReference{Name: "none"} })
-	s.GitRepository("unknown-host", func(g *sourcev1.GitRepository) { g.Spec.URL = "http://host.invalid/x" })
-	s.GitRepository("no-version", branch("main"), func(g *sourcev1.GitRepository) { g.Spec.Reference.SemVer = ">=1" })
-	depends := func(on string) func(*kustomizev1.Kustomization) {
-		return func(k *kustomizev1.Kustomization) {
-			k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: on}}}
-		}
-	}
-	for _, dir := range []string{"yaml", "out", "link", "refused", "unknown", "nowhere"} {
-		s.Kustomization(dir, "app", dir)
-	}
-	s.Kustomization("missing-source", "none", "")
-	s.Kustomization("missing-dependency", "app", "good", depends("none"))
-	s.Kustomization("cycle-a", "app", "good", depends("cycle-b"))
-	s.Kustomization("cycle-b", "app", "good", depends("cycle-a"))
-}
-
 func TestImmutableFieldsNeedForce(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	secret := func(v string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: fixed}\nimmutable: true\n"+
 			"stringData: {token: %q}\n", v)
 	}
-	commit := s.Git.Commit("app", map[string]string{"s.yaml": secret("first-value")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	commit := s.Commit("app", map[string]string{"s.yaml": secret("first-value")})
+	s.apply("app", "app", "")
 	s.Ready("app", commit)
-	commit = s.Git.Commit("app", map[string]string{"s.yaml": secret("second-value")})
-	s.RequestFetch("app")
+	commit = s.Commit("app", map[string]string{"s.yaml": secret("second-value")})
+	s.Pass("app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "spec.force")
 	k := &kustomizev1.Kustomization{}
 	if err := s.Get(k, "app"); err != nil || strings.Contains(fmt.Sprint(k.Status), "second-value") {
@@ -265,6 +262,7 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 		[]byte(`{"spec":{"force":true}}`))); err != nil {
 		t.Fatal(err)
 	}
+	s.Pass("app")
 	s.Ready("app", commit)
 	got := &corev1.Secret{}
 	if err := s.Get(got, "fixed"); err != nil || string(got.Data["token"]) != "second-value" {

@@ -7,6 +7,7 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -21,17 +22,16 @@ func TestRemoteBasesNeedAFlag(t *testing.T) {
 	for name, allowed := range map[string]bool{"refused": false, "allowed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newHarness(t, func(o *options.Options) { o.NoRemoteBases = !allowed })
+			s, git := newSteps(t, func(o *options.Options) { o.NoRemoteBases = !allowed }), testenv.NewGit(t)
 			base := map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n",
 				"base/a.yaml": system.ConfigMap("base", "1")}
-			s.Git.Commit("bases", base)
-			commit := s.Git.Commit("app", map[string]string{
+			git.Commit("bases", base)
+			commit := s.Commit("app", map[string]string{
 				"git/kustomization.yaml": "namePrefix: git-\n" +
-					"resources: ['" + s.Git.URL + "/bases.git//base?ref=main']\n",
+					"resources: ['" + git.URL + "/bases.git//base?ref=main']\n",
 				"web/kustomization.yaml": "resources: ['" + web.URL + "/a.yaml']\nnamePrefix: http-\n"})
-			s.GitRepository("app")
 			for _, path := range []string{"git", "web"} {
-				s.Kustomization(path, "app", path)
+				s.apply(path, "app", path)
 				if !allowed {
 					s.NotReady(&kustomizev1.Kustomization{}, path, "BuildFailed", "--no-remote-bases=false")
 				}
@@ -44,8 +44,8 @@ func TestRemoteBasesNeedAFlag(t *testing.T) {
 			s.ConfigMapHas("git-base", "1")
 			s.ConfigMapHas("http-web", "1")
 			base["base/a.yaml"] = system.ConfigMap("base", "2")
-			s.Git.Commit("bases", base)
-			s.Reconcile(&kustomizev1.Kustomization{}, "git")
+			git.Commit("bases", base)
+			s.request("git")
 			s.ConfigMapHas("git-base", "2")
 		})
 	}

@@ -1,42 +1,111 @@
 package kustomization_test
 
 import (
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
+	"github.com/sluice-gitops/sluice/api/meta"
+	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
+	"github.com/sluice-gitops/sluice/internal/network/egress"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 	"github.com/sluice-gitops/sluice/internal/source/access"
+	"github.com/sluice-gitops/sluice/internal/source/git"
+	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// steps runs the passes of Kustomizations.
-type steps struct{ *system.Steps }
+// passWaits is how long a pass waits for deletions that finalizers hold. It has to be longer than a request takes.
+const passWaits = 2 * time.Second
 
+// steps runs the passes of Kustomizations, with the helpers of a harness. What these wait for is there at once.
+type steps struct {
+	*harness
+	system *system.Steps
+	due    workqueue.TypedRateLimitingInterface[ctrl.Request] // Kustomizations that passes and edges enqueued
+}
+
+// newSteps creates a namespace without controllers. The controller is configured as package manager does.
 func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 	t.Helper()
-	s := &steps{system.NewSteps(t, configure...)}
+	s := system.NewSteps(t, configure...)
+	s.Clusters.Remote = s.RemoteClusters()
 	o := s.Options()
 	c := &kustomization.Controller{
 		Client: s.Client, Cache: s.Client, Live: s.Client, Artifacts: s.Artifacts, Applied: s.Applied,
 		Promotable: s.Promotable, Clusters: s.Clusters, Events: s, Clock: o.GetClock(),
-		Removal: rollout.Removal{Reader: s.Client, Namespace: s.Namespace},
+		Removal: rollout.Removal{Reader: s.Client, Namespace: o.RuntimeNamespace},
 		Options: kustomization.Options{
 			NoCrossNamespaceRefs: o.RefusesCrossNamespaceRefs(), DefaultServiceAccount: o.DefaultAccount,
 			NoFailFast: o.WaitsForFailed(), AdditiveReadyExpr: o.AdditiveReadyExpr(),
-			Decryption:          access.Decryption{Reader: s.Client},
+			Decryption: access.Decryption{Reader: s.Client, IgnoreMAC: o.SOPSIgnoreMAC,
+				DefaultAccount: o.DecryptionAccount,
+				AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret}},
 			StrictSubstitutions: o.StrictSubstitutionsEnabled(), StrictFields: o.StrictFields, Resync: o.Resync,
 		},
+	}
+	if !o.NoRemoteBases {
+		transport, err := o.SourceEgress().Transport(egress.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bases := &access.Bases{Mirrors: git.NewMirrors(filepath.Join(o.StoragePath, "remote-bases")),
+			Egress: o.SourceEgress()}
+		c.Options.FetchManifest, c.Options.FetchBase = remotebase.NewFetcher(transport), bases.Fetch
 	}
 	if err := c.ObserveDependencies(t.Context(), s.Informers()); err != nil {
 		t.Fatal(err)
 	}
-	system.RunsPassesOf(s.Steps, reconcile.Kind[*kustomizev1.Kustomization]{GroupKind: kustomization.GroupKind,
+	system.RunsPassesOf(s, reconcile.Kind[*kustomizev1.Kustomization]{GroupKind: kustomization.GroupKind,
 		New: func() *kustomizev1.Kustomization { return &kustomizev1.Kustomization{} }, Step: c,
 		GateBehavior: reconcile.HoldsSync})
-	return s
+	due := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	t.Cleanup(due.ShutDown)
+	s.Kernel.Edges.SetQueue(kustomization.GroupKind, due)
+	return &steps{harness: &harness{s.System}, system: s, due: due}
+}
+
+// Commit is [system.Steps.Commit].
+func (s *steps) Commit(name string, files map[string]string) string {
+	s.Helper()
+	return s.system.Commit(name, files)
+}
+
+// Pass is [system.Steps.Pass].
+func (s *steps) Pass(name string) ctrl.Result {
+	s.Helper()
+	return s.system.Pass(name)
+}
+
+// HasEvent is [system.Steps.HasEvent].
+func (s *steps) HasEvent(name, reason string, texts ...string) int {
+	s.Helper()
+	return s.system.HasEvent(name, reason, texts...)
+}
+
+// events is [system.Steps.EventsAbout].
+func (s *steps) events(name string) []eventsv1.Event { return s.system.EventsAbout(name) }
+
+// countEvents returns how many events about an object contain a text.
+func (s *steps) countEvents(name, text string) (n int) {
+	for _, e := range s.events(name) {
+		if strings.Contains(e.Note, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // apply creates a Kustomization of a path in a GitRepository, and runs its first pass.
@@ -44,4 +113,54 @@ func (s *steps) apply(name, source, path string, change ...func(*kustomizev1.Kus
 	s.Helper()
 	s.Kustomization(name, source, path, change...)
 	s.Pass(name)
+}
+
+// patch changes a Kustomization, and runs a pass.
+func (s *steps) patch(name, patch string) {
+	s.Helper()
+	s.Patch(&kustomizev1.Kustomization{}, name, patch)
+	s.Pass(name)
+}
+
+// request requests a pass of a Kustomization by annotation, and runs it.
+func (s *steps) request(name string) {
+	s.Helper()
+	k := &kustomizev1.Kustomization{}
+	s.RequestReconcile(k, name)
+	s.Pass(name)
+	asked := k.Annotations[meta.ReconcileRequestAnnotation]
+	if err := s.Get(k, name); err != nil || k.Status.LastHandledReconcileAt != asked {
+		s.Errorf("the last handled request is %s, want %s: %v", k.Status.LastHandledReconcileAt, asked, err)
+	}
+}
+
+// removes deletes a Kustomization, and runs the pass that finalizes it.
+func (s *steps) removes(name string) {
+	s.Helper()
+	s.remove(&kustomizev1.Kustomization{}, name)
+	s.Pass(name)
+}
+
+// follow runs the passes that a change of a Kustomization causes: of those that have an edge to it, and of those that
+// were enqueued before.
+func (s *steps) follow(name string) {
+	s.Helper()
+	s.system.Kernel.Edges.NotifyDependents(reconcile.RefTo(kustomization.GroupKind, s.Namespace, name))
+	for s.due.Len() > 0 {
+		request, _ := s.due.Get()
+		s.due.Done(request)
+		s.Pass(request.Name)
+	}
+}
+
+// may creates a service account with these permissions, and waits until the API server knows of them.
+func (s *steps) may(account string, rules ...rbacv1.PolicyRule) {
+	s.Helper()
+	s.harness.may(account, rules...)
+	for _, r := range rules {
+		testenv.AwaitRight(s, authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + s.Namespace + ":" + account,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.Namespace, Group: r.APIGroups[0],
+				Resource: r.Resources[0], Verb: r.Verbs[0]}}, true)
+	}
 }

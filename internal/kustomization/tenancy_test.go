@@ -71,36 +71,35 @@ func TestRoleInOneNamespaceIsEnough(t *testing.T) {
 
 func TestMissingPermissionsAreNamed(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	user := "system:serviceaccount:" + s.Namespace + ":"
-	commit := s.Git.Commit("app", map[string]string{"both/a.yaml": system.ConfigMap("a", "1"),
+	commit := s.Commit("app", map[string]string{"both/a.yaml": system.ConfigMap("a", "1"),
 		"both/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", "one/a.yaml": system.ConfigMap("b", "1")})
-	s.GitRepository("app")
 	s.may("configs", rule("", "configmaps", "get", "list", "watch", "create", "patch"))
 	s.may("reader", rule("", "configmaps", "get", "list", "watch"))
 
-	s.Kustomization("both", "app", "both", as("configs"))
+	s.apply("both", "app", "both", as("configs"))
 	s.NotReady(&kustomizev1.Kustomization{}, "both", "ReconciliationFailed", `User "`+user+`configs" cannot`)
 	s.NotReady(&kustomizev1.Kustomization{}, "both", "ReconciliationFailed", `resource "secrets"`)
 	s.Gone(&corev1.ConfigMap{}, "a")
 
-	s.Kustomization("reader", "app", "one", as("reader"))
+	s.apply("reader", "app", "one", as("reader"))
 	s.NotReady(&kustomizev1.Kustomization{}, "reader", "ReconciliationFailed", `User "`+user+
 		`reader" cannot patch resource "configmaps"`)
 
-	s.Kustomization("absent", "app", "one", as("absent"))
+	s.apply("absent", "app", "one", as("absent"))
 	s.NotReady(&kustomizev1.Kustomization{}, "absent", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
 		"/absent' not found")
 	s.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "absent"}})
 	s.GrantAll("absent")
-	s.RequestReconcile(&kustomizev1.Kustomization{}, "absent")
+	s.request("absent")
 	s.Ready("absent", commit)
 
 	t.Log("pruning uses the service account as well")
-	s.Kustomization("pruner", "app", "one", as("configs"),
+	s.apply("pruner", "app", "one", as("configs"),
 		func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "x-" })
 	s.Ready("pruner", commit)
-	s.Patch(&kustomizev1.Kustomization{}, "pruner", `{"spec":{"namePrefix":"y-"}}`)
+	s.patch("pruner", `{"spec":{"namePrefix":"y-"}}`)
 	s.NotReady(&kustomizev1.Kustomization{}, "pruner", "PruneFailed", `User "`+user+
 		`configs" cannot delete resource "configmaps"`)
 	s.ConfigMapHas("x-b", "1")
@@ -123,37 +122,30 @@ func TestHealthChecksUseServiceAccount(t *testing.T) {
 
 func TestDefaultServiceAccount(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, func(o *options.Options) { o.DefaultAccount = "tenant" })
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "")
+	s := newSteps(t, func(o *options.Options) { o.DefaultAccount = "tenant" })
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.apply("app", "app", "")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
 		"/tenant' not found")
 	s.may("tenant", rule("", "configmaps", "*"))
-	s.RequestReconcile(&kustomizev1.Kustomization{}, "app")
+	s.request("app")
 	s.Ready("app", commit)
-	s.Kustomization("own", "app", "", as("own"))
+	s.apply("own", "app", "", as("own"))
 	s.NotReady(&kustomizev1.Kustomization{}, "own", "ReconciliationFailed", "ServiceAccount '"+s.Namespace+
 		"/own' not found")
 }
 
 func TestCrossNamespaceReferencesForbidden(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, system.AllNamespaces, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	labels := map[string]string{"test": s.Namespace}
-	s.GitRepository("app", labelled(labels))
-	other := func(k *kustomizev1.Kustomization) { k.Labels, k.Spec.SourceRef.Namespace = labels, "kube-system" }
-	s.Kustomization("source", "app", "", other)
-	s.Kustomization("dependency", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Labels = labels
+	s := newSteps(t, system.AllNamespaces, func(o *options.Options) { o.NoCrossNamespaceRefs = true })
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	other := func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = "kube-system" }
+	s.apply("source", "app", "", other)
+	s.apply("dependency", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []kustomizev1.DependencyReference{
 			{NamespacedName: meta.NamespacedName{Namespace: "kube-system", Name: "x"}}}
 	})
-	s.Kustomization("own", "app", "", func(k *kustomizev1.Kustomization) {
-		k.Labels, k.Spec.SourceRef.Namespace = labels,
-			s.Namespace
-	})
+	s.apply("own", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.SourceRef.Namespace = s.Namespace })
 	s.Ready("own", commit)
 	s.NotReady(&kustomizev1.Kustomization{}, "source", "AccessDenied",
 		"spec.sourceRef refers to namespace 'kube-system'")
@@ -163,21 +155,20 @@ func TestCrossNamespaceReferencesForbidden(t *testing.T) {
 
 func TestImpersonationInRemoteCluster(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t)
+	s := newSteps(t)
 	raw, err := os.ReadFile(testenv.Kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Secret("remote", map[string]string{"value": string(raw)})
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	s.may("configs", rule("", "configmaps", "*"))
 	s.may("nothing")
 	remote := func(k *kustomizev1.Kustomization) {
 		k.Spec.KubeConfig = &kustomizev1.KubeConfigReference{SecretRef: &meta.SecretKeyReference{Name: "remote"}}
 	}
 	audit := testenv.NewAuditLog(t)
-	s.Kustomization("app", "app", "", remote, as("configs"))
+	s.apply("app", "app", "", remote, as("configs"))
 	s.Ready("app", commit)
 	user := "system:serviceaccount:" + s.Namespace + ":configs"
 	testenv.Eventually(t, "the object is applied as "+user, func() error { // a request is logged after its response
@@ -186,7 +177,7 @@ func TestImpersonationInRemoteCluster(t *testing.T) {
 		}
 		return nil
 	})
-	s.Kustomization("denied", "app", "", remote, as("nothing"))
+	s.apply("denied", "app", "", remote, as("nothing"))
 	s.NotReady(&kustomizev1.Kustomization{}, "denied", "ReconciliationFailed", `User "system:serviceaccount:`+
 		s.Namespace+
 		`:nothing" cannot`)

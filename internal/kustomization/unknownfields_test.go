@@ -32,11 +32,10 @@ func readyMessage(k *kustomizev1.Kustomization) string {
 // TestUnknownFieldsAreLeftOut names the fields in the condition until they are gone, and in one event.
 func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
+	s := newSteps(t)
 	files := map[string]string{"app/web.yaml": mistyped, "app/cm.yaml": system.ConfigMap("cm", "1")}
-	commit := s.Git.Commit("app", files)
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "./app")
+	commit := s.Commit("app", files)
+	s.apply("app", "app", "./app")
 	where := "Deployment/" + s.Namespace + "/web: spec.replica in app/web.yaml, line 5"
 	want := "; 1 unknown field was left out: " + where
 	if got := readyMessage(s.Ready("app", commit)); !strings.HasSuffix(got, want) {
@@ -49,8 +48,8 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	}
 
 	files["app/cm.yaml"] = system.ConfigMap("cm", "2")
-	commit = s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	commit = s.Commit("app", files)
+	s.Pass("app")
 	if got := readyMessage(s.Ready("app", commit)); !strings.HasSuffix(got, want) {
 		t.Errorf("after another change, the message is %q, want %q at the end", got, want)
 	}
@@ -59,8 +58,8 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	}
 
 	files["app/web.yaml"] = strings.Replace(mistyped, "replica:", "replicas:", 1)
-	commit = s.Git.Commit("app", files)
-	s.RequestFetch("app")
+	commit = s.Commit("app", files)
+	s.Pass("app")
 	if got := readyMessage(s.Ready("app", commit)); strings.Contains(got, "unknown") {
 		t.Errorf("after the correction, the message is %q", got)
 	}
@@ -69,11 +68,10 @@ func TestUnknownFieldsAreLeftOut(t *testing.T) {
 // TestStrictFieldsRefuseUnknownFields also shows that nothing is applied.
 func TestStrictFieldsRefuseUnknownFields(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, func(o *options.Options) { o.StrictFields = true })
-	s.Git.Commit("app", map[string]string{"app/web.yaml": mistyped, "app/cm.yaml": system.ConfigMap("cm", "1"),
+	s := newSteps(t, func(o *options.Options) { o.StrictFields = true })
+	s.Commit("app", map[string]string{"app/web.yaml": mistyped, "app/cm.yaml": system.ConfigMap("cm", "1"),
 		"app/kustomization.yaml": "resources: [web.yaml, cm.yaml]\nnamePrefix: a-\n"})
-	s.GitRepository("app")
-	s.Kustomization("app", "app", "./app")
+	s.apply("app", "app", "./app")
 	s.NotReady(&kustomizev1.Kustomization{}, "app", meta.ReconciliationFailedReason,
 		"Deployment/"+s.Namespace+"/a-web sets unknown fields: spec.replica in app/web.yaml, line 5")
 	if err := s.Get(&appsv1.Deployment{}, "a-web"); err == nil {
