@@ -27,12 +27,11 @@ func dependsOn(names ...string) func(*kustomizev1.Kustomization) {
 
 func TestDependencyCycle(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.GitRepository("app")
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
 	in := func(name string) string { return s.Namespace + "/" + name }
 	depends := func(name, on string) {
-		s.Kustomization(name, "app", "", dependsOn(on),
+		s.apply(name, "app", "", dependsOn(on),
 			func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = name + "-" })
 	}
 	depends("a", "b")
@@ -41,6 +40,7 @@ func TestDependencyCycle(t *testing.T) {
 	depends("b", "c")
 	depends("self", "self")
 	depends("late", "missing")
+	s.follow()
 	for name, message := range map[string]string{
 		"a": in("a") + " → " + in("b") + " → " + in("c") + " → " + in("a"),
 		"b": in("b") + " → " + in("c") + " → " + in("a") + " → " + in("b"),
@@ -49,9 +49,10 @@ func TestDependencyCycle(t *testing.T) {
 	} {
 		s.NotReady(&kustomizev1.Kustomization{}, name, "DependencyNotReady", message)
 	}
-	s.Patch(&kustomizev1.Kustomization{}, "c", `{"spec":{"dependsOn":null}}`)
-	s.Patch(&kustomizev1.Kustomization{}, "self", `{"spec":{"dependsOn":null}}`)
-	s.Kustomization("missing", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "missing-" })
+	s.patch("c", `{"spec":{"dependsOn":null}}`)
+	s.patch("self", `{"spec":{"dependsOn":null}}`)
+	s.apply("missing", "app", "", func(k *kustomizev1.Kustomization) { k.Spec.NamePrefix = "missing-" })
+	s.follow()
 	for _, name := range []string{"a", "b", "c", "self", "late"} {
 		s.Ready(name, commit)
 	}
@@ -90,21 +91,21 @@ func TestReferencesToUnwatchedNamespacesAreRefused(t *testing.T) {
 
 func TestAdditiveReadyExpression(t *testing.T) {
 	t.Parallel()
-	s := newHarness(t, func(o *options.Options) {
+	s := newSteps(t, func(o *options.Options) {
 		o.FeatureGates = map[string]string{"AdditiveCELDependencyCheck": "true"}
 	})
-	s.Git.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:1", "not-ready"),
+	s.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:1", "not-ready"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
-	s.GitRepository("app")
-	s.Kustomization("base", "app", "base", system.WaitForHealth(system.NoTimeout))
-	s.Kustomization("top", "app", "top", func(k *kustomizev1.Kustomization) {
+	s.apply("base", "app", "base", system.WaitForHealth(system.NoTimeout))
+	s.apply("top", "app", "top", func(k *kustomizev1.Kustomization) {
 		k.Spec.DependsOn = []kustomizev1.DependencyReference{{NamespacedName: meta.NamespacedName{Name: "base"},
 			ReadyExpr: "dep.metadata.name == 'base'"}}
 	})
 	s.NotReady(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "dependency '"+s.Namespace+
 		"/base' is not ready")
-	commit := s.Git.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:2", "")})
-	s.RequestFetch("app")
+	commit := s.Commit("app", map[string]string{"base/d.yaml": system.WebDeployment("web:2", "")})
+	s.patch("base", `{"spec":{"wait":false}}`)
+	s.follow()
 	s.Ready("top", commit)
 }
 

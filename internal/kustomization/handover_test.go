@@ -1,7 +1,6 @@
 package kustomization_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -29,21 +27,21 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 		"in any order":         {giver: alone, taker: alone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sharedHarness(t)
-			commit := s.Git.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
+			s := newSteps(t)
+			commit := s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1"),
 				"one/b.yaml": system.ConfigMap("b", "1"),
 				"two/c.yaml": system.ConfigMap("c", "1")})
-			s.GitRepository("app")
-			s.Kustomization("giver", "app", "one", c.giver)
-			s.Kustomization("taker", "app", "two", c.taker)
+			s.apply("giver", "app", "one", c.giver)
+			s.apply("taker", "app", "two", c.taker)
+			s.follow()
 			s.Ready("giver", commit)
 			s.Ready("taker", commit)
 			was := &corev1.ConfigMap{}
 			if err := s.Get(was, "a"); err != nil {
 				t.Fatal(err)
 			}
-			commit = s.Git.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": system.ConfigMap("a", "2")})
-			s.RequestFetch("app")
+			commit = s.rollOut("app", map[string]string{"one/a.yaml": "",
+				"two/a.yaml": system.ConfigMap("a", "2")})
 			s.Ready("giver", commit)
 			s.Ready("taker", commit)
 			checkMoved(t, s, was)
@@ -53,12 +51,11 @@ func TestObjectsMoveBetweenKustomizations(t *testing.T) {
 			if name == "in any order" {
 				files["two/c.yaml"] = "kind: ["
 			}
-			s.Git.Commit("app", files)
-			s.RequestFetch("app")
+			s.rollOut("app", files)
 			s.Gone(&corev1.ConfigMap{}, "b")
 
 			t.Log("deleting the previous owner keeps the object")
-			s.remove(&kustomizev1.Kustomization{}, "giver")
+			s.removes("giver")
 			s.Gone(&kustomizev1.Kustomization{}, "giver")
 			s.Gone(&corev1.ConfigMap{}, "d")
 			s.ConfigMapHas("a", "2")
@@ -90,7 +87,7 @@ func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 	}
 	s.patch("after", `{"spec":{"dependsOn":null}}`)
 	s.Ready("after", commit)
-	s.follow("after")
+	s.follow()
 	s.Gone(&kustomizev1.Kustomization{}, "before")
 	is := &corev1.ConfigMap{}
 	if err := s.Get(is, "a"); err != nil || is.UID != was.UID {
@@ -99,7 +96,7 @@ func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 }
 
 // checkMoved checks that the object was kept, and that its owner and the inventories changed.
-func checkMoved(t *testing.T, s *harness, was *corev1.ConfigMap) {
+func checkMoved(t *testing.T, s *steps, was *corev1.ConfigMap) {
 	t.Helper()
 	is := &corev1.ConfigMap{}
 	if err := s.Get(is, "a"); err != nil {
@@ -111,11 +108,8 @@ func checkMoved(t *testing.T, s *harness, was *corev1.ConfigMap) {
 	if owner := is.Labels["kustomize.toolkit.fluxcd.io/name"]; owner != "taker" || is.Data["k"] != "2" {
 		t.Errorf("owner %s, data %v", owner, is.Data)
 	}
-	testenv.Eventually(t, "the inventories are updated", func() error {
-		if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
-			!strings.Contains(taker, "_a_") {
-			return fmt.Errorf("inventories %s and %s", giver, taker)
-		}
-		return nil
-	})
+	if giver, taker := s.inventory("giver"), s.inventory("taker"); strings.Contains(giver, "_a_") ||
+		!strings.Contains(taker, "_a_") {
+		t.Errorf("inventories %s and %s", giver, taker)
+	}
 }

@@ -107,10 +107,9 @@ func TestRemoteClusterByServiceAccountToken(t *testing.T) {
 
 func TestReadyExpressionReplacesReady(t *testing.T) {
 	t.Parallel()
-	s := sharedHarness(t)
-	commit := s.Git.Commit("app", map[string]string{"base/a.yaml": system.ConfigMap("base", "1"),
+	s := newSteps(t)
+	commit := s.Commit("app", map[string]string{"base/a.yaml": system.ConfigMap("base", "1"),
 		"top/a.yaml": system.ConfigMap("top", "1")})
-	s.GitRepository("app")
 	depend := func(expr string) func(*kustomizev1.Kustomization) {
 		return func(k *kustomizev1.Kustomization) {
 			k.Labels = map[string]string{"wants": "2"}
@@ -118,16 +117,18 @@ func TestReadyExpressionReplacesReady(t *testing.T) {
 				ReadyExpr: expr}}
 		}
 	}
-	s.Kustomization("top", "app", "top", depend("self.metadata.labels.wants == dep.metadata.labels.version && "+
+	s.apply("top", "app", "top", depend("self.metadata.labels.wants == dep.metadata.labels.version && "+
 		"dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"))
-	s.Kustomization("wrong", "app", "top", depend(`dep.`))
-	s.Kustomization("base", "app", "base", func(k *kustomizev1.Kustomization) {
+	s.apply("wrong", "app", "top", depend(`dep.`))
+	s.apply("base", "app", "base", func(k *kustomizev1.Kustomization) {
 		k.Labels = map[string]string{"version": "1"}
 	})
+	s.follow()
 	s.Ready("base", commit)
 	s.NotReady(&kustomizev1.Kustomization{}, "wrong", "InvalidCELExpression", "Syntax error")
 	s.NotReady(&kustomizev1.Kustomization{}, "top", "DependencyNotReady", "is false")
-	s.Patch(&kustomizev1.Kustomization{}, "base", `{"metadata":{"labels":{"version":"2"}}}`)
+	s.patch("base", `{"metadata":{"labels":{"version":"2"}}}`)
+	s.follow()
 	s.Ready("top", commit)
 }
 

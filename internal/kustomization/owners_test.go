@@ -18,7 +18,7 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 		"one/b.yaml": system.ConfigMap("b", "1"), "two/a.yaml": system.ConfigMap("a", "2")})
 	s.apply("one", "app", "one")
 	s.apply("two", "app", "two")
-	s.follow("two")
+	s.follow()
 	for _, name := range []string{"one", "two"} {
 		s.Contended(&kustomizev1.Kustomization{}, name, "ConfigMap/"+s.Namespace+
 			"/a is declared by both Kustomization '"+s.Namespace+"/one' and Kustomization '"+s.Namespace+
@@ -30,7 +30,7 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 	commit := s.Commit("app", map[string]string{"one/a.yaml": ""})
 	s.Pass("one")
 	s.Pass("two")
-	s.follow("two")
+	s.follow()
 	for _, name := range []string{"one", "two"} {
 		s.Ready(name, commit)
 		s.Contended(&kustomizev1.Kustomization{}, name)
@@ -40,10 +40,10 @@ func TestObjectOfTwoKustomizations(t *testing.T) {
 	s.Commit("app", map[string]string{"one/a.yaml": system.ConfigMap("a", "1")})
 	s.Pass("one")
 	s.Pass("two")
-	s.follow("two")
+	s.follow()
 	s.Contended(&kustomizev1.Kustomization{}, "two", "declared by both")
 	s.removes("one")
-	s.follow("one")
+	s.follow()
 	s.Contended(&kustomizev1.Kustomization{}, "two")
 }
 
@@ -66,7 +66,7 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 			"one/b.yaml": system.ConfigMap("b", version)})
 		s.Pass("one")
 		s.Ready("one", commit)
-		s.follow("one")
+		s.follow()
 		s.Contended(&kustomizev1.Kustomization{}, "one", "declared by both")
 	}
 	s.apply("two", "app", "two", keepsLabels)
@@ -92,7 +92,7 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	commit = s.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "2")})
 	s.Pass("two")
 	s.Ready("two", commit)
-	s.follow("two")
+	s.follow()
 	if got := s.inventory("one"); strings.Contains(got, "_a_") {
 		t.Errorf("one retains the object: %s", got)
 	}
@@ -103,7 +103,7 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	s.Commit("app", map[string]string{"one/a.yaml": "", "two/a.yaml": ""})
 	s.Pass("one")
 	s.Pass("two")
-	s.follow("two")
+	s.follow()
 	s.Gone(&corev1.ConfigMap{}, "a")
 
 	t.Log("one is deleted")
@@ -115,7 +115,7 @@ func TestSharedObjectIsLeftToTheOther(t *testing.T) {
 	s.NotReady(&kustomizev1.Kustomization{}, "one", "Progressing", "waiting for Kustomization 'two' to adopt 1 object")
 	s.Commit("app", map[string]string{"two/c.yaml": system.ConfigMap("c", "3")})
 	s.Pass("two")
-	s.follow("two")
+	s.follow()
 	s.Gone(&kustomizev1.Kustomization{}, "one")
 	kept()
 }

@@ -9,12 +9,16 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
+	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/network/egress"
@@ -34,7 +38,11 @@ const passWaits = 2 * time.Second
 type steps struct {
 	*harness
 	system *system.Steps
-	due    workqueue.TypedRateLimitingInterface[ctrl.Request] // Kustomizations that passes and edges enqueued
+
+	// due are the Kustomizations that edges have enqueued, and informers see what passes write.
+	due       workqueue.TypedRateLimitingInterface[ctrl.Request]
+	informers *informertest.FakeInformers
+	seen      map[string]*kustomizev1.Kustomization // what the informers saw last
 }
 
 // newSteps creates a namespace without controllers. The controller is configured as package manager does.
@@ -65,7 +73,8 @@ func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 			Egress: o.SourceEgress()}
 		c.Options.FetchManifest, c.Options.FetchBase = remotebase.NewFetcher(transport), bases.Fetch
 	}
-	if err := c.ObserveDependencies(t.Context(), s.Informers()); err != nil {
+	informers := s.Informers()
+	if err := c.ObserveDependencies(t.Context(), informers); err != nil {
 		t.Fatal(err)
 	}
 	system.RunsPassesOf(s, reconcile.Kind[*kustomizev1.Kustomization]{GroupKind: kustomization.GroupKind,
@@ -74,7 +83,8 @@ func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 	due := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	t.Cleanup(due.ShutDown)
 	s.Kernel.Edges.SetQueue(kustomization.GroupKind, due)
-	return &steps{harness: &harness{s.System}, system: s, due: due}
+	return &steps{harness: &harness{s.System}, system: s, due: due, informers: informers,
+		seen: map[string]*kustomizev1.Kustomization{}}
 }
 
 // Commit is [system.Steps.Commit].
@@ -83,10 +93,50 @@ func (s *steps) Commit(name string, files map[string]string) string {
 	return s.system.Commit(name, files)
 }
 
-// Pass is [system.Steps.Pass].
-func (s *steps) Pass(name string) ctrl.Result {
+// Pass runs one pass of a Kustomization, and lets the informers see what it wrote.
+func (s *steps) Pass(name string) {
 	s.Helper()
-	return s.system.Pass(name)
+	s.system.Pass(name)
+	k := &kustomizev1.Kustomization{}
+	informer, err := s.informers.FakeInformerFor(s.Context(), k)
+	if err != nil {
+		s.Fatal(err)
+	}
+	before := s.seen[name]
+	switch err := s.Get(k, name); {
+	case apierrors.IsNotFound(err) && before == nil:
+	case apierrors.IsNotFound(err):
+		delete(s.seen, name)
+		informer.Delete(before)
+	case err != nil:
+		s.Fatal(err)
+	case before == nil:
+		s.seen[name] = k
+		informer.Add(k)
+	default:
+		s.seen[name] = k
+		informer.Update(before, k)
+	}
+}
+
+// follow runs the passes of the Kustomizations that edges have enqueued, until there are none.
+func (s *steps) follow() {
+	s.Helper()
+	for s.due.Len() > 0 {
+		request, _ := s.due.Get()
+		s.due.Done(request)
+		s.Pass(request.Name)
+	}
+}
+
+// rollOut changes a GitRepository, and runs the passes of all Kustomizations that this causes.
+func (s *steps) rollOut(name string, files map[string]string) string {
+	s.Helper()
+	commit := s.Commit(name, files)
+	s.system.Kernel.Edges.NotifyDependents(reconcile.RefTo(
+		schema.GroupKind{Group: sourcev1.GroupVersion.Group, Kind: sourcev1.GitRepositoryKind}, s.Namespace, name))
+	s.follow()
+	return commit
 }
 
 // HasEvent is [system.Steps.HasEvent].
@@ -139,18 +189,6 @@ func (s *steps) removes(name string) {
 	s.Helper()
 	s.remove(&kustomizev1.Kustomization{}, name)
 	s.Pass(name)
-}
-
-// follow runs the passes that a change of a Kustomization causes: of those that have an edge to it, and of those that
-// were enqueued before.
-func (s *steps) follow(name string) {
-	s.Helper()
-	s.system.Kernel.Edges.NotifyDependents(reconcile.RefTo(kustomization.GroupKind, s.Namespace, name))
-	for s.due.Len() > 0 {
-		request, _ := s.due.Get()
-		s.due.Done(request)
-		s.Pass(request.Name)
-	}
 }
 
 // may creates a service account with these permissions, and waits until the API server knows of them.
