@@ -80,7 +80,7 @@ func TestRenamedKustomizationKeepsObjects(t *testing.T) {
 	const waits = "waiting for Kustomization 'after' to adopt 1 object"
 	s.NotReady(&kustomizev1.Kustomization{}, "before", "Progressing", waits)
 	s.HasEvent("before", "Progressing", waits)
-	for _, e := range s.events("before") {
+	for _, e := range s.system.EventsAbout("before") {
 		if e.Type != corev1.EventTypeNormal {
 			t.Errorf("the rename is reported as a problem: %s %s", e.Reason, e.Note)
 		}

@@ -203,7 +203,7 @@ func checkNothingRevealed(t *testing.T, s *steps) {
 	if err != nil || strings.Contains(string(status), "hunter") {
 		t.Errorf("%s, %v", status, err)
 	}
-	events := s.events("team")
+	events := s.system.Events()
 	if len(events) == 0 {
 		t.Error("no event was emitted")
 	}

@@ -7,7 +7,6 @@ import (
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
@@ -22,16 +21,17 @@ func TestRemoteBasesNeedAFlag(t *testing.T) {
 	for name, allowed := range map[string]bool{"refused": false, "allowed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, git := newSteps(t, func(o *options.Options) { o.NoRemoteBases = !allowed }), testenv.NewGit(t)
+			s := newHarness(t, func(o *options.Options) { o.NoRemoteBases = !allowed })
 			base := map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n",
 				"base/a.yaml": system.ConfigMap("base", "1")}
-			git.Commit("bases", base)
-			commit := s.Commit("app", map[string]string{
+			s.Git.Commit("bases", base)
+			commit := s.Git.Commit("app", map[string]string{
 				"git/kustomization.yaml": "namePrefix: git-\n" +
-					"resources: ['" + git.URL + "/bases.git//base?ref=main']\n",
+					"resources: ['" + s.Git.URL + "/bases.git//base?ref=main']\n",
 				"web/kustomization.yaml": "resources: ['" + web.URL + "/a.yaml']\nnamePrefix: http-\n"})
+			s.GitRepository("app")
 			for _, path := range []string{"git", "web"} {
-				s.apply(path, "app", path)
+				s.Kustomization(path, "app", path)
 				if !allowed {
 					s.NotReady(&kustomizev1.Kustomization{}, path, "BuildFailed", "--no-remote-bases=false")
 				}
@@ -44,8 +44,8 @@ func TestRemoteBasesNeedAFlag(t *testing.T) {
 			s.ConfigMapHas("git-base", "1")
 			s.ConfigMapHas("http-web", "1")
 			base["base/a.yaml"] = system.ConfigMap("base", "2")
-			git.Commit("bases", base)
-			s.request("git")
+			s.Git.Commit("bases", base)
+			s.Reconcile(&kustomizev1.Kustomization{}, "git")
 			s.ConfigMapHas("git-base", "2")
 		})
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
 
-// TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted deletes it, and so all Kustomizations in it, while the
-// controllers still run.
+// TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted deletes it while the controllers still run.
 func TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
+	s := newHarness(t)
 	target := testenv.Namespace(t)
-	commit := s.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
-	s.apply("app", "app", "", func(k *kustomizev1.Kustomization) {
+	commit := s.Git.Commit("app", map[string]string{"a.yaml": system.ConfigMap("a", "1")})
+	s.GitRepository("app")
+	s.Kustomization("app", "app", "", func(k *kustomizev1.Kustomization) {
 		k.Spec.Prune, k.Spec.TargetNamespace = true, target
 	})
 	s.Ready("app", commit)
@@ -27,7 +27,6 @@ func TestWorkloadsStayWhenTheNamespaceOfTheControllersIsDeleted(t *testing.T) {
 	if err := s.Client.Delete(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	s.removes("app")
 	s.Gone(&kustomizev1.Kustomization{}, "app")
 	a := types.NamespacedName{Namespace: target, Name: "a"}
 	if err := s.Client.Get(t.Context(), a, &corev1.ConfigMap{}); err != nil {

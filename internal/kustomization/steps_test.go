@@ -1,17 +1,14 @@
 package kustomization_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -19,14 +16,11 @@ import (
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
 	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
-	"github.com/sluice-gitops/sluice/internal/build/remotebase"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
-	"github.com/sluice-gitops/sluice/internal/network/egress"
+	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/source/access"
-	"github.com/sluice-gitops/sluice/internal/source/git"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -45,7 +39,8 @@ type steps struct {
 	seen      map[string]*kustomizev1.Kustomization // what the informers saw last
 }
 
-// newSteps creates a namespace without controllers. The controller is configured as package manager does.
+// newSteps creates a namespace without controllers. The controller is that of package manager, except that
+// bases at URLs are refused.
 func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 	t.Helper()
 	s := system.NewSteps(t, configure...)
@@ -55,24 +50,9 @@ func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 		Client: s.Client, Cache: s.Client, Live: s.Client, Artifacts: s.Artifacts, Applied: s.Applied,
 		Promotable: s.Promotable, Clusters: s.Clusters, Events: s, Clock: o.GetClock(),
 		Removal: rollout.Removal{Reader: s.Client, Namespace: o.RuntimeNamespace},
-		Options: kustomization.Options{
-			NoCrossNamespaceRefs: o.RefusesCrossNamespaceRefs(), DefaultServiceAccount: o.DefaultAccount,
-			NoFailFast: o.WaitsForFailed(), AdditiveReadyExpr: o.AdditiveReadyExpr(),
-			Decryption: access.Decryption{Reader: s.Client, IgnoreMAC: o.SOPSIgnoreMAC,
-				DefaultAccount: o.DecryptionAccount,
-				AgeSecret:      types.NamespacedName{Namespace: o.RuntimeNamespace, Name: o.SOPSAgeSecret}},
-			StrictSubstitutions: o.StrictSubstitutionsEnabled(), StrictFields: o.StrictFields, Resync: o.Resync,
-		},
+		Options: manager.KustomizationOptions(o),
 	}
-	if !o.NoRemoteBases {
-		transport, err := o.SourceEgress().Transport(egress.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		bases := &access.Bases{Mirrors: git.NewMirrors(filepath.Join(o.StoragePath, "remote-bases")),
-			Egress: o.SourceEgress()}
-		c.Options.FetchManifest, c.Options.FetchBase = remotebase.NewFetcher(transport), bases.Fetch
-	}
+	c.Options.Decryption.Reader = s.Client
 	informers := s.Informers()
 	if err := c.ObserveDependencies(t.Context(), informers); err != nil {
 		t.Fatal(err)
@@ -145,12 +125,9 @@ func (s *steps) HasEvent(name, reason string, texts ...string) int {
 	return s.system.HasEvent(name, reason, texts...)
 }
 
-// events is [system.Steps.EventsAbout].
-func (s *steps) events(name string) []eventsv1.Event { return s.system.EventsAbout(name) }
-
 // countEvents returns how many events about an object contain a text.
 func (s *steps) countEvents(name, text string) (n int) {
-	for _, e := range s.events(name) {
+	for _, e := range s.system.EventsAbout(name) {
 		if strings.Contains(e.Note, text) {
 			n++
 		}

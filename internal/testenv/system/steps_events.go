@@ -2,6 +2,7 @@ package system
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +33,16 @@ func (r recorder) AnnotatedEventf(regarding, _ runtime.Object, annotations map[s
 	})
 }
 
-// EventsAbout returns the events about an object.
-func (s *Steps) EventsAbout(name string) (found []eventsv1.Event) {
+// Events returns all events.
+func (s *Steps) Events() []eventsv1.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.events {
+	return slices.Clone(s.events)
+}
+
+// EventsAbout returns the events about an object.
+func (s *Steps) EventsAbout(name string) (found []eventsv1.Event) {
+	for _, e := range s.Events() {
 		if e.Regarding.Name == name {
 			found = append(found, e)
 		}
