@@ -10,7 +10,8 @@ import (
 
 // TestFailuresSayWhatToDo has charts that the API server refuses. The message says what to change.
 func TestFailuresSayWhatToDo(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	twice := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}}\nspec:\n  replicas: 0\n" +
 		"  selector: {matchLabels: {app: x}}\n  template:\n    metadata: {labels: {app: x}}\n    spec:\n" +
 		"      containers: [{name: a, image: x, env: [{name: A, value: \"1\"}, {name: A, value: \"2\"}]}]\n"
@@ -23,7 +24,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 			says: "at most 1 MiB: leave out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := h.in(t)
 			h.publish(c.version, map[string]string{"templates/x.yaml": strings.ReplaceAll(c.template, "$.Values.n",
 				"randNumeric 9")})
 			h.release(name, version(c.version))
@@ -34,7 +35,8 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 
 // TestAValueThatSetsOthersIsWarnedOf has a value for a target path in which a part is read as another value.
 func TestAValueThatSetsOthersIsWarnedOf(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.System.Secret("ldap", map[string]string{"base": "dc=example,dc=org"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {

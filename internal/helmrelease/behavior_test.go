@@ -58,7 +58,7 @@ func TestWhatFailedMayRecover(t *testing.T) {
 
 func TestImmutableFieldsNeedForce(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	immutable := configTemplate + "immutable: true\n"
 	h.publish("1.0.0", map[string]string{"templates/config.yaml": immutable})
 	h.release("app")
@@ -73,7 +73,7 @@ func TestImmutableFieldsNeedForce(t *testing.T) {
 
 func TestTheTargetNamespaceIsCreated(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	target := testenv.Namespace(t)
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -96,7 +96,7 @@ func TestTheTargetNamespaceIsCreated(t *testing.T) {
 
 func TestLongNamesAreCut(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	long := "a-name-of-a-release-that-is-longer-than-fifty-three-characters"
 	h.release(long)
@@ -110,7 +110,7 @@ func TestLongNamesAreCut(t *testing.T) {
 // its own, by a client that the actions here do not set up.
 func TestAHookThatAsksForItsLogs(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	hook := strings.Replace(hookTemplate("pre-install"), "helm.sh/hook:",
 		"helm.sh/hook-output-log-policy: 'hook-succeeded,hook-failed', helm.sh/hook:", 1)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})

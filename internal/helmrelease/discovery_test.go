@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -28,25 +27,25 @@ func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) 
 // TestTemplatesSeeKindsThatOthersInstall has a template that depends on a kind which is installed after the release.
 func TestTemplatesSeeKindsThatOthersInstall(t *testing.T) {
 	t.Parallel()
-	later := &shiftedClock{}
-	h := newHarness(t, func(o *options.Options) { o.Clock = later })
+	h := newSteps(t)
+	group := h.Namespace + ".example.com"
 	h.publish("1.0.0", map[string]string{"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
 		"metadata: {name: {{ .Release.Name }}-config}\ndata: {k: {{ if .Capabilities.APIVersions.Has " +
-		"\"later.example.com/v1/Thing\" }}monitored{{ else }}{{ .Values.color }}{{ end }}}\n"})
+		"\"" + group + "/v1/Thing\" }}monitored{{ else }}{{ .Values.color }}{{ end }}}\n"})
 	h.release("app")
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
 
-	h.createDefinition("later.example.com")
+	h.createDefinition(group)
 
-	later.by.Store(int64(2 * time.Minute))
+	h.later(2 * time.Minute)
 	h.edit("app", values(map[string]any{"color": "blue"}))
 	h.ready("app", 2)
 	h.configMap("app-config", "monitored")
 }
 
 // createDefinition creates the definition of kind Thing in a group, and waits until it is served.
-func (h *harness) createDefinition(group string) *unstructured.Unstructured {
+func (h *releases) createDefinition(group string) *unstructured.Unstructured {
 	h.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": group, "scope": "Namespaced",

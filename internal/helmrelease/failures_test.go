@@ -39,13 +39,14 @@ func failing(color string) map[string]any {
 
 func TestAFailedUpgradeIsRolledBack(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-upgrade")})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.Upgrade = &helmv2.Upgrade{Remediation: &helmv2.UpgradeRemediation{Retries: 1}}
 	})
 	h.ready("app", 1)
 	h.edit("app", values(failing("blue")))
+	h.retry("app")
 	r := &helmv2.HelmRelease{}
 	h.NotReady(r, "app", helmv2.RollbackSucceededReason, "upgrade failed 2 times, and no retries are left")
 	h.outOfRetries("app")
@@ -68,13 +69,14 @@ func TestAFailedUpgradeIsRolledBack(t *testing.T) {
 
 func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-install")})
 	h.release("app", values(failing("blue")), func(s *helmv2.HelmReleaseSpec) {
 		remediateLast := true
 		s.Install = &helmv2.Install{Remediation: &helmv2.InstallRemediation{Retries: 1,
 			RemediateLastFailure: &remediateLast}}
 	})
+	h.retry("app")
 	r := &helmv2.HelmRelease{}
 	h.NotReady(r, "app", helmv2.UninstallSucceededReason, "install failed 2 times")
 	h.outOfRetries("app")
@@ -90,7 +92,7 @@ func TestAFailedInstallIsUninstalledAndRetried(t *testing.T) {
 
 func TestResetAllowsFurtherRetries(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	gate := "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"opened\") }}" +
 		strings.Replace(hookTemplate("pre-install,pre-upgrade"), "helm.sh/hook: pre-install,pre-upgrade",
 			`helm.sh/hook: "pre-install,pre-upgrade"`, 1) + "{{ end }}"
@@ -102,6 +104,7 @@ func TestResetAllowsFurtherRetries(t *testing.T) {
 	at := time.Now().Format(time.RFC3339Nano)
 	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
 		meta.ReconcileRequestAnnotation, at, helmv2.ResetRequestAnnotation, at))
+	h.pass("app")
 	r := h.ready("app", 2)
 	if r.Status.LastHandledResetAt != at {
 		t.Errorf("the last handled reset is %q", r.Status.LastHandledResetAt)
@@ -109,6 +112,7 @@ func TestResetAllowsFurtherRetries(t *testing.T) {
 	at = time.Now().Format(time.RFC3339Nano)
 	h.Patch(&helmv2.HelmRelease{}, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
 		meta.ReconcileRequestAnnotation, at, helmv2.ForceRequestAnnotation, at))
+	h.pass("app")
 	if r = h.ready("app", 3); r.Status.LastHandledForceAt != at {
 		t.Errorf("the last handled force is %q", r.Status.LastHandledForceAt)
 	}
@@ -116,7 +120,7 @@ func TestResetAllowsFurtherRetries(t *testing.T) {
 
 func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	gate := `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "opened") }}{{ fail "not opened" }}{{ end }}`
 	h.publish("1.0.0", map[string]string{"templates/gate.yaml": gate})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -125,6 +129,7 @@ func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
 	})
 	h.NotReady(&helmv2.HelmRelease{}, "app", helmv2.InstallFailedReason, "not opened")
 	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "opened"}})
+	h.retry("app")
 	h.ready("app", 1)
 }
 
@@ -132,7 +137,7 @@ func TestRetryOnFailureRetriesWithoutRemediation(t *testing.T) {
 // attempts, and are retried.
 func TestBadCharts(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("0.0.1", nil)
 	for name, c := range map[string]struct {
 		version string
@@ -155,13 +160,14 @@ func TestBadCharts(t *testing.T) {
 			"templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: does-not-exist}\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := h.in(t)
 			h.publish(c.version, c.files)
 			h.release(name, values(c.values), func(s *helmv2.HelmReleaseSpec) { s.Chart.Spec.Version = c.version })
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.InstallFailedReason, c.says)
 			if c.stored {
 				h.outOfRetries(name)
 			} else {
+				h.retry(name)
 				h.retriesUncounted(name, helmv2.InstallFailedReason)
 			}
 		})
@@ -172,7 +178,7 @@ func TestBadCharts(t *testing.T) {
 // Secret's values.yaml.
 func TestSecretValuesStayOutOfMessages(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/x.yaml": `{{ fail (print "rejected " .Values.login.password) }}`})
 	h.System.Secret("credentials", map[string]string{"values.yaml": "login: {user: me, password: hunter2-secret}\n"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -28,12 +29,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(system.Main(m))
+	code := system.Main(m)
+	renderer.Close()
+	os.Exit(code)
 }
 
-// harness adds a repository of charts, and helpers for releases.
+// releases is a namespace with HelmReleases, of tests with controllers and of those without.
+type releases struct{ *system.System }
+
+// harness adds a repository of charts. Its controllers reconcile the HelmReleases. See [steps] for tests without them.
 type harness struct {
-	*system.System
+	releases
 	repository *chartrepo.Server
 }
 
@@ -58,7 +64,7 @@ func sharedHarness(t *testing.T) *harness {
 
 func withRepository(t *testing.T, s *system.System) *harness {
 	t.Helper()
-	h := &harness{s, chartrepo.New(t)}
+	h := &harness{releases{s}, chartrepo.New(t)}
 	h.repository.Publish()
 	h.HelmRepository(h.repository)
 	return h
@@ -68,20 +74,24 @@ func withRepository(t *testing.T, s *system.System) *harness {
 const configTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-config}\n" +
 	"data: {k: {{ .Values.color | quote }}}\n"
 
-// publish publishes a version of the chart app, with the template of a ConfigMap, and makes the controllers fetch it.
-func (h *harness) publish(version string, files map[string]string) {
+// archive returns a version of the chart app, with the template of a ConfigMap.
+func (h *releases) archive(version string, files map[string]string) []byte {
 	h.Helper()
 	all := map[string]string{"templates/config.yaml": configTemplate, "values.yaml": "color: red\n"}
-	for name, content := range files {
-		all[name] = content
-	}
-	h.repository.Write("app-"+version+".tgz", testenv.ChartArchive(h, "app", version, all))
+	maps.Copy(all, files)
+	return testenv.ChartArchive(h, "app", version, all)
+}
+
+// publish publishes a version of the chart app, and makes the controllers fetch it.
+func (h *harness) publish(version string, files map[string]string) {
+	h.Helper()
+	h.repository.Write("app-"+version+".tgz", h.archive(version, files))
 	h.repository.Publish()
 	h.RequestReconcile(&sourcev1.HelmRepository{}, "charts")
 }
 
 // release creates a HelmRelease of the chart app.
-func (h *harness) release(name string, change ...func(*helmv2.HelmReleaseSpec)) {
+func (h *releases) release(name string, change ...func(*helmv2.HelmReleaseSpec)) {
 	h.Helper()
 	r := &helmv2.HelmRelease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: name},
@@ -98,7 +108,7 @@ func (h *harness) release(name string, change ...func(*helmv2.HelmReleaseSpec)) 
 }
 
 // edit changes the spec of a HelmRelease.
-func (h *harness) edit(name string, change func(*helmv2.HelmReleaseSpec)) {
+func (h *releases) edit(name string, change func(*helmv2.HelmReleaseSpec)) {
 	h.Helper()
 	r := &helmv2.HelmRelease{}
 	h.Update(r, name, func() { change(&r.Spec) })
@@ -116,7 +126,7 @@ func values(v map[string]any) func(*helmv2.HelmReleaseSpec) {
 }
 
 // ready waits until a HelmRelease is Ready with a version of the release, and returns it.
-func (h *harness) ready(name string, version int) *helmv2.HelmRelease {
+func (h *releases) ready(name string, version int) *helmv2.HelmRelease {
 	h.Helper()
 	r := &helmv2.HelmRelease{}
 	testenv.Eventually(h, fmt.Sprintf("%s is Ready with version %d", name, version), func() error {
@@ -132,7 +142,7 @@ func (h *harness) ready(name string, version int) *helmv2.HelmRelease {
 }
 
 // hasCondition waits until a condition of a HelmRelease has a status, a reason and a message that contains a text.
-func (h *harness) hasCondition(name, kind string, status metav1.ConditionStatus, reason, message string) {
+func (h *releases) hasCondition(name, kind string, status metav1.ConditionStatus, reason, message string) {
 	h.Helper()
 	testenv.Eventually(h, name+" has condition "+kind, func() error {
 		r := &helmv2.HelmRelease{}
@@ -148,7 +158,7 @@ func (h *harness) hasCondition(name, kind string, status metav1.ConditionStatus,
 }
 
 // stored returns the stored releases of a name, newest first.
-func (h *harness) stored(name string) []*helmrelease.Release {
+func (h *releases) stored(name string) []*helmrelease.Release {
 	h.Helper()
 	history, err := h.driver().History(context.Background(), name)
 	if err != nil {
@@ -158,7 +168,7 @@ func (h *harness) stored(name string) []*helmrelease.Release {
 }
 
 // driver returns the storage of the namespace.
-func (h *harness) driver() *storage.Driver {
+func (h *releases) driver() *storage.Driver {
 	typed, err := kubernetes.NewForConfig(testenv.Cluster(h))
 	if err != nil {
 		h.Fatal(err)
@@ -167,7 +177,7 @@ func (h *harness) driver() *storage.Driver {
 }
 
 // statuses returns the statuses of the stored releases of a name, newest first.
-func (h *harness) statuses(name string) string {
+func (h *releases) statuses(name string) string {
 	h.Helper()
 	var out []string
 	for _, rel := range h.stored(name) {
@@ -177,7 +187,7 @@ func (h *harness) statuses(name string) string {
 }
 
 // configMap waits until a ConfigMap has a value.
-func (h *harness) configMap(name, value string) *corev1.ConfigMap {
+func (h *releases) configMap(name, value string) *corev1.ConfigMap {
 	h.Helper()
 	h.ConfigMapHas(name, value)
 	cm := &corev1.ConfigMap{}

@@ -31,7 +31,7 @@ func version(v string) func(*helmv2.HelmReleaseSpec) {
 // hold the next one.
 func TestAHookMayLeaveItsJob(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	hook := strings.Replace(hookTemplate("pre-install,pre-upgrade"), "helm.sh/hook: pre-install,pre-upgrade",
 		`helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, 1)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hook})
@@ -45,7 +45,7 @@ func TestAHookMayLeaveItsJob(t *testing.T) {
 // TestValues has what may be wrong with the objects that hold values, and what they may hold.
 func TestValues(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "binary"},
 		Data: map[string][]byte{"values.yaml": {0xff, 0xfe, 0x00, 0x80}, "color": {'r', 0xff, 0x00}}})
@@ -64,7 +64,7 @@ func TestValues(t *testing.T) {
 		"no-key":      {from: meta.ValuesReference{Kind: "Secret", Name: "list", ValuesKey: "none"}, says: "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := h.in(t)
 			h.release(name, func(s *helmv2.HelmReleaseSpec) { s.ValuesFrom = []meta.ValuesReference{c.from} })
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.ValuesErrorReason, c.says)
 		})
@@ -117,7 +117,7 @@ func TestValuesFromFiles(t *testing.T) {
 // release itself needs.
 func TestLookupsNeedRights(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	other := testenv.Namespace(t)
 	h.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "private"},
 		StringData: map[string]string{"password": "hunter2-secret"}})
@@ -134,20 +134,15 @@ func TestLookupsNeedRights(t *testing.T) {
 // TestAReleaseMovesToAnotherStorage changes spec.storageNamespace: the release is uninstalled there and installed here.
 func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)
 	target := testenv.Namespace(t)
 	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.StorageNamespace = target })
-	testenv.Eventually(t, "the release is stored elsewhere", func() error {
-		r := &helmv2.HelmRelease{}
-		if err := h.Get(r, "app"); err != nil || r.Status.StorageNamespace == target && len(r.Status.History) == 1 {
-			return err
-		}
-		return fmt.Errorf("%+v", r.Status)
-	})
-	h.ready("app", 1)
+	if s := h.ready("app", 1).Status; s.StorageNamespace != target || len(s.History) != 1 {
+		t.Errorf("the release is not stored elsewhere: %+v", s)
+	}
 	h.configMap("app-config", "red")
 	if got := h.statuses("app"); got != "" {
 		t.Errorf("releases are still stored: %s", got)
@@ -161,7 +156,7 @@ func TestAReleaseMovesToAnotherStorage(t *testing.T) {
 // TestValuesOfTheLastReleaseArePreserved sets spec.upgrade.preserveValues: values that are no longer declared stay.
 func TestValuesOfTheLastReleaseArePreserved(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
 		"metadata: {name: {{ .Release.Name }}-size}\ndata: {k: {{ .Values.size | quote }}}\n"})
 	h.release("app", values(map[string]any{"color": "blue", "size": "small"}),
@@ -171,19 +166,17 @@ func TestValuesOfTheLastReleaseArePreserved(t *testing.T) {
 	h.ready("app", 2)
 	h.configMap("app-config", "blue")
 	h.configMap("app-size", "big")
-	h.Reconcile(&helmv2.HelmRelease{}, "app")
+	h.reconcile("app")
 	h.ready("app", 2)
 }
 
 // TestTheNameOfAChartMayChange upgrades to a chart of another name: in place, or by an uninstall and an install.
 func TestTheNameOfAChartMayChange(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
-	h.repository.Write("web-1.0.0.tgz", testenv.ChartArchive(t, "web", "1.0.0",
+	h.charts.Publish("web", "1.0.0", testenv.ChartArchive(t, "web", "1.0.0",
 		map[string]string{"templates/config.yaml": configTemplate, "values.yaml": "color: green\n"}))
-	h.repository.Publish()
-	h.RequestReconcile(&sourcev1.HelmRepository{}, "charts")
 	h.release("in-place", func(s *helmv2.HelmReleaseSpec) {
 		s.Upgrade = &helmv2.Upgrade{ChartNameChangeStrategy: helmv2.ChartNameChangeInPlaceUpdate}
 	})
@@ -211,7 +204,7 @@ func TestTheNameOfAChartMayChange(t *testing.T) {
 }
 
 // remove deletes an object.
-func (h *harness) remove(o client.Object, name string) {
+func (h *releases) remove(o client.Object, name string) {
 	h.Helper()
 	o.SetNamespace(h.Namespace)
 	o.SetName(name)
@@ -279,7 +272,7 @@ func TestChartsFromArtifactsOfAGenerator(t *testing.T) {
 // chart with a template, and values that are imported from a subchart.
 func TestDependenciesOfCharts(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	sub := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-{{ .Chart.Name }}}\n" +
 		"data: {k: {{ .Values.level | quote }}}\n"
 	h.publish("1.0.0", map[string]string{
@@ -317,7 +310,7 @@ dependencies:
 // TestTemplatesThatDoNotEnd releases a chart whose templates allocate without end, beside one that renders too much.
 func TestTemplatesThatDoNotEnd(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	large := `{{ $s := "x" }}{{ range until 26 }}{{ $s = print $s $s }}{{ end }}# {{ $s }}`
 	recursive := `{{ define "again" }}{{ include "again" . }}{{ end }}{{ include "again" . }}`
 	for name, c := range map[string]struct{ version, template, says string }{
@@ -325,7 +318,7 @@ func TestTemplatesThatDoNotEnd(t *testing.T) {
 		"recursive": {version: "1.0.1", template: recursive, says: "again"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := h.in(t)
 			h.publish(c.version, map[string]string{"templates/x.yaml": c.template})
 			h.release(name, version(c.version))
 			h.NotReady(&helmv2.HelmRelease{}, name, helmv2.InstallFailedReason, c.says)
@@ -339,7 +332,7 @@ func TestTemplatesThatDoNotEnd(t *testing.T) {
 // TestInvalidSpecReleasesNothing has an error in each part of the spec that only steps after an action would use.
 func TestInvalidSpecReleasesNothing(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	for name, c := range map[string]struct {
 		change          func(*helmv2.HelmReleaseSpec)

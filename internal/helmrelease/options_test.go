@@ -35,7 +35,7 @@ spec:
 
 func TestDefinitionsOfAChart(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	group := h.Namespace + ".example.com"
 	thing := fmt.Sprintf("apiVersion: %s/v1\nkind: Thing\nmetadata: {name: a}\n", group)
 	h.publish("1.0.0", map[string]string{"crds/thing.yaml": definition(group, "one"), "templates/thing.yaml": thing})
@@ -50,34 +50,29 @@ func TestDefinitionsOfAChart(t *testing.T) {
 		t.Errorf("the inventory is %q, without %s", ids, want)
 	}
 	h.publish("1.1.0", map[string]string{"crds/thing.yaml": definition(group, "two"), "templates/thing.yaml": thing})
+	h.pass("app")
 	h.ready("app", 2)
 	h.describes(group, "two")
 	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.Upgrade.CRDs = helmv2.CRDsSkip })
 	h.publish("1.2.0", map[string]string{"crds/thing.yaml": definition(group, "three"), "templates/thing.yaml": thing})
-	testenv.Eventually(t, "the chart is upgraded", func() error {
-		if err := h.Get(r, "app"); err != nil || r.Status.LastAttemptedRevision == "1.2.0" {
-			return err
-		}
-		return fmt.Errorf("the revision is %s", r.Status.LastAttemptedRevision)
-	})
+	h.pass("app")
+	if got := h.ready("app", 3).Status.LastAttemptedRevision; got != "1.2.0" {
+		t.Errorf("the revision is %s", got)
+	}
 	h.describes(group, "two")
 	h.publish("1.3.0", nil) // without the definition: it stays, as its objects could be lost
-	testenv.Eventually(t, "the chart is upgraded", func() error {
-		if err := h.Get(r, "app"); err != nil || r.Status.LastAttemptedRevision == "1.3.0" {
-			return err
-		}
-		return fmt.Errorf("the revision is %s", r.Status.LastAttemptedRevision)
-	})
-	h.describes(group, "two")
-	if err := h.Client.Delete(t.Context(), r); err != nil {
-		t.Fatal(err)
+	h.pass("app")
+	if got := h.ready("app", 4).Status.LastAttemptedRevision; got != "1.3.0" {
+		t.Errorf("the revision is %s", got)
 	}
+	h.describes(group, "two")
+	h.delete("app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 	h.describes(group, "two")
 }
 
 // describes checks the description of the definition of a group.
-func (h *harness) describes(group, want string) {
+func (h *releases) describes(group, want string) {
 	h.Helper()
 	crds := apiextensions.NewForConfigOrDie(testenv.Cluster(h)).ApiextensionsV1().CustomResourceDefinitions()
 	crd, err := crds.Get(h.Context(), "things."+group, metav1.GetOptions{})
@@ -102,7 +97,7 @@ spec:
 
 func TestTestsOfAChartDecide(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": testTemplate})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
 	r := h.ready("app", 1)
@@ -123,15 +118,16 @@ func TestTestsOfAChartDecide(t *testing.T) {
 // TestTestsThatCannotRun has a test of a kind that the cluster does not serve.
 func TestTestsThatCannotRun(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": "apiVersion: none.example.com/v1\nkind: Nothing\n" +
 		"metadata: {name: {{ .Release.Name }}-test, annotations: {helm.sh/hook: test}}\n"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.Test = &helmv2.Test{Enable: true} })
 	r := &helmv2.HelmRelease{}
 	h.NotReady(r, "app", helmv2.TestFailedReason, "Helm test failed")
-	h.Reconcile(r, "app")
+	h.reconcile("app")
 	h.NotReady(r, "app", helmv2.TestFailedReason, "Helm test failed")
 	h.publish("1.0.1", map[string]string{"templates/test.yaml": testTemplate})
+	h.pass("app")
 	h.ready("app", 2)
 	h.hasCondition("app", helmv2.TestSuccessCondition, "True", helmv2.TestSucceededReason, "1 test hook")
 }
@@ -180,7 +176,7 @@ func TestDependenciesAreReleasedFirst(t *testing.T) {
 
 func TestReleasesUseTheRightsOfTheirAccount(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = h.Namespace, "tenant"

@@ -20,7 +20,7 @@ import (
 )
 
 // notCounted waits until an attempt fails with a text, and checks that it does not count against the retries.
-func (h *harness) notCounted(name, text string) {
+func (h *releases) notCounted(name, text string) {
 	h.Helper()
 	r := &helmv2.HelmRelease{}
 	testenv.Eventually(h, name+" fails", func() error {
@@ -41,7 +41,7 @@ func (h *harness) notCounted(name, text string) {
 // TestAnExhaustedQuotaDoesNotCountAsARetry installs a release that fits no quota, until the quota is raised.
 func TestAnExhaustedQuotaDoesNotCountAsARetry(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/service.yaml": "apiVersion: v1\nkind: Service\n" +
 		"metadata: {name: {{ .Release.Name }}}\nspec: {ports: [{port: 80}]}\n"})
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "services"},
@@ -57,13 +57,18 @@ func TestAnExhaustedQuotaDoesNotCountAsARetry(t *testing.T) {
 		return nil
 	})
 	h.release("app")
+	h.retry("app")
 	h.notCounted("app", "exceeded quota")
 	h.Update(quota, "services", func() { quota.Spec.Hard["services"] = resource.MustParse("5") })
+	testenv.Eventually(t, "the quota is raised", func() error {
+		return h.Client.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
+	})
+	h.retry("app")
 	h.deployed("app")
 }
 
 // deployed waits until a HelmRelease is Ready, at any version.
-func (h *harness) deployed(name string) *helmv2.HelmRelease {
+func (h *releases) deployed(name string) *helmv2.HelmRelease {
 	h.Helper()
 	r := &helmv2.HelmRelease{}
 	testenv.Eventually(h, name+" is Ready", func() error {
@@ -119,7 +124,7 @@ func TestAWebhookThatIsDownDoesNotCountAsARetry(t *testing.T) {
 // count, and the HelmRelease can be deleted.
 func TestANamespaceThatIsBeingDeletedHoldsNothing(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	target := testenv.Namespace(t)
 	keep := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: target, Name: "keep",
@@ -139,10 +144,8 @@ func TestANamespaceThatIsBeingDeletedHoldsNothing(t *testing.T) {
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
 		s.TargetNamespace, s.StorageNamespace, s.ReleaseName = target, h.Namespace, "app"
 	})
+	h.retry("app")
 	h.notCounted("app", "terminated")
-	if err := h.Client.Delete(t.Context(), &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace,
-		Name: "app"}}); err != nil {
-		t.Fatal(err)
-	}
+	h.delete("app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 }

@@ -7,13 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // TestInterruptedActionsAreRecovered leaves a release as a process that was killed leaves it.
 func TestInterruptedActionsAreRecovered(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	for name, c := range map[string]struct {
 		status common.Status
@@ -26,11 +25,10 @@ func TestInterruptedActionsAreRecovered(t *testing.T) {
 		"uninstall": {status: common.StatusUninstalling, ready: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := h.in(t)
 			h.release(name)
 			h.ready(name, 1)
 			h.edit(name, func(s *helmv2.HelmReleaseSpec) { s.Suspend = true })
-			h.Suspended(helmv2.HelmReleaseKind, name)
 			rel := h.stored(name)[0]
 			rel.Info.Status = c.status
 			var err error
@@ -55,15 +53,15 @@ func TestInterruptedActionsAreRecovered(t *testing.T) {
 
 func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(*harness, *corev1.Secret) error{
-		"deleted": func(h *harness, s *corev1.Secret) error { return h.Client.Delete(h.Context(), s) },
-		"corrupt": func(h *harness, s *corev1.Secret) error {
+	for name, damage := range map[string]func(*steps, *corev1.Secret) error{
+		"deleted": func(h *steps, s *corev1.Secret) error { return h.Client.Delete(h.Context(), s) },
+		"corrupt": func(h *steps, s *corev1.Secret) error {
 			s.Data["release"] = []byte("corrupt")
 			return h.Client.Update(h.Context(), s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := sharedHarness(t)
+			h := newSteps(t)
 			h.publish("1.0.0", nil)
 			h.release("app")
 			h.ready("app", 1)
@@ -75,7 +73,7 @@ func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
 			if err := damage(h, secret); err != nil {
 				t.Fatal(err)
 			}
-			h.Reconcile(&helmv2.HelmRelease{}, "app")
+			h.reconcile("app")
 			h.ready("app", 1)
 			if after := h.configMap("app-config", "red"); after.UID != before.UID {
 				t.Error("the object was created again")
@@ -89,15 +87,15 @@ func TestALostReleaseIsInstalledAgainWithoutALoss(t *testing.T) {
 
 func TestAReleaseThatIsRenamedMoves(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)
 	h.configMap("app-config", "red")
 	h.edit("app", func(s *helmv2.HelmReleaseSpec) { s.ReleaseName = "other" })
-	testenv.Eventually(t, "the release moved", func() error {
-		return h.Get(&corev1.ConfigMap{}, "other-config")
-	})
+	if err := h.Get(&corev1.ConfigMap{}, "other-config"); err != nil {
+		t.Error(err)
+	}
 	h.Gone(&corev1.ConfigMap{}, "app-config")
 	r := h.ready("app", 1)
 	if r.Status.History[0].Name != "other" || h.statuses("app") != "" || h.statuses("other") != "1 deployed" {
@@ -107,7 +105,7 @@ func TestAReleaseThatIsRenamedMoves(t *testing.T) {
 
 func TestTwoHelmReleasesDoNotShareARelease(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
@@ -18,7 +17,8 @@ import (
 // upgraded to no longer have the object, one uninstalled; a warning names the object. A release that still declares the
 // object fails.
 func TestObjectsOfARemovedAPIDoNotHoldARelease(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	group := testenv.Namespace(t) + ".example.com"
 	h.publish("1.0.0", map[string]string{"templates/thing.yaml": "{{ if ne .Values.color \"green\" }}\napiVersion: " +
 		group + "/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n{{ end }}"})
@@ -51,10 +51,7 @@ func TestObjectsOfARemovedAPIDoNotHoldARelease(t *testing.T) {
 	h.edit("kept", values(map[string]any{"color": "blue"}))
 	h.NotReady(&helmv2.HelmRelease{}, "kept", helmv2.UpgradeFailedReason, "Thing")
 
-	if err := h.Client.Delete(t.Context(), &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace,
-		Name: "deleted"}}); err != nil {
-		t.Fatal(err)
-	}
+	h.delete("deleted")
 	h.Gone(&helmv2.HelmRelease{}, "deleted")
 	h.Gone(&corev1.ConfigMap{}, "deleted-config")
 	h.HasEvent("deleted", meta.AppliedWithWarningsReason, "Thing 'deleted' of the release is left out")

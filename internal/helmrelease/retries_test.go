@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +18,7 @@ import (
 )
 
 // outOfRetries checks that a HelmRelease is Stalled because no retries are left.
-func (h *harness) outOfRetries(name string) {
+func (h *releases) outOfRetries(name string) {
 	h.Helper()
 	h.hasCondition(name, reconcile.TypeStalled, metav1.ConditionTrue, helmv2.RetriesExceededReason,
 		"no retries are left")
@@ -27,7 +28,8 @@ func (h *harness) outOfRetries(name string) {
 // chart or its values. Nothing is stored, so nothing counts as a failed attempt, and the release is made as soon as
 // what was missing is there. The same holds for an upgrade.
 func TestFailuresBeforeAReleaseExistsAreRetried(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	group := testenv.Namespace(t) + ".example.com"
 	for name, template := range map[string]string{
 		"kind": fmt.Sprintf("apiVersion: %s/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n", group),
@@ -46,20 +48,25 @@ func TestFailuresBeforeAReleaseExistsAreRetried(t *testing.T) {
 		h.edit("upgrade-"+name, values(map[string]any{"early": true}))
 	}
 	for _, name := range []string{"kind", "capabilities", "lookup"} {
+		h.retry("install-" + name)
 		h.retriesUncounted("install-"+name, helmv2.InstallFailedReason)
+		h.retry("upgrade-" + name)
 		h.retriesUncounted("upgrade-"+name, helmv2.UpgradeFailedReason)
 	}
 	h.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "late"},
 		Data: map[string]string{"k": "v"}})
 	h.createDefinition(group)
+	h.later(2 * time.Second) // what the cluster serves is not asked for more often
 	for _, name := range []string{"kind", "capabilities", "lookup"} {
+		h.retry("install-" + name)
 		h.ready("install-"+name, 1)
+		h.retry("upgrade-" + name)
 		h.ready("upgrade-"+name, 2)
 	}
 }
 
 // retriesUncounted waits until a HelmRelease was tried at least twice, and checks that no failure counts.
-func (h *harness) retriesUncounted(name, reason string) {
+func (h *releases) retriesUncounted(name, reason string) {
 	h.Helper()
 	r := &helmv2.HelmRelease{}
 	testenv.Eventually(h, name+" is retried", func() error {
@@ -82,7 +89,8 @@ func (h *harness) retriesUncounted(name, reason string) {
 // TestAnUpgradeIsRemediatedByAnInstall has an upgrade that fails as an upgrade only. Its remediation uninstalls the
 // release, which is then installed again.
 func TestAnUpgradeIsRemediatedByAnInstall(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("pre-upgrade")})
 	for name, remediation := range map[string]helmv2.UpgradeRemediation{
 		"last":    {RemediateLastFailure: ptr.To(true), Strategy: helmv2.RemediationUninstall},
@@ -93,6 +101,7 @@ func TestAnUpgradeIsRemediatedByAnInstall(t *testing.T) {
 	for _, name := range []string{"last", "retries"} {
 		h.ready(name, 1)
 		h.edit(name, values(failing("blue")))
+		h.retry(name)
 		h.configMap(name+"-config", "blue")
 		r := h.ready(name, 1)
 		if got := r.Status.History[0].Action; got != helmv2.ActionInstall || len(r.Status.History) != 1 {
@@ -104,7 +113,8 @@ func TestAnUpgradeIsRemediatedByAnInstall(t *testing.T) {
 // TestFailedTestsEndTheRetries installs charts whose tests fail always. After each, the release is uninstalled and
 // installed again as version 1, until no retries are left: the results of one release are not those of the next.
 func TestFailedTestsEndTheRetries(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/test.yaml": strings.Replace(testTemplate, "helm.sh/hook: test",
 		"helm.sh/hook: test, helm.sh/hook-delete-policy: before-hook-creation", 1)})
 	for retries, keepHistory := range []bool{false, true, false, true} {
@@ -117,6 +127,7 @@ func TestFailedTestsEndTheRetries(t *testing.T) {
 	}
 	for retries, keepHistory := range []bool{false, true, false, true} {
 		name := fmt.Sprintf("retries-%d", retries)
+		h.exhaust(name)
 		h.outOfRetries(name)
 		r := &helmv2.HelmRelease{}
 		h.NotReady(r, name, helmv2.TestFailedReason, "no retries are left")
@@ -134,7 +145,8 @@ func TestFailedTestsEndTheRetries(t *testing.T) {
 // TestStatusesOfFailedReleases checks what clients read of a failed release: its objects, and the version of the
 // digest.
 func TestStatusesOfFailedReleases(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", map[string]string{"templates/hook.yaml": hookTemplate("post-install")})
 	h.release("app", values(failing("blue")))
 	h.outOfRetries("app")
@@ -151,7 +163,8 @@ func TestStatusesOfFailedReleases(t *testing.T) {
 // TestSupersededSnapshotsAreDropped upgrades a release several times. The status names the last release and the one to
 // roll back to.
 func TestSupersededSnapshotsAreDropped(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.release("app")
 	h.ready("app", 1)

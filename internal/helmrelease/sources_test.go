@@ -158,7 +158,7 @@ func TestWhatIsNoChartIsRefused(t *testing.T) {
 
 func TestValuesComeFromConfigMapsAndSecrets(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.Secret("secret", map[string]string{"color": "purple"})
 	h.release("app", func(s *helmv2.HelmReleaseSpec) {
@@ -169,7 +169,7 @@ func TestValuesComeFromConfigMapsAndSecrets(t *testing.T) {
 	cm := &corev1.ConfigMap{Data: map[string]string{"values.yaml": "color: blue\n"}}
 	cm.Namespace, cm.Name = h.Namespace, "config"
 	h.Create(cm)
-	h.RequestReconcile(&helmv2.HelmRelease{}, "app")
+	h.reconcile("app")
 	h.ready("app", 1)
 	h.configMap("app-config", "purple")
 }
@@ -183,7 +183,7 @@ func archiveOf(t *testing.T, path, content string) []byte {
 // happens when their namespaces and names give the same name, such as 'a' with 'b-c' and 'a-b' with 'c'.
 func TestChartsOfTwoReleasesAreNotMixed(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	h.release("first")
 	h.ready("first", 1)

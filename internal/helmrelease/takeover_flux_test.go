@@ -86,7 +86,7 @@ func TestReleasesOfFluxAreTakenOver(t *testing.T) {
 	})
 	for name, serverSide := range map[string]bool{"client-side": false, "server-side": true} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := &harness{releases{h.For(t)}, h.repository}
 			h.release(name, values(map[string]any{"color": "blue"}), func(s *helmv2.HelmReleaseSpec) {
 				s.Suspend, s.DriftDetection = true, &meta.DriftDetection{Mode: meta.DriftEnabled}
 			})

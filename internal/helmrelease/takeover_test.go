@@ -33,11 +33,7 @@ func (h *harness) helm() *helmaction.Configuration {
 // loadChart returns the chart app with a template.
 func (h *harness) loadChart(version string, files map[string]string) *chart.Chart {
 	h.Helper()
-	all := map[string]string{"templates/config.yaml": configTemplate, "values.yaml": "color: red\n"}
-	for name, content := range files {
-		all[name] = content
-	}
-	c, err := loader.LoadArchive(bytes.NewReader(testenv.ChartArchive(h, "app", version, all)))
+	c, err := loader.LoadArchive(bytes.NewReader(h.archive(version, files)))
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -52,7 +48,7 @@ func TestReleasesOfHelmAreTakenOver(t *testing.T) {
 	h.publish("1.0.0", nil)
 	for name, serverSide := range map[string]bool{"helm-3": false, "helm-4": true} {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{h.For(t), h.repository}
+			h := &harness{releases{h.For(t)}, h.repository}
 			i := helmaction.NewInstall(h.helm())
 			i.ReleaseName, i.Namespace, i.ServerSideApply, i.WaitStrategy = name, h.Namespace, serverSide,
 				helmkube.HookOnlyStrategy

@@ -14,17 +14,16 @@ import (
 // the release is uninstalled.
 func TestKeptHistoryDoesNotBlockDeletion(t *testing.T) {
 	t.Parallel()
-	h := sharedHarness(t)
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	keep := func(s *helmv2.HelmReleaseSpec) {
 		s.Uninstall = &helmv2.Uninstall{KeepHistory: true, Timeout: &meta.Duration{Duration: 2 * time.Second}}
 	}
 	h.release("app", keep)
-	r := h.ready("app", 1)
+	h.ready("app", 1)
 	h.Patch(&corev1.ConfigMap{}, "app-config", `{"metadata":{"finalizers":["example.com/slow"]}}`)
-	if err := h.Client.Delete(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	h.delete("app")
+	h.retry("app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 	if got := h.statuses("app"); got != "1 uninstalled" {
 		t.Errorf("the history is %s", got)

@@ -15,7 +15,8 @@ import (
 // deletion of a namespace may do. Objects outside of the namespace are deleted all the same, but for one
 // that Helm keeps.
 func TestReleaseWithoutSecretIsDeletedByItsInventory(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	role := func(name, annotations string) string {
 		return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n" +
 			"metadata:\n  name: {{ .Release.Namespace }}-" + name + "\n" + annotations
@@ -23,14 +24,12 @@ func TestReleaseWithoutSecretIsDeletedByItsInventory(t *testing.T) {
 	h.publish("1.0.0", map[string]string{"templates/role.yaml": role("vanished", ""),
 		"templates/kept.yaml": role("kept", "  annotations: {helm.sh/resource-policy: keep}\n")})
 	h.release("app")
-	r := h.ready("app", 1)
+	h.ready("app", 1)
 	if err := h.Client.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(h.Namespace),
 		client.MatchingLabels{"owner": "helm"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Client.Delete(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	h.delete("app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 	h.Gone(&corev1.ConfigMap{}, "app-config")
 	clusterRole := &rbacv1.ClusterRole{}
@@ -46,18 +45,19 @@ func TestReleaseWithoutSecretIsDeletedByItsInventory(t *testing.T) {
 // TestReleaseWithoutAccountNamesWhatStays deletes the account of a release before its HelmRelease, as the deletion of a
 // namespace may do.
 func TestReleaseWithoutAccountNamesWhatStays(t *testing.T) {
-	h := newHarness(t)
+	t.Parallel()
+	h := newSteps(t)
 	h.publish("1.0.0", nil)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "deployer"}}
 	h.Create(account)
 	h.GrantAll("deployer")
 	h.release("app", func(s *helmv2.HelmReleaseSpec) { s.ServiceAccountName = "deployer" })
-	r := h.ready("app", 1)
+	h.ready("app", 1)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "deployer"}}
 	h.remove(binding, "deployer")
 	h.Refused("deployer") // otherwise the release is uninstalled
 	h.remove(account, "deployer")
-	h.remove(r, "app")
+	h.delete("app")
 	h.Gone(&helmv2.HelmRelease{}, "app")
 	h.HasEvent("app", helmv2.UninstallFailedReason, "release left in the cluster", "credentials",
 		"ConfigMap/"+h.Namespace+"/app-config")
