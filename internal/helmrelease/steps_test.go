@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
+	"github.com/sluice-gitops/sluice/internal/manager"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
-	"github.com/sluice-gitops/sluice/internal/source/access"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/system"
 )
@@ -44,17 +44,12 @@ func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 	// As in package manager, by which releases of Helm are taken over.
 	s.Clusters.Apply.FieldManager = kube.FieldManager
 	s.Clusters.Apply.OverrideManagers = append(s.Clusters.Apply.OverrideManagers, "helm")
+	settings := manager.HelmReleaseOptions(o)
+	settings.Decryption.Reader = s.Client
 	c := &helmrelease.Controller{
 		Client: s.Client, Live: s.Client, Artifacts: s.Artifacts, Applied: s.Applied, Clusters: s.Clusters,
 		Removal: rollout.Removal{Reader: s.Client, Namespace: s.Namespace}, Renderer: renderer, Events: s,
-		Clock: o.GetClock(),
-		Options: helmrelease.Options{
-			NoCrossNamespaceRefs: o.RefusesCrossNamespaceRefs(), DefaultServiceAccount: o.DefaultAccount,
-			NoFailFast: o.WaitsForFailed(), AdditiveReadyExpr: o.AdditiveReadyExpr(),
-			Decryption: access.Decryption{Reader: s.Client}, AllowDNS: o.AllowsDNS(),
-			NoDigestTracking: o.IgnoresChartDigests(), RetryOnFailure: o.RetriesReleases(),
-			Helm3Defaults: o.UsesHelm3Defaults(), Resync: o.Resync,
-		},
+		Clock: o.GetClock(), Options: settings,
 	}
 	if err := c.Observe(t.Context(), s.Informers()); err != nil {
 		t.Fatal(err)

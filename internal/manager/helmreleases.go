@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
+	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
 )
@@ -21,22 +22,29 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 		Apply: apply}
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
+	o := HelmReleaseOptions(p.Options)
+	o.Decryption = p.decryption()
 	controller := &helmrelease.Controller{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Artifacts: p.storage.Fetcher,
 		Applied:  p.storage.Applied,
 		Clusters: clusters, Removal: p.removal(), Renderer: renderer, Events: p.kernel.Events, Clock: p.GetClock(),
-		Options: helmrelease.Options{
-			NoCrossNamespaceRefs: p.RefusesCrossNamespaceRefs(), DefaultServiceAccount: p.DefaultAccount,
-			NoFailFast: p.WaitsForFailed(), AdditiveReadyExpr: p.AdditiveReadyExpr(), Decryption: p.decryption(),
-			AllowDNS:         p.AllowsDNS(),
-			NoDigestTracking: p.IgnoresChartDigests(),
-			RetryOnFailure:   p.RetriesReleases(),
-			Helm3Defaults:    p.UsesHelm3Defaults(),
-			Resync:           p.Resync,
-		},
+		Options: o,
 	}
 	if err := controller.Observe(ctx, p.mgr.GetCache()); err != nil {
 		return err
 	}
 	return register(p, helmrelease.GroupKind, reconcile.HoldsSync, controller)
+}
+
+// HelmReleaseOptions returns what the flags say about HelmReleases. Tests that run passes themselves use it, too.
+func HelmReleaseOptions(o options.Options) helmrelease.Options {
+	return helmrelease.Options{
+		NoCrossNamespaceRefs: o.RefusesCrossNamespaceRefs(), DefaultServiceAccount: o.DefaultAccount,
+		NoFailFast: o.WaitsForFailed(), AdditiveReadyExpr: o.AdditiveReadyExpr(), Decryption: decryption(o),
+		AllowDNS:         o.AllowsDNS(),
+		NoDigestTracking: o.IgnoresChartDigests(),
+		RetryOnFailure:   o.RetriesReleases(),
+		Helm3Defaults:    o.UsesHelm3Defaults(),
+		Resync:           o.Resync,
+	}
 }
