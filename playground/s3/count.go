@@ -39,16 +39,15 @@ func (s *stats) count(w http.ResponseWriter, r *http.Request) http.ResponseWrite
 	return sent{w, s}
 }
 
-// sent counts what is sent to a client.
+// sent counts what is sent to a client, before it is: a client that has all may ask for the counts at once.
 type sent struct {
 	http.ResponseWriter
 	stats *stats
 }
 
 func (s sent) Write(p []byte) (int, error) {
-	n, err := s.ResponseWriter.Write(p)
-	s.stats.bytesSent.Add(int64(n))
-	return n, err
+	s.stats.bytesSent.Add(int64(len(p)))
+	return s.ResponseWriter.Write(p)
 }
 
 // Unwrap lets the proxy flush.
