@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
@@ -93,11 +92,8 @@ func (h *steps) reconcile(name string) {
 	r := &helmv2.HelmRelease{}
 	h.RequestReconcile(r, name)
 	h.pass(name)
-	if err := h.Get(r, name); err != nil {
-		h.Fatal(err)
-	}
-	if want := r.Annotations[meta.ReconcileRequestAnnotation]; r.Status.LastHandledReconcileAt != want {
-		h.Errorf("%s: the last handled request is %s, want %s", name, r.Status.LastHandledReconcileAt, want)
+	if err := h.Handled(r, name); err != nil {
+		h.Error(err)
 	}
 }
 

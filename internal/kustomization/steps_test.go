@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	kustomizev1 "github.com/sluice-gitops/sluice/api/kustomize/v1"
-	"github.com/sluice-gitops/sluice/api/meta"
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/kustomization"
 	"github.com/sluice-gitops/sluice/internal/manager"
@@ -155,9 +154,8 @@ func (s *steps) request(name string) {
 	k := &kustomizev1.Kustomization{}
 	s.RequestReconcile(k, name)
 	s.Pass(name)
-	asked := k.Annotations[meta.ReconcileRequestAnnotation]
-	if err := s.Get(k, name); err != nil || k.Status.LastHandledReconcileAt != asked {
-		s.Errorf("the last handled request is %s, want %s: %v", k.Status.LastHandledReconcileAt, asked, err)
+	if err := s.Handled(k, name); err != nil {
+		s.Error(err)
 	}
 }
 

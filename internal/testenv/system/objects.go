@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,16 +98,19 @@ func (s *System) RequestReconcile(o client.Object, name string) {
 func (s *System) Reconcile(o reconcile.Object, name string) {
 	s.Helper()
 	s.RequestReconcile(o, name)
-	testenv.Eventually(s, name+" was reconciled", func() error {
-		if err := s.Get(o, name); err != nil {
-			return err
-		}
-		if want := o.GetAnnotations()[meta.ReconcileRequestAnnotation]; o.CommonStatus().
-			LastHandledReconcileAt != want {
-			return fmt.Errorf("last handled request %s, want %s", o.CommonStatus().LastHandledReconcileAt, want)
-		}
-		return nil
-	})
+	testenv.Eventually(s, name+" was reconciled", func() error { return s.Handled(o, name) })
+}
+
+// Handled returns an error if the last request to reconcile an object was not handled. It reads the object.
+func (s *System) Handled(o reconcile.Object, name string) error {
+	if err := s.Get(o, name); err != nil {
+		return err
+	}
+	want, got := o.GetAnnotations()[meta.ReconcileRequestAnnotation], o.CommonStatus().LastHandledReconcileAt
+	if got != want {
+		return fmt.Errorf("last handled request of %s: %s, want %s", name, got, want)
+	}
+	return nil
 }
 
 // NotReady waits until an object is not Ready with a reason and a message that contains a text.
@@ -173,27 +177,30 @@ func (s *System) HasEvent(name, reason string, texts ...string) int {
 		if err := s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
-		count = 0
-		var notes []string
-		found := false
-		for _, e := range list.Items {
-			if e.Regarding.Name != name || e.Reason != reason {
-				continue
-			}
-			count++
-			notes = append(notes, e.Note)
-			all := true
-			for _, w := range texts {
-				all = all && strings.Contains(e.Note, w)
-			}
-			found = found || all
-		}
-		if !found {
-			return fmt.Errorf("no event %s contains %q: %q", reason, texts, notes)
-		}
-		return nil
+		about := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name != name })
+		var err error
+		count, err = countEvents(about, reason, texts)
+		return err
 	})
 	return count
+}
+
+// countEvents returns how many events have a reason, and an error if the note of none of them contains all texts.
+func countEvents(events []eventsv1.Event, reason string, texts []string) (count int, err error) {
+	var notes []string
+	found := false
+	for _, e := range events {
+		if e.Reason != reason {
+			continue
+		}
+		count++
+		notes = append(notes, e.Note)
+		found = found || !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(e.Note, text) })
+	}
+	if !found {
+		return count, fmt.Errorf("no event %s contains %q: %q", reason, texts, notes)
+	}
+	return count, nil
 }
 
 // MetricValue returns the value of an object's gauge, or the number of observations of its histogram; 0 if it has none.

@@ -3,7 +3,6 @@ package system
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -54,22 +53,9 @@ func (s *Steps) EventsAbout(name string) (found []eventsv1.Event) {
 // reason.
 func (s *Steps) HasEvent(name, reason string, texts ...string) int {
 	s.Helper()
-	count, found := 0, false
-	var notes []string
-	for _, e := range s.EventsAbout(name) {
-		if e.Reason != reason {
-			continue
-		}
-		count++
-		notes = append(notes, e.Note)
-		all := true
-		for _, text := range texts {
-			all = all && strings.Contains(e.Note, text)
-		}
-		found = found || all
-	}
-	if !found {
-		s.Errorf("no event %s about %s contains %q: %q", reason, name, texts, notes)
+	count, err := countEvents(s.EventsAbout(name), reason, texts)
+	if err != nil {
+		s.Errorf("%s: %v", name, err)
 	}
 	return count
 }
