@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
-	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
 	"github.com/sluice-gitops/sluice/internal/manager"
@@ -40,9 +39,7 @@ func newSteps(t *testing.T, configure ...func(*options.Options)) *steps {
 	s := system.NewSteps(t, append(configure, func(o *options.Options) { o.Clock = h.clock })...)
 	h.releases, h.charts = releases{s.System}, system.NewCharts(s)
 	o := s.Options()
-	// As in package manager, by which releases of Helm are taken over.
-	s.Clusters.Apply.FieldManager = kube.FieldManager
-	s.Clusters.Apply.OverrideManagers = append(s.Clusters.Apply.OverrideManagers, "helm")
+	s.Clusters.Apply = manager.HelmReleaseApplyOptions(o)
 	settings := manager.HelmReleaseOptions(o)
 	settings.Decryption.Reader = s.Client
 	c := &helmrelease.Controller{
@@ -89,12 +86,7 @@ func (h *steps) edit(name string, change func(*helmv2.HelmReleaseSpec)) {
 // reconcile runs the pass of a HelmRelease that a person requests.
 func (h *steps) reconcile(name string) {
 	h.Helper()
-	r := &helmv2.HelmRelease{}
-	h.RequestReconcile(r, name)
-	h.pass(name)
-	if err := h.Handled(r, name); err != nil {
-		h.Error(err)
-	}
+	h.Requested(&helmv2.HelmRelease{}, name, h.pass)
 }
 
 // delete deletes a HelmRelease, and runs its pass.

@@ -151,12 +151,7 @@ func (s *steps) patch(name, patch string) {
 // request requests a pass of a Kustomization by annotation, and runs it.
 func (s *steps) request(name string) {
 	s.Helper()
-	k := &kustomizev1.Kustomization{}
-	s.RequestReconcile(k, name)
-	s.Pass(name)
-	if err := s.Handled(k, name); err != nil {
-		s.Error(err)
-	}
+	s.Requested(&kustomizev1.Kustomization{}, name, s.Pass)
 }
 
 // removes deletes a Kustomization, and runs the pass that finalizes it.

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 
+	"github.com/sluice-gitops/sluice/internal/cluster/apply"
 	"github.com/sluice-gitops/sluice/internal/helm/kube"
 	"github.com/sluice-gitops/sluice/internal/helm/render"
 	"github.com/sluice-gitops/sluice/internal/helmrelease"
@@ -15,11 +16,9 @@ import (
 const helmManager = "helm"
 
 func (p *process) addHelmReleases(ctx context.Context) error {
-	apply := p.ApplyOptions()
-	apply.FieldManager, apply.OverrideManagers = kube.FieldManager, append(apply.OverrideManagers, helmManager)
 	clusters := &rollout.Clusters{Config: p.mgr.GetConfig(), Edges: p.kernel.Edges, Remote: p.remoteClusters(),
 		Claims: p.claims, Dependencies: p.dependencies,
-		Apply: apply}
+		Apply: HelmReleaseApplyOptions(p.Options)}
 	renderer := render.New(render.Options{})
 	p.closers = append(p.closers, clusters.Close, renderer.Close)
 	o := HelmReleaseOptions(p.Options)
@@ -34,6 +33,13 @@ func (p *process) addHelmReleases(ctx context.Context) error {
 		return err
 	}
 	return register(p, helmrelease.GroupKind, reconcile.HoldsSync, controller)
+}
+
+// HelmReleaseApplyOptions returns how the objects of releases are applied. Tests that run passes use it, too.
+func HelmReleaseApplyOptions(o options.Options) apply.ClusterOptions {
+	a := o.ApplyOptions()
+	a.FieldManager, a.OverrideManagers = kube.FieldManager, append(a.OverrideManagers, helmManager)
+	return a
 }
 
 // HelmReleaseOptions returns what the flags say about HelmReleases. Tests that run passes themselves use it, too.

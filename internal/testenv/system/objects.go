@@ -113,6 +113,16 @@ func (s *System) Handled(o reconcile.Object, name string) error {
 	return nil
 }
 
+// Requested requests a pass of an object by annotation, and requires that pass, which runs it, handles the request.
+func (s *System) Requested(o reconcile.Object, name string, pass func(name string)) {
+	s.Helper()
+	s.RequestReconcile(o, name)
+	pass(name)
+	if err := s.Handled(o, name); err != nil {
+		s.Error(err)
+	}
+}
+
 // NotReady waits until an object is not Ready with a reason and a message that contains a text.
 func (s *System) NotReady(o reconcile.Object, name, reason, message string) {
 	s.Helper()

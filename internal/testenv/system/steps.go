@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
 	"github.com/sluice-gitops/sluice/internal/rollout"
+	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
@@ -132,37 +133,31 @@ func (s *Steps) Commit(name string, files map[string]string) string {
 	return commit
 }
 
-// stored is a source with an artifact.
-type stored interface {
-	sourcev1.Source
-	SetArtifact(*meta.Artifact)
-}
-
 // put gives a source an artifact.
-func (s *Steps) put(source stored, tree *artifact.Tree, revision string) {
+func (s *Steps) put(obj source.Object, tree *artifact.Tree, revision string) {
 	s.Helper()
-	gvk, err := s.Client.GroupVersionKindFor(source)
+	gvk, err := s.Client.GroupVersionKindFor(obj)
 	if err != nil {
 		s.Fatal(err)
 	}
-	key := artifact.Key{Kind: gvk.Kind, Namespace: source.GetNamespace(), Name: source.GetName()}
-	a, err := s.Store.Put(s.Context(), key, tree, revision, source.GetArtifact())
+	key := artifact.Key{Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	a, err := s.Store.Put(s.Context(), key, tree, revision, obj.GetArtifact())
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.setArtifact(source, a)
+	s.setArtifact(obj, a)
 }
 
-func (s *Steps) setArtifact(source stored, a *meta.Artifact) {
+func (s *Steps) setArtifact(obj source.Object, a *meta.Artifact) {
 	s.Helper()
-	base := source.DeepCopyObject().(client.Object)
-	source.SetArtifact(a)
-	status := source.CommonStatus()
-	status.ObservedGeneration = source.GetGeneration()
+	base := obj.DeepCopyObject().(client.Object)
+	obj.SetArtifact(a)
+	status := obj.CommonStatus()
+	status.ObservedGeneration = obj.GetGeneration()
 	status.Conditions = []metav1.Condition{{Type: reconcile.TypeReady, Status: metav1.ConditionTrue,
 		Reason: meta.SucceededReason, Message: "stored artifact", LastTransitionTime: metav1.Now(),
-		ObservedGeneration: source.GetGeneration()}}
-	if err := s.Client.Status().Patch(s.Context(), source, client.MergeFrom(base)); err != nil {
+		ObservedGeneration: obj.GetGeneration()}}
+	if err := s.Client.Status().Patch(s.Context(), obj, client.MergeFrom(base)); err != nil {
 		s.Fatal(err)
 	}
 }
