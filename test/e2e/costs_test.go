@@ -386,7 +386,7 @@ func (c *costs) scenarios() []scenario {
 	change := func(names ...string) func() {
 		return func() { c.commit(names...); c.pull() }
 	}
-	return []scenario{
+	return slices.Concat([]scenario{
 		{name: "a new Kustomization of four ConfigMaps",
 			prepare: func() { c.delete(&kustomizev1.Kustomization{}, "app") }, act: func() { c.declare(app) },
 			done: c.applied},
@@ -408,7 +408,7 @@ func (c *costs) scenarios() []scenario {
 			c.git.Commit("app", map[string]string{"app/d.yaml": ""})
 			c.pull()
 		}, done: c.applied},
-		c.handOver(settled),
+	}, c.handOvers(settled), []scenario{
 		c.webhook(settled),
 		c.gate(),
 		c.chart(),
@@ -423,27 +423,45 @@ func (c *costs) scenarios() []scenario {
 				return err
 			}},
 		c.idle(app),
-	}
+	})
 }
 
-// handOver moves an object to another Kustomization.
-func (c *costs) handOver(settled func()) scenario {
-	return scenario{name: "a commit moves one of them to another Kustomization", prepare: func() {
-		c.git.Commit("app", map[string]string{"second/d.yaml": "", "second/e.yaml": c.configMap("e")})
-		settled()
-		c.declare(c.kustomization("second", "./second", ""))
-		testenv.Eventually(c, "the other is Ready", func() error { return c.isAt("second") })
-	}, act: func() {
+// handOvers move an object to another Kustomization. Which of the two is first is a race, and costs different requests.
+// Suspending one and holding the other decide it.
+func (c *costs) handOvers(settled func()) []scenario {
+	const name = "a commit moves one of them to another Kustomization, "
+	declare := func(app, second string) {
+		c.declare(c.kustomization("app", "./app", app), c.kustomization("second", "./second", second))
+	}
+	prepare := func(app, second string) func() {
+		return func() {
+			c.git.Commit("app", map[string]string{"second/d.yaml": "", "second/e.yaml": c.configMap("e")})
+			settled()
+			declare("", "")
+			testenv.Eventually(c, "the other is Ready", func() error { return c.isAt("second") })
+			declare(app, second)
+		}
+	}
+	move := func(first string) {
 		c.git.Commit("app", map[string]string{"app/d.yaml": "", "second/d.yaml": c.configMap("d")})
 		c.pull()
-	}, done: func() error {
+		testenv.Eventually(c, first+" is first", func() error { return c.isAt(first) })
+		declare("", "")
+	}
+	adopted := func() error {
 		cm := &corev1.ConfigMap{}
 		err := c.client.Get(c.Context(), types.NamespacedName{Namespace: c.namespace, Name: "d"}, cm)
 		if cm.Labels["kustomize.toolkit.fluxcd.io/name"] != "second" {
 			err = errors.Join(err, fmt.Errorf("labels %v", cm.Labels))
 		}
 		return errors.Join(err, c.applied(), c.isAt("second"))
-	}}
+	}
+	return []scenario{
+		{name: name + "which is first", prepare: prepare(", suspend: true", ""), act: func() { move("second") },
+			done: adopted},
+		{name: name + "which is last", prepare: prepare("", ", gates: [{name: second}]"), act: func() { move("app") },
+			done: adopted},
+	}
 }
 
 // webhook announces a commit.
