@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -27,11 +28,11 @@ type run struct {
 	env  []string
 }
 
-// flags are those of all runs. DWARF is only for debuggers, and make lint runs vet. Tests of controllers, and whole
+// flags are those of all runs. DWARF and the symbol table are only for debuggers, and make lint runs vet. Tests of controllers, and whole
 // packages of them, mostly wait: test/e2e has 41 seconds of a processor in four minutes. So more of them run at a time
 // than there are processors: three packages kept two processors busy for 80 % of the time, and four for 97 %. Not many
 // more: the tests of internal/source took 194 s and 44 of a processor with six at a time, and 107 s and 30 with three.
-var flags = []string{"-json", "-vet=off", "-ldflags=-w", "-p=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0))),
+var flags = []string{"-json", "-vet=off", "-ldflags=-s -w", "-p=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0))),
 	"-parallel=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))}
 
 func main() {
@@ -84,19 +85,24 @@ var longest = []string{"./internal/cli", "./test/migrate", "./test/e2e", "./test
 	"./internal/helmrelease", "./internal/source", "./internal/gate", "./internal/kustomization",
 	"./internal/cluster/apply", "./internal/resourceset", "./internal/process/kubeclient"}
 
-// runDefault runs the tests of all modules. A later module runs even if the tests of an earlier one fail.
+// runDefault runs the tests of all modules. Those of the small ones run next to those of the main one.
 func runDefault(ctx context.Context, root string, env []string, s *summary) error {
-	var err error
-	for _, r := range []run{
+	main := run{dir: ".", env: env, args: slices.Concat([]string{"-timeout", "25m"}, longest, []string{"./..."})}
+	small := []run{
 		// its results depend on files of the main module, which go test does not know
-		{dir: "hack/site", args: []string{"-count=1", "./..."}},
-		{dir: ".", args: slices.Concat([]string{"-timeout", "25m"}, longest, []string{"./..."})},
-		{dir: "playground", args: []string{"-timeout", "15m", "./..."}},
-	} {
-		r.env = env
-		err = errors.Join(err, r.start(ctx, root, s))
+		{dir: "hack/site", env: env, args: []string{"-count=1", "./..."}},
+		{dir: "playground", env: env, args: []string{"-timeout", "15m", "./..."}},
 	}
-	return err
+	var failed error // of the small modules
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for _, r := range small {
+			failed = errors.Join(failed, r.start(ctx, root, s))
+		}
+	})
+	err := main.start(ctx, root, s)
+	ended.Wait()
+	return errors.Join(failed, err)
 }
 
 // start runs go test and returns an error unless all tests passed.

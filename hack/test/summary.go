@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,10 +33,11 @@ type timing struct {
 	took time.Duration
 }
 
-// summary prints the results of go test as go test does without -v, and collects how long everything took.
+// summary prints the results of go test as go test does without -v, and collects how long everything took. Several may
+// run at a time.
 type summary struct {
+	mu       sync.Mutex // for what follows
 	out      io.Writer
-	running  map[string]*running // by package
 	packages []timing
 	tests    []timing        // without subtests
 	cached   int             // packages whose results go test kept from an earlier run
@@ -55,43 +57,48 @@ type running struct {
 }
 
 func newSummary(out io.Writer) *summary {
-	return &summary{out: out, running: map[string]*running{}, passed: map[string]bool{},
-		stopped: func() bool { return false }}
+	return &summary{out: out, passed: map[string]bool{}, stopped: func() bool { return false }}
 }
 
 // read reads the output of go test -json to its end.
 func (s *summary) read(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
+	packages := map[string]*running{}
 	for lines.Scan() {
-		var e event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			s.printf("%s\n", lines.Text()) // the go command itself printed it
-			continue
-		}
-		s.add(e)
+		s.line(packages, lines.Bytes())
 	}
-	for name := range s.running { // go test was stopped
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range packages { // go test was stopped
 		action := "fail"
 		if s.stopped() {
 			action = "stop"
 		}
-		s.end(name, action, 0)
+		s.end(name, p, action, 0)
 	}
 	return lines.Err()
 }
 
-func (s *summary) add(e event) {
+// line adds a line to the packages that run.
+func (s *summary) line(packages map[string]*running, line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var e event
+	if err := json.Unmarshal(line, &e); err != nil {
+		s.printf("%s\n", line) // the go command itself printed it
+		return
+	}
 	if e.Action == "build-output" {
 		s.printf("%s", e.Output)
 	}
 	if e.Package == "" {
 		return
 	}
-	p := s.running[e.Package]
+	p := packages[e.Package]
 	if p == nil {
 		p = &running{output: map[string][]string{}, failed: map[string]bool{}, ended: map[string]bool{}}
-		s.running[e.Package] = p
+		packages[e.Package] = p
 	}
 	took := time.Duration(e.Elapsed * float64(time.Second))
 	switch {
@@ -104,7 +111,8 @@ func (s *summary) add(e event) {
 		p.output[e.Test] = append(p.output[e.Test], e.Output)
 	case e.Action != "pass" && e.Action != "fail" && e.Action != "skip":
 	case e.Test == "":
-		s.end(e.Package, e.Action, took)
+		delete(packages, e.Package)
+		s.end(e.Package, p, e.Action, took)
 	default:
 		p.endTest(e.Test, e.Action, took)
 		if e.Action != "fail" {
@@ -124,9 +132,7 @@ func (p *running) endTest(name, action string, took time.Duration) {
 }
 
 // end prints the result of a package.
-func (s *summary) end(name, action string, took time.Duration) {
-	p := s.running[name]
-	delete(s.running, name)
+func (s *summary) end(name string, p *running, action string, took time.Duration) {
 	last := ""
 	if len(p.lines) > 0 {
 		last = p.lines[len(p.lines)-1]
