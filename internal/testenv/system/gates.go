@@ -14,7 +14,6 @@ import (
 
 	gatingv1 "github.com/sluice-gitops/sluice/api/gating/v1alpha1"
 	"github.com/sluice-gitops/sluice/api/meta"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // Gate creates a closed gate.
@@ -43,7 +42,7 @@ func (s *System) TurnGate(name string, state gatingv1.State, revision ...string)
 		annotations[gatingv1.OpenRevisionAnnotation] = revision[0]
 	}
 	s.AnnotateGate(name, annotations)
-	testenv.Eventually(s, name+" is "+string(state), func() error {
+	s.eventually(name+" is "+string(state), func() error {
 		g := &gatingv1.Gate{}
 		if err := s.Get(g, name); err != nil {
 			return err
@@ -69,7 +68,7 @@ func (s *System) WatchingGate(name string, onFailure gatingv1.OnFailure) {
 func (s *System) GateOpened(name string, status metav1.ConditionStatus, text string) *gatingv1.Gate {
 	s.Helper()
 	g := &gatingv1.Gate{}
-	testenv.Eventually(s, fmt.Sprintf("%s is opened: %s", name, status), func() error {
+	s.eventually(fmt.Sprintf("%s is opened: %s", name, status), func() error {
 		if err := s.Get(g, name); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func BySemVer(versions string) func(*imagev1.ImagePolicySpec) {
 func (s *Images) Scanned(called string, tags int) *imagev1.ImageRepository {
 	s.Helper()
 	r := &imagev1.ImageRepository{}
-	testenv.Eventually(s, called+" is scanned", func() error {
+	s.eventually(called+" is scanned", func() error {
 		if err := s.Get(r, called); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (s *Images) Scanned(called string, tags int) *imagev1.ImageRepository {
 func (s *Images) Latest(called, tag string) *imagev1.ImagePolicy {
 	s.Helper()
 	p := &imagev1.ImagePolicy{}
-	testenv.Eventually(s, called+" has "+tag, func() error {
+	s.eventually(called+" has "+tag, func() error {
 		if err := s.Get(p, called); err != nil {
 			return err
 		}

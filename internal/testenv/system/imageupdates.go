@@ -16,7 +16,6 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // ImageAutomation configures the controllers for tests that set the latest images of policies: no registry is scanned.
@@ -69,7 +68,7 @@ func (s *System) ImageUpdateAutomationReady(name string, status metav1.Condition
 	message string) *imagev1.ImageUpdateAutomation {
 	s.Helper()
 	a := &imagev1.ImageUpdateAutomation{}
-	testenv.Eventually(s, fmt.Sprintf("the Ready condition of %s contains %s", name, message), func() error {
+	s.eventually(fmt.Sprintf("the Ready condition of %s contains %s", name, message), func() error {
 		*a = imagev1.ImageUpdateAutomation{}
 		if err := s.Get(a, name); err != nil {
 			return err
@@ -97,7 +96,7 @@ func (s *System) ImageUpdateJobReady(name string, status metav1.ConditionStatus,
 	message string) *imagev1alpha1.ImageUpdateJob {
 	s.Helper()
 	j := &imagev1alpha1.ImageUpdateJob{}
-	testenv.Eventually(s, fmt.Sprintf("the Ready condition of %s contains %s", name, message), func() error {
+	s.eventually(fmt.Sprintf("the Ready condition of %s contains %s", name, message), func() error {
 		*j = imagev1alpha1.ImageUpdateJob{}
 		if err := s.Get(j, name); err != nil {
 			return err
@@ -133,7 +132,7 @@ func Containers(names ...string) (all []imagev1.WorkloadContainer) {
 // BranchHas waits until a file of a branch has a content.
 func (s *System) BranchHas(repo, branch, file, want string) {
 	s.Helper()
-	testenv.Eventually(s, fmt.Sprintf("file %s of branch %s has the expected content", file, branch), func() error {
+	s.eventually(fmt.Sprintf("file %s of branch %s has the expected content", file, branch), func() error {
 		if s.Git.Run(repo, "for-each-ref", "refs/heads/"+branch) == "" ||
 			s.Git.Run(repo, "ls-tree", branch, "--", file) == "" {
 			return errors.New("it does not exist")

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/process/options"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // Kustomization creates a Kustomization of a path in a GitRepository.
@@ -38,7 +37,7 @@ func (s *System) Kustomization(name, source, path string, change ...func(*kustom
 func (s *System) Ready(name, commit string) *kustomizev1.Kustomization {
 	s.Helper()
 	k := &kustomizev1.Kustomization{}
-	testenv.Eventually(s, name+" is Ready", func() error {
+	s.eventually(name+" is Ready", func() error {
 		if err := s.Get(k, name); err != nil {
 			return err
 		}
@@ -80,7 +79,7 @@ spec:
 // that contains a text.
 func (s *System) Unhealthy(name string, status metav1.ConditionStatus, message string) {
 	s.Helper()
-	testenv.Eventually(s, name+" is not healthy", func() error {
+	s.eventually(name+" is not healthy", func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, name); err != nil {
 			return err
@@ -99,7 +98,7 @@ func (s *System) Unhealthy(name string, status metav1.ConditionStatus, message s
 // WaitsFor waits until a Kustomization reports a pending commit.
 func (s *System) WaitsFor(name, commit string) {
 	s.Helper()
-	testenv.Eventually(s, name+" waits for "+commit, func() error {
+	s.eventually(name+" waits for "+commit, func() error {
 		k := &kustomizev1.Kustomization{}
 		if err := s.Get(k, name); err != nil {
 			return err
@@ -120,7 +119,7 @@ func AllNamespaces(o *options.Options) {
 // Contended waits until an object has the condition Contended with the texts; without texts, until it has none.
 func (s *System) Contended(o reconcile.Object, name string, texts ...string) {
 	s.Helper()
-	testenv.Eventually(s, "condition Contended of "+name, func() error {
+	s.eventually("condition Contended of "+name, func() error {
 		if err := s.Get(o, name); err != nil {
 			return err
 		}

@@ -24,7 +24,6 @@ import (
 	helmv2 "github.com/sluice-gitops/sluice/api/helm/v2"
 	"github.com/sluice-gitops/sluice/api/meta"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 )
 
 // Create creates an object.
@@ -98,7 +97,7 @@ func (s *System) RequestReconcile(o client.Object, name string) {
 func (s *System) Reconcile(o reconcile.Object, name string) {
 	s.Helper()
 	s.RequestReconcile(o, name)
-	testenv.Eventually(s, name+" was reconciled", func() error { return s.Handled(o, name) })
+	s.eventually(name+" was reconciled", func() error { return s.Handled(o, name) })
 }
 
 // Handled returns an error if the last request to reconcile an object was not handled. It reads the object.
@@ -126,7 +125,7 @@ func (s *System) Requested(o reconcile.Object, name string, pass func(name strin
 // NotReady waits until an object is not Ready with a reason and a message that contains a text.
 func (s *System) NotReady(o reconcile.Object, name, reason, message string) {
 	s.Helper()
-	testenv.Eventually(s, name+" is not Ready with reason "+reason, func() error {
+	s.eventually(name+" is not Ready with reason "+reason, func() error {
 		if err := s.Get(o, name); err != nil {
 			return err
 		}
@@ -142,7 +141,7 @@ func (s *System) NotReady(o reconcile.Object, name, reason, message string) {
 // Gone waits until an object does not exist.
 func (s *System) Gone(o client.Object, name string) {
 	s.Helper()
-	testenv.Eventually(s, name+" is deleted", func() error {
+	s.eventually(name+" is deleted", func() error {
 		err := s.Get(o, name)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -154,7 +153,7 @@ func (s *System) Gone(o client.Object, name string) {
 // ConfigMapHas waits until a ConfigMap made by [ConfigMap] has a value.
 func (s *System) ConfigMapHas(name, value string) {
 	s.Helper()
-	testenv.Eventually(s, "ConfigMap "+name+" has value "+value, func() error {
+	s.eventually("ConfigMap "+name+" has value "+value, func() error {
 		cm := &corev1.ConfigMap{}
 		if err := s.Get(cm, name); err != nil {
 			return err
@@ -182,7 +181,7 @@ func (s *System) Secret(name string, data map[string]string) {
 func (s *System) HasEvent(name, reason string, texts ...string) int {
 	s.Helper()
 	count := 0
-	testenv.Eventually(s, "an event about "+name, func() error {
+	s.eventually("an event about "+name, func() error {
 		var list eventsv1.EventList
 		if err := s.Client.List(s.Context(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
@@ -245,7 +244,7 @@ func hasLabel(m *dto.Metric, label, value string) bool {
 // Suspended waits until the controller has observed that an object is suspended, so that no earlier pass is running.
 func (s *System) Suspended(kind, name string) {
 	s.Helper()
-	testenv.Eventually(s, name+" is suspended", func() error {
+	s.eventually(name+" is suspended", func() error {
 		if got := MetricValue(s.T, "gotk_suspend_status", kind, s.Namespace, name); got != 1 {
 			return fmt.Errorf("gotk_suspend_status is %v", got)
 		}

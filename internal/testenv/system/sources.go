@@ -17,7 +17,6 @@ import (
 	sourcev1 "github.com/sluice-gitops/sluice/api/source/v1"
 	"github.com/sluice-gitops/sluice/internal/artifact"
 	"github.com/sluice-gitops/sluice/internal/reconcile"
-	"github.com/sluice-gitops/sluice/internal/testenv"
 	"github.com/sluice-gitops/sluice/internal/testenv/chartrepo"
 	"github.com/sluice-gitops/sluice/internal/testenv/ociregistry"
 	"github.com/sluice-gitops/sluice/internal/testenv/s3server"
@@ -51,7 +50,7 @@ func (s *System) RequestFetch(name string) {
 func (s *System) GitRepositoryReady(name, commit string) *sourcev1.GitRepository {
 	s.Helper()
 	g := &sourcev1.GitRepository{}
-	testenv.Eventually(s, name+" is fetched", func() error {
+	s.eventually(name+" is fetched", func() error {
 		if err := s.Get(g, name); err != nil {
 			return err
 		}
@@ -67,7 +66,7 @@ func (s *System) GitRepositoryReady(name, commit string) *sourcev1.GitRepository
 func (s *System) StoredArtifact(name, commit string) *meta.Artifact {
 	s.Helper()
 	g := &sourcev1.GitRepository{}
-	testenv.Eventually(s, name+" has an artifact", func() error {
+	s.eventually(name+" has an artifact", func() error {
 		if err := s.Get(g, name); err != nil {
 			return err
 		}
@@ -153,7 +152,7 @@ func (s *System) OCIRepository(r *ociregistry.Server, name string, change ...fun
 func (s *System) OCIRepositoryReady(name string, digest name.Digest) *sourcev1.OCIRepository {
 	s.Helper()
 	o := &sourcev1.OCIRepository{}
-	testenv.Eventually(s, name+" is Ready", func() error {
+	s.eventually(name+" is Ready", func() error {
 		if err := s.Get(o, name); err != nil {
 			return err
 		}

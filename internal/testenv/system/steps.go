@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,10 @@ import (
 	"github.com/sluice-gitops/sluice/internal/source"
 	"github.com/sluice-gitops/sluice/internal/testenv"
 )
+
+// retried is how long a check in a test of passes may fail. Only the test itself changes objects, so that a check fails
+// again, unless a busy API server did not answer.
+const retried = 10 * time.Second
 
 // Steps is a namespace without controllers, in which a test runs the passes of one kind itself. What it reads and
 // applies is on the API server; sources have the artifacts that the test gives them. So a test starts nothing, and
@@ -56,6 +61,7 @@ type Steps struct {
 func NewSteps(t *testing.T, configure ...func(*options.Options)) *Steps {
 	t.Helper()
 	s := &Steps{System: prepare(t, configure...), files: map[string]map[string]string{}}
+	s.within = retried
 	o, cfg := s.Options(), testenv.Cluster(t)
 	store, err := artifact.OpenStore(filepath.Join(t.TempDir(), "artifacts"), "127.0.0.1:1",
 		artifact.Retention{TTL: o.RetentionTTL, Count: o.RetentionCount})

@@ -35,6 +35,7 @@ type System struct {
 	Stop      func() // stops the controllers
 
 	labels map[string]string // of the objects that shared controllers reconcile
+	within time.Duration     // how long checks may fail; 0 for as long as those of [testenv.Eventually]
 }
 
 // Requests records the requests of the controllers to the API server.
@@ -105,6 +106,16 @@ func (s *System) For(t *testing.T) *System {
 	sub := *s
 	sub.T = t
 	return &sub
+}
+
+// eventually waits until a check returns nil, as [testenv.Eventually] does.
+func (s *System) eventually(what string, check func() error) {
+	s.Helper()
+	if s.within > 0 {
+		testenv.Within(s, s.within, what, check)
+	} else {
+		testenv.Eventually(s, what, check)
+	}
 }
 
 // Start runs the controllers in this process until the end of the test or a call of Stop.
