@@ -527,6 +527,10 @@ func (c *costs) chart() scenario {
   spec: {interval: 1h, chart: {spec: {chart: ./chart, reconcileStrategy: Revision,
     sourceRef: {kind: GitRepository, name: app}}}}}`)
 		testenv.Eventually(c, "the release is Ready", done)
+		for range 5 { // as many as Helm keeps: reading them, and deleting the oldest, is a part of the costs
+			commit()
+			testenv.Eventually(c, "the release is upgraded", done)
+		}
 	}, act: commit, done: done}
 }
 
