@@ -28,10 +28,11 @@ type run struct {
 	env  []string
 }
 
-// flags are those of all runs. DWARF and the symbol table are only for debuggers, and make lint runs vet. Tests of controllers, and whole
-// packages of them, mostly wait: test/e2e has 41 seconds of a processor in four minutes. So more of them run at a time
-// than there are processors: three packages kept two processors busy for 80 % of the time, and four for 97 %. Not many
-// more: the tests of internal/source took 194 s and 44 of a processor with six at a time, and 107 s and 30 with three.
+// flags are those of all runs. DWARF and the symbol table are only for debuggers, and make lint runs vet. Tests of
+// controllers, and whole packages of them, mostly wait: test/e2e has 41 seconds of a processor in four minutes. So more
+// of them run at a time than there are processors: three packages kept two processors busy for 80 % of the time, and
+// four for 97 %. Not many more: the tests of internal/source took 194 s and 44 of a processor with six at a time, and
+// 107 s and 30 with three.
 var flags = []string{"-json", "-vet=off", "-ldflags=-s -w", "-p=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0))),
 	"-parallel=" + strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))}
 
