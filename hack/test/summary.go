@@ -33,8 +33,8 @@ type timing struct {
 	took time.Duration
 }
 
-// summary prints the results of go test as go test does without -v, and collects how long everything took. Several may
-// run at a time.
+// summary prints the results of go test as go test does without -v, and collects how long everything took.
+// Several calls of read may run at a time.
 type summary struct {
 	mu       sync.Mutex // for what follows
 	out      io.Writer
